@@ -1,0 +1,98 @@
+package conversation
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Correct replaces a turn. A nil member is left as it is.
+type Correct struct {
+	SessionID, RequestID                string
+	TurnID                              uuid.UUID
+	QuestionNeutral, QuestionTranslated *string
+	AnswerNeutral, AnswerTranslated     *string
+}
+
+// CorrectRefused tells without texts whether a correction may be decided: it gives
+// the decision where the log has it already or refuses it, and ok false where
+// DecideCorrect needs the texts of the old turn.
+func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}, true
+	}
+	if t := s.Turn(events.TurnID(c.SessionID, c.RequestID)); t != nil {
+		if t.Replaces == c.TurnID {
+			return Decision{Turn: t, Rest: t.Started}, true
+		}
+		return Decision{Err: ErrRequestIDInUse}, true
+	}
+	switch correctable(s.Turn(c.TurnID)) {
+	case "":
+		return Decision{}, false
+	case CodeTurnPending:
+		return Decision{Err: ErrTurnPending}, true
+	case CodeTurnRedacted:
+		return Decision{Err: ErrTurnRedacted}, true
+	case CodeTurnReplaced:
+		return Decision{Err: ErrTurnReplaced}, true
+	default:
+		return Decision{Err: ErrTurnNotFound}, true
+	}
+}
+
+// DecideCorrect decides a correction; old is the turn with its texts.
+func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
+	if d, ok := s.CorrectRefused(c); ok {
+		return d
+	}
+	f := &events.TurnCorrected{
+		TurnID: events.TurnID(c.SessionID, c.RequestID), SessionID: c.SessionID, RequestID: c.RequestID,
+		ReplacesTurnID: c.TurnID, Question: *old.Question, Answer: *old.Answer,
+	}
+	f.Metadata = old.Metadata()
+	c.question(&f.Question)
+	c.answer(&f.Answer)
+	return Decision{Facts: []events.Fact{f}, Expect: true}
+}
+
+// question lays the correction over a question. Messages are what a prompt shows
+// of a half, so those of a corrected text must go with it.
+func (c Correct) question(q *events.Question) {
+	if c.QuestionNeutral != nil {
+		q.QuestionNeutral, q.QuestionMessages = *c.QuestionNeutral, nil
+	}
+	if c.QuestionTranslated != nil {
+		q.QuestionTranslated = *c.QuestionTranslated
+	}
+}
+
+// answer does the same for an answer; a translation that was only a copy of the
+// neutral text follows it.
+func (c Correct) answer(a *events.Answer) {
+	if c.AnswerNeutral != nil {
+		a.AnswerNeutral, a.AnswerMessages = *c.AnswerNeutral, nil
+		if a.AnswerTranslatedIsFallback {
+			a.AnswerTranslated = *c.AnswerNeutral
+		}
+	}
+	if c.AnswerTranslated != nil {
+		a.AnswerTranslated, a.AnswerTranslatedIsFallback = *c.AnswerTranslated, false
+	}
+}
+
+// correctable gives "" or the code of why a turn takes no correction.
+func correctable(t *Turn) string {
+	switch {
+	case t == nil:
+		return CodeTurnNotFound
+	case t.Status == Pending:
+		return CodeTurnPending
+	case t.Status == Redacted:
+		return CodeTurnRedacted
+	case t.Status == Replaced:
+		return CodeTurnReplaced
+	default:
+		return ""
+	}
+}

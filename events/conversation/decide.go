@@ -1,0 +1,180 @@
+package conversation
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Decision is what a command asks of the log, or the answer that the log already
+// gives. After an append the caller decides again on the state that holds it: that
+// is the verdict (DESIGN §3).
+type Decision struct {
+	// Facts to append, in one atomic batch where they are several. With Err they are
+	// what must be recorded of the refusal.
+	Facts []events.Fact
+	// Expect: the append must state the session's last sequence, since the answer
+	// depends on it.
+	Expect bool
+	// Turn and Rest answer where nothing is to be appended: the turn, and the
+	// sequence of the event that the answer rests on.
+	Turn *Turn
+	Rest uint64
+	Err  error
+}
+
+// Start asks for a turn. Question is normal (see Policy).
+type Start struct {
+	SessionID, RequestID, IdentityID string
+	Question                         events.Question
+	SourceHash                       string
+}
+
+// DecideStart decides a start (CONTRACT §2 "Write").
+func (s *State) DecideStart(c Start) Decision {
+	if d, refused := s.refuseStart(c); refused {
+		return d
+	}
+	var facts []events.Fact
+	if c.IdentityID != "" && s.Identity == "" {
+		facts = append(facts, &events.SessionLinked{SessionID: c.SessionID, IdentityID: c.IdentityID})
+	}
+	expect := len(facts) > 0
+	id := events.TurnID(c.SessionID, c.RequestID)
+	t := s.Turn(id)
+	if t == nil {
+		facts = append(facts, &events.TurnStarted{TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question})
+	}
+	if len(facts) > 0 {
+		return Decision{Facts: facts, Expect: expect}
+	}
+	return Decision{Turn: t, Rest: t.Started}
+}
+
+func (s *State) refuseStart(c Start) (Decision, bool) {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}, true
+	}
+	if c.IdentityID != "" && s.Identity != "" && s.Identity != c.IdentityID {
+		return s.refuseLink(c.IdentityID, c.SourceHash), true
+	}
+	if t := s.Turn(events.TurnID(c.SessionID, c.RequestID)); t != nil && t.Corrects() {
+		return Decision{Err: ErrRequestIDInUse}, true
+	}
+	return Decision{}, false
+}
+
+func (s *State) refuseLink(identity, source string) Decision {
+	return Decision{
+		Err:   ErrLinkedElsewhere,
+		Facts: []events.Fact{&events.LinkRefused{SessionID: s.SessionID, IdentityID: identity, SourceHash: source}},
+	}
+}
+
+// Finalize gives a turn its answer. RequestID may be empty. StartFirst, for
+// development, is the start to append where there was none.
+type Finalize struct {
+	SessionID, RequestID string
+	TurnID               uuid.UUID
+	Answer               events.Answer
+	Metadata             []byte
+	StartFirst           *Start
+}
+
+// DecideFinalize decides a finalize.
+func (s *State) DecideFinalize(c Finalize) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	if c.RequestID != "" && events.TurnID(c.SessionID, c.RequestID) != c.TurnID {
+		return Decision{Err: ErrTurnMismatch}
+	}
+	t := s.Turn(c.TurnID)
+	switch {
+	case t == nil && c.StartFirst == nil:
+		return Decision{Err: ErrTurnNotStarted}
+	case t == nil:
+		d := s.DecideStart(*c.StartFirst)
+		if d.Err == nil {
+			d.Facts = append(d.Facts, c.fact(c.StartFirst.Question.TranslateChat))
+		}
+		return d
+	case t.Status == Redacted:
+		return Decision{Err: ErrTurnRedacted}
+	case t.Status == Pending:
+		return Decision{Facts: []events.Fact{c.fact(t.TranslateChat)}}
+	default:
+		return Decision{Turn: t, Rest: t.Final}
+	}
+}
+
+// fact copies the neutral answer where a translation was asked for and none came.
+func (c Finalize) fact(translate bool) *events.TurnFinalized {
+	f := &events.TurnFinalized{TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata}
+	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
+		f.AnswerTranslated, f.AnswerTranslatedIsFallback = f.AnswerNeutral, true
+	}
+	return f
+}
+
+// DecideLink decides a link of the session to an identity.
+func (s *State) DecideLink(identity, source string) Decision {
+	switch {
+	case s.Erased != 0:
+		return Decision{Err: ErrSessionErased}
+	case s.Identity == identity:
+		return Decision{Rest: s.LinkedAt}
+	case s.Identity != "":
+		return s.refuseLink(identity, source)
+	default:
+		return Decision{Facts: []events.Fact{&events.SessionLinked{SessionID: s.SessionID, IdentityID: identity}}, Expect: true}
+	}
+}
+
+// Redact asks for a turn, with all its versions, to be shown nowhere any more.
+type Redact struct {
+	TurnID             uuid.UUID
+	Reason, RedactedBy string
+	Partition          int
+}
+
+// DecideRedact decides a redaction.
+func (s *State) DecideRedact(c Redact) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	t := s.Turn(c.TurnID)
+	if t == nil {
+		return Decision{Err: ErrTurnNotFound}
+	}
+	if t.Gone != 0 {
+		return Decision{Turn: t, Rest: t.Gone}
+	}
+	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
+		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,
+		Tombstones: s.Tombstones(s.Chain(t), c.Partition),
+	}}}
+}
+
+// DecideReset decides a reset. A session without turns since its last reset has
+// nothing to reset.
+func (s *State) DecideReset(reason string, partition int) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	if !s.startedSinceReset() {
+		return Decision{Rest: s.ResetAt}
+	}
+	return Decision{Expect: true, Facts: []events.Fact{&events.SessionReset{
+		SessionID: s.SessionID, After: events.Position{Partition: partition, Seq: s.Applied}, Reason: reason,
+	}}}
+}
+
+func (s *State) startedSinceReset() bool {
+	for _, t := range s.Turns {
+		if t.Started > s.ResetAt {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,239 @@
+package conversation
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Kind says what an event did to its session.
+type Kind uint8
+
+// Seen: the event was folded before. Duplicate: it says again what the log says.
+// Anomaly: it contradicts the log, or states nothing. None of the three changes a
+// view; the other kinds name what changed.
+const (
+	Seen Kind = iota
+	Duplicate
+	Anomaly
+	Started
+	Answered
+	Linked
+	Corrected
+	TurnGone
+	Reset
+	Erased
+	Refused
+)
+
+var kindNames = [...]string{"seen", "duplicate", "anomaly", "started", "answered", "linked", "corrected", "redacted", "reset", "erased", "link_refused"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Applied tells whether a view has something to do.
+func (k Kind) Applied() bool { return k > Anomaly }
+
+// Change is the verdict of the fold on one event.
+type Change struct {
+	Kind Kind
+	// Reason of an anomaly, one word: a problem of the envelope, or a Code.
+	Reason string
+	// Turn that was started, answered, or that replaces another.
+	Turn *Turn
+	// Turns that a redaction covers, oldest version first; a correction's old turn.
+	Turns []*Turn
+	// NewBoundary tells that a silence or a reset moved the boundary.
+	NewBoundary bool
+}
+
+// Fold applies one recorded event of the session and says what it changed.
+func (s *State) Fold(e events.Recorded) Change {
+	if e.Position.Seq <= s.Applied {
+		return Change{Kind: Seen}
+	}
+	s.Applied = e.Position.Seq
+	if e.Fact == nil {
+		return anomaly(e.Problem)
+	}
+	if _, again := e.Fact.(*events.SessionErased); s.Erased != 0 {
+		if again {
+			return Change{Kind: Duplicate}
+		}
+		return anomaly(CodeSessionErased)
+	}
+	before := s.Boundary
+	c := s.fold(e)
+	switch c.Kind {
+	case Started, Answered, Linked, Corrected, Reset:
+		s.touch(e)
+	case Seen, Duplicate, Anomaly, TurnGone, Erased, Refused: // nobody's part in the conversation
+	}
+	c.NewBoundary = s.Boundary != before
+	return c
+}
+
+// touch notes activity. A silence that went before it in an anonymous session is a
+// boundary, and what the event itself opened is after it.
+func (s *State) touch(e events.Recorded) {
+	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
+	if anonymous && s.silent(e.Time) && s.Boundary < e.Position.Seq {
+		s.Boundary = e.Position.Seq - 1
+	}
+	if s.CreatedAt.IsZero() {
+		s.CreatedAt = e.Time
+	}
+	s.LastActive = e.Time
+}
+
+func (s *State) fold(e events.Recorded) Change {
+	switch f := e.Fact.(type) {
+	case *events.TurnStarted:
+		return s.start(e, f)
+	case *events.TurnFinalized:
+		return s.finalize(e, f)
+	case *events.SessionLinked:
+		return s.link(e, f)
+	case *events.TurnRedacted:
+		return s.redact(e, f)
+	case *events.TurnCorrected:
+		return s.correct(e, f)
+	case *events.SessionReset:
+		s.Boundary, s.ResetAt = e.Position.Seq, e.Position.Seq
+		return Change{Kind: Reset}
+	case *events.SessionErased:
+		gone := s.Turns
+		s.Turns, s.index = nil, nil
+		s.Erased, s.ErasedAt = e.Position.Seq, e.Time
+		return Change{Kind: Erased, Turns: gone}
+	case *events.LinkRefused:
+		return Change{Kind: Refused}
+	default:
+		return anomaly("wrong_subject")
+	}
+}
+
+func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
+	if t := s.Turn(f.TurnID); t != nil {
+		return again(t, t.startDigest == e.Digest && !t.Corrects(), CodeSecondStart)
+	}
+	t := &Turn{
+		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
+		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
+		TranslateChat: f.TranslateChat,
+	}
+	if !s.rules.Slim {
+		t.Question = &f.Question
+	}
+	s.insert(t)
+	return Change{Kind: Started, Turn: t}
+}
+
+func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
+	t := s.Turn(f.TurnID)
+	if t == nil {
+		return anomaly(CodeTurnNotStarted)
+	}
+	if t.Status != Pending {
+		return again(t, t.finalDigest == e.Digest && !t.Corrects(), CodeSecondFinal)
+	}
+	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
+	if !s.rules.Slim {
+		t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+	}
+	return Change{Kind: Answered, Turn: t}
+}
+
+// again judges a fact about a turn that has it already: the same words are a
+// duplicate, others an anomaly, and any words about a redacted turn are one too,
+// since they bring its text back.
+func again(t *Turn, same bool, otherwise string) Change {
+	switch {
+	case t.Status == Redacted:
+		return anomaly(CodeTurnRedacted)
+	case same:
+		return Change{Kind: Duplicate, Turn: t}
+	case t.Corrects():
+		return anomaly(CodeRequestIDInUse)
+	default:
+		return anomaly(otherwise)
+	}
+}
+
+func (s *State) link(e events.Recorded, f *events.SessionLinked) Change {
+	switch s.Identity {
+	case "":
+		s.Identity, s.LinkedAt = f.IdentityID, e.Position.Seq
+		return Change{Kind: Linked}
+	case f.IdentityID:
+		return Change{Kind: Duplicate}
+	default:
+		return anomaly(CodeLinkedElsewhere)
+	}
+}
+
+func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
+	if t := s.Turn(f.TurnID); t != nil {
+		return again(t, t.startDigest == e.Digest && t.Replaces == f.ReplacesTurnID, CodeRequestIDInUse)
+	}
+	old := s.Turn(f.ReplacesTurnID)
+	if code := correctable(old); code != "" {
+		return anomaly(code)
+	}
+	t := &Turn{
+		ID: f.TurnID, RequestID: f.RequestID, Status: Finalized, Version: old.Version + 1,
+		Place: old.Place, Started: e.Position.Seq, Final: e.Position.Seq,
+		CreatedAt: old.CreatedAt, FinalizedAt: e.Time, Replaces: old.ID, startDigest: e.Digest, finalDigest: e.Digest,
+		TranslateChat: f.TranslateChat,
+	}
+	if !s.rules.Slim {
+		t.Question, t.Answer = &f.Question, &f.Answer
+	}
+	old.Status, old.ReplacedBy = Replaced, t.ID
+	s.insert(t)
+	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
+}
+
+// redact makes every version of the turn a tombstone. Versions whose events are
+// gone from the log come back as the tombstones that the fact carries.
+func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
+	for _, stone := range f.Tombstones {
+		if s.Turn(stone.TurnID) == nil {
+			s.insert(fromTombstone(stone))
+			s.recall(stone)
+		}
+	}
+	t := s.Turn(f.TurnID)
+	if t == nil {
+		return anomaly(CodeTurnNotStarted)
+	}
+	if t.Gone != 0 {
+		return Change{Kind: Duplicate, Turn: t}
+	}
+	chain := s.Chain(t)
+	for _, v := range chain {
+		v.Was, v.Status, v.Gone, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
+		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
+	}
+	return Change{Kind: TurnGone, Turn: t, Turns: chain}
+}
+
+// Chain gives all versions of a turn, oldest first.
+func (s *State) Chain(t *Turn) []*Turn {
+	for t.Replaces != uuid.Nil {
+		older := s.Turn(t.Replaces)
+		if older == nil {
+			break
+		}
+		t = older
+	}
+	chain := []*Turn{t}
+	for t.ReplacedBy != uuid.Nil {
+		if t = s.Turn(t.ReplacedBy); t == nil {
+			break
+		}
+		chain = append(chain, t)
+	}
+	return chain
+}
+
+func anomaly(reason string) Change { return Change{Kind: Anomaly, Reason: reason} }

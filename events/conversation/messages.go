@@ -1,0 +1,156 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// ImageText stands for an image whose data is not kept.
+const ImageText = "[Image sent: photo]"
+
+var inlineImage = regexp.MustCompile(`data:image/[A-Za-z0-9.+-]+(;[A-Za-z0-9=.+-]+)*;base64,[A-Za-z0-9+/=_-]+`)
+
+// cleanText puts ImageText in the place of inline base64 images.
+func cleanText(s string) string {
+	if !strings.Contains(s, ";base64,") {
+		return s
+	}
+	return inlineImage.ReplaceAllString(s, ImageText)
+}
+
+// cleanMessages holds a list of chat messages against its form (objects with a
+// role) and takes base64 image data out. Messages without such data stay byte for
+// byte as they came.
+func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, &Invalid{field, "must be a list of chat messages"}
+	}
+	changed := false
+	for i, m := range list {
+		var head struct {
+			Role *string `json:"role"`
+		}
+		if json.Unmarshal(m, &head) != nil || head.Role == nil || *head.Role == "" {
+			return nil, &Invalid{field, "each message must be an object with a role"}
+		}
+		if clean, ok := withoutImages(m); ok {
+			list[i], changed = clean, true
+		}
+	}
+	if !changed {
+		return raw, nil
+	}
+	return encode(list), nil
+}
+
+// withoutImages gives a message whose base64 images have become ImageText, and
+// false where it has none.
+func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
+	if !bytes.Contains(m, []byte("base64")) {
+		return nil, false
+	}
+	dec := json.NewDecoder(bytes.NewReader(m))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil, false
+	}
+	clean, changed := scrub(v)
+	if !changed {
+		return nil, false
+	}
+	return encode(clean), true
+}
+
+func scrub(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		clean := cleanText(v)
+		return clean, clean != v
+	case []any:
+		changed := false
+		for i := range v {
+			var c bool
+			v[i], c = scrub(v[i])
+			changed = changed || c
+		}
+		return v, changed
+	case map[string]any:
+		if holdsImageData(v) {
+			return map[string]any{"type": "text", "text": ImageText}, true
+		}
+		changed := false
+		for k := range v {
+			var c bool
+			v[k], c = scrub(v[k])
+			changed = changed || c
+		}
+		return v, changed
+	default:
+		return v, false
+	}
+}
+
+// holdsImageData knows the content parts of the vendors that carry image bytes:
+// Anthropic's base64 source, OpenAI's image_url and input_image data URLs.
+func holdsImageData(part map[string]any) bool {
+	if source, ok := part["source"].(map[string]any); ok && part["type"] == "image" && source["type"] == "base64" {
+		return true
+	}
+	if s, ok := part["image_url"].(string); ok && strings.HasPrefix(s, "data:") {
+		return true
+	}
+	if o, ok := part["image_url"].(map[string]any); ok {
+		s, _ := o["url"].(string)
+		return strings.HasPrefix(s, "data:")
+	}
+	return false
+}
+
+// holdsNonText tells whether some message has a part without text, such as an
+// image, or no text at all.
+func holdsNonText(raw json.RawMessage) bool {
+	var list []struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return false
+	}
+	for _, m := range list {
+		var text string
+		var parts []struct {
+			Type string `json:"type"`
+		}
+		switch {
+		case json.Unmarshal(m.Content, &text) == nil:
+			if text == "" {
+				return true
+			}
+		case json.Unmarshal(m.Content, &parts) == nil:
+			for _, p := range parts {
+				if p.Type != "text" && p.Type != "input_text" {
+					return true
+				}
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+func encode(v any) json.RawMessage {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,141 @@
+package conversation
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// FallbackKey marks a neutral question that is a copy of the translated one.
+const FallbackKey = "question_neutral_is_fallback"
+
+// Policy is what the boundary lets into the log.
+type Policy struct {
+	// MetadataKeys are the allowed keys of metadata; others are dropped and named.
+	MetadataKeys []string
+}
+
+// NormalStart makes a start as the log may hold it: fallback question, allowed
+// metadata, no base64 images. It tells which metadata keys were dropped, and is
+// Invalid where CONTRACT §2 says 422. The caller's values are not edited.
+func (p Policy) NormalStart(c Start) (Start, []string, error) {
+	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+		return c, nil, err
+	}
+	if c.IdentityID != "" {
+		if err := validIDs("identity_id", c.IdentityID); err != nil {
+			return c, nil, err
+		}
+	}
+	q := &c.Question
+	messages, err := cleanMessages("question_messages", q.QuestionMessages)
+	if err != nil {
+		return c, nil, err
+	}
+	q.QuestionMessages = messages
+	q.QuestionNeutral, q.QuestionTranslated = cleanText(q.QuestionNeutral), cleanText(q.QuestionTranslated)
+	metadata, dropped, err := p.filter(q.Metadata)
+	if err != nil {
+		return c, nil, err
+	}
+	switch {
+	case q.QuestionNeutral != "":
+	case q.QuestionTranslated != "":
+		q.QuestionNeutral = q.QuestionTranslated
+		metadata[FallbackKey] = json.RawMessage("true")
+	case !holdsNonText(messages):
+		return c, nil, &Invalid{"question_neutral", "is required: send the question's text, or question_messages with something that has no text, such as an image"}
+	}
+	q.Metadata = object(metadata)
+	return c, dropped, nil
+}
+
+// NormalFinalize does the same for a finalize.
+func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
+	if err := validIDs("session_id", c.SessionID); err != nil {
+		return c, nil, err
+	}
+	if c.RequestID != "" {
+		if err := validIDs("request_id", c.RequestID); err != nil {
+			return c, nil, err
+		}
+	}
+	messages, err := cleanMessages("answer_messages", c.Answer.AnswerMessages)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Answer.AnswerMessages = messages
+	c.Answer.AnswerNeutral, c.Answer.AnswerTranslated = cleanText(c.Answer.AnswerNeutral), cleanText(c.Answer.AnswerTranslated)
+	if c.Answer.AnswerNeutral == "" && !events.HasMessages(messages) {
+		return c, nil, &Invalid{"answer_neutral", "is required: send the answer's text, or answer_messages with at least one message"}
+	}
+	metadata, dropped, err := p.filter(c.Metadata)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Metadata = object(metadata)
+	return c, dropped, nil
+}
+
+// NormalCorrect holds a correction against the rules that need no state.
+func (p Policy) NormalCorrect(c Correct) (Correct, error) {
+	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+		return c, err
+	}
+	if c.QuestionNeutral == nil && c.QuestionTranslated == nil && c.AnswerNeutral == nil && c.AnswerTranslated == nil {
+		return c, &Invalid{"answer_neutral", "or another text is required: send what the correction changes"}
+	}
+	if c.QuestionNeutral != nil && *c.QuestionNeutral == "" {
+		return c, &Invalid{"question_neutral", "can't become empty: redact the turn instead"}
+	}
+	if c.AnswerNeutral != nil && *c.AnswerNeutral == "" {
+		return c, &Invalid{"answer_neutral", "can't become empty: redact the turn instead"}
+	}
+	for _, text := range []**string{&c.QuestionNeutral, &c.QuestionTranslated, &c.AnswerNeutral, &c.AnswerTranslated} {
+		if *text != nil {
+			clean := cleanText(**text)
+			*text = &clean
+		}
+	}
+	return c, nil
+}
+
+// filter keeps the allowed members of a metadata object.
+func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []string, error) {
+	in := map[string]json.RawMessage{}
+	if len(raw) > 0 && json.Unmarshal(raw, &in) != nil {
+		return nil, nil, &Invalid{"metadata", "must be an object"}
+	}
+	out := map[string]json.RawMessage{}
+	var dropped []string
+	for k, v := range in {
+		if slices.Contains(p.MetadataKeys, k) {
+			out[k] = v
+		} else {
+			dropped = append(dropped, k)
+		}
+	}
+	slices.Sort(dropped)
+	return out, dropped, nil
+}
+
+func object(m map[string]json.RawMessage) json.RawMessage {
+	if len(m) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+func validIDs(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if err := events.ValidID(pairs[i+1]); err != nil {
+			return &Invalid{pairs[i], err.Error()}
+		}
+	}
+	return nil
+}

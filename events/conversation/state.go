@@ -1,0 +1,167 @@
+package conversation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// State is a session folded up to Applied. The zero State of New is a session that
+// the log does not know. Not safe for concurrent use.
+type State struct {
+	SessionID string
+	// Identity is empty while the session is anonymous.
+	Identity string
+	LinkedAt uint64
+	// Turns stand in the order of their places, a correction right after the turn it
+	// replaces.
+	Turns []*Turn
+	// Applied is the sequence of the last event of the session that was folded,
+	// anomalies included: the expectation that a decided append states.
+	Applied uint64
+	// Boundary: prompts, history and backfill take only turns whose place is after it.
+	Boundary uint64
+	// ResetAt is the last reset, 0 where there was none.
+	ResetAt uint64
+	// Erased is the sequence of SessionErased; the session is closed for ever.
+	Erased   uint64
+	ErasedAt time.Time
+
+	CreatedAt, LastActive time.Time
+	// Whole is false where turns before the first one held have been left out.
+	Whole bool
+
+	rules Rules
+	index map[uuid.UUID]*Turn
+}
+
+// Rules are what a fold is told from outside; all views of one log need the same.
+type Rules struct {
+	// SessionTTL: a longer silence in an anonymous session is a boundary.
+	SessionTTL time.Duration
+	// Slim states keep ids, positions and flags, and no text.
+	Slim bool
+}
+
+// New is a session without events.
+func New(sessionID string, rules Rules) *State {
+	return &State{SessionID: sessionID, Whole: true, rules: rules}
+}
+
+// Found tells whether the log knows the session.
+func (s *State) Found() bool { return !s.CreatedAt.IsZero() }
+
+// Turn finds a turn by id, or nil.
+func (s *State) Turn(id uuid.UUID) *Turn {
+	if s.index != nil {
+		return s.index[id]
+	}
+	for i := len(s.Turns) - 1; i >= 0; i-- {
+		if s.Turns[i].ID == id {
+			return s.Turns[i]
+		}
+	}
+	return nil
+}
+
+// indexFrom is the number of turns from which on a map pays for itself.
+const indexFrom = 32
+
+// insert puts t in its place and keeps the order.
+func (s *State) insert(t *Turn) {
+	at := len(s.Turns)
+	for at > 0 && after(s.Turns[at-1], t) {
+		at--
+	}
+	s.Turns = slices.Insert(s.Turns, at, t)
+	switch {
+	case s.index != nil:
+		s.index[t.ID] = t
+	case len(s.Turns) >= indexFrom:
+		s.index = make(map[uuid.UUID]*Turn, 2*len(s.Turns))
+		for _, t := range s.Turns {
+			s.index[t.ID] = t
+		}
+	}
+}
+
+func after(a, b *Turn) bool {
+	return a.Place > b.Place || a.Place == b.Place && a.Version > b.Version
+}
+
+// DropOldest takes the oldest turns out until at most keep are left, and tells how
+// many went. For capped views; a State that lost turns is not Whole.
+func (s *State) DropOldest(keep int) int {
+	n := len(s.Turns) - keep
+	if n <= 0 {
+		return 0
+	}
+	for _, t := range s.Turns[:n] {
+		delete(s.index, t.ID)
+	}
+	// A copy, so that the dropped turns' memory goes.
+	s.Turns = append(make([]*Turn, 0, keep+keep/8+1), s.Turns[n:]...)
+	s.Whole = false
+	return n
+}
+
+// Remove takes turns out of a view that keeps neither tombstones nor replaced
+// turns.
+func (s *State) Remove(gone func(*Turn) bool) {
+	s.Turns = slices.DeleteFunc(s.Turns, func(t *Turn) bool {
+		if !gone(t) {
+			return false
+		}
+		delete(s.index, t.ID)
+		return true
+	})
+}
+
+// Clone copies the state and its last n turns (all, if n < 0); questions and
+// answers are shared, since they never change.
+func (s *State) Clone(n int) *State {
+	out := *s
+	from := 0
+	if n >= 0 && n < len(s.Turns) {
+		from = len(s.Turns) - n
+		out.Whole = false
+	}
+	copies := make([]Turn, len(s.Turns)-from)
+	out.Turns = make([]*Turn, len(copies))
+	out.index = nil
+	for i, t := range s.Turns[from:] {
+		copies[i] = *t
+		out.Turns[i] = &copies[i]
+	}
+	if len(out.Turns) >= indexFrom {
+		out.index = make(map[uuid.UUID]*Turn, len(out.Turns))
+		for _, t := range out.Turns {
+			out.index[t.ID] = t
+		}
+	}
+	return &out
+}
+
+// Shown tells whether prompts and history may show a turn: it is no tombstone, not
+// replaced, and after the boundary.
+func (s *State) Shown(t *Turn) bool {
+	return t.Place > s.Boundary && (t.Status == Pending || t.Status == Finalized)
+}
+
+// Expired tells whether a reader at now stands behind the silence that ends an
+// anonymous session.
+func (s *State) Expired(now time.Time) bool {
+	return s.Identity == "" && s.Found() && s.silent(now)
+}
+
+func (s *State) silent(now time.Time) bool {
+	return s.rules.SessionTTL > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.rules.SessionTTL
+}
+
+// Position is a sequence of the session as a place in a log of partitions.
+func Position(sessionID string, partitions int, seq uint64) events.Position {
+	return events.Position{Partition: events.Partition(sessionID, partitions), Seq: seq}
+}

@@ -1,0 +1,88 @@
+package conversation
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Status of a turn (CONTRACT §2).
+type Status uint8
+
+// A turn is pending until it has its answer; replaced when a correction stands in
+// its place; redacted for ever.
+const (
+	Pending Status = iota
+	Finalized
+	Redacted
+	Replaced
+)
+
+var statusNames = [...]string{"pending", "finalized", "redacted", "replaced"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// Turn is one question and its answer. Sequences are of the session's partition.
+//
+// Question and Answer point at what the facts said and are never changed in
+// place; both are nil in a slim state and in a tombstone.
+type Turn struct {
+	ID        uuid.UUID
+	RequestID string
+	Status    Status
+	Version   int
+	// Place orders the turn in its session: the sequence of its start, or that of
+	// the turn it replaces.
+	Place uint64
+	// Started, Final and Gone are the sequences of the events that opened, answered
+	// and redacted it; 0 where there is none. A correction opens and answers.
+	Started, Final, Gone uint64
+
+	CreatedAt, FinalizedAt, DeletedAt time.Time
+	Replaces, ReplacedBy              uuid.UUID
+	TranslateChat                     bool
+	// Was is the status before a redaction.
+	Was Status
+
+	Question *events.Question
+	Answer   *events.Answer
+	// AnswerMetadata is laid over the question's metadata.
+	AnswerMetadata json.RawMessage
+
+	startDigest, finalDigest uint64
+}
+
+// Corrects tells whether the turn came by a correction.
+func (t *Turn) Corrects() bool { return t.Replaces != uuid.Nil }
+
+// Metadata of the whole turn: the answer's over the question's. A JSON object or
+// nil.
+func (t *Turn) Metadata() json.RawMessage {
+	var base json.RawMessage
+	if t.Question != nil {
+		base = t.Question.Metadata
+	}
+	return MergeMetadata(base, t.AnswerMetadata)
+}
+
+// MergeMetadata lays the members of one JSON object over those of another.
+func MergeMetadata(base, over json.RawMessage) json.RawMessage {
+	if len(over) == 0 {
+		return base
+	}
+	if len(base) == 0 {
+		return over
+	}
+	merged := map[string]json.RawMessage{}
+	if json.Unmarshal(base, &merged) != nil || json.Unmarshal(over, &merged) != nil {
+		return base
+	}
+	out, err := json.Marshal(merged)
+	if err != nil {
+		return base
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package events
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
+
+// decodeFact reads the body of an event type, upcast to the newest shape, and
+// holds it against the rules that need no session. The problem is "" or a word.
+func decodeFact(typ string, body []byte) (Fact, string) {
+	upcast, ok := catalogue[typ]
+	if !ok {
+		return nil, "unknown_type"
+	}
+	fact, err := upcast(body)
+	if err != nil {
+		return nil, "malformed_body"
+	}
+	if p := check(fact); p != "" {
+		return nil, p
+	}
+	return fact, ""
+}
+
+// catalogue maps each event type, past ones included, to the reader that gives
+// the newest shape of its fact.
+var catalogue = map[string]func([]byte) (Fact, error){
+	TypeTurnStarted:    read[TurnStarted],
+	TypeTurnFinalized:  read[TurnFinalized],
+	TypeSessionLinked:  read[SessionLinked],
+	TypeTurnRedacted:   read[TurnRedacted],
+	TypeTurnCorrected:  read[TurnCorrected],
+	TypeSessionReset:   read[SessionReset],
+	TypeSessionErased:  read[SessionErased],
+	TypeLinkRefused:    read[LinkRefused],
+	TypeIdentityErased: read[IdentityErased],
+	TypeErasureReceipt: read[ErasureReceipt],
+}
+
+func read[F Fact](body []byte) (Fact, error) {
+	f := new(F)
+	if err := json.Unmarshal(body, f); err != nil {
+		return nil, err
+	}
+	return any(f).(Fact), nil
+}
+
+// check holds a fact against the rules of CONTRACT §2 and §5 that need no session.
+func check(f Fact) string {
+	switch f := f.(type) {
+	case *TurnStarted:
+		return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
+	case *TurnFinalized:
+		return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
+	case *SessionLinked:
+		return firstOf(badID(f.SessionID), badID(f.IdentityID))
+	case *TurnRedacted:
+		return firstOf(badID(f.SessionID), nilTurn(f.TurnID))
+	case *TurnCorrected:
+		return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
+			nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())
+	case *SessionReset:
+		return badID(f.SessionID)
+	case *SessionErased:
+		return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+	case *LinkRefused:
+		return firstOf(badID(f.SessionID), badID(f.IdentityID))
+	case *IdentityErased:
+		return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
+	case *ErasureReceipt:
+		return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
+	default:
+		return "unknown_type"
+	}
+}
+
+func (q Question) problem() string {
+	if q.QuestionNeutral == "" && !HasMessages(q.QuestionMessages) {
+		return "empty_question"
+	}
+	return firstOf(badMessages(q.QuestionMessages), badObject(q.Metadata))
+}
+
+func (a Answer) problem() string {
+	if a.AnswerNeutral == "" && !HasMessages(a.AnswerMessages) {
+		return "empty_answer"
+	}
+	return badMessages(a.AnswerMessages)
+}
+
+func badMessages(raw json.RawMessage) string {
+	var list []map[string]json.RawMessage
+	if len(raw) > 0 && json.Unmarshal(raw, &list) != nil {
+		return "malformed_messages"
+	}
+	for _, m := range list {
+		if m == nil {
+			return "malformed_messages"
+		}
+	}
+	return ""
+}
+
+func badObject(raw json.RawMessage) string {
+	var object map[string]json.RawMessage
+	if len(raw) > 0 && json.Unmarshal(raw, &object) != nil {
+		return "malformed_metadata"
+	}
+	return ""
+}
+
+// HasMessages tells whether a JSON array of messages holds at least one.
+func HasMessages(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return json.Unmarshal(raw, &list) == nil && len(list) > 0
+}
+
+func badID(id string) string {
+	if ValidID(id) != nil {
+		return "malformed_id"
+	}
+	return ""
+}
+
+func badTurn(id uuid.UUID, session, request string) string {
+	if id != TurnID(session, request) {
+		return "wrong_turn_id"
+	}
+	return ""
+}
+
+func nilTurn(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return "wrong_turn_id"
+	}
+	return ""
+}
+
+func firstOf(problems ...string) string {
+	for _, p := range problems {
+		if p != "" {
+			return p
+		}
+	}
+	return ""
+}

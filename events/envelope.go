@@ -1,0 +1,135 @@
+package events
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Source is the ce-source of events that Turnledger itself appends.
+const Source = "/turnledger"
+
+// Header names of CloudEvents 1.0, binary mode, as they stand on the wire.
+const (
+	HeaderSpecVersion = "ce-specversion"
+	HeaderID          = "ce-id"
+	HeaderSource      = "ce-source"
+	HeaderType        = "ce-type"
+	HeaderTime        = "ce-time"
+	HeaderContentType = "content-type"
+	HeaderMsgID       = "Nats-Msg-Id"
+)
+
+// Header is a message's header. Names are kept in the case they were sent in.
+type Header map[string][]string
+
+// value of a header name, whatever its case; clients of other languages may
+// canonicalise it. The exact name is tried first.
+func (h Header) value(name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	for k, v := range h {
+		if len(v) > 0 && len(k) == len(name) && bytes.EqualFold([]byte(k), []byte(name)) {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// Envelope is an event as it stands in a NATS message.
+type Envelope struct {
+	Subject string
+	Header  Header
+	Body    []byte
+}
+
+// Encode puts a fact into its envelope; now becomes ce-time, which informs and
+// decides nothing. The body is JSON without HTML escaping.
+func Encode(f Fact, now time.Time) (Envelope, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(f); err != nil {
+		return Envelope{}, fmt.Errorf("encode %s: %w", f.Type(), err)
+	}
+	id := f.EventID()
+	return Envelope{
+		Subject: f.Subject(),
+		Header: Header{
+			HeaderSpecVersion: {"1.0"},
+			HeaderID:          {id},
+			HeaderSource:      {Source},
+			HeaderType:        {f.Type()},
+			HeaderTime:        {now.UTC().Format(time.RFC3339Nano)},
+			HeaderContentType: {"application/json"},
+			HeaderMsgID:       {id},
+		},
+		Body: bytes.TrimSuffix(buf.Bytes(), []byte("\n")),
+	}, nil
+}
+
+// Recorded is an event read back from the log. Time is JetStream's recorded time.
+// Fact is nil where the envelope states none; Problem then says why, in a word
+// that holds none of its content. Digest tells two bodies apart.
+type Recorded struct {
+	Position   Position
+	Time       time.Time
+	Subject    string
+	ID         string
+	Type       string
+	Source     string
+	SentAt     string
+	SessionID  string
+	IdentityID string
+	Digest     uint64
+	Fact       Fact
+	Problem    string
+	Body       []byte
+}
+
+// Decode reads an envelope recorded at a position. It never fails: what states no
+// fact comes back with a Problem, for the fold to report as an anomaly.
+func Decode(env Envelope, at Position, recorded time.Time) Recorded {
+	r := Recorded{
+		Position: at, Time: recorded.UTC(), Subject: env.Subject, Body: env.Body,
+		ID: env.Header.value(HeaderID), Type: env.Header.value(HeaderType),
+		Source: env.Header.value(HeaderSource), SentAt: env.Header.value(HeaderTime),
+		Digest: Digest(env.Body),
+	}
+	id, identity, err := ParseSubject(env.Subject)
+	switch {
+	case err != nil:
+		r.Problem = "wrong_subject"
+		return r
+	case identity:
+		r.IdentityID = id
+	default:
+		r.SessionID = id
+	}
+	if env.Header.value(HeaderSpecVersion) != "1.0" {
+		r.Problem = "not_a_cloudevent"
+		return r
+	}
+	fact, problem := decodeFact(r.Type, env.Body)
+	switch {
+	case problem != "":
+		r.Problem = problem
+	case fact.Subject() != env.Subject:
+		r.Problem = "wrong_subject"
+	case fact.EventID() != r.ID:
+		r.Problem = "wrong_event_id"
+	default:
+		r.Fact = fact
+	}
+	return r
+}
+
+// Digest is the first 8 bytes of a body's SHA-256.
+func Digest(body []byte) uint64 {
+	sum := sha256.Sum256(body)
+	return binary.BigEndian.Uint64(sum[:8])
+}

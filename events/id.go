@@ -1,0 +1,34 @@
+package events
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// namespace of all computed ids (CONTRACT §5).
+var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
+
+// TurnID computes the id of the turn that a request opens in a session:
+// UUIDv5 over session id, 0x00, request id. A retry needs no look-up to know it.
+func TurnID(sessionID, requestID string) uuid.UUID { return pairID(sessionID, requestID) }
+
+func pairID(a, b string) uuid.UUID {
+	name := make([]byte, 0, len(a)+1+len(b))
+	name = append(append(append(name, a...), 0), b...)
+	return uuid.NewSHA1(namespace, name)
+}
+
+// ValidID holds a session, request or identity id against CONTRACT §2.
+func ValidID(id string) error {
+	if id == "" || len(id) > 256 || !utf8.ValidString(id) || id == "." || id == ".." {
+		return ErrID
+	}
+	for _, r := range id {
+		if unicode.IsControl(r) {
+			return ErrID
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package cutfs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// maxWrite is the largest write that stays one change; the kernel splits longer ones.
+const maxWrite = 1 << 20
+
+// FS is a mounted disk. Its methods are safe for concurrent use.
+type FS struct {
+	dir    string
+	disk   *disk
+	server *fuse.Server
+}
+
+// Mount mounts an empty disk on the existing directory dir. It needs root and /dev/fuse. The caller
+// must Unmount, which does not depend on whoever uses the files having closed them.
+func Mount(dir string, opts Options) (*FS, error) { return mount(dir, newDisk(opts)) }
+
+// Mount mounts a fresh copy of the image on the existing directory dir, with the options of the disk
+// that was cut. Each mount starts from what the cut left.
+func (img *Image) Mount(dir string) (*FS, error) {
+	return mount(dir, img.disk.survive(newDrawer(0)))
+}
+
+func mount(dir string, d *disk) (*FS, error) {
+	server, err := fuse.NewServer(newRaw(d), dir, &fuse.MountOptions{
+		FsName:             "cutfs",
+		Name:               "cutfs",
+		MaxWrite:           maxWrite,
+		DirectMountStrict:  true, // no fusermount: fail, rather than depend on a helper
+		DisableXAttrs:      true,
+		DisableReadDirPlus: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cutfs: mount %s (needs root and /dev/fuse): %w", dir, err)
+	}
+	m := &FS{dir: dir, disk: d, server: server}
+	go server.Serve() // ends with the mount; Unmount waits for it
+	if err := server.WaitMount(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cutfs: mount %s: %w", dir, err), m.Unmount())
+	}
+	return m, nil
+}
+
+// Changes counts the writes, truncations, directory operations and syncs done so far.
+func (m *FS) Changes() int64 { return m.disk.count() }
+
+// CutAfter cuts the power right after n (at least 1) more changes, wherever the program then is; the
+// last one still answers it. The channel is closed at that moment. A later call replaces n.
+func (m *FS) CutAfter(n int64) <-chan struct{} { return m.disk.freezeAfter(n) }
+
+// Cut cuts the power, if it is still on, and draws from seed what is left. From then on every
+// operation on the mount fails with EIO and changes nothing. One state of the disk and one seed always
+// give the same image, so several seeds may be drawn from one cut.
+func (m *FS) Cut(seed int64) *Image {
+	m.disk.freeze()
+	draw := newDrawer(seed)
+	left := m.disk.survive(draw)
+	return &Image{disk: left, stats: draw.stats}
+}
+
+// Unmount takes the mount away and waits until it is no longer served. If files are still open, the
+// connection is aborted: whoever holds them gets errors from then on. Must be called once, in a
+// cleanup, whether or not there was a cut; the image of a cut stays usable.
+func (m *FS) Unmount() error {
+	err := unix.Unmount(m.dir, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) {
+		// FORCE makes FUSE end every pending and later request, DETACH takes the path away.
+		err = unix.Unmount(m.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+	if err != nil {
+		return fmt.Errorf("cutfs: unmount %s: %w", m.dir, err)
+	}
+	m.server.Wait()
+	return nil
+}

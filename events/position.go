@@ -1,0 +1,76 @@
+package events
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Position is a place in the log: the sequence Seq of the stream of Partition.
+// Positions of different partitions have no order. Seq 0 is before the first
+// event.
+type Position struct {
+	Partition int
+	Seq       uint64
+}
+
+// String gives the outside form, "partition:sequence".
+func (p Position) String() string {
+	return strconv.Itoa(p.Partition) + ":" + strconv.FormatUint(p.Seq, 10)
+}
+
+// MarshalText gives the outside form.
+func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText parses the outside form.
+func (p *Position) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePosition(string(b))
+	return err
+}
+
+// ParsePosition reads "partition:sequence". Anything else is ErrPosition.
+func ParsePosition(s string) (Position, error) {
+	part, seq, ok := strings.Cut(s, ":")
+	if !ok || !digits(part) || !digits(seq) {
+		return Position{}, fmt.Errorf("%w: want partition:sequence, such as 0:42", ErrPosition)
+	}
+	k, err := strconv.Atoi(part)
+	if err != nil || k >= Buckets {
+		return Position{}, fmt.Errorf("%w: the partition is out of range", ErrPosition)
+	}
+	n, err := strconv.ParseUint(seq, 10, 64)
+	if err != nil {
+		return Position{}, fmt.Errorf("%w: the sequence is out of range", ErrPosition)
+	}
+	return Position{Partition: k, Seq: n}, nil
+}
+
+// ParsePositions reads a list, "0:42,1:17", of at most one position a partition.
+func ParsePositions(s string) ([]Position, error) {
+	seen := map[int]bool{}
+	var out []Position
+	for part := range strings.SplitSeq(s, ",") {
+		p, err := ParsePosition(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		if seen[p.Partition] {
+			return nil, fmt.Errorf("%w: partition %d stands twice", ErrPosition, p.Partition)
+		}
+		seen[p.Partition] = true
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func digits(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

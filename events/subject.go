@@ -1,0 +1,116 @@
+package events
+
+import (
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// Buckets is the fixed number of logical buckets (CONTRACT §5); a stream owns a
+// contiguous range of them.
+const Buckets = 256
+
+const (
+	sessionRoot  = "turns"
+	identityRoot = "identities"
+)
+
+// Token gives the subject token of an id: the id itself where it matches
+// [A-Za-z0-9_-]{1,128}, else "~" and its unpadded base64url. It is injective.
+func Token(id string) string {
+	if plain(id) {
+		return id
+	}
+	return "~" + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+// ParseToken gives the id that Token turned into t, and ErrSubject for a text
+// that Token never returns.
+func ParseToken(t string) (string, error) {
+	if plain(t) {
+		return t, nil
+	}
+	enc, ok := strings.CutPrefix(t, "~")
+	if !ok {
+		return "", fmt.Errorf("%w: bad token", ErrSubject)
+	}
+	id, err := base64.RawURLEncoding.Strict().DecodeString(enc)
+	if err != nil || Token(string(id)) != t {
+		return "", fmt.Errorf("%w: bad token", ErrSubject)
+	}
+	return string(id), nil
+}
+
+func plain(id string) bool {
+	if len(id) == 0 || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// Bucket is FNV-1a-32 of the token mod Buckets: the same as NATS's own
+// partition(256, token).
+func Bucket(token string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(token))
+	return int(h.Sum32() % Buckets)
+}
+
+// SessionSubject is the one subject of a session's events.
+func SessionSubject(sessionID string) string { return subject(sessionRoot, sessionID) }
+
+// IdentitySubject is the subject of what concerns an identity and not one session.
+func IdentitySubject(identityID string) string { return subject(identityRoot, identityID) }
+
+func subject(root, id string) string {
+	t := Token(id)
+	return root + "." + strconv.Itoa(Bucket(t)) + "." + t
+}
+
+// ParseSubject takes a subject apart. One with a wrong bucket, a foreign root or
+// a token that Token never gives is ErrSubject.
+func ParseSubject(s string) (id string, identity bool, err error) {
+	root, rest, _ := strings.Cut(s, ".")
+	bucket, token, ok := strings.Cut(rest, ".")
+	if !ok || (root != sessionRoot && root != identityRoot) {
+		return "", false, fmt.Errorf("%w: foreign", ErrSubject)
+	}
+	id, err = ParseToken(token)
+	if err != nil {
+		return "", false, err
+	}
+	if bucket != strconv.Itoa(Bucket(token)) {
+		return "", false, fmt.Errorf("%w: wrong bucket", ErrSubject)
+	}
+	return id, root == identityRoot, nil
+}
+
+// Partition gives the partition, of partitions in all, that owns an id's bucket.
+func Partition(id string, partitions int) int {
+	return Bucket(Token(id)) * partitions / Buckets
+}
+
+// StreamName is the stream of a partition.
+func StreamName(partition int) string { return "TURNS-" + strconv.Itoa(partition) }
+
+// StreamSubjects are the subjects that the stream of a partition captures.
+func StreamSubjects(partition, partitions int) []string {
+	if partitions == 1 {
+		return []string{sessionRoot + ".*.*", identityRoot + ".*.*"}
+	}
+	var out []string
+	for _, root := range []string{sessionRoot, identityRoot} {
+		for b := partition * Buckets / partitions; b < (partition+1)*Buckets/partitions; b++ {
+			out = append(out, root+"."+strconv.Itoa(b)+".*")
+		}
+	}
+	return out
+}
