@@ -24,9 +24,11 @@ const (
 	Reset
 	Erased
 	Refused
+	// Noted concerns an identity and no one session.
+	Noted
 )
 
-var kindNames = [...]string{"seen", "duplicate", "anomaly", "started", "answered", "linked", "corrected", "redacted", "reset", "erased", "link_refused"}
+var kindNames = [...]string{"seen", "duplicate", "anomaly", "started", "answered", "linked", "corrected", "redacted", "reset", "erased", "link_refused", "noted"}
 
 func (k Kind) String() string { return kindNames[k] }
 

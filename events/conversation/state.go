@@ -31,7 +31,8 @@ type State struct {
 	ErasedAt time.Time
 
 	CreatedAt, LastActive time.Time
-	// Whole is false where turns before the first one held have been left out.
+	// Whole is false where turns have been left out: such a state can't tell a new
+	// turn from one that it no longer holds.
 	Whole bool
 
 	rules Rules
@@ -49,6 +50,24 @@ type Rules struct {
 // New is a session without events.
 func New(sessionID string, rules Rules) *State {
 	return &State{SessionID: sessionID, Whole: true, rules: rules}
+}
+
+// Head is what a session is, without its turns.
+type Head struct {
+	Identity                            string
+	LinkedAt, Boundary, ResetAt, Erased uint64
+	CreatedAt, LastActive, ErasedAt     time.Time
+}
+
+// Head gives the state's head.
+func (s *State) Head() Head {
+	return Head{s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased, s.CreatedAt, s.LastActive, s.ErasedAt}
+}
+
+// Adopt takes a head over, for views that hold only part of a session's turns.
+func (s *State) Adopt(h Head) {
+	s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased = h.Identity, h.LinkedAt, h.Boundary, h.ResetAt, h.Erased
+	s.CreatedAt, s.LastActive, s.ErasedAt = h.CreatedAt, h.LastActive, h.ErasedAt
 }
 
 // Found tells whether the log knows the session.
@@ -109,13 +128,14 @@ func (s *State) DropOldest(keep int) int {
 }
 
 // Remove takes turns out of a view that keeps neither tombstones nor replaced
-// turns.
+// turns; a State that lost turns is not Whole.
 func (s *State) Remove(gone func(*Turn) bool) {
 	s.Turns = slices.DeleteFunc(s.Turns, func(t *Turn) bool {
 		if !gone(t) {
 			return false
 		}
 		delete(s.index, t.ID)
+		s.Whole = false
 		return true
 	})
 }

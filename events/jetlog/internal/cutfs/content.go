@@ -100,11 +100,11 @@ func (d *disk) read(ino uint64, off int64, buf []byte) (n int, errno syscall.Err
 	return n, errno
 }
 
-// write copies data in at off, or at the end for an append. With sync it is durable on return, with
-// all that was written to the file before.
+// write puts data in at off, or at the end for an append, and keeps it. With sync it is durable on
+// return, with all that was written to the file before.
 func (d *disk) write(ino uint64, off int64, data []byte, atEnd, sync bool) syscall.Errno {
 	return d.change(ino, func(f *node) syscall.Errno {
-		e := edit{off: int(off), data: slices.Clone(data)}
+		e := edit{off: int(off), data: data}
 		if atEnd {
 			e.off = len(f.file.now)
 		}

@@ -65,15 +65,13 @@ func (m *FS) Cut(seed int64) *Image {
 	return &Image{disk: left, stats: draw.stats}
 }
 
-// Unmount takes the mount away and waits until it is no longer served. If files are still open, the
-// connection is aborted: whoever holds them gets errors from then on. Must be called once, in a
-// cleanup, whether or not there was a cut; the image of a cut stays usable.
+// Unmount takes the mount away and waits until it is no longer served. Files that are still open give
+// errors from then on, so nobody has to be stopped first. Call it once, in a cleanup, whether or not
+// there was a cut; the images stay usable.
 func (m *FS) Unmount() error {
-	err := unix.Unmount(m.dir, unix.UMOUNT_NOFOLLOW)
-	if errors.Is(err, unix.EBUSY) {
-		// FORCE makes FUSE end every pending and later request, DETACH takes the path away.
-		err = unix.Unmount(m.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	}
+	// FORCE ends the connection even while files are open, or another mount namespace has a copy of
+	// the mount; DETACH takes the path away. Nothing is cached, so nothing is left to be written.
+	err := unix.Unmount(m.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil {
 		return fmt.Errorf("cutfs: unmount %s: %w", m.dir, err)
 	}

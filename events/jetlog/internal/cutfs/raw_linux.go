@@ -117,18 +117,14 @@ func (r *raw) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	return fuse.ReadResultData(buf[:n]), fuse.Status(errno)
 }
 
-func (r *raw) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+// Writev copies the data, which the library re-uses.
+func (r *raw) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
 	atEnd := in.Flags&syscall.O_APPEND != 0
 	sync := in.Flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0
-	if errno := r.disk.write(in.NodeId, int64(in.Offset), data, atEnd, sync); errno != 0 {
+	if errno := r.disk.write(in.NodeId, int64(in.Offset), slices.Concat(data...), atEnd, sync); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	return uint32(len(data)), fuse.OK
-}
-
-// Writev leaves it to Write, which the library calls then.
-func (r *raw) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
-	return 0, fuse.ENOSYS
+	return in.Size, fuse.OK
 }
 
 func (r *raw) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {

@@ -1,0 +1,214 @@
+package jetlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Append is what goes into the log at once: facts of one session, atomically
+// where they are several.
+type Append struct {
+	Facts []events.Fact
+	// Expect, where not nil, is the sequence that must be the session's last.
+	Expect *uint64
+	// Salt makes the Nats-Msg-Id another than the event id, for a fact whose id the
+	// server's window of duplicates knows from an event that did not count.
+	Salt string
+}
+
+// Ack says where an append stands. With Duplicate, an event of the same id was
+// there before, at Position.
+type Ack struct {
+	Position  events.Position
+	Duplicate bool
+}
+
+// Append writes to the log. It returns when the server has it; Durable tells when
+// the disk has it. An unknown outcome (timeout, no responders, busy) is asked
+// again with the same event ids until the deadline, then ErrUnavailable. An
+// expectation that did not hold is a *Conflict. An event too large is ErrTooLarge,
+// and nothing was written.
+func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
+	msgs, p, err := l.encode(a)
+	if err != nil {
+		return Ack{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+	defer cancel()
+	if len(msgs) == 1 {
+		return l.appendOne(ctx, p, msgs[0])
+	}
+	return l.appendBatch(ctx, p, msgs)
+}
+
+// Durable blocks until the event at a position that the log has shown is on disk.
+func (l *Log) Durable(ctx context.Context, at events.Position) error {
+	return l.partitions[at.Partition].gate.wait(ctx, at.Seq)
+}
+
+func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
+	msgs := make([]*nats.Msg, len(a.Facts))
+	var p *partition
+	for i, f := range a.Facts {
+		env, err := events.Encode(f, l.cfg.Now())
+		if err != nil {
+			return nil, nil, err
+		}
+		id, _, err := events.ParseSubject(env.Subject)
+		if err != nil {
+			return nil, nil, err
+		}
+		p = l.partitions[l.Partition(id)]
+		if size := int64(len(env.Body)) + headerRoom; size > l.nc.MaxPayload() {
+			return nil, nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, f.Type(), len(env.Body))
+		}
+		m := &nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body}
+		m.Header[jetstream.ExpectedStreamHeader] = []string{p.name}
+		if a.Salt != "" {
+			m.Header[jetstream.MsgIDHeader] = []string{m.Header[jetstream.MsgIDHeader][0] + "#" + a.Salt}
+		}
+		msgs[i] = m
+	}
+	if a.Expect != nil {
+		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
+	}
+	return msgs, p, nil
+}
+
+// headerRoom is kept free for an event's headers.
+const headerRoom = 4 << 10
+
+func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
+	return retry(ctx, func() (Ack, error) {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		ack, err := l.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
+		if err != nil {
+			return Ack{}, err
+		}
+		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
+	})
+}
+
+// appendBatch appends atomically. The events of a batch stand side by side, so the
+// commit's sequence gives all.
+func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
+	return retry(ctx, func() (Ack, error) {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		batch, err := jetstreamext.NewBatchPublisher(l.js)
+		if err != nil {
+			return Ack{}, err
+		}
+		last := len(msgs) - 1
+		for _, m := range msgs[:last] {
+			if err := batch.AddMsg(copyMsg(m)); err != nil {
+				return Ack{}, err
+			}
+		}
+		ack, err := batch.CommitMsg(attempt, copyMsg(msgs[last]))
+		if err != nil {
+			return Ack{}, err
+		}
+		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
+	})
+}
+
+// copyMsg keeps the batch publisher's headers out of a message that may be sent
+// again.
+func copyMsg(m *nats.Msg) *nats.Msg {
+	out := nats.NewMsg(m.Subject)
+	out.Data = m.Data
+	for k, v := range m.Header {
+		out.Header[k] = v
+	}
+	return out
+}
+
+// Server error codes (server/errors.json of 2.15) that say: the expectation did
+// not hold, the batch holds an event that the log has, and: ask again.
+const (
+	codeWrongLastSequence  = 10071
+	codeWrongLastConstant  = 10164
+	codeBatchDuplicate     = 10201
+	codeDuplicateInFlight  = 10158
+	codeBatchIncomplete    = 10176
+	codeStreamTooLarge     = 10054
+	codeHeaderTooLarge     = 10097
+	statusTooManyRequests  = 429
+	statusServiceUnavailab = 503
+)
+
+func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
+	ack, err := backoff.Retry(ctx, func() (Ack, error) {
+		ack, err := attempt()
+		if final := classify(err); final != nil {
+			return Ack{}, backoff.Permanent(final)
+		}
+		return ack, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
+	var known *Conflict
+	switch {
+	case err == nil:
+		return ack, nil
+	case errors.As(err, &known), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
+		return Ack{}, err
+	default:
+		return Ack{}, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
+	}
+}
+
+// ErrBatchDuplicate: an event of an atomic append is in the log already; nothing
+// of the append was written.
+var ErrBatchDuplicate = errors.New("an event of the batch is in the log already")
+
+// classify gives the error that ends an append, or nil for success and for what is
+// unknown or busy.
+func classify(err error) error {
+	code, description := apiError(err)
+	switch code {
+	case codeWrongLastSequence, codeWrongLastConstant:
+		return &Conflict{Last: trailingNumber(description)}
+	case codeBatchDuplicate:
+		return ErrBatchDuplicate
+	case codeStreamTooLarge, codeHeaderTooLarge:
+		return ErrTooLarge
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return ErrTooLarge
+	}
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+func apiError(err error) (code int, description string) {
+	var js jetstream.JetStreamError
+	if errors.As(err, &js) && js.APIError() != nil {
+		return int(js.APIError().ErrorCode), js.APIError().Description
+	}
+	return 0, ""
+}
+
+// trailingNumber reads N of "wrong last sequence: N".
+func trailingNumber(s string) uint64 {
+	n, err := strconv.ParseUint(s[strings.LastIndexByte(s, ' ')+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

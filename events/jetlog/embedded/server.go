@@ -1,0 +1,224 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Sync says who makes a write durable before it is acknowledged.
+type Sync string
+
+// Group: the log's durability gate, with shared fsyncs. Always: the server, each
+// message by itself. None: nobody; a power cut loses acknowledged turns.
+const (
+	Group  Sync = "group"
+	Always Sync = "always"
+	None   Sync = "none"
+)
+
+// MaxPayload is the largest message in bytes that the server takes.
+const MaxPayload = 8 << 20
+
+var (
+	// ErrLocked: another process uses the store directory.
+	ErrLocked = errors.New("the data directory is in use by another process")
+	// ErrListen: the listen address is not one that may be used.
+	ErrListen = errors.New("bad NATS listen address")
+)
+
+// Config of a server.
+type Config struct {
+	// Dir is the store directory; it is made if missing.
+	Dir  string
+	Name string
+	Sync Sync
+	// Listen is host:port of a NATS listener, empty for none. Off loopback it needs
+	// User and Password.
+	Listen         string
+	User, Password string
+	Logger         *slog.Logger
+}
+
+// Server is a running server.
+type Server struct {
+	cfg  Config
+	ns   *server.Server
+	lock *flock.Flock
+}
+
+// Start locks the directory and starts the server. It returns when the server
+// takes connections and JetStream is up.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	opts, err := options(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("store directory: %w", err)
+	}
+	lock := flock.New(filepath.Join(cfg.Dir, "turnledger.lock"))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the store directory: %w", err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s; stop it, or set another TURNLEDGER_DATA_DIR", ErrLocked, cfg.Dir)
+	}
+	s := &Server{cfg: cfg, lock: lock}
+	if err := s.start(ctx, opts); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func options(cfg Config) (*server.Options, error) {
+	opts := &server.Options{
+		ServerName: cfg.Name, DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: cfg.Dir, MaxPayload: MaxPayload,
+	}
+	if opts.ServerName == "" {
+		opts.ServerName = "turnledger"
+	}
+	switch cfg.Sync {
+	case Group:
+		opts.SyncInterval = time.Second
+	case Always:
+		opts.SyncAlways = true
+	case None:
+	default:
+		return nil, fmt.Errorf("sync must be group, always or none, not %q", cfg.Sync)
+	}
+	if cfg.Listen == "" {
+		return opts, nil
+	}
+	host, port, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w: want host:port: %w", ErrListen, err)
+	}
+	if opts.Port, err = strconv.Atoi(port); err != nil {
+		return nil, fmt.Errorf("%w: the port must be a number", ErrListen)
+	}
+	if opts.Port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	if !loopback(host) && (cfg.User == "" || cfg.Password == "") {
+		return nil, fmt.Errorf("%w: %s is not loopback: put credentials into it (nats://user:password@host:port)", ErrListen, cfg.Listen)
+	}
+	opts.DontListen, opts.Host, opts.Username, opts.Password = false, host, cfg.User, cfg.Password
+	return opts, nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (s *Server) start(ctx context.Context, opts *server.Options) error {
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("nats server: %w", err)
+	}
+	s.ns = ns
+	if s.cfg.Logger != nil {
+		ns.SetLoggerV2(&adapter{s.cfg.Logger}, false, false, false)
+	}
+	ns.Start()
+	ready := make(chan bool, 1)
+	go func() { ready <- ns.ReadyForConnections(time.Minute) }()
+	select {
+	case ok := <-ready:
+		if !ok || !ns.JetStreamEnabled() {
+			return errors.New("nats server: JetStream did not start; look at the log above, and at the free space of the data directory")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Connect gives a connection in process.
+func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	all := append([]nats.Option{
+		nats.InProcessServer(s.ns), nats.MaxReconnects(-1), nats.Name("turnledger"),
+		nats.UserInfo(s.cfg.User, s.cfg.Password),
+	}, opts...)
+	nc, err := nats.Connect("", all...)
+	if err != nil {
+		return nil, fmt.Errorf("connect in process: %w", err)
+	}
+	return nc, nil
+}
+
+// GateDir is the store directory for the log's durability gate, empty where the
+// server was not started for one.
+func (s *Server) GateDir() string {
+	if s.cfg.Sync == Group {
+		return s.cfg.Dir
+	}
+	return ""
+}
+
+// URL of the NATS listener without credentials, empty where there is none.
+func (s *Server) URL() string {
+	if s.cfg.Listen == "" {
+		return ""
+	}
+	u := url.URL{Scheme: "nats", Host: s.ns.Addr().String()}
+	return u.String()
+}
+
+// Healthy tells whether JetStream works; a full disk switches it off at run time.
+func (s *Server) Healthy() error {
+	if !s.ns.JetStreamEnabled() {
+		return errors.New("JetStream is switched off: look at the free space of the data directory, then restart")
+	}
+	if h := s.ns.Healthz(&server.HealthzOptions{JSEnabledOnly: false}); h.Status != "ok" {
+		return fmt.Errorf("JetStream is not healthy: %s", h.Error)
+	}
+	return nil
+}
+
+// Stop ends the server and gives the directory free. Lame duck mode does nothing
+// without a listener, so connections are to be drained before.
+func (s *Server) Stop() {
+	if s.ns != nil {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+	}
+	_ = s.lock.Unlock()
+}
+
+// adapter writes the server's log lines through slog. Its notices are debug lines
+// here: what an operator needs to know is said by Turnledger itself.
+type adapter struct{ log *slog.Logger }
+
+func (a *adapter) Noticef(format string, v ...any) {
+	a.log.Debug("nats", "line", fmt.Sprintf(format, v...))
+}
+func (a *adapter) Warnf(format string, v ...any) {
+	a.log.Warn("nats", "line", fmt.Sprintf(format, v...))
+}
+func (a *adapter) Fatalf(format string, v ...any) {
+	a.log.Error("nats", "line", fmt.Sprintf(format, v...))
+}
+func (a *adapter) Errorf(format string, v ...any) {
+	a.log.Error("nats", "line", fmt.Sprintf(format, v...))
+}
+func (a *adapter) Debugf(string, ...any) {}
+func (a *adapter) Tracef(string, ...any) {}
