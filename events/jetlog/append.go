@@ -97,6 +97,7 @@ func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, er
 		if err != nil {
 			return Ack{}, err
 		}
+		p.saw(ack.Sequence)
 		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
 	})
 }
@@ -121,6 +122,7 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 		if err != nil {
 			return Ack{}, err
 		}
+		p.saw(ack.Sequence)
 		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -78,6 +79,8 @@ type partition struct {
 	created time.Time
 	gate    *gate
 	barrier barrier
+	// seen is the highest sequence that the server has shown this process.
+	seen atomic.Uint64
 }
 
 // Open makes the streams that are missing and holds those that are there against
@@ -100,7 +103,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
+		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
 		l.partitions = append(l.partitions, p)
 	}
 	return l, nil

@@ -192,6 +192,7 @@ func (t *Tail) take(ctx context.Context, m jetstream.Msg) error {
 		if len(t.ready) < 4*t.opts.MaxBatch {
 			if msg.Position.Seq > t.last {
 				t.last = msg.Position.Seq
+				t.p.saw(t.last)
 				t.ready = append(t.ready, msg)
 			}
 			t.mu.Unlock()

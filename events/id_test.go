@@ -1,0 +1,82 @@
+package events_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// The expected ids were computed by Python: uuid.uuid5(namespace, session + "\x00" + request).
+func TestTurnID(t *testing.T) {
+	t.Parallel()
+	t.Run("is UUIDv5 over session, 0x00, request", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "8e5bbb3e-1046-5e03-9fc8-02e783e544f1", events.TurnID("s1", "r1").String())
+		require.Equal(t, "4e032699-5471-5add-b8af-cccaf1b18067", events.TurnID("sessïon/1", "req 1").String())
+	})
+	t.Run("keeps session and request apart", func(t *testing.T) {
+		t.Parallel()
+		require.NotEqual(t, events.TurnID("a", "bc"), events.TurnID("ab", "c"))
+	})
+}
+
+func TestEventIDs(t *testing.T) {
+	t.Parallel()
+	t.Run("are derived from what the event states", func(t *testing.T) {
+		t.Parallel()
+		var got []string
+		for _, f := range fullFacts() {
+			got = append(got, f.EventID())
+		}
+		require.Equal(t, []string{
+			"8e5bbb3e-1046-5e03-9fc8-02e783e544f1.started",
+			"8e5bbb3e-1046-5e03-9fc8-02e783e544f1.finalized",
+			pyPair["s1|alice@example.org"] + ".linked",
+			pyPair["s1|c1"] + ".redacted",
+			pyPair["s1|c1"] + ".corrected",
+			pyPair["s1|7"] + ".reset",
+			pyPair["s1|x1"] + ".erased",
+			pyPair["s1|mallory"] + ".link_refused",
+			pyPair["alice@example.org|x2"] + ".identity_erased",
+			pyPair["x2|log"] + ".receipt",
+		}, got)
+	})
+	t.Run("say nothing of a wording", func(t *testing.T) {
+		t.Parallel()
+		one := events.TurnStarted{TurnID: r1, Question: events.Question{QuestionNeutral: "one"}}
+		two := events.TurnStarted{TurnID: r1, Question: events.Question{QuestionNeutral: "two"}}
+		require.Equal(t, one.EventID(), two.EventID())
+	})
+}
+
+func TestValidID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"a", "...", "sessïon/1 x", strings.Repeat("x", 256), strings.Repeat("ü", 128)} {
+		t.Run("takes "+events.Token(id), func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, events.ValidID(id))
+		})
+	}
+	for _, id := range []string{"", ".", "..", "a\nb", "a\x00", "a\x7f", "a\u0085b", "\xff", strings.Repeat("x", 257), strings.Repeat("ü", 129)} {
+		t.Run("refuses "+events.Token(id), func(t *testing.T) {
+			t.Parallel()
+			err := events.ValidID(id)
+			require.ErrorIs(t, err, events.ErrID)
+			require.Equal(t, events.ErrID.Error(), err.Error(), "the error must not hold the id")
+		})
+	}
+}
+
+// pyPair was computed by Python, as above.
+var pyPair = map[string]string{
+	"s1|alice@example.org": "de9b7aae-7210-56c5-96c9-d6d59b017a08",
+	"s1|c1": "a118d430-2843-551d-8932-3ce3b9bf7e6f",
+	"s1|7": "03cd6b3d-07fb-587d-be20-1895ec2290b8",
+	"s1|x1": "5529d0e7-be37-5da9-bd80-e4d4dc5b6c00",
+	"s1|mallory": "ed30aade-4972-5d29-a30a-ba75e2ba7e12",
+	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
+	"x2|log": "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
+}

@@ -1,0 +1,195 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
+
+// run starts a service, as a process of its own would have it.
+func run(t testing.TB, log *jetlog.Log) *history.Service {
+	t.Helper()
+	s := history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return s
+}
+
+func start(session, request string) conversation.Start {
+	return conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q " + request}}
+}
+
+func finalize(session, request string) conversation.Finalize {
+	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: "a " + request}}
+}
+
+func TestTheSameRequestIsOneTurn(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	a, b := run(t, log), run(t, log)
+	var fresh atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			s := a
+			if i%2 == 0 {
+				s = b
+			}
+			turn, err := s.StartTurn(context.WithoutCancel(t.Context()), start("s", "r"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if !turn.Duplicate {
+				fresh.Add(1)
+			}
+			if turn.ID != events.TurnID("s", "r") || turn.Question.QuestionNeutral != "q r" || turn.Position.Seq != 1 {
+				t.Errorf("turn %+v", turn)
+			}
+		})
+	}
+	wg.Wait()
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, head.Seq)
+	require.EqualValues(t, 1, fresh.Load())
+}
+
+func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	var wg sync.WaitGroup
+	for p, s := range []*history.Service{run(t, log), run(t, log)} {
+		for i := range 100 {
+			wg.Go(func() {
+				turn, err := s.StartTurn(context.WithoutCancel(t.Context()), start("s", fmt.Sprint(p, "-", i)))
+				if err != nil || turn.Duplicate {
+					t.Error(err, turn.Duplicate)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	st := conversation.New("s", conversation.Rules{})
+	for e, err := range log.Session(t.Context(), "s", 0, 1e9) {
+		require.NoError(t, err)
+		st.Fold(e)
+	}
+	require.Len(t, st.Turns, 200)
+}
+
+func TestOneOfTwoIdentitiesWins(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	services := []*history.Service{run(t, log), run(t, log)}
+	for round := range 20 {
+		session := fmt.Sprint("s", round)
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for i, s := range services {
+			wg.Go(func() {
+				c := start(session, fmt.Sprint("r", i))
+				c.IdentityID = fmt.Sprint("i", i)
+				_, err := s.StartTurn(context.WithoutCancel(t.Context()), c)
+				switch {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, conversation.ErrLinkedElsewhere):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, won.Load())
+		st := conversation.New(session, conversation.Rules{})
+		for e, err := range log.Session(t.Context(), session, 0, 1e9) {
+			require.NoError(t, err)
+			st.Fold(e)
+		}
+		require.Len(t, st.Turns, 1)
+	}
+}
+
+func TestAWholeTurn(t *testing.T) {
+	t.Parallel()
+	s := run(t, natstest.Log(t, 1))
+	ctx := t.Context()
+	_, err := s.FinalizeTurn(ctx, finalize("s", "r"))
+	require.ErrorIs(t, err, conversation.ErrTurnNotStarted)
+	c := start("s", "r")
+	c.Question.Metadata = []byte(`{"channel":"web","secret":1}`)
+	turn, err := s.StartTurn(ctx, c)
+	require.NoError(t, err)
+	require.Equal(t, []string{"secret"}, turn.DroppedMetadata)
+	require.JSONEq(t, `{"channel":"web"}`, string(turn.Metadata()))
+	turn, err = s.FinalizeTurn(ctx, finalize("s", "r"))
+	require.NoError(t, err)
+	require.Equal(t, "q r", turn.Question.QuestionNeutral)
+	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
+	other := finalize("s", "r")
+	other.Answer.AnswerNeutral = "another"
+	turn, err = s.FinalizeTurn(ctx, other)
+	require.NoError(t, err)
+	require.True(t, turn.Duplicate)
+	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
+	text := "better"
+	corrected, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID, AnswerNeutral: &text})
+	require.NoError(t, err)
+	require.Equal(t, 2, corrected.Version)
+	require.Equal(t, "q r", corrected.Question.QuestionNeutral)
+	require.Equal(t, "better", corrected.Answer.AnswerNeutral)
+	again, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID, AnswerNeutral: &text})
+	require.NoError(t, err)
+	require.True(t, again.Duplicate)
+	gone, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID})
+	require.NoError(t, err)
+	require.Equal(t, conversation.Redacted, gone.Status)
+	require.Nil(t, gone.Question)
+	late, err := s.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	require.True(t, late.Duplicate)
+	require.Equal(t, conversation.Redacted, late.Status)
+	require.Nil(t, late.Question)
+	reset, err := s.ResetSession(ctx, "s", "")
+	require.NoError(t, err)
+	require.False(t, reset.Duplicate)
+	reset, err = s.ResetSession(ctx, "s", "")
+	require.NoError(t, err)
+	require.True(t, reset.Duplicate)
+}
+
+// A final without a start stands in the server's window of duplicates; it must not
+// swallow the right one that follows.
+func TestAnAnomalyDoesNotSwallowTheRightEvent(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	f := &events.TurnFinalized{TurnID: events.TurnID("s", "r"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "foreign"}}
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+	require.NoError(t, err)
+	_, err = s.StartTurn(t.Context(), start("s", "r"))
+	require.NoError(t, err)
+	turn, err := s.FinalizeTurn(t.Context(), finalize("s", "r"))
+	require.NoError(t, err)
+	require.False(t, turn.Duplicate)
+	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
+}

@@ -1,0 +1,244 @@
+package history
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Turn is the answer to a write on a turn. Position is that of the event that the
+// answer rests on.
+type Turn struct {
+	conversation.Turn
+	SessionID, IdentityID string
+	Position              events.Position
+	Partition             int
+	Duplicate             bool
+	DroppedMetadata       []string
+}
+
+// Session is the answer to a write on a session.
+type Session struct {
+	SessionID string
+	conversation.Head
+	Position  events.Position
+	Duplicate bool
+}
+
+// StartTurn records the start of a turn, and with it the link to an identity where
+// one is given. The same session and request again give the same turn, and the
+// first question stands. Errors: a *conversation.Refusal or *conversation.Invalid,
+// jetlog.ErrTooLarge, jetlog.ErrUnavailable.
+func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, error) {
+	c, dropped, err := s.cfg.Policy.NormalStart(c)
+	if err != nil {
+		return Turn{}, err
+	}
+	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
+	if err != nil {
+		return Turn{}, err
+	}
+	return s.fullTurn(ctx, c.SessionID, v, dropped)
+}
+
+// FinalizeTurn records a turn's answer; a turn that is final already keeps its
+// first. A turn id that is none names no turn.
+func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error) {
+	c, dropped, err := s.cfg.Policy.NormalFinalize(c)
+	if err != nil {
+		return Turn{}, err
+	}
+	if c.StartFirst, err = s.startFirst(c); err != nil {
+		return Turn{}, err
+	}
+	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideFinalize(c) })
+	if err != nil {
+		return Turn{}, err
+	}
+	return s.fullTurn(ctx, c.SessionID, v, dropped)
+}
+
+// startFirst gives the start for a turn that was never started, where that is
+// allowed and the body is enough for one.
+func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, error) {
+	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" || c.StartFirst.Question.QuestionNeutral == "" {
+		return nil, nil //nolint:nilnil // no start is a valid answer
+	}
+	first := *c.StartFirst
+	first.SessionID, first.RequestID = c.SessionID, c.RequestID
+	start, _, err := s.cfg.Policy.NormalStart(first)
+	return &start, err
+}
+
+// RedactTurn records that a turn, with all its versions, must never be shown again.
+func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error) {
+	if err := validSession(sessionID); err != nil {
+		return Turn{}, err
+	}
+	c.Partition = s.log.Partition(sessionID)
+	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
+	if err != nil {
+		return Turn{}, err
+	}
+	return s.turn(sessionID, v, nil), nil
+}
+
+// CorrectTurn records a replacing turn in the place of another.
+func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error) {
+	c, err := s.cfg.Policy.NormalCorrect(c)
+	if err != nil {
+		return Turn{}, err
+	}
+	old, err := s.correctable(ctx, c)
+	if err != nil {
+		return Turn{}, err
+	}
+	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
+		if old == nil {
+			d, _ := st.CorrectRefused(c)
+			return d
+		}
+		return st.DecideCorrect(c, old)
+	})
+	if err != nil {
+		return Turn{}, err
+	}
+	return s.fullTurn(ctx, c.SessionID, v, nil)
+}
+
+// correctable gives the turn to correct with its texts, or nil where the log has
+// the answer already. Texts never change, so they may be read before the decision.
+func (s *Service) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
+	w := writing{Service: s, id: c.SessionID, partition: s.log.Partition(c.SessionID)}
+	x, err := w.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answered := false
+	d, _, _ := x.decide(func(st *conversation.State) conversation.Decision {
+		var d conversation.Decision
+		if d, answered = st.CorrectRefused(c); !answered {
+			d.Turn = st.Turn(c.TurnID)
+		}
+		return d
+	})
+	if answered {
+		return nil, d.Err
+	}
+	if err := s.texts(ctx, w.partition, d.Turn); err != nil {
+		return nil, err
+	}
+	if d.Turn.Question == nil || d.Turn.Answer == nil {
+		return nil, conversation.ErrTurnRedacted
+	}
+	return d.Turn, nil
+}
+
+// LinkSession records that a session belongs to an identity.
+func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error) {
+	if err := validSession(sessionID); err != nil {
+		return Session{}, err
+	}
+	if events.ValidID(identityID) != nil {
+		return Session{}, &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
+	}
+	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) })
+	return Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+}
+
+// ResetSession makes prompts and history start anew; nothing is deleted.
+func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (Session, error) {
+	if err := validSession(sessionID); err != nil {
+		return Session{}, err
+	}
+	partition := s.log.Partition(sessionID)
+	var before *uint64
+	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision {
+		if before == nil {
+			at := st.ResetAt
+			before = &at
+		}
+		if st.ResetAt != *before {
+			// Done, by this call or by another at the same time, whatever came after.
+			return conversation.Decision{Rest: st.ResetAt}
+		}
+		return st.DecideReset(reason, partition)
+	})
+	return Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+}
+
+func validSession(id string) error {
+	if events.ValidID(id) != nil {
+		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
+	}
+	return nil
+}
+
+func (s *Service) turn(sessionID string, v verdict, dropped []string) Turn {
+	return Turn{
+		Turn: *v.turn, SessionID: sessionID, IdentityID: v.head.Identity, Position: v.position,
+		Partition: v.position.Partition, Duplicate: v.duplicate, DroppedMetadata: dropped,
+	}
+}
+
+// fullTurn gives the turn with its texts as the log has them.
+func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dropped []string) (Turn, error) {
+	t := s.turn(sessionID, v, dropped)
+	if !v.duplicate && t.Status != conversation.Redacted {
+		for _, f := range v.facts {
+			fill(&t.Turn, f)
+		}
+	}
+	err := s.texts(ctx, v.position.Partition, &t.Turn)
+	return t, err
+}
+
+// texts reads a turn's texts by their positions. A tombstone has none.
+func (s *Service) texts(ctx context.Context, partition int, t *conversation.Turn) error {
+	if t.Status == conversation.Redacted {
+		return nil
+	}
+	if t.Question == nil {
+		if err := s.text(ctx, partition, t.Started, t); err != nil {
+			return err
+		}
+	}
+	if t.Final == 0 || t.Answer != nil {
+		return nil
+	}
+	return s.text(ctx, partition, t.Final, t)
+}
+
+func (s *Service) text(ctx context.Context, partition int, seq uint64, t *conversation.Turn) error {
+	e, found, err := s.log.At(ctx, events.Position{Partition: partition, Seq: seq})
+	if err != nil || !found {
+		return err
+	}
+	fill(t, e.Fact)
+	return nil
+}
+
+// fill gives a turn the texts of one of its facts.
+func fill(t *conversation.Turn, f events.Fact) {
+	switch f := f.(type) {
+	case *events.TurnStarted:
+		t.Question = &f.Question
+	case *events.TurnFinalized:
+		t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+	case *events.TurnCorrected:
+		t.Question, t.Answer = &f.Question, &f.Answer
+	}
+}
+
+// ParseTurnID reads a turn id of a path; one that is none names no turn, and so is
+// the nil id.
+func ParseTurnID(s string) uuid.UUID {
+	id, err := uuid.Parse(s)
+	if err != nil || id.String() != s {
+		return uuid.Nil
+	}
+	return id
+}

@@ -1,0 +1,171 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// verdict is what the log says of a command.
+type verdict struct {
+	turn *conversation.Turn
+	head conversation.Head
+	// position of the event that the answer rests on; duplicate where another
+	// request brought it.
+	position  events.Position
+	duplicate bool
+	// facts that this write itself appended.
+	facts []events.Fact
+}
+
+// attempts bounds how often a write decides anew after it lost a race. Each round
+// somebody else has won, so this is reached only by a log that misbehaves.
+const attempts = 32
+
+// write decides, appends and decides again on the state that holds the event,
+// until the log gives the answer.
+func (s *Service) write(ctx context.Context, sessionID string, decide func(*conversation.State) conversation.Decision) (verdict, error) {
+	w := writing{Service: s, id: sessionID, partition: s.log.Partition(sessionID), decide: decide}
+	for range attempts {
+		v, done, err := w.round(ctx)
+		if done || err != nil {
+			return v, err
+		}
+	}
+	return verdict{}, fmt.Errorf("%w: the session is too busy to decide on; try again", jetlog.ErrUnavailable)
+}
+
+// writing is one write on its way.
+type writing struct {
+	*Service
+	id        string
+	partition int
+	decide    func(*conversation.State) conversation.Decision
+
+	// first and last sequence that this write appended; 0 before.
+	first, last uint64
+	facts       []events.Fact
+	// expect overrides the expectation, where the server's last sequence went back
+	// behind the state's, since the session's last event was erased.
+	expect *uint64
+	salt   string
+}
+
+func (w *writing) round(ctx context.Context) (verdict, bool, error) {
+	x, err := w.current(ctx)
+	if err != nil {
+		return verdict{}, false, err
+	}
+	d, applied, head := x.decide(w.decide)
+	switch {
+	case d.Err != nil:
+		return verdict{}, false, errors.Join(d.Err, w.record(ctx, d.Facts))
+	case len(d.Facts) == 0:
+		v, err := w.answer(ctx, d, head, applied)
+		return v, true, err
+	}
+	a := jetlog.Append{Facts: d.Facts, Salt: w.salt}
+	if d.Expect {
+		a.Expect = &applied
+		if w.expect != nil {
+			a.Expect = w.expect
+		}
+	}
+	ack, err := w.log.Append(ctx, a)
+	if err != nil {
+		return verdict{}, false, w.lost(ctx, err, applied)
+	}
+	if ack.Duplicate && ack.Position.Seq <= applied {
+		// The server knows the id from an event that did not count, such as a final
+		// without a start: say it again under another.
+		w.salt = strconv.FormatUint(ack.Position.Seq, 10)
+		return verdict{}, false, nil
+	}
+	if !ack.Duplicate {
+		w.first, w.last, w.facts = ack.Position.Seq-uint64(len(d.Facts))+1, ack.Position.Seq, d.Facts
+	}
+	return verdict{}, false, w.settle(ctx, ack.Position.Seq)
+}
+
+// current gives the session, read anew where what is held was dropped from memory
+// before it came to this write's own event.
+func (w *writing) current(ctx context.Context) (*session, error) {
+	select {
+	case <-w.parts[w.partition].started:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+	}
+	return w.session(ctx, w.id)
+}
+
+// settle waits until an event is on disk and folded.
+func (w *writing) settle(ctx context.Context, seq uint64) error {
+	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	if err := w.parts[w.partition].folded.Wait(ctx, seq); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// lost deals with an append that the log refused: it waits until the fold knows
+// why, and lets the next round decide.
+func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
+	var conflict *jetlog.Conflict
+	switch {
+	case errors.As(err, &conflict) && conflict.Last > applied:
+		w.expect = nil
+		return w.settle(ctx, conflict.Last)
+	case errors.As(err, &conflict) && conflict.Last > 0 && conflict.Last < applied:
+		w.expect = &conflict.Last
+		return nil
+	case errors.As(err, &conflict), errors.Is(err, jetlog.ErrBatchDuplicate):
+		head, err := w.log.Head(ctx, w.partition)
+		if err != nil {
+			return err
+		}
+		if err := w.settle(ctx, head.Seq); err != nil {
+			return err
+		}
+		w.expect = nil
+		if conflict == nil {
+			w.salt = strconv.FormatUint(head.Seq, 10)
+		}
+		return nil
+	default:
+		return err
+	}
+}
+
+// answer gives what the state says, once the event that it rests on is durable.
+func (w *writing) answer(ctx context.Context, d conversation.Decision, head conversation.Head, applied uint64) (verdict, error) {
+	rest := d.Rest
+	if rest == 0 {
+		rest = applied
+	}
+	at := events.Position{Partition: w.partition, Seq: rest}
+	if err := w.log.Durable(ctx, at); err != nil {
+		return verdict{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	mine := w.last != 0 && rest >= w.first && rest <= w.last
+	return verdict{turn: d.Turn, head: head, position: at, duplicate: !mine, facts: w.facts}, nil
+}
+
+// record keeps what must be known of a refusal. The refusal stands if it fails,
+// but the caller is told.
+func (s *Service) record(ctx context.Context, facts []events.Fact) error {
+	if len(facts) == 0 {
+		return nil
+	}
+	ack, err := s.log.Append(ctx, jetlog.Append{Facts: facts})
+	if err != nil {
+		return err
+	}
+	return s.log.Durable(ctx, ack.Position)
+}
