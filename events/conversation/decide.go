@@ -152,7 +152,7 @@ func (s *State) DecideRedact(c Redact) Decision {
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
 		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,
-		Tombstones: s.Tombstones(s.Chain(t), c.Partition),
+		Tombstones: s.Tombstones(s.Chain(t), c.Partition), Session: s.mark(c.Partition),
 	}}}
 }
 

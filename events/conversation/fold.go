@@ -1,7 +1,7 @@
 package conversation
 
 import (
-	"github.com/google/uuid"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 )
@@ -44,7 +44,8 @@ type Change struct {
 	Turn *Turn
 	// Turns that a redaction covers, oldest version first; a correction's old turn.
 	Turns []*Turn
-	// NewBoundary tells that a silence or a reset moved the boundary.
+	// NewBoundary tells that the boundary moved: on, by a silence or a reset, or back,
+	// by a redaction that recalls it (events.SessionMark).
 	NewBoundary bool
 }
 
@@ -71,7 +72,57 @@ func (s *State) Fold(e events.Recorded) Change {
 	case Seen, Duplicate, Anomaly, TurnGone, Erased, Refused: // nobody's part in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
+	s.count(c)
 	return c
+}
+
+// count keeps the counts. A boundary moves behind all turns but the one that the
+// event itself opened.
+func (s *State) count(c Change) {
+	if c.NewBoundary && c.Kind != TurnGone {
+		s.ShownFinalized, s.ShownPending = 0, 0
+	}
+	switch c.Kind {
+	case Started:
+		s.Pending++
+		s.ShownPending += s.one(c.Turn)
+	case Answered:
+		s.Pending--
+		s.Finalized++
+		if one := s.one(c.Turn); one > 0 && !c.NewBoundary {
+			s.ShownPending -= one
+			s.ShownFinalized += one
+		}
+	case TurnGone:
+		for _, t := range c.Turns {
+			s.uncount(t)
+		}
+	case Erased:
+		s.Counts = Counts{}
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Refused, Noted:
+	}
+}
+
+// uncount takes a turn out that has just become a tombstone. One that came back
+// from a tombstone alone was never counted.
+func (s *State) uncount(t *Turn) {
+	switch {
+	case t.fromTombstone:
+		t.fromTombstone = false
+	case t.Was == Pending:
+		s.Pending--
+		s.ShownPending -= s.one(t)
+	case t.Was == Finalized:
+		s.Finalized--
+		s.ShownFinalized -= s.one(t)
+	}
+}
+
+func (s *State) one(t *Turn) int {
+	if t.Place > s.Boundary {
+		return 1
+	}
+	return 0
 }
 
 // touch notes activity. A silence that went before it in an anonymous session is a
@@ -100,13 +151,9 @@ func (s *State) fold(e events.Recorded) Change {
 	case *events.TurnCorrected:
 		return s.correct(e, f)
 	case *events.SessionReset:
-		s.Boundary, s.ResetAt = e.Position.Seq, e.Position.Seq
-		return Change{Kind: Reset}
+		return s.reset(e, f)
 	case *events.SessionErased:
-		gone := s.Turns
-		s.Turns, s.index = nil, nil
-		s.Erased, s.ErasedAt = e.Position.Seq, e.Time
-		return Change{Kind: Erased, Turns: gone}
+		return s.erase(e)
 	case *events.LinkRefused:
 		return Change{Kind: Refused}
 	default:
@@ -116,7 +163,10 @@ func (s *State) fold(e events.Recorded) Change {
 
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	if t := s.Turn(f.TurnID); t != nil {
-		return again(t, t.startDigest == e.Digest && !t.Corrects(), CodeSecondStart)
+		if t.Corrects() {
+			return again(t, false, CodeRequestIDInUse)
+		}
+		return again(t, t.startDigest == e.Digest, CodeSecondStart)
 	}
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
@@ -154,8 +204,6 @@ func again(t *Turn, same bool, otherwise string) Change {
 		return anomaly(CodeTurnRedacted)
 	case same:
 		return Change{Kind: Duplicate, Turn: t}
-	case t.Corrects():
-		return anomaly(CodeRequestIDInUse)
 	default:
 		return anomaly(otherwise)
 	}
@@ -195,47 +243,23 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }
 
-// redact makes every version of the turn a tombstone. Versions whose events are
-// gone from the log come back as the tombstones that the fact carries.
-func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
-	for _, stone := range f.Tombstones {
-		if s.Turn(stone.TurnID) == nil {
-			s.insert(fromTombstone(stone))
-			s.recall(stone)
-		}
+// reset of a session that was reset since it was decided on says nothing new: it
+// came twice, or lost a race, and what began in between stays.
+func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
+	if f.After.Seq < s.ResetAt {
+		return Change{Kind: Duplicate}
 	}
-	t := s.Turn(f.TurnID)
-	if t == nil {
-		return anomaly(CodeTurnNotStarted)
-	}
-	if t.Gone != 0 {
-		return Change{Kind: Duplicate, Turn: t}
-	}
-	chain := s.Chain(t)
-	for _, v := range chain {
-		v.Was, v.Status, v.Gone, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
-		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
-	}
-	return Change{Kind: TurnGone, Turn: t, Turns: chain}
+	s.Boundary, s.ResetAt = e.Position.Seq, e.Position.Seq
+	return Change{Kind: Reset}
 }
 
-// Chain gives all versions of a turn, oldest first.
-func (s *State) Chain(t *Turn) []*Turn {
-	for t.Replaces != uuid.Nil {
-		older := s.Turn(t.Replaces)
-		if older == nil {
-			break
-		}
-		t = older
-	}
-	chain := []*Turn{t}
-	for t.ReplacedBy != uuid.Nil {
-		if t = s.Turn(t.ReplacedBy); t == nil {
-			break
-		}
-		chain = append(chain, t)
-	}
-	return chain
+// erase leaves what the log still says when everything but links is gone from it.
+func (s *State) erase(e events.Recorded) Change {
+	gone := s.Turns
+	s.Turns, s.index = nil, nil
+	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
+	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
+	return Change{Kind: Erased, Turns: gone}
 }
 
 func anomaly(reason string) Change { return Change{Kind: Anomaly, Reason: reason} }

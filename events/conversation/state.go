@@ -31,6 +31,8 @@ type State struct {
 	ErasedAt time.Time
 
 	CreatedAt, LastActive time.Time
+	// Counts go over all turns, also those that a capped view has left out.
+	Counts
 	// Whole is false where turns have been left out: such a state can't tell a new
 	// turn from one that it no longer holds.
 	Whole bool
@@ -57,17 +59,27 @@ type Head struct {
 	Identity                            string
 	LinkedAt, Boundary, ResetAt, Erased uint64
 	CreatedAt, LastActive, ErasedAt     time.Time
+	Counts
+}
+
+// Counts of a session's turns. A correction and what it replaces are one turn, and
+// a redacted turn is none.
+type Counts struct {
+	// Finalized and Pending are all, ShownFinalized and ShownPending those after the
+	// boundary.
+	Finalized, Pending           int
+	ShownFinalized, ShownPending int
 }
 
 // Head gives the state's head.
 func (s *State) Head() Head {
-	return Head{s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased, s.CreatedAt, s.LastActive, s.ErasedAt}
+	return Head{s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased, s.CreatedAt, s.LastActive, s.ErasedAt, s.Counts}
 }
 
 // Adopt takes a head over, for views that hold only part of a session's turns.
 func (s *State) Adopt(h Head) {
 	s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased = h.Identity, h.LinkedAt, h.Boundary, h.ResetAt, h.Erased
-	s.CreatedAt, s.LastActive, s.ErasedAt = h.CreatedAt, h.LastActive, h.ErasedAt
+	s.CreatedAt, s.LastActive, s.ErasedAt, s.Counts = h.CreatedAt, h.LastActive, h.ErasedAt, h.Counts
 }
 
 // Found tells whether the log knows the session.

@@ -8,20 +8,93 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
+// redact makes every version of the turn a tombstone. Versions whose events are
+// gone from the log, all or some, come back as the tombstones that the fact carries.
+func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
+	if t := s.Turn(f.TurnID); t != nil && t.Gone != 0 {
+		return Change{Kind: Duplicate, Turn: t}
+	}
+	if s.restore(f.Tombstones, e.Position.Seq) {
+		s.recall(f, e.Position.Seq)
+	}
+	t := s.Turn(f.TurnID)
+	if t == nil {
+		return anomaly(CodeTurnNotFound)
+	}
+	chain := s.Chain(t)
+	for _, v := range chain {
+		v.Was, v.Status, v.Gone, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
+		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
+		v.TranslateChat, v.startDigest, v.finalDigest = false, 0, 0
+	}
+	return Change{Kind: TurnGone, Turn: t, Turns: chain}
+}
+
+// Chain gives all versions of a turn, oldest first.
+func (s *State) Chain(t *Turn) []*Turn {
+	for older := s.Turn(t.Replaces); older != nil && older.Version < t.Version; older = s.Turn(t.Replaces) {
+		t = older
+	}
+	chain := []*Turn{t}
+	for newer := s.Turn(t.ReplacedBy); newer != nil && newer.Version > t.Version; newer = s.Turn(t.ReplacedBy) {
+		t = newer
+		chain = append(chain, t)
+	}
+	return chain
+}
+
 // Tombstones states a chain of versions without their texts, as TurnRedacted
 // carries it.
 func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	out := make([]events.Tombstone, len(chain))
 	for i, t := range chain {
+		status := t.Status
+		if t.Gone != 0 {
+			status = t.Was
+		}
 		out[i] = events.Tombstone{
 			TurnID: t.ID, RequestID: t.RequestID,
 			Place:    events.Position{Partition: partition, Seq: t.Place},
 			Position: events.Position{Partition: partition, Seq: t.Started},
-			Status:   t.Status.String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
+			Status:   status.String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
 			FinalizedAt: optionalTime(t.FinalizedAt), ReplacesTurnID: optionalID(t.Replaces), ReplacedByTurnID: optionalID(t.ReplacedBy),
+		}
+		if t.Final != 0 {
+			out[i].Final = &events.Position{Partition: partition, Seq: t.Final}
 		}
 	}
 	return out
+}
+
+// mark states what a redaction finds the session at.
+func (s *State) mark(partition int) *events.SessionMark {
+	return &events.SessionMark{
+		Boundary:  events.Position{Partition: partition, Seq: s.Boundary},
+		CreatedAt: s.CreatedAt, LastActiveAt: s.LastActive,
+		Finalized: s.Finalized, Pending: s.Pending, ShownFinalized: s.ShownFinalized, ShownPending: s.ShownPending,
+	}
+}
+
+// restore puts back what the log no longer says of the versions: those that are
+// gone whole, and later halves of others. It tells whether there was anything.
+// Tombstones that contradict what the log says change nothing.
+func (s *State) restore(stones []events.Tombstone, before uint64) bool {
+	restored := false
+	for _, stone := range stones {
+		want, have := fromTombstone(stone), s.Turn(stone.TurnID)
+		switch {
+		case want.Started >= before || want.Final >= before:
+		case have == nil:
+			s.insert(want)
+			restored = true
+		case have.Gone == 0 && have.Started == want.Started && have.Status < want.Status:
+			have.Was = have.Status
+			s.uncount(have)
+			*have = *want
+			restored = true
+		}
+	}
+	return restored
 }
 
 // fromTombstone gives the turn as it stood before its redaction; redact then makes
@@ -29,12 +102,15 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 func fromTombstone(stone events.Tombstone) *Turn {
 	t := &Turn{
 		ID: stone.TurnID, RequestID: stone.RequestID, Place: stone.Place.Seq, Started: stone.Position.Seq,
-		Version: stone.RecordVersion, CreatedAt: stone.CreatedAt,
+		Version: stone.RecordVersion, CreatedAt: stone.CreatedAt, fromTombstone: true,
 	}
 	for i, name := range statusNames {
 		if name == stone.Status {
-			t.Status = Status(i)
+			t.Status = Status(i) //nolint:gosec // one of four
 		}
+	}
+	if stone.Final != nil {
+		t.Final = stone.Final.Seq
 	}
 	if stone.FinalizedAt != nil {
 		t.FinalizedAt = *stone.FinalizedAt
@@ -48,8 +124,29 @@ func fromTombstone(stone events.Tombstone) *Turn {
 	return t
 }
 
-// recall takes the session's times from a turn whose own events are gone.
-func (s *State) recall(stone events.Tombstone) {
+// recall puts the session back to where the redaction found it; without a mark,
+// as far as the tombstones tell.
+func (s *State) recall(f *events.TurnRedacted, before uint64) {
+	m := f.Session
+	if m == nil {
+		for _, stone := range f.Tombstones {
+			s.recallTimes(stone)
+		}
+		return
+	}
+	s.CreatedAt, s.LastActive = m.CreatedAt, m.LastActiveAt
+	if m.Boundary.Seq < before {
+		s.Boundary = max(m.Boundary.Seq, s.ResetAt)
+	}
+	s.Counts = Counts{Finalized: m.Finalized, Pending: m.Pending, ShownFinalized: m.ShownFinalized, ShownPending: m.ShownPending}
+	for _, stone := range f.Tombstones {
+		if t := s.Turn(stone.TurnID); t != nil {
+			t.fromTombstone = false // the counts hold it
+		}
+	}
+}
+
+func (s *State) recallTimes(stone events.Tombstone) {
 	if s.CreatedAt.IsZero() || stone.CreatedAt.Before(s.CreatedAt) {
 		s.CreatedAt = stone.CreatedAt
 	}

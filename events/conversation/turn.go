@@ -53,6 +53,7 @@ type Turn struct {
 	AnswerMetadata json.RawMessage
 
 	startDigest, finalDigest uint64
+	fromTombstone            bool
 }
 
 // Corrects tells whether the turn came by a correction.

@@ -1,0 +1,51 @@
+package projections
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Metrics of all runners of a process. A nil *Metrics counts nothing.
+type Metrics struct {
+	events, anomalies, failures, dead *prometheus.CounterVec
+}
+
+// NewMetrics registers the runners' metrics.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnledger", Subsystem: "projection", Name: name, Help: help}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	return &Metrics{
+		events:    counter("events_total", "Events applied, by projection and verdict.", "projection", "verdict"),
+		anomalies: counter("anomalies_total", "Events that contradict the log or state nothing, by projection and reason.", "projection", "reason"),
+		failures:  counter("failures_total", "Batches that were tried again, by projection.", "projection"),
+		dead:      counter("dead_letters_total", "Events parked in the dead letters, by projection.", "projection"),
+	}
+}
+
+func (m *Metrics) applied(name string, batch []Judged) {
+	if m == nil {
+		return
+	}
+	for _, e := range batch {
+		m.events.WithLabelValues(name, e.Change.Kind.String()).Inc()
+		if e.Change.Kind == conversation.Anomaly {
+			m.anomalies.WithLabelValues(name, e.Change.Reason).Inc()
+		}
+	}
+}
+
+func (m *Metrics) failed(name string) {
+	if m != nil {
+		m.failures.WithLabelValues(name).Inc()
+	}
+}
+
+func (m *Metrics) parked(name string) {
+	if m != nil {
+		m.dead.WithLabelValues(name).Inc()
+	}
+}

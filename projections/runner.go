@@ -1,0 +1,261 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// RunnerConfig of a Runner.
+type RunnerConfig struct {
+	Rules conversation.Rules
+	// MaxBatch bounds the events of one Apply; 2,000 by default.
+	MaxBatch int
+	// Start gives the sequence after which a projection without a checkpoint begins;
+	// the log's beginning by default.
+	Start   func(ctx context.Context, partition int) (uint64, error)
+	Logger  *slog.Logger
+	Metrics *Metrics
+	// Pause before a partition that broke off is taken up again; 1 s by default.
+	Pause time.Duration
+}
+
+// Runner feeds one projection from all partitions.
+type Runner struct {
+	log   *jetlog.Log
+	proj  Projection
+	cfg   RunnerConfig
+	parts []*progress
+}
+
+// NewRunner makes a runner; it does no I/O.
+func NewRunner(log *jetlog.Log, p Projection, cfg RunnerConfig) *Runner {
+	if cfg.MaxBatch <= 0 {
+		cfg.MaxBatch = 2000
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Pause <= 0 {
+		cfg.Pause = time.Second
+	}
+	r := &Runner{log: log, proj: p, cfg: cfg}
+	for k := range log.Partitions() {
+		r.parts = append(r.parts, &progress{partition: k, state: "starting"})
+	}
+	return r
+}
+
+// Run feeds the projection until ctx ends, and then returns nil. What can be mended
+// by trying again is tried again for ever; a stream that is not the one of the
+// checkpoint ends the run with ErrStream.
+func (r *Runner) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for k := range r.parts {
+		g.Go(func() error { return r.runPartition(ctx, k) })
+	}
+	return g.Wait()
+}
+
+func (r *Runner) runPartition(ctx context.Context, k int) error {
+	for {
+		err := r.feed(ctx, k)
+		if ctx.Err() != nil {
+			r.parts[k].set("stopped", nil)
+			return nil
+		}
+		if errors.Is(err, ErrStream) || errors.Is(err, jetlog.ErrStream) {
+			r.parts[k].set("failed", err)
+			return fmt.Errorf("projection %s: %w", r.proj.Name(), err)
+		}
+		r.parts[k].set("retrying", err)
+		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(r.cfg.Pause):
+		}
+	}
+}
+
+// feed runs one partition until something breaks off.
+func (r *Runner) feed(ctx context.Context, k int) error {
+	f := &feeder{Runner: r, partition: k}
+	if err := f.claim(ctx); err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(middleware.Recoverer)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.stop = cancel
+	sub := r.log.NewBatchSubscriber(func(int) uint64 { return f.at.Seq }, r.cfg.MaxBatch)
+	defer func() { _ = sub.Close() }()
+	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, f.handle)
+	r.parts[k].set("live", nil)
+	if err := router.Run(ctx); err != nil {
+		return err
+	}
+	if f.fatal != nil {
+		return f.fatal
+	}
+	return errors.New("the tail ended")
+}
+
+// feeder is the life of one partition between a claim and a break.
+type feeder struct {
+	*Runner
+	partition int
+	at        Checkpoint
+	judge     *Judge
+	stop      context.CancelFunc
+	stale     bool
+	fatal     error
+}
+
+// claim takes the partition over and holds the stream against the checkpoint.
+func (f *feeder) claim(ctx context.Context) error {
+	cp, err := f.proj.Claim(ctx, f.partition)
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	if cp.Seq > 0 && !cp.Created.IsZero() && !cp.Created.Equal(f.log.Created(f.partition)) {
+		return fmt.Errorf("%w (stream %s was made anew)", ErrStream, events.StreamName(f.partition))
+	}
+	if cp.Seq > 0 && cp.EventID != "" {
+		e, found, err := f.log.At(ctx, cp.Position())
+		if err != nil {
+			return err
+		}
+		if found && e.ID != cp.EventID {
+			return fmt.Errorf("%w (another event stands at %s)", ErrStream, cp.Position())
+		}
+	}
+	cp.Partition, cp.Created = f.partition, f.log.Created(f.partition)
+	f.at, f.stale = cp, false
+	if cp.Seq == 0 && f.cfg.Start != nil {
+		if f.at.Seq, err = f.cfg.Start(ctx, f.partition); err != nil {
+			return err
+		}
+	}
+	f.judge = NewJudge(f.log, f.cfg.Rules, f.at.Seq)
+	f.parts[f.partition].reached(f.at.Seq, time.Time{})
+	return nil
+}
+
+// handle applies one batch; an error makes the subscriber emit it again.
+func (f *feeder) handle(m *message.Message) error {
+	ctx := m.Context()
+	err := f.handleBatch(ctx, jetlog.MessageBatch(m))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrFenced), errors.Is(err, ErrStream):
+		f.fatal = err
+		f.stop()
+	default:
+		f.parts[f.partition].set("retrying", err)
+		f.cfg.Metrics.failed(f.proj.Name())
+		f.cfg.Logger.Warn("a batch is tried again", "projection", f.proj.Name(), "position", f.at.Position(), "err", err)
+	}
+	return err
+}
+
+func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error {
+	if f.stale {
+		// What the last attempt did is unknown: only the stored checkpoint tells.
+		before := f.at.Seq
+		if err := f.claim(ctx); err != nil {
+			return err
+		}
+		if f.at.Seq < before {
+			return fmt.Errorf("%w: the checkpoint went back to %s", ErrFenced, f.at.Position())
+		}
+	}
+	judged, err := f.judgeAll(ctx, batch)
+	if err == nil {
+		err = f.apply(ctx, judged)
+	}
+	if err != nil {
+		f.stale = true
+		return err
+	}
+	f.parts[f.partition].set("live", nil)
+	return nil
+}
+
+func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]Judged, error) {
+	judged := make([]Judged, 0, len(batch))
+	for _, m := range batch {
+		if m.Position.Seq <= f.at.Seq {
+			continue
+		}
+		j, err := f.judge.Judge(ctx, m.Recorded())
+		if err != nil {
+			return nil, err
+		}
+		judged = append(judged, j)
+	}
+	return judged, nil
+}
+
+// apply commits a run of events. One that can't be applied is found by halving the
+// run, and parked.
+func (f *feeder) apply(ctx context.Context, run []Judged) error {
+	if len(run) == 0 {
+		return nil
+	}
+	b := f.batch(run)
+	// What has begun is brought to its end when the runner stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
+	defer cancel()
+	err := f.proj.Apply(ctx, b)
+	switch {
+	case err == nil:
+		f.done(b)
+		return nil
+	case !IsPermanent(err):
+		return err
+	case len(run) > 1:
+		if err := f.apply(ctx, run[:len(run)/2]); err != nil {
+			return err
+		}
+		return f.apply(ctx, run[len(run)/2:])
+	}
+	f.cfg.Logger.Error("an event can't be applied and goes to the dead letters; look at it with: turnledger deadletters list",
+		"projection", f.proj.Name(), "position", run[0].Position, "event_type", run[0].Type, "err", err)
+	if err := f.proj.Park(ctx, b, err.Error()); err != nil {
+		return err
+	}
+	f.cfg.Metrics.parked(f.proj.Name())
+	f.done(b)
+	return nil
+}
+
+const applyDeadline = 30 * time.Second
+
+func (f *feeder) batch(run []Judged) Batch {
+	last := run[len(run)-1]
+	to := f.at
+	to.Seq, to.EventID = last.Position.Seq, last.ID
+	return Batch{From: f.at, To: to, Events: run}
+}
+
+func (f *feeder) done(b Batch) {
+	f.at = b.To
+	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time)
+	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
+}

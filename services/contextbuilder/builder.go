@@ -1,0 +1,287 @@
+package contextbuilder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Request for a context (CONTRACT §2 "Context").
+type Request struct {
+	SessionID    string
+	Message      string
+	TurnID       uuid.UUID
+	SystemPrompt string
+	MaxMessages  int // 0: 20
+	MaxTokens    int // 0: no bound
+	// IdleTimeout: nil is the deployment's, 0 is off.
+	IdleTimeout    *time.Duration
+	Language       Language
+	IncludePending bool
+	Memory         bool
+	Rewrite        bool
+	IdentityID     string
+	// History, where not nil, is the client's own instead of the stored one.
+	History     []json.RawMessage
+	Format      Format
+	AsOf        *AsOf
+	MinPosition []events.Position
+}
+
+// AsOf is a place in the log, inclusive, or a time.
+type AsOf struct {
+	Position *events.Position
+	Time     time.Time
+}
+
+// Result is a context. Messages are in the form that was asked for; System is apart
+// in the Anthropic form.
+type Result struct {
+	Messages        []Message
+	System          string
+	SessionFound    bool
+	HistoryMessages int
+	HistoryTurns    int
+	DroppedTurns    int
+	MemorySnippet   string
+	RewrittenQuery  string
+	RewriteFallback bool
+	Warnings        []string
+	Position        events.Position
+	Source          Source
+}
+
+// Limits of a window (CONTRACT §2).
+const (
+	DefaultMessages = 20
+	LeastMessages   = 2
+	MostMessages    = 100_000
+)
+
+// Rewriter makes a query that stands by itself of a message and what went before.
+type Rewriter interface {
+	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
+}
+
+// Memory gives what is known of an identity and a session that the history does not
+// say, at most 2,000 characters.
+type Memory interface {
+	Snippet(ctx context.Context, sessionID, identityID, message string) (string, error)
+}
+
+// Config of a Builder. Rewriter and Memory may be nil.
+type Config struct {
+	SystemPrompt string
+	IdleTimeout  time.Duration
+	Rewriter     Rewriter
+	Memory       Memory
+	Now          func() time.Time
+}
+
+// Builder builds contexts. Safe for concurrent use.
+type Builder struct {
+	reader *Reader
+	cfg    Config
+}
+
+// NewBuilder makes a builder; it does no I/O.
+func NewBuilder(r *Reader, cfg Config) *Builder {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Builder{reader: r, cfg: cfg}
+}
+
+// Build gives the messages that a model is to be sent. History is read before
+// anything else; an unknown session has none, and nothing is made of it.
+func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
+	if req.MaxMessages == 0 {
+		req.MaxMessages = DefaultMessages
+	}
+	req.MaxMessages = min(req.MaxMessages, MostMessages)
+	if err := req.valid(); err != nil {
+		return Result{}, err
+	}
+	if req.SystemPrompt == "" {
+		req.SystemPrompt = b.cfg.SystemPrompt
+	}
+	res, history, err := b.history(ctx, req)
+	if err != nil {
+		return Result{}, err
+	}
+	res.HistoryMessages = len(history)
+	b.assemble(ctx, req, &res, history)
+	return res, nil
+}
+
+func (r Request) valid() error {
+	switch {
+	case events.ValidID(r.SessionID) != nil:
+		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
+	case r.Message == "":
+		return &conversation.Invalid{Field: "message", Why: "is required"}
+	case r.MaxMessages < LeastMessages:
+		return &conversation.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
+	case r.MaxTokens < 0:
+		return &conversation.Invalid{Field: "max_tokens", Why: "must not be negative"}
+	case r.Language != "" && r.Language != Neutral && r.Language != Translated:
+		return &conversation.Invalid{Field: "language", Why: "must be neutral or translated"}
+	case r.Format != "" && r.Format != OpenAI && r.Format != Anthropic:
+		return &conversation.Invalid{Field: "format", Why: "must be openai or anthropic"}
+	default:
+		return nil
+	}
+}
+
+// history gives the previous messages, oldest first.
+func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, error) {
+	if req.History != nil {
+		messages, warnings := cleanHistory(req.History)
+		return Result{Source: FromRequest, Warnings: warnings}, messages, nil
+	}
+	reading, now, err := b.read(ctx, req)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	state := reading.State
+	res := Result{SessionFound: state.Found() && state.Erased == 0, Position: reading.Position, Source: reading.Source}
+	if state.Expired(now) || state.Erased != 0 {
+		return res, nil, nil
+	}
+	turns, before := b.asked(req, state)
+	turns = sinceSilence(turns, b.idle(req), now)
+	pieces := make([]piece, len(turns))
+	for i, t := range turns {
+		pieces[i] = piece{turn: t, messages: messagesOf(t, req.Language)}
+	}
+	taken, _ := window(pieces, budget{req.MaxMessages, req.MaxTokens})
+	var out []Message
+	for _, p := range taken {
+		out = append(out, p.messages...)
+	}
+	res.HistoryTurns = len(taken)
+	res.DroppedTurns = max(before-len(taken), 0)
+	return res, out, nil
+}
+
+func (b *Builder) idle(req Request) time.Duration {
+	if req.IdleTimeout != nil {
+		return *req.IdleTimeout
+	}
+	return b.cfg.IdleTimeout
+}
+
+// read gives the session, and the time that the prompt is for.
+func (b *Builder) read(ctx context.Context, req Request) (Reading, time.Time, error) {
+	if req.AsOf != nil {
+		return b.readAsOf(ctx, req)
+	}
+	// A finalized turn shows at least two messages, so half as many turns do; one
+	// more may be the turn that is being answered.
+	ask := Ask{SessionID: req.SessionID, Shown: req.MaxMessages/2 + 2, MinPosition: req.MinPosition}
+	reading, err := b.reader.Read(ctx, ask)
+	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
+		ask.Shown = -1
+		reading, err = b.reader.Read(ctx, ask)
+	}
+	return reading, b.cfg.Now(), err
+}
+
+// laterThanFirst tells whether the turn being answered is the newest one held, so
+// that what is held before it is enough.
+func laterThanFirst(s *conversation.State, id uuid.UUID) bool {
+	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
+}
+
+func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time, error) {
+	var last time.Time
+	reading, err := b.reader.AsOf(ctx, req.SessionID, func(e events.Recorded) bool {
+		then := e.Time.Before(req.AsOf.Time) || e.Time.Equal(req.AsOf.Time)
+		if p := req.AsOf.Position; p != nil {
+			then = e.Position.Partition == p.Partition && e.Position.Seq <= p.Seq
+		}
+		if then {
+			last = e.Time
+		}
+		return then
+	})
+	now := req.AsOf.Time
+	if req.AsOf.Position != nil {
+		now = last
+	}
+	return reading, now, err
+}
+
+// asked gives the turns that the prompt may show, and how many the session has of
+// them, those that are not held included.
+func (b *Builder) asked(req Request, s *conversation.State) ([]*conversation.Turn, int) {
+	until := ^uint64(0)
+	if t := s.Turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
+		until = t.Place
+	}
+	var turns []*conversation.Turn
+	for _, t := range s.Turns {
+		if t.Place < until && s.Shown(t) && (t.Status == conversation.Finalized || req.IncludePending) {
+			turns = append(turns, t)
+		}
+	}
+	if s.Whole || req.TurnID != uuid.Nil {
+		return turns, len(turns)
+	}
+	total := s.ShownFinalized
+	if req.IncludePending {
+		total += s.ShownPending
+	}
+	return turns, total
+}
+
+// assemble puts the prompt together: system prompt, memory, history, message.
+func (b *Builder) assemble(ctx context.Context, req Request, res *Result, history []Message) {
+	if req.Memory && b.cfg.Memory != nil {
+		snippet, err := b.cfg.Memory.Snippet(ctx, req.SessionID, req.IdentityID, req.Message)
+		if err != nil {
+			res.Warnings = append(res.Warnings, "memory: no answer")
+		}
+		res.MemorySnippet = snippet
+	}
+	current := req.Message
+	if req.Rewrite {
+		current = b.rewrite(ctx, req, res, history)
+	}
+	messages := make([]Message, 0, len(history)+3)
+	if req.SystemPrompt != "" {
+		messages = append(messages, textMessage("system", req.SystemPrompt))
+	}
+	if res.MemorySnippet != "" {
+		messages = append(messages, textMessage("system", "Long-term memory:\n"+res.MemorySnippet))
+	}
+	messages = append(messages, history...)
+	messages = append(messages, textMessage("user", current))
+	if req.Format == Anthropic {
+		res.System, messages = toAnthropic(messages)
+	}
+	res.Messages = messages
+}
+
+var errNoRewriter = errors.New("no rewriter is configured")
+
+// rewrite gives the last message's content; the original always stands in it.
+func (b *Builder) rewrite(ctx context.Context, req Request, res *Result, history []Message) string {
+	rewritten, err := "", errNoRewriter
+	if b.cfg.Rewriter != nil {
+		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, history, res.MemorySnippet)
+	}
+	if err != nil || rewritten == "" {
+		res.RewriteFallback = true
+		return req.Message
+	}
+	res.RewrittenQuery = rewritten
+	return fmt.Sprintf("Original user message:\n%s\n\n---\n\nContextualized query:\n%s", req.Message, rewritten)
+}

@@ -1,0 +1,40 @@
+package contextbuilder
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Limits of a client's own history (CONTRACT §2).
+const (
+	historyMessages = 20
+	historyBytes    = 100 << 10
+	historyWarnFrom = 15
+)
+
+// cleanHistory takes a client's own history: role and content of what is a message
+// of a user or an assistant; the rest is dropped, never refused. The last 20
+// messages and 100 KB are kept.
+func cleanHistory(list []json.RawMessage) (out []Message, warnings []string) {
+	for _, raw := range list {
+		var m struct {
+			Role    string  `json:"role"`
+			Content *string `json:"content"`
+		}
+		if json.Unmarshal(raw, &m) != nil || m.Content == nil || *m.Content == "" || (m.Role != "user" && m.Role != "assistant") {
+			continue
+		}
+		out = append(out, textMessage(m.Role, *m.Content))
+	}
+	if len(out) >= historyWarnFrom {
+		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older messages are dropped")
+	}
+	out = out[max(0, len(out)-historyMessages):]
+	size := 0
+	for i, m := range slices.Backward(out) {
+		if size += len(m.raw); size > historyBytes {
+			return out[i+1:], warnings
+		}
+	}
+	return out, warnings
+}

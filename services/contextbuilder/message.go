@@ -1,0 +1,162 @@
+package contextbuilder
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Message is a chat message in the OpenAI form, as JSON. Stored messages are given
+// back as they came.
+type Message struct {
+	raw  json.RawMessage
+	head messageHead
+}
+
+// messageHead is what the window and the forms need to know of a message.
+type messageHead struct {
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	Name       string          `json:"name"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []toolCall      `json:"tool_calls"`
+	Translated string          `json:"translated"`
+}
+
+type toolCall struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// MarshalJSON gives the message as it came.
+func (m Message) MarshalJSON() ([]byte, error) { return m.raw, nil }
+
+// Role of the message.
+func (m Message) Role() string { return m.head.Role }
+
+// Text of a message whose content is a string, else "".
+func (m Message) Text() string {
+	var s string
+	if json.Unmarshal(m.head.Content, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func (m Message) calls() []string {
+	if len(m.head.ToolCalls) == 0 {
+		return nil
+	}
+	ids := make([]string, len(m.head.ToolCalls))
+	for i, c := range m.head.ToolCalls {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+func (m Message) answers() string {
+	if m.head.Role != "tool" {
+		return ""
+	}
+	return m.head.ToolCallID
+}
+
+// textMessage makes a plain message.
+func textMessage(role, text string) Message {
+	content := marshal(text)
+	raw := make([]byte, 0, len(content)+len(role)+24)
+	raw = append(append(append(raw, `{"role":"`...), role...), `","content":`...)
+	raw = append(append(raw, content...), '}')
+	return Message{raw: raw, head: messageHead{Role: role, Content: content}}
+}
+
+// parseMessages reads a stored list. What is no object is left as it is, with no
+// role: it was held against its form when it was recorded.
+func parseMessages(list json.RawMessage) []Message {
+	var raws []json.RawMessage
+	if json.Unmarshal(list, &raws) != nil {
+		return nil
+	}
+	out := make([]Message, len(raws))
+	for i, raw := range raws {
+		out[i] = Message{raw: raw}
+		_ = json.Unmarshal(raw, &out[i].head) // a member of an odd type leaves the rest readable
+	}
+	return out
+}
+
+// Language of a prompt.
+type Language string
+
+// The neutral text, or the translated one where there is one.
+const (
+	Neutral    Language = "neutral"
+	Translated Language = "translated"
+)
+
+// messagesOf gives what a prompt shows of a turn.
+func messagesOf(t *conversation.Turn, lang Language) []Message {
+	var out []Message
+	if q := t.Question; q != nil {
+		out = half(out, "user", string(q.QuestionMessages), q.QuestionNeutral, q.QuestionTranslated, lang)
+	}
+	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
+		out = half(out, "assistant", string(a.AnswerMessages), a.AnswerNeutral, a.AnswerTranslated, lang)
+	}
+	return out
+}
+
+func half(out []Message, role, messages, neutral, translated string, lang Language) []Message {
+	if messages != "" {
+		if list := parseMessages(json.RawMessage(messages)); len(list) > 0 {
+			for _, m := range list {
+				out = append(out, m.in(lang))
+			}
+			return out
+		}
+	}
+	if lang == Translated && translated != "" {
+		return append(out, textMessage(role, translated))
+	}
+	return append(out, textMessage(role, neutral))
+}
+
+// in gives a stored message that carries its own translation in that language.
+func (m Message) in(lang Language) Message {
+	if lang != Translated || m.head.Translated == "" {
+		return m
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(m.raw, &members) != nil {
+		return m
+	}
+	members["content"] = marshal(m.head.Translated)
+	m.raw, m.head.Content = marshal(members), members["content"]
+	return m
+}
+
+func marshal(v any) json.RawMessage {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return json.RawMessage(`""`)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// tokens estimates a piece's tokens: a quarter of its bytes, and four a message.
+func (p piece) tokens() int {
+	n := 0
+	for _, m := range p.messages {
+		n += len(m.head.Content)/4 + 4
+		for _, c := range m.head.ToolCalls {
+			n += (len(c.Function.Name) + len(c.Function.Arguments)) / 4
+		}
+	}
+	return n
+}

@@ -1,0 +1,288 @@
+package contextbuilder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// ErrPositionNotReached: the log does not hold the position that a read asked for.
+var ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")
+
+// Log is what reads need of the log; *jetlog.Log is one.
+type Log interface {
+	Partitions() int
+	Partition(sessionID string) int
+	Head(ctx context.Context, partition int) (events.Position, error)
+	Last(ctx context.Context, sessionID string) (uint64, error)
+	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+}
+
+// View is a recent-turns view; every recent.View is one.
+type View interface {
+	Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error)
+}
+
+// waiter is a view that tells when it has reached a position.
+type waiter interface {
+	Wait(ctx context.Context, at events.Position) error
+}
+
+// Archive gives the last turns of a linked session that has left the recent view;
+// the audit tables are one. State is nil for a session that it does not hold.
+type Archive interface {
+	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
+}
+
+// ReaderConfig of a Reader. View and Archive may be nil.
+type ReaderConfig struct {
+	Rules   conversation.Rules
+	View    View
+	Archive Archive
+	// Deadline until which a read waits for min_position; 2 s by default.
+	Deadline time.Duration
+	Now      func() time.Time
+	Logger   *slog.Logger
+}
+
+// Reader reads sessions. Safe for concurrent use.
+type Reader struct {
+	log Log
+	cfg ReaderConfig
+}
+
+// NewReader makes a reader; it does no I/O.
+func NewReader(log Log, cfg ReaderConfig) *Reader {
+	cfg.Rules.Slim = false
+	if cfg.Deadline == 0 {
+		cfg.Deadline = 2 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Reader{log: log, cfg: cfg}
+}
+
+// Source says where a reading comes from.
+type Source string
+
+// The sources (CONTRACT §2 "Context").
+const (
+	FromView    Source = "view"
+	FromViewLog Source = "view+log"
+	FromLog     Source = "log"
+	FromRequest Source = "request"
+)
+
+// Reading is a session as it is at Position. State is the caller's own.
+type Reading struct {
+	State    *conversation.State
+	Position events.Position
+	Source   Source
+}
+
+// Ask says how much of a session a read needs.
+type Ask struct {
+	SessionID string
+	// Shown is the number of finalized turns that are needed, -1 for the whole
+	// session with its tombstones and replaced turns.
+	Shown int
+	// MinPosition that the reading must have reached.
+	MinPosition []events.Position
+}
+
+// Read gives a session, at least as new as all that was acknowledged before the
+// call.
+func (r *Reader) Read(ctx context.Context, ask Ask) (Reading, error) {
+	head, err := r.head(ctx, r.log.Partition(ask.SessionID), ask.MinPosition)
+	if err != nil {
+		return Reading{}, err
+	}
+	if r.cfg.View == nil || ask.Shown < 0 {
+		return r.fromLog(ctx, ask, head)
+	}
+	reading, ok, err := r.fromView(ctx, ask, head)
+	if err != nil {
+		r.cfg.Logger.Warn("the recent view does not answer; the log does", "session_id", ask.SessionID, "err", err)
+	}
+	if ok {
+		return reading, nil
+	}
+	return r.fromArchive(ctx, ask, head)
+}
+
+// head takes the barrier. A position beyond the log is waited for until the
+// deadline.
+func (r *Reader) head(ctx context.Context, partition int, least []events.Position) (events.Position, error) {
+	wait, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
+	defer cancel()
+	for _, p := range least {
+		if p.Partition >= r.log.Partitions() {
+			return events.Position{}, fmt.Errorf("%w: the log has no partition %d", ErrPositionNotReached, p.Partition)
+		}
+		for {
+			head, err := r.log.Head(wait, p.Partition)
+			if err == nil && head.Seq >= p.Seq {
+				break
+			}
+			if err != nil && wait.Err() == nil {
+				return events.Position{}, err
+			}
+			select {
+			case <-wait.Done():
+				return events.Position{}, fmt.Errorf("%w: %s", ErrPositionNotReached, p)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	return r.log.Head(ctx, partition)
+}
+
+// fromView answers from the view and the tail that it has not seen; ok is false
+// where the view can't answer for the session.
+func (r *Reader) fromView(ctx context.Context, ask Ask, head events.Position) (Reading, bool, error) {
+	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
+	if err != nil || snap.State == nil {
+		return Reading{}, false, err
+	}
+	if snap.Applied.Seq >= head.Seq {
+		return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask.Shown), nil
+	}
+	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, head.Seq)
+	switch {
+	case err != nil:
+		return Reading{}, false, err
+	case len(tail) == 0:
+		return Reading{State: snap.State, Position: head, Source: FromView}, enough(snap.State, ask.Shown), nil
+	}
+	return r.onTop(ctx, ask, head, tail)
+}
+
+// onTop folds the unread tail on the view's turns. A state that has lost turns
+// can't tell a new turn from one that it no longer holds, so it is given a moment
+// to catch up instead.
+func (r *Reader) onTop(ctx context.Context, ask Ask, head events.Position, tail []events.Recorded) (Reading, bool, error) {
+	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, -1)
+	if err != nil || snap.State == nil {
+		return Reading{}, false, err
+	}
+	if snap.State.Whole {
+		for _, e := range tail {
+			snap.State.Fold(e)
+		}
+		return Reading{State: snap.State, Position: head, Source: FromViewLog}, true, nil
+	}
+	view, ok := r.cfg.View.(waiter)
+	if !ok {
+		return Reading{}, false, nil
+	}
+	moment, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	if err := view.Wait(moment, head); err != nil {
+		return Reading{}, false, nil //nolint:nilerr // the log answers instead
+	}
+	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
+	if err != nil || snap.State == nil || snap.Applied.Seq < head.Seq {
+		return Reading{}, false, err
+	}
+	return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask.Shown), nil
+}
+
+// catchUp is how long a read waits for a view that holds only part of a session.
+const catchUp = 50 * time.Millisecond
+
+// enough tells whether a state holds as many finalized turns as are asked for, or
+// all that there are after the boundary.
+func enough(s *conversation.State, shown int) bool {
+	if s.Whole {
+		return true
+	}
+	held := 0
+	for _, t := range s.Turns {
+		if s.Shown(t) && t.Status == conversation.Finalized {
+			held++
+		}
+	}
+	return held >= min(shown, s.ShownFinalized)
+}
+
+// fromArchive answers from the audit tables for a linked session that has left the
+// recent view, and from the log for all others.
+func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
+	if r.cfg.Archive == nil {
+		return r.fromLog(ctx, ask, head)
+	}
+	last, err := r.log.Last(ctx, ask.SessionID)
+	if err != nil {
+		return Reading{}, err
+	}
+	if last == 0 {
+		return Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: FromLog}, nil
+	}
+	state, applied, err := r.cfg.Archive.SessionTurns(ctx, ask.SessionID, ask.Shown)
+	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask.Shown) {
+		return Reading{State: state, Position: head, Source: FromView}, nil
+	}
+	return r.fromLog(ctx, ask, head)
+}
+
+// fromLog folds the session from the log alone.
+func (r *Reader) fromLog(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
+	state := conversation.New(ask.SessionID, r.cfg.Rules)
+	for e, err := range r.log.Session(ctx, ask.SessionID, 0, head.Seq) {
+		if err != nil {
+			return Reading{}, err
+		}
+		state.Fold(e)
+	}
+	return Reading{State: state, Position: head, Source: FromLog}, nil
+}
+
+func (r *Reader) tail(ctx context.Context, sessionID string, after, upTo uint64) ([]events.Recorded, error) {
+	var out []events.Recorded
+	for e, err := range r.log.Session(ctx, sessionID, after, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// AsOf gives a session as it was at a place in the log, with what was redacted or
+// erased since left out.
+func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Recorded) bool) (Reading, error) {
+	partition := r.log.Partition(sessionID)
+	head, err := r.log.Head(ctx, partition)
+	if err != nil {
+		return Reading{}, err
+	}
+	state, today := conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)
+	at := events.Position{Partition: partition}
+	for e, err := range r.log.Session(ctx, sessionID, 0, head.Seq) {
+		if err != nil {
+			return Reading{}, err
+		}
+		today.Fold(e)
+		if then(e) {
+			state.Fold(e)
+			at = e.Position
+		}
+	}
+	state.Erased = today.Erased
+	state.Remove(func(t *conversation.Turn) bool {
+		now := today.Turn(t.ID)
+		return now == nil || now.Status == conversation.Redacted
+	})
+	return Reading{State: state, Position: at, Source: FromLog}, nil
+}

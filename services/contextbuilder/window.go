@@ -1,0 +1,112 @@
+package contextbuilder
+
+import (
+	"slices"
+	"time"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// piece is a turn with the messages that a prompt shows of it.
+type piece struct {
+	turn     *conversation.Turn
+	messages []Message
+}
+
+func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
+
+// budget of a window. Tokens 0 is none.
+type budget struct{ messages, tokens int }
+
+// window takes whole turns from the newest back while the budget lasts. The last
+// complete turn is always among them, and so is the turn that holds the call of a
+// tool result which is taken. Left out is how many pieces were not taken.
+func window(pieces []piece, b budget) (taken []piece, leftOut int) {
+	from := len(pieces)
+	messages, tokens := 0, 0
+	for from > 0 {
+		p := pieces[from-1]
+		messages += len(p.messages)
+		tokens += p.tokens()
+		if messages > b.messages || b.tokens > 0 && tokens > b.tokens {
+			break
+		}
+		from--
+	}
+	from = callsFirst(pieces, from)
+	taken = pieces[from:]
+	if !slices.ContainsFunc(taken, piece.complete) {
+		if last := lastComplete(pieces[:from]); last >= 0 {
+			last = callsFirst(pieces, last)
+			end := last + 1
+			for !pieces[end-1].complete() {
+				end++
+			}
+			taken = append(slices.Clone(pieces[last:end]), taken...)
+		}
+	}
+	return taken, len(pieces) - len(taken)
+}
+
+func lastComplete(pieces []piece) int {
+	for i := len(pieces) - 1; i >= 0; i-- {
+		if pieces[i].complete() {
+			return i
+		}
+	}
+	return -1
+}
+
+// callsFirst moves the window's begin back to the turn with the call of every tool
+// result in it, where the session has one.
+func callsFirst(pieces []piece, from int) int {
+	open := map[string]bool{}
+	need := func(p piece) {
+		for i := len(p.messages) - 1; i >= 0; i-- {
+			for _, id := range p.messages[i].calls() {
+				delete(open, id)
+			}
+			if id := p.messages[i].answers(); id != "" {
+				open[id] = true
+			}
+		}
+	}
+	for i := len(pieces) - 1; i >= from; i-- {
+		need(pieces[i])
+	}
+	for i := from - 1; i >= 0 && len(open) > 0; i-- {
+		if slices.ContainsFunc(pieces[i].messages, func(m Message) bool {
+			return slices.ContainsFunc(m.calls(), func(id string) bool { return open[id] })
+		}) {
+			for k := from - 1; k >= i; k-- {
+				need(pieces[k])
+			}
+			from = i
+		}
+	}
+	return from
+}
+
+// sinceSilence drops the turns before the last silence that was longer than idle,
+// the one before now included.
+func sinceSilence(turns []*conversation.Turn, idle time.Duration, now time.Time) []*conversation.Turn {
+	if idle <= 0 {
+		return turns
+	}
+	next := now
+	for i := len(turns) - 1; i >= 0; i-- {
+		if next.Sub(active(turns[i])) > idle {
+			return turns[i+1:]
+		}
+		next = turns[i].CreatedAt
+	}
+	return turns
+}
+
+// active is the time of a turn's last part.
+func active(t *conversation.Turn) time.Time {
+	if t.FinalizedAt.After(t.CreatedAt) {
+		return t.FinalizedAt
+	}
+	return t.CreatedAt
+}
