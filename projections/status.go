@@ -1,12 +1,6 @@
 package projections
 
-import (
-	"context"
-	"sync"
-	"time"
-
-	"github.com/turnledger/turnledger/events"
-)
+import "github.com/turnledger/turnledger/events"
 
 // Status of a projection in one partition. Lag counts from the last event applied
 // to the log's head; LagSeconds is the age of the last event applied while the
@@ -20,58 +14,4 @@ type Status struct {
 	LagSeconds float64
 	State      string
 	LastError  string
-}
-
-// progress of one partition, for Status.
-type progress struct {
-	partition int
-
-	mu    sync.Mutex
-	seq   uint64
-	time  time.Time
-	state string
-	err   error
-}
-
-func (p *progress) set(state string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	if err != nil || state == "live" {
-		p.err = err
-	}
-}
-
-func (p *progress) reached(seq uint64, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.seq = seq
-	if !at.IsZero() {
-		p.time = at
-	}
-}
-
-// Status tells how far the projection is, with the log's head asked now.
-func (r *Runner) Status(ctx context.Context, now time.Time) []Status {
-	out := make([]Status, 0, len(r.parts))
-	for k, p := range r.parts {
-		head, err := r.log.Head(ctx, k)
-		p.mu.Lock()
-		s := Status{Name: r.proj.Name(), Partition: k, State: p.state, Position: events.Position{Partition: k, Seq: p.seq}, Head: head}
-		if err == nil {
-			err = p.err
-		}
-		if head.Seq > p.seq {
-			s.LagEvents = head.Seq - p.seq
-			if !p.time.IsZero() {
-				s.LagSeconds = now.Sub(p.time).Seconds()
-			}
-		}
-		p.mu.Unlock()
-		if err != nil {
-			s.LastError = err.Error()
-		}
-		out = append(out, s)
-	}
-	return out
 }

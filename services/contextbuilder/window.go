@@ -37,12 +37,7 @@ func window(pieces []piece, b budget) (taken []piece, leftOut int) {
 	taken = pieces[from:]
 	if !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
-			last = callsFirst(pieces, last)
-			end := last + 1
-			for !pieces[end-1].complete() {
-				end++
-			}
-			taken = append(slices.Clone(pieces[last:end]), taken...)
+			taken = append(slices.Clone(pieces[callsFirst(pieces, last):last+1]), taken...)
 		}
 	}
 	return taken, len(pieces) - len(taken)

@@ -1,4 +1,7 @@
-package projections
+// Package runner feeds a projection from the log: batches through Watermill, each
+// event with the fold's verdict, the checkpoint with the data, dead letters for what
+// can't be applied (DESIGN §5).
+package runner
 
 import (
 	"context"
@@ -15,10 +18,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
 )
 
-// RunnerConfig of a Runner.
-type RunnerConfig struct {
+// Config of a Runner.
+type Config struct {
 	Rules conversation.Rules
 	// MaxBatch bounds the events of one Apply; 2,000 by default.
 	MaxBatch int
@@ -34,13 +38,13 @@ type RunnerConfig struct {
 // Runner feeds one projection from all partitions.
 type Runner struct {
 	log   *jetlog.Log
-	proj  Projection
-	cfg   RunnerConfig
+	proj  projections.Projection
+	cfg   Config
 	parts []*progress
 }
 
-// NewRunner makes a runner; it does no I/O.
-func NewRunner(log *jetlog.Log, p Projection, cfg RunnerConfig) *Runner {
+// New makes a runner; it does no I/O.
+func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	if cfg.MaxBatch <= 0 {
 		cfg.MaxBatch = 2000
 	}
@@ -75,7 +79,7 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 			r.parts[k].set("stopped", nil)
 			return nil
 		}
-		if errors.Is(err, ErrStream) || errors.Is(err, jetlog.ErrStream) {
+		if errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream) {
 			r.parts[k].set("failed", err)
 			return fmt.Errorf("projection %s: %w", r.proj.Name(), err)
 		}
@@ -119,8 +123,8 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 type feeder struct {
 	*Runner
 	partition int
-	at        Checkpoint
-	judge     *Judge
+	at        projections.Checkpoint
+	judge     *projections.Judge
 	stop      context.CancelFunc
 	stale     bool
 	fatal     error
@@ -133,7 +137,7 @@ func (f *feeder) claim(ctx context.Context) error {
 		return fmt.Errorf("claim: %w", err)
 	}
 	if cp.Seq > 0 && !cp.Created.IsZero() && !cp.Created.Equal(f.log.Created(f.partition)) {
-		return fmt.Errorf("%w (stream %s was made anew)", ErrStream, events.StreamName(f.partition))
+		return fmt.Errorf("%w (stream %s was made anew)", projections.ErrStream, events.StreamName(f.partition))
 	}
 	if cp.Seq > 0 && cp.EventID != "" {
 		e, found, err := f.log.At(ctx, cp.Position())
@@ -141,7 +145,7 @@ func (f *feeder) claim(ctx context.Context) error {
 			return err
 		}
 		if found && e.ID != cp.EventID {
-			return fmt.Errorf("%w (another event stands at %s)", ErrStream, cp.Position())
+			return fmt.Errorf("%w (another event stands at %s)", projections.ErrStream, cp.Position())
 		}
 	}
 	cp.Partition, cp.Created = f.partition, f.log.Created(f.partition)
@@ -151,7 +155,7 @@ func (f *feeder) claim(ctx context.Context) error {
 			return err
 		}
 	}
-	f.judge = NewJudge(f.log, f.cfg.Rules, f.at.Seq)
+	f.judge = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq)
 	f.parts[f.partition].reached(f.at.Seq, time.Time{})
 	return nil
 }
@@ -163,7 +167,7 @@ func (f *feeder) handle(m *message.Message) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrFenced), errors.Is(err, ErrStream):
+	case errors.Is(err, projections.ErrFenced), errors.Is(err, projections.ErrStream):
 		f.fatal = err
 		f.stop()
 	default:
@@ -182,7 +186,7 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 			return err
 		}
 		if f.at.Seq < before {
-			return fmt.Errorf("%w: the checkpoint went back to %s", ErrFenced, f.at.Position())
+			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.at.Position())
 		}
 	}
 	judged, err := f.judgeAll(ctx, batch)
@@ -197,8 +201,8 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 	return nil
 }
 
-func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]Judged, error) {
-	judged := make([]Judged, 0, len(batch))
+func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]projections.Judged, error) {
+	judged := make([]projections.Judged, 0, len(batch))
 	for _, m := range batch {
 		if m.Position.Seq <= f.at.Seq {
 			continue
@@ -214,7 +218,7 @@ func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]Judged
 
 // apply commits a run of events. One that can't be applied is found by halving the
 // run, and parked.
-func (f *feeder) apply(ctx context.Context, run []Judged) error {
+func (f *feeder) apply(ctx context.Context, run []projections.Judged) error {
 	if len(run) == 0 {
 		return nil
 	}
@@ -227,7 +231,7 @@ func (f *feeder) apply(ctx context.Context, run []Judged) error {
 	case err == nil:
 		f.done(b)
 		return nil
-	case !IsPermanent(err):
+	case !projections.IsPermanent(err):
 		return err
 	case len(run) > 1:
 		if err := f.apply(ctx, run[:len(run)/2]); err != nil {
@@ -247,14 +251,14 @@ func (f *feeder) apply(ctx context.Context, run []Judged) error {
 
 const applyDeadline = 30 * time.Second
 
-func (f *feeder) batch(run []Judged) Batch {
+func (f *feeder) batch(run []projections.Judged) projections.Batch {
 	last := run[len(run)-1]
 	to := f.at
 	to.Seq, to.EventID = last.Position.Seq, last.ID
-	return Batch{From: f.at, To: to, Events: run}
+	return projections.Batch{From: f.at, To: to, Events: run}
 }
 
-func (f *feeder) done(b Batch) {
+func (f *feeder) done(b projections.Batch) {
 	f.at = b.To
 	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time)
 	f.cfg.Metrics.applied(f.proj.Name(), b.Events)

@@ -1,9 +1,10 @@
-package projections
+package runner
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 )
 
 // Metrics of all runners of a process. A nil *Metrics counts nothing.
@@ -26,7 +27,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-func (m *Metrics) applied(name string, batch []Judged) {
+func (m *Metrics) applied(name string, batch []projections.Judged) {
 	if m == nil {
 		return
 	}

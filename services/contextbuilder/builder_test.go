@@ -1,0 +1,178 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// record appends a whole turn; an empty answer leaves it pending.
+func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
+	t.Helper()
+	id := events.TurnID(session, request)
+	at := add(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}})
+	if answer != "" {
+		at = add(t, log, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
+	}
+	return at
+}
+
+func add(t testing.TB, log *jetlog.Log, f events.Fact) events.Position {
+	t.Helper()
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+	require.NoError(t, err)
+	return ack.Position
+}
+
+func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder {
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, Deadline: 200 * time.Millisecond})
+	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
+}
+
+func texts(t testing.TB, r contextbuilder.Result) []string {
+	t.Helper()
+	raw, err := json.Marshal(r.Messages)
+	require.NoError(t, err)
+	var list []struct{ Role, Content string }
+	require.NoError(t, json.Unmarshal(raw, &list))
+	out := make([]string, len(list))
+	for i, m := range list {
+		out[i] = m.Role + ": " + m.Content
+	}
+	return out
+}
+
+func TestBuildContextSeesPreviousTurns(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
+	r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "who are his children", SystemPrompt: "Be brief."})
+	require.NoError(t, err)
+	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?", "assistant: Donald Trump is a politician.", "user: who are his children"}, texts(t, r))
+	require.Equal(t, 2, r.HistoryMessages)
+	require.True(t, r.SessionFound)
+}
+
+func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "hi"})
+	require.NoError(t, err)
+	require.False(t, r.SessionFound)
+	require.Equal(t, []string{"user: hi"}, texts(t, r))
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.Zero(t, head.Seq)
+}
+
+// brokenView is a view whose backend is down; lostView has been emptied.
+type brokenView struct{}
+
+func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
+	return recent.Snapshot{}, errors.New("connection refused")
+}
+
+type lostView struct{}
+
+func (lostView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
+	return recent.Snapshot{Applied: events.Position{Seq: 1 << 40}}, nil
+}
+
+func TestABrokenViewIsNeverNoHistory(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r1", "q", "a")
+	for _, view := range []contextbuilder.View{brokenView{}, lostView{}} {
+		r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "next"})
+		require.NoError(t, err)
+		require.Equal(t, 2, r.HistoryMessages)
+		require.Equal(t, contextbuilder.FromLog, r.Source)
+	}
+}
+
+func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := record(t, log, "s", "r1", "q", "a")
+	b := builder(log, nil)
+	_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	require.NoError(t, err)
+	at.Seq++
+	_, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	require.ErrorIs(t, err, contextbuilder.ErrPositionNotReached)
+}
+
+func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r1", "q1", "a1")
+	then := record(t, log, "s", "r2", "q2", "a2")
+	record(t, log, "s", "r3", "q3", "a3")
+	b := builder(log, nil)
+	req := contextbuilder.Request{SessionID: "s", Message: "m", AsOf: &contextbuilder.AsOf{Position: &then}}
+	r, err := b.Build(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2", "assistant: a2", "user: m"}, texts(t, r))
+	add(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", "r1"), SessionID: "s"})
+	r, err = b.Build(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, []string{"user: q2", "assistant: a2", "user: m"}, texts(t, r))
+}
+
+func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for i := range 30 {
+		record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
+	}
+	record(t, log, "s", "now", "asked now", "")
+	b := builder(log, nil)
+	r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: true})
+	require.NoError(t, err)
+	require.Equal(t, 20, r.HistoryMessages)
+	require.Equal(t, 10, r.HistoryTurns)
+	require.Equal(t, 20, r.DroppedTurns)
+	require.NotContains(t, texts(t, r)[:20], "user: asked now")
+	r, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
+	require.NoError(t, err)
+	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
+}
+
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	b := builder(natstest.Log(t, 1), nil)
+	for name, req := range map[string]contextbuilder.Request{
+		"no message":   {SessionID: "s"},
+		"no session":   {Message: "m"},
+		"small window": {SessionID: "s", Message: "m", MaxMessages: 1},
+		"language":     {SessionID: "s", Message: "m", Language: "polish"},
+		"format":       {SessionID: "s", Message: "m", Format: "xml"},
+	} {
+		_, err := b.Build(t.Context(), req)
+		require.ErrorIs(t, err, conversation.ErrInvalid, name)
+	}
+}
+
+func TestTheReadSideCantImportAWriter(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	for dep := range strings.FieldsSeq(string(out)) {
+		require.NotContains(t, dep, "turnledger/services/history")
+		require.NotContains(t, dep, "turnledger/events/jetlog")
+	}
+}

@@ -1,0 +1,142 @@
+package contextbuilder
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// drawPieces makes a session of turns, some pending, some with tool calls whose
+// results may stand in a later turn.
+func drawPieces(t *rapid.T) []piece {
+	n := rapid.IntRange(0, 12).Draw(t, "turns")
+	var out []piece
+	open := ""
+	for i := range n {
+		turn := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: fmt.Sprint("q", i)}, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("a", i)}}
+		if open != "" {
+			turn.Question.QuestionMessages = json.RawMessage(fmt.Sprintf(`[{"role":"tool","tool_call_id":%q,"content":"r"},{"role":"user","content":"q"}]`, open))
+			open = ""
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			turn.Status, turn.Answer = conversation.Pending, nil
+		case 1:
+			open = fmt.Sprint("call", i)
+			turn.Answer.AnswerMessages = json.RawMessage(fmt.Sprintf(`[{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}]}]`, open))
+		}
+		out = append(out, piece{turn: turn, messages: messagesOf(turn, Neutral)})
+	}
+	return out
+}
+
+func TestWindowProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := drawPieces(t)
+		most := rapid.IntRange(2, 30).Draw(t, "max_messages")
+		taken, left := window(pieces, budget{messages: most})
+		if left != len(pieces)-len(taken) {
+			t.Fatalf("left out %d of %d, taken %d", left, len(pieces), len(taken))
+		}
+		for i := 1; i < len(taken); i++ {
+			if taken[i].turn.Place <= taken[i-1].turn.Place {
+				t.Fatal("the order is broken")
+			}
+		}
+		if last := lastComplete(pieces); last >= 0 && (len(taken) == 0 || lastComplete(taken) < 0 || taken[lastComplete(taken)].turn != pieces[last].turn) {
+			t.Fatal("the last complete pair is missing")
+		}
+		if len(pieces) > 0 && len(pieces[len(pieces)-1].messages) <= most && taken[len(taken)-1].turn != pieces[len(pieces)-1].turn {
+			t.Fatal("the newest turn is missing")
+		}
+		known := map[string]bool{}
+		for _, p := range taken {
+			for _, m := range p.messages {
+				if id := m.answers(); id != "" && !known[id] {
+					t.Fatal("a tool result was cut from its call")
+				}
+				for _, id := range m.calls() {
+					known[id] = true
+				}
+			}
+		}
+		messages := 0
+		for _, p := range pieces {
+			messages += len(p.messages)
+		}
+		if messages <= most && left != 0 {
+			t.Fatal("left out what the budget had room for")
+		}
+	})
+}
+
+func TestSinceSilence(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int) time.Time { return time.Unix(0, 0).Add(time.Duration(minutes) * time.Minute) }
+	turns := []*conversation.Turn{
+		{Place: 1, CreatedAt: at(0), FinalizedAt: at(1)},
+		{Place: 2, CreatedAt: at(40), FinalizedAt: at(65)},
+		{Place: 3, CreatedAt: at(90), FinalizedAt: at(91)},
+	}
+	half := 30 * time.Minute
+	require.Len(t, sinceSilence(turns, 0, at(1000)), 3)
+	require.Equal(t, turns[1:], sinceSilence(turns, half, at(100)))
+	require.Empty(t, sinceSilence(turns, half, at(122)))
+	require.Equal(t, turns, sinceSilence(turns, time.Hour, at(100)))
+}
+
+func TestCleanHistory(t *testing.T) {
+	t.Parallel()
+	raw := func(s ...string) (out []json.RawMessage) {
+		for _, x := range s {
+			out = append(out, json.RawMessage(x))
+		}
+		return out
+	}
+	out, warnings := cleanHistory(raw(`{"role":"user","content":"a","timestamp":1}`, `null`, `7`, `{"role":"user"}`, `{"role":"robot","content":"x"}`,
+		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`))
+	require.Empty(t, warnings)
+	require.Len(t, out, 2)
+	require.JSONEq(t, `{"role":"user","content":"a"}`, string(out[0].raw))
+	var many []json.RawMessage
+	for i := range 25 {
+		many = append(many, json.RawMessage(fmt.Sprintf(`{"role":"user","content":"m%d"}`, i)))
+	}
+	out, warnings = cleanHistory(many)
+	require.Len(t, out, 20)
+	require.Equal(t, "m5", out[0].Text())
+	require.Len(t, warnings, 1)
+}
+
+func TestAnthropicForm(t *testing.T) {
+	t.Parallel()
+	list := parseMessages(json.RawMessage(`[
+		{"role":"system","content":"be kind"},
+		{"role":"assistant","content":"hello"},
+		{"role":"user","content":"one"},{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/x.png"}}]},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]},
+		{"role":"tool","tool_call_id":"c1","content":"42"},
+		{"role":"assistant","content":"so 42"},
+		{"role":"tool","content":"orphan"},
+		{"role":"user","content":"bye"}]`))
+	system, out := toAnthropic(list)
+	require.Equal(t, "be kind", system)
+	got, err := json.Marshal(out)
+	require.NoError(t, err)
+	require.JSONEq(t, `[
+		{"role":"user","content":"(The assistant spoke first.)"},
+		{"role":"assistant","content":"hello"},
+		{"role":"user","content":[{"type":"text","text":"one"},{"type":"image","source":{"type":"url","url":"https://example.org/x.png"}}]},
+		{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"f","input":{"a":1}}]},
+		{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"42"}]},
+		{"role":"assistant","content":"so 42"},
+		{"role":"user","content":[{"type":"text","text":"[Tool result: orphan]"},{"type":"text","text":"bye"}]}]`, string(got))
+}
