@@ -27,6 +27,9 @@ type BatchSubscriber struct {
 	closing chan struct{}
 	close   sync.Once
 	open    sync.WaitGroup
+
+	mu     sync.Mutex
+	opened map[int]*Tail
 }
 
 var _ message.Subscriber = (*BatchSubscriber)(nil)
@@ -34,7 +37,7 @@ var _ message.Subscriber = (*BatchSubscriber)(nil)
 // NewBatchSubscriber makes a subscriber whose batches hold at most most events and
 // begin after the sequence that after gives for a partition.
 func (l *Log) NewBatchSubscriber(after func(partition int) uint64, most int) *BatchSubscriber {
-	return &BatchSubscriber{log: l, after: after, max: most, closing: make(chan struct{})}
+	return &BatchSubscriber{log: l, after: after, max: most, closing: make(chan struct{}), opened: map[int]*Tail{}}
 }
 
 type batchKey struct{}
@@ -53,10 +56,13 @@ func (s *BatchSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	if err != nil || k < 0 || k >= s.log.Partitions() || events.StreamName(k) != topic {
 		return nil, fmt.Errorf("subscribe: %q is no stream of the log", topic)
 	}
-	tail, err := s.log.Tail(ctx, k, s.after(k), TailOptions{MaxBatch: s.max})
-	if err != nil {
+	if err := s.Open(ctx, k); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	tail := s.opened[k]
+	delete(s.opened, k)
+	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	out := make(chan *message.Message)
 	s.open.Add(1)
@@ -75,6 +81,22 @@ func (s *BatchSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 		}
 	}()
 	return out, nil
+}
+
+// Open makes what Subscribe needs of a partition ahead of it, so that a failure is
+// seen before a Router runs: Watermill 1.5.1 leaks goroutines when Subscribe fails.
+func (s *BatchSubscriber) Open(ctx context.Context, partition int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened[partition] != nil {
+		return nil
+	}
+	tail, err := s.log.Tail(ctx, partition, s.after(partition), TailOptions{MaxBatch: s.max})
+	if err != nil {
+		return err
+	}
+	s.opened[partition] = tail
+	return nil
 }
 
 // emit ends with ctx, or when the tail fails: the channel's end tells the reader.
@@ -121,5 +143,11 @@ func (s *BatchSubscriber) deliver(ctx context.Context, batch []Message, out chan
 func (s *BatchSubscriber) Close() error {
 	s.close.Do(func() { close(s.closing) })
 	s.open.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tail := range s.opened {
+		tail.Close()
+	}
+	s.opened = map[int]*Tail{}
 	return nil
 }

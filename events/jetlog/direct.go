@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -19,7 +20,23 @@ import (
 // page: jetstreamext.GetBatch of orbit 0.3 ends in silence when time runs out,
 // which would read as "no history".
 func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo uint64, n int) (out []events.Recorded, more bool, err error) {
-	req, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": subject, "batch": n})
+	return l.direct(ctx, p, map[string]any{"seq": from, "next_by_subj": subject, "batch": n}, upTo, n)
+}
+
+// since gives the sequence of the first event recorded at or after a time, 0 where
+// there is none.
+func (l *Log) since(ctx context.Context, p *partition, at time.Time) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	first, _, err := l.direct(ctx, p, map[string]any{"start_time": at, "next_by_subj": ">", "batch": 1}, math.MaxUint64, 1)
+	if err != nil || len(first) == 0 {
+		return 0, err
+	}
+	return first[0].Position.Seq, nil
+}
+
+func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int) (out []events.Recorded, more bool, err error) {
+	req, err := json.Marshal(ask)
 	if err != nil {
 		return nil, false, err
 	}
@@ -41,7 +58,7 @@ func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo
 		if status := m.Header.Get("Status"); status != "" && m.Header.Get(jetstream.SequenceHeader) == "" {
 			return endOfPage(out, status, m.Header)
 		}
-		e, err := p.direct(m)
+		e, err := p.fromDirect(m)
 		if err != nil {
 			return nil, false, err
 		}
@@ -66,7 +83,7 @@ func endOfPage(out []events.Recorded, status string, h nats.Header) ([]events.Re
 	}
 }
 
-func (p *partition) direct(m *nats.Msg) (events.Recorded, error) {
+func (p *partition) fromDirect(m *nats.Msg) (events.Recorded, error) {
 	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)

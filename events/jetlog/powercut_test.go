@@ -37,7 +37,7 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	cuts, promised := 0, 0
 	for seed := range seeds {
 		h := newHistory(t, seed, embedded.Group)
-		require.NoError(t, h.run(t, lives), "seed %d (%s)", seed, h.plan)
+		require.NoError(t, h.run(t, lives), "seed %d, %+v", seed, h.plan)
 		cuts, promised = cuts+h.cuts, promised+h.promises
 	}
 	t.Logf("power cuts: seeds 0 to %d, %d cuts, %d events acknowledged, found loss 0", seeds-1, cuts, promised)
@@ -68,8 +68,6 @@ type plan struct {
 	compact bool
 	purge   bool
 }
-
-func (p plan) String() string { return fmt.Sprintf("%+v", struct{ plan }{p}) }
 
 func newPlan(seed int64, sync embedded.Sync) plan {
 	p := plan{sync: sync, blocks: 100_000}
@@ -151,45 +149,66 @@ func (h *history) live(t *testing.T, n int) error {
 	defer unmount(t, m)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	early := n > 0 && h.rng.IntN(4) == 0
-	var cut <-chan struct{}
-	if early {
-		cut = m.CutAfter(1 + h.rng.Int64N(60))
-		context.AfterFunc(ctx, func() {})
+	if n > 0 && h.rng.IntN(4) == 0 {
+		m.CutAfter(1 + h.rng.Int64N(60))
 	}
-	alive, die := context.WithCancel(ctx)
-	defer die()
-	if early {
-		go func() {
-			select {
-			case <-cut:
-				die()
-			case <-alive.Done():
-			}
-		}()
-	}
-	log, err := h.open(alive, dir)
-	if err == nil {
-		defer log.stop()
-		err = h.check(alive, log)
-	}
-	if err != nil && (alive.Err() == nil || errors.Is(err, errLost)) {
+	go func() {
+		select {
+		case <-m.Off():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	err := h.loadUntil(ctx, m, dir)
+	if errors.Is(err, errLost) {
 		return err
 	}
-	if err == nil {
-		if !early {
-			cut = m.CutAfter(1 + h.rng.Int64N(8<<h.rng.IntN(9)))
-		}
-		if err := h.load(ctx, log, cut); err != nil {
-			return err
-		}
+	select {
+	case <-m.Off():
+	default:
+		return fmt.Errorf("it ended before the cut: %w", err)
 	}
 	h.image = m.Cut(h.seed*100 + int64(n))
 	h.cuts++
 	return nil
 }
 
-// server is a running server with its log.
+// loadUntil runs the server, and has it cut under load.
+func (h *history) loadUntil(ctx context.Context, m *cutfs.FS, dir string) error {
+	log, err := h.open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer log.stop()
+	if err := h.check(ctx, log); err != nil {
+		return err
+	}
+	h.arm(m)
+	h.load(ctx, log)
+	return ctx.Err()
+}
+
+// arm sets the moment of the cut: any change, or, every other time, one within a few changes of a block
+// being rewritten: by an erasure ("N.blk.tmp" becomes "N.blk"), or by a compaction ("N.new" does).
+func (h *history) arm(m *cutfs.FS) {
+	suffix := ""
+	switch {
+	case h.rng.IntN(2) == 0:
+	case h.plan.compact:
+		suffix = ".new"
+	case h.plan.erase:
+		suffix = ".blk.tmp"
+	}
+	if suffix == "" {
+		m.CutAfter(1 + h.rng.Int64N(64<<h.rng.IntN(8)))
+		return
+	}
+	m.CutAtRename(func(from, to string) bool {
+		return strings.HasSuffix(from, suffix) && strings.HasSuffix(to, ".blk")
+	}, 1+h.rng.IntN(8), h.rng.Int64N(6))
+}
+
+// openLog is a running server with its log.
 type openLog struct {
 	*jetlog.Log
 	stream jetstream.Stream
@@ -270,28 +289,26 @@ func (h *history) start(ctx context.Context, dir string) (nc *nats.Conn, gateDir
 		return nil, "", nil, err
 	}
 	ns.Start()
-	stop = func() { ns.Shutdown(); ns.WaitForShutdown() }
+	shutdown := func() { ns.Shutdown(); ns.WaitForShutdown() }
 	if !ns.JetStreamEnabled() {
-		stop()
+		shutdown()
 		return nil, "", nil, errors.New("JetStream did not start")
 	}
 	nc, err = nats.Connect("", nats.InProcessServer(ns), nats.MaxReconnects(-1))
 	if err != nil {
-		stop()
+		shutdown()
 		return nil, "", nil, err
 	}
 	if h.plan.sync == embedded.Group {
 		gateDir = dir
 	}
-	return nc, gateDir, func() { nc.Close(); stop() }, nil
+	return nc, gateDir, func() { nc.Close(); shutdown() }, nil
 }
 
 const writers = 6
 
-// load writes, reads and deletes until the cut.
-func (h *history) load(ctx context.Context, log *openLog, cut <-chan struct{}) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+// load writes, reads and deletes until the cut, which ends ctx.
+func (h *history) load(ctx context.Context, log *openLog) {
 	var wg sync.WaitGroup
 	for w := range writers {
 		rng := h.fork()
@@ -302,9 +319,6 @@ func (h *history) load(ctx context.Context, log *openLog, cut <-chan struct{}) e
 		})
 	}
 	jobs := []func(context.Context, *openLog, *rand.Rand){h.follow}
-	for job, on := range map[*func(context.Context, *openLog, *rand.Rand)]bool{} {
-		_, _ = job, on
-	}
 	if h.plan.erase {
 		jobs = append(jobs, h.eraseSome)
 	}
@@ -322,15 +336,7 @@ func (h *history) load(ctx context.Context, log *openLog, cut <-chan struct{}) e
 			}
 		})
 	}
-	var err error
-	select {
-	case <-cut:
-	case <-ctx.Done():
-		err = errors.New("the load did not get to the cut")
-	}
-	stop()
 	wg.Wait()
-	return err
 }
 
 func (h *history) fork() *rand.Rand { return rand.New(rand.NewPCG(h.rng.Uint64(), h.rng.Uint64())) } //nolint:gosec // reproducible

@@ -234,3 +234,17 @@ func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool
 	return events.Decode(events.Envelope{Subject: out.Message.Subject, Header: events.Header(header), Body: out.Message.Data},
 		at, out.Message.Time), true, nil
 }
+
+// SeqAt gives the sequence before the first event recorded at or after a time: a
+// tail after it delivers what came since. Where there is none it is the head.
+func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error) {
+	p := l.partitions[partition]
+	first, err := l.since(ctx, p, since)
+	if err != nil {
+		return 0, fmt.Errorf("position at a time: %w: %w", ErrUnavailable, err)
+	}
+	if first > 0 {
+		return first - 1, nil
+	}
+	return l.head(ctx, p)
+}

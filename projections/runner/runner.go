@@ -98,6 +98,11 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
+	sub := r.log.NewBatchSubscriber(func(int) uint64 { return f.at.Seq }, r.cfg.MaxBatch)
+	defer func() { _ = sub.Close() }()
+	if err := sub.Open(ctx, k); err != nil {
+		return err
+	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
@@ -106,8 +111,6 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.stop = cancel
-	sub := r.log.NewBatchSubscriber(func(int) uint64 { return f.at.Seq }, r.cfg.MaxBatch)
-	defer func() { _ = sub.Close() }()
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, f.handle)
 	r.parts[k].set("live", nil)
 	if err := router.Run(ctx); err != nil {

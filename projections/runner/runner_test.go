@@ -1,0 +1,202 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// sink is a projection that keeps what it applied, with a transaction that may fail
+// before or after its commit.
+type sink struct {
+	mu      sync.Mutex
+	at      map[int]projections.Checkpoint
+	applied []string
+	parked  []string
+	fail    func(projections.Batch) (before, after error)
+}
+
+func newSink() *sink {
+	return &sink{at: map[int]projections.Checkpoint{}, fail: func(projections.Batch) (error, error) { return nil, nil }}
+}
+
+func (s *sink) Name() string { return "sink" }
+
+func (s *sink) Claim(_ context.Context, k int) (projections.Checkpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cp := s.at[k]
+	cp.Partition = k
+	cp.Epoch++
+	s.at[k] = cp
+	return cp, nil
+}
+
+func (s *sink) Apply(_ context.Context, b projections.Batch) error {
+	return s.commit(b, func() {
+		for _, e := range b.Events {
+			s.applied = append(s.applied, e.Position.String()+" "+e.Change.Kind.String())
+		}
+	})
+}
+
+func (s *sink) Park(_ context.Context, b projections.Batch, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked = append(s.parked, b.Events[0].Position.String())
+	s.at[b.To.Partition] = b.To
+	return nil
+}
+
+func (s *sink) commit(b projections.Batch, rows func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, after := s.fail(b)
+	if before != nil {
+		return before
+	}
+	have := s.at[b.From.Partition]
+	if have.Seq != b.From.Seq || have.Epoch != b.From.Epoch {
+		return projections.ErrFenced
+	}
+	s.at[b.To.Partition] = b.To
+	rows()
+	return after
+}
+
+func (s *sink) reached(k int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at[k].Seq
+}
+
+func start(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func() error) {
+	t.Helper()
+	r := runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return sync.OnceValue(func() error { cancel(); return <-done })
+}
+
+func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
+	t.Helper()
+	for i := range turns {
+		for s := range sessions {
+			session, request := fmt.Sprint("s", s), fmt.Sprint("r", i)
+			id := events.TurnID(session, request)
+			for _, f := range []events.Fact{
+				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}},
+				&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "a"}},
+			} {
+				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+// Batches that fail before and after their commit, and a runner that is stopped and
+// started at random, apply every event once and in order.
+func TestEveryEventIsAppliedOnceInOrder(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's own dice
+	t.Logf("seed %d", seed)
+	log := natstest.Log(t, 1)
+	fill(t, log, 5, 20)
+	s := newSink()
+	failed := errors.New("the store is away")
+	s.fail = func(projections.Batch) (error, error) {
+		switch rng.IntN(8) {
+		case 0:
+			return failed, nil
+		case 1:
+			return nil, failed
+		default:
+			return nil, nil
+		}
+	}
+	for s.reached(0) < 200 {
+		before := s.reached(0)
+		stop := start(t, log, s)
+		require.Eventually(t, func() bool { return s.reached(0) > before }, 20*time.Second, time.Millisecond, "seed %d", seed)
+		require.NoError(t, stop())
+	}
+	var want []string
+	for i := range 200 {
+		kind := conversation.Started
+		if i%2 == 1 {
+			kind = conversation.Answered
+		}
+		want = append(want, fmt.Sprintf("0:%d %s", i+1, kind))
+	}
+	require.Equal(t, want, s.applied, "seed %d", seed)
+}
+
+func TestAnEventThatCannotBeAppliedIsParkedAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 20)
+	s := newSink()
+	s.fail = func(b projections.Batch) (error, error) {
+		if slices.ContainsFunc(b.Events, func(e projections.Judged) bool { return e.Position.Seq == 11 }) {
+			return projections.Permanent(errors.New("a poisoned row")), nil
+		}
+		return nil, nil
+	}
+	stop := start(t, log, s)
+	require.Eventually(t, func() bool { return s.reached(0) == 40 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, stop())
+	require.Equal(t, []string{"0:11"}, s.parked)
+	require.Len(t, s.applied, 39)
+}
+
+func TestTwoRunnersNeverApplyTwice(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := newSink()
+	a, b := start(t, log, s), start(t, log, s)
+	fill(t, log, 3, 30)
+	require.Eventually(t, func() bool { return s.reached(0) == 180 }, 30*time.Second, time.Millisecond)
+	require.NoError(t, a())
+	require.NoError(t, b())
+	require.Len(t, s.applied, 180)
+	for i, e := range s.applied {
+		require.Contains(t, e, fmt.Sprintf("0:%d ", i+1))
+	}
+}
+
+func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	for name, cp := range map[string]projections.Checkpoint{
+		"made anew":     {Seq: 3, Created: time.Unix(1, 0), EventID: "x"},
+		"other event":   {Seq: 3, Created: log.Created(0), EventID: "x"},
+		"beyond it all": {Seq: 300, Created: log.Created(0)},
+	} {
+		s := newSink()
+		s.at[0] = cp
+		err := runner.New(log, s, runner.Config{}).Run(t.Context())
+		require.Error(t, err, name)
+		require.Contains(t, err.Error(), "rebuild", name)
+		require.Empty(t, s.applied, name)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
