@@ -56,7 +56,7 @@ func check(f Fact) string {
 	case *SessionLinked:
 		return firstOf(badID(f.SessionID), badID(f.IdentityID))
 	case *TurnRedacted:
-		return firstOf(badID(f.SessionID), nilTurn(f.TurnID))
+		return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem())
 	case *TurnCorrected:
 		return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
 			nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())
@@ -87,6 +87,38 @@ func (a Answer) problem() string {
 		return "empty_answer"
 	}
 	return badMessages(a.AnswerMessages)
+}
+
+// problem holds the tombstones against what a redaction states: one version
+// replacing the other, in one place, TurnID among them. A chain that is none would
+// bring back turns that the redaction does not cover.
+func (f TurnRedacted) problem() string {
+	named := len(f.Tombstones) == 0
+	for i, t := range f.Tombstones {
+		named = named || t.TurnID == f.TurnID
+		if t.problem(f.SessionID) != "" || i > 0 && !t.replaces(f.Tombstones[i-1]) {
+			return malformedTombstones
+		}
+	}
+	if n := len(f.Tombstones); !named || n > 0 && f.Tombstones[n-1].ReplacedByTurnID != nil {
+		return malformedTombstones
+	}
+	return ""
+}
+
+const malformedTombstones = "malformed_tombstones"
+
+func (t Tombstone) problem(session string) string {
+	known := t.Status == "pending" || t.Status == "finalized" || t.Status == "replaced"
+	if !known || t.RecordVersion < 1 || t.Place.Seq > t.Position.Seq || (t.Status == "replaced") != (t.ReplacedByTurnID != nil) {
+		return malformedTombstones
+	}
+	return firstOf(badID(t.RequestID), badTurn(t.TurnID, session, t.RequestID))
+}
+
+func (t Tombstone) replaces(old Tombstone) bool {
+	return t.ReplacesTurnID != nil && *t.ReplacesTurnID == old.TurnID && old.ReplacedByTurnID != nil && *old.ReplacedByTurnID == t.TurnID &&
+		t.RecordVersion == old.RecordVersion+1 && t.Place == old.Place
 }
 
 func badMessages(raw json.RawMessage) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -27,17 +28,22 @@ const (
 type Header map[string][]string
 
 // value of a header name, whatever its case; clients of other languages may
-// canonicalise it. The exact name is tried first.
+// canonicalise it. The exact name goes first, then the first in byte order: every
+// reader must read the same.
 func (h Header) value(name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
 	}
+	found := ""
 	for k, v := range h {
-		if len(v) > 0 && len(k) == len(name) && bytes.EqualFold([]byte(k), []byte(name)) {
-			return v[0]
+		if len(v) > 0 && (found == "" || k < found) && strings.EqualFold(k, name) {
+			found = k
 		}
 	}
-	return ""
+	if found == "" {
+		return ""
+	}
+	return h[found][0]
 }
 
 // Envelope is an event as it stands in a NATS message.

@@ -39,7 +39,7 @@ func TestEncode(t *testing.T) {
 	t.Run("is CloudEvents 1.0 in binary mode, with the event id as message id", func(t *testing.T) {
 		t.Parallel()
 		env := envelope(leastFacts()[0])
-		require.Equal(t, "turns.215.s1", env.Subject)
+		require.Equal(t, "turns.201.s1", env.Subject)
 		require.Equal(t, events.Header{
 			"ce-specversion": {"1.0"}, "ce-id": {r1.String() + ".started"}, "ce-source": {"/turnledger"},
 			"ce-type": {"turnledger.turn.started.v1"}, "ce-time": {"2026-03-01T12:00:00.123456789Z"},
@@ -136,7 +136,7 @@ func envelopeEdits() []edit {
 	start := leastFacts()[0]
 	return []edit{
 		{"a wrong bucket", start, func(e *events.Envelope) { e.Subject = "turns.1.s1" }, "wrong_subject"},
-		{"a foreign subject", start, func(e *events.Envelope) { e.Subject = "orders.215.s1" }, "wrong_subject"},
+		{"a foreign subject", start, func(e *events.Envelope) { e.Subject = "orders.201.s1" }, "wrong_subject"},
 		{"another session's subject", start, func(e *events.Envelope) { e.Subject = events.SessionSubject("s2") }, "wrong_subject"},
 		{"an identity's subject", start, func(e *events.Envelope) { e.Subject = events.IdentitySubject("s1") }, "wrong_subject"},
 		{"no specversion", start, func(e *events.Envelope) { delete(e.Header, "ce-specversion") }, "not_a_cloudevent"},

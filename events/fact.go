@@ -76,12 +76,14 @@ type SessionLinked struct {
 }
 
 // Tombstone is what stays of a redacted turn: everything but its texts. Place is
-// the position that orders the turn in its session, Status what it was before.
+// the position that orders the turn in its session, Position and Final are those
+// of the events that opened and answered it, Status is what it was before.
 type Tombstone struct {
 	TurnID           uuid.UUID  `json:"turn_id"`
 	RequestID        string     `json:"request_id"`
 	Place            Position   `json:"place"`
 	Position         Position   `json:"position"`
+	Final            *Position  `json:"final,omitempty"`
 	Status           string     `json:"status"`
 	CreatedAt        time.Time  `json:"created_at"`
 	FinalizedAt      *time.Time `json:"finalized_at,omitempty"`
@@ -90,16 +92,32 @@ type Tombstone struct {
 	ReplacedByTurnID *uuid.UUID `json:"replaced_by_turn_id,omitempty"`
 }
 
+// SessionMark is what a redaction found the session at. Activity that only the
+// turn's own events knew of decided where a silence was: without the mark, a replay
+// that lacks them would see a longer one and hide turns behind it.
+type SessionMark struct {
+	Boundary     Position  `json:"boundary"`
+	CreatedAt    time.Time `json:"created_at"`
+	LastActiveAt time.Time `json:"last_active_at"`
+	// Counts of turns: all, and those after the boundary.
+	Finalized      int `json:"finalized"`
+	Pending        int `json:"pending"`
+	ShownFinalized int `json:"shown_finalized"`
+	ShownPending   int `json:"shown_pending"`
+}
+
 // TurnRedacted: the turn, with all its versions, must never be shown again.
 // Tombstones holds every version, oldest first, so that a replay gives the same
-// tombstones when the turn's own events are physically gone (DESIGN §1).
+// tombstones when the turn's own events are physically gone (DESIGN §1); Session
+// does the same for the session.
 type TurnRedacted struct {
-	TurnID     uuid.UUID   `json:"turn_id"`
-	SessionID  string      `json:"session_id"`
-	IdentityID string      `json:"identity_id,omitempty"`
-	Reason     string      `json:"reason,omitempty"`
-	RedactedBy string      `json:"redacted_by,omitempty"`
-	Tombstones []Tombstone `json:"tombstones,omitempty"`
+	TurnID     uuid.UUID    `json:"turn_id"`
+	SessionID  string       `json:"session_id"`
+	IdentityID string       `json:"identity_id,omitempty"`
+	Reason     string       `json:"reason,omitempty"`
+	RedactedBy string       `json:"redacted_by,omitempty"`
+	Tombstones []Tombstone  `json:"tombstones,omitempty"`
+	Session    *SessionMark `json:"session,omitempty"`
 }
 
 // TurnCorrected: a whole replacing turn, in the place of ReplacesTurnID.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -32,7 +31,11 @@ func fullFacts() []events.Fact {
 		&events.SessionLinked{SessionID: "s1", IdentityID: "alice@example.org"},
 		&events.TurnRedacted{
 			TurnID: c1, SessionID: "s1", IdentityID: "alice@example.org", Reason: "asked to", RedactedBy: "ops",
-			Tombstones: chain(), Session: &events.SessionMark{Boundary: at(2), CreatedAt: recordedAt, LastActiveAt: recordedAt.Add(2 * time.Second)},
+			Tombstones: chain(),
+			Session: &events.SessionMark{
+				Boundary: at(2), CreatedAt: recordedAt, LastActiveAt: recordedAt.Add(2 * time.Second),
+				Finalized: 4, Pending: 3, ShownFinalized: 2, ShownPending: 1,
+			},
 		},
 		&events.TurnCorrected{TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1, Question: question, Answer: answer},
 		&events.SessionReset{SessionID: "s1", After: at(7), Reason: "new topic"},
@@ -90,4 +93,3 @@ func envelope(f events.Fact) events.Envelope {
 	}
 	return env
 }
-

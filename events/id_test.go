@@ -73,10 +73,10 @@ func TestValidID(t *testing.T) {
 // pyPair was computed by Python, as above.
 var pyPair = map[string]string{
 	"s1|alice@example.org": "de9b7aae-7210-56c5-96c9-d6d59b017a08",
-	"s1|c1": "a118d430-2843-551d-8932-3ce3b9bf7e6f",
-	"s1|7": "03cd6b3d-07fb-587d-be20-1895ec2290b8",
-	"s1|x1": "5529d0e7-be37-5da9-bd80-e4d4dc5b6c00",
-	"s1|mallory": "ed30aade-4972-5d29-a30a-ba75e2ba7e12",
+	"s1|c1":                "a118d430-2843-551d-8932-3ce3b9bf7e6f",
+	"s1|7":                 "03cd6b3d-07fb-587d-be20-1895ec2290b8",
+	"s1|x1":                "5529d0e7-be37-5da9-bd80-e4d4dc5b6c00",
+	"s1|mallory":           "ed30aade-4972-5d29-a30a-ba75e2ba7e12",
 	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
-	"x2|log": "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
+	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

@@ -1,6 +1,8 @@
 package conversation
 
 import (
+	"encoding/json"
+
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
@@ -22,7 +24,7 @@ func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 		return Decision{Err: ErrSessionErased}, true
 	}
 	if t := s.Turn(events.TurnID(c.SessionID, c.RequestID)); t != nil {
-		if t.Replaces == c.TurnID {
+		if t.Corrects() && t.Replaces == c.TurnID {
 			return Decision{Turn: t, Rest: t.Started}, true
 		}
 		return Decision{Err: ErrRequestIDInUse}, true
@@ -57,14 +59,31 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 }
 
 // question lays the correction over a question. Messages are what a prompt shows
-// of a half, so those of a corrected text must go with it.
+// of a half, so those of a corrected text must go with it. A neutral text that was
+// only a copy of the translated one follows it, until it is corrected itself.
 func (c Correct) question(q *events.Question) {
-	if c.QuestionNeutral != nil {
-		q.QuestionNeutral, q.QuestionMessages = *c.QuestionNeutral, nil
-	}
+	rest, fallback := cutFallback(q.Metadata)
 	if c.QuestionTranslated != nil {
 		q.QuestionTranslated = *c.QuestionTranslated
+		if fallback && q.QuestionTranslated != "" {
+			q.QuestionNeutral, q.QuestionMessages = q.QuestionTranslated, nil
+		}
 	}
+	if c.QuestionNeutral != nil {
+		q.QuestionNeutral, q.QuestionMessages = *c.QuestionNeutral, nil
+		q.Metadata = rest
+	}
+}
+
+// cutFallback tells whether metadata has the mark of a copied question, and gives
+// what is left without it.
+func cutFallback(metadata json.RawMessage) (json.RawMessage, bool) {
+	var m map[string]json.RawMessage
+	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil || string(m[FallbackKey]) != "true" {
+		return metadata, false
+	}
+	delete(m, FallbackKey)
+	return object(m), true
 }
 
 // answer does the same for an answer; a translation that was only a copy of the

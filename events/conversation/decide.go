@@ -48,7 +48,11 @@ func (s *State) DecideStart(c Start) Decision {
 	if len(facts) > 0 {
 		return Decision{Facts: facts, Expect: expect}
 	}
-	return Decision{Turn: t, Rest: t.Started}
+	rest := t.Started
+	if c.IdentityID != "" {
+		rest = max(rest, s.LinkedAt)
+	}
+	return Decision{Turn: t, Rest: rest}
 }
 
 func (s *State) refuseStart(c Start) (Decision, bool) {

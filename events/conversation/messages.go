@@ -10,11 +10,12 @@ import (
 // ImageText stands for an image whose data is not kept.
 const ImageText = "[Image sent: photo]"
 
-var inlineImage = regexp.MustCompile(`data:image/[A-Za-z0-9.+-]+(;[A-Za-z0-9=.+-]+)*;base64,[A-Za-z0-9+/=_-]+`)
+// inlineImage is a data URL, also where a JSON text in the text escapes its slashes.
+var inlineImage = regexp.MustCompile(`(?i)data:image\\?/[a-z0-9.+-]+(?:;[a-z0-9=.+-]+)*;base64,(?:[a-z0-9+/=_%-]|\\/)+`)
 
 // cleanText puts ImageText in the place of inline base64 images.
 func cleanText(s string) string {
-	if !strings.Contains(s, ";base64,") {
+	if !strings.Contains(strings.ToLower(s), ";base64,") {
 		return s
 	}
 	return inlineImage.ReplaceAllString(s, ImageText)
@@ -52,16 +53,19 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 // withoutImages gives a message whose base64 images have become ImageText, and
 // false where it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
-	if !bytes.Contains(m, []byte("base64")) {
+	if lower := bytes.ToLower(m); !bytes.Contains(lower, []byte("image")) && !bytes.Contains(lower, []byte(`\u00`)) {
 		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(m))
 	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
+	var message map[string]any
+	if dec.Decode(&message) != nil {
 		return nil, false
 	}
-	clean, changed := scrub(v)
+	if holdsImageData(message) {
+		return encode(map[string]any{"role": message["role"], "content": ImageText}), true
+	}
+	clean, changed := scrub(message)
 	if !changed {
 		return nil, false
 	}
@@ -98,19 +102,33 @@ func scrub(v any) (any, bool) {
 }
 
 // holdsImageData knows the content parts of the vendors that carry image bytes:
-// Anthropic's base64 source, OpenAI's image_url and input_image data URLs.
+// data URLs in OpenAI's image_url and input_image, Anthropic's base64 source, the
+// data of MCP's images and Gemini's inline data.
 func holdsImageData(part map[string]any) bool {
-	if source, ok := part["source"].(map[string]any); ok && part["type"] == "image" && source["type"] == "base64" {
+	image := part["type"] == "image"
+	if imageBytes(part, image) || isDataURL(part["image_url"]) {
 		return true
 	}
-	if s, ok := part["image_url"].(string); ok && strings.HasPrefix(s, "data:") {
-		return true
-	}
-	if o, ok := part["image_url"].(map[string]any); ok {
-		s, _ := o["url"].(string)
-		return strings.HasPrefix(s, "data:")
+	for _, name := range []string{"image_url", "source", "inline_data", "inlineData"} {
+		if inner, ok := part[name].(map[string]any); ok && (imageBytes(inner, image) || isDataURL(inner["url"])) {
+			return true
+		}
 	}
 	return false
+}
+
+func imageBytes(part map[string]any, image bool) bool {
+	for _, name := range []string{"media_type", "mediaType", "mime_type", "mimeType"} {
+		mime, _ := part[name].(string)
+		image = image || strings.HasPrefix(strings.ToLower(mime), "image/")
+	}
+	_, ok := part["data"].(string)
+	return ok && image
+}
+
+func isDataURL(v any) bool {
+	s, ok := v.(string)
+	return ok && len(s) > 5 && strings.EqualFold(s[:5], "data:")
 }
 
 // holdsNonText tells whether some message has a part without text, such as an

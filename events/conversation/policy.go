@@ -29,6 +29,7 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		}
 	}
 	q := &c.Question
+	wordless := holdsNonText(q.QuestionMessages) // before images become text
 	messages, err := cleanMessages("question_messages", q.QuestionMessages)
 	if err != nil {
 		return c, nil, err
@@ -44,7 +45,7 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	case q.QuestionTranslated != "":
 		q.QuestionNeutral = q.QuestionTranslated
 		metadata[FallbackKey] = json.RawMessage("true")
-	case !holdsNonText(messages):
+	case !wordless:
 		return c, nil, &Invalid{"question_neutral", "is required: send the question's text, or question_messages with something that has no text, such as an image"}
 	}
 	q.Metadata = object(metadata)
@@ -124,11 +125,7 @@ func object(m map[string]json.RawMessage) json.RawMessage {
 	if len(m) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil
-	}
-	return raw
+	return encode(m)
 }
 
 func validIDs(pairs ...string) error {

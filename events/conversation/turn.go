@@ -81,9 +81,5 @@ func MergeMetadata(base, over json.RawMessage) json.RawMessage {
 	if json.Unmarshal(base, &merged) != nil || json.Unmarshal(over, &merged) != nil {
 		return base
 	}
-	out, err := json.Marshal(merged)
-	if err != nil {
-		return base
-	}
-	return out
+	return encode(merged)
 }

@@ -81,6 +81,18 @@ func newPlan(seed int64, sync embedded.Sync) plan {
 	case 4:
 		p.erase, p.compact, p.purge, p.timer = true, true, true, 10*time.Millisecond
 	}
+	if os.Getenv("TL_DISK") == "ext4" {
+		p.disk = cutfs.Options{FsyncFileMakesNewNameDurable: true, OrderedMetadata: true, ReplacingRenameSyncsData: true}
+	}
+	if os.Getenv("TL_DISK") == "rename" {
+		p.disk = cutfs.Options{ReplacingRenameSyncsData: true}
+	}
+	if os.Getenv("TL_TIMER") != "" {
+		p.timer, _ = time.ParseDuration(os.Getenv("TL_TIMER"))
+	}
+	if os.Getenv("TL_NOCOMPACT") != "" {
+		p.compact, p.purge = false, false
+	}
 	return p
 }
 

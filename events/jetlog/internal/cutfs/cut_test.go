@@ -188,7 +188,14 @@ func TestRenameMayComeBeforeTheData(t *testing.T) {
 	d.write("tmp", "n")
 	d.rename("tmp", "f")
 	d.sync(".")
-	require.Equal(t, []string{"", "n"}, keys(d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })))
+	contents := func(img *cutfs.Image) string { return file(t, img, "f") }
+	require.Equal(t, []string{"", "n"}, keys(d.outcomes(contents)))
+
+	d = mount(t, cutfs.Options{ReplacingRenameSyncsData: true})
+	d.save("f", "old")
+	d.write("tmp", "n")
+	d.rename("tmp", "f")
+	require.Equal(t, []string{"n", "old"}, keys(d.outcomes(contents)))
 }
 
 func TestOperationsOnOneNameKeepTheirOrder(t *testing.T) {

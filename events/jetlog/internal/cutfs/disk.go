@@ -15,6 +15,9 @@ type Options struct {
 	// across all directories, as one journal does (ext4, XFS). Making one durable makes durable all
 	// before it.
 	OrderedMetadata bool
+	// ReplacingRenameSyncsData makes durable the data of a file that is renamed over another one, before
+	// the rename can be, as ext4 does by default (auto_da_alloc). XFS does not.
+	ReplacingRenameSyncsData bool
 }
 
 const rootIno = 1
@@ -36,6 +39,7 @@ type disk struct {
 
 	changes  int64 // changes and syncs done so far
 	freezeAt int64 // freeze when changes gets here; 0: never
+	renamed  func(from, to string)
 	frozen   chan struct{}
 }
 
@@ -73,6 +77,7 @@ func newDisk(opts Options) *disk {
 		nodes:   map[uint64]*node{rootIno: root},
 		nextIno: rootIno + 1,
 		last:    map[slot]*dirOp{},
+		renamed: ignoreRename,
 		frozen:  make(chan struct{}),
 	}
 }
@@ -115,7 +120,7 @@ func (d *disk) change(ino uint64, f func(*node) syscall.Errno) syscall.Errno {
 		if d.changes%sweepEvery == 0 {
 			d.sweep()
 		}
-		if d.changes == d.freezeAt {
+		if d.freezeAt > 0 && d.changes >= d.freezeAt {
 			close(d.frozen)
 		}
 		return 0
@@ -141,11 +146,28 @@ func (d *disk) freeze() {
 }
 
 // freezeAfter freezes the disk right after n more changes, the last of which still answers.
-func (d *disk) freezeAfter(n int64) <-chan struct{} {
+func (d *disk) freezeAfter(n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.freezeAt = d.changes + n
-	return d.frozen
+	d.freezeAt, d.renamed = d.changes+n, ignoreRename
+}
+
+func ignoreRename(string, string) {}
+
+// freezeAtRename freezes the disk more changes after the n-th rename that match says yes to.
+func (d *disk) freezeAtRename(match func(from, to string) bool, n int, more int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.freezeAt = 0
+	d.renamed = func(from, to string) {
+		if !match(from, to) {
+			return
+		}
+		if n--; n == 0 {
+			d.freezeAt = d.changes + 1 + more
+			d.renamed = ignoreRename
+		}
+	}
 }
 
 func (d *disk) count() int64 {

@@ -3,6 +3,8 @@ package cutfs
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -13,9 +15,10 @@ const maxWrite = 1 << 20
 
 // FS is a mounted disk. Its methods are safe for concurrent use.
 type FS struct {
-	dir    string
-	disk   *disk
-	server *fuse.Server
+	dir      string
+	disk     *disk
+	server   *fuse.Server
+	watchdog *watchdog
 }
 
 // Mount mounts an empty disk on the existing directory dir. It needs root and /dev/fuse. The caller
@@ -29,6 +32,10 @@ func (img *Image) Mount(dir string) (*FS, error) {
 }
 
 func mount(dir string, d *disk) (*FS, error) {
+	dog, err := watch(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cutfs: mount %s: %w", dir, err)
+	}
 	server, err := fuse.NewServer(newRaw(d), dir, &fuse.MountOptions{
 		FsName:             "cutfs",
 		Name:               "cutfs",
@@ -36,11 +43,14 @@ func mount(dir string, d *disk) (*FS, error) {
 		DirectMountStrict:  true, // no fusermount: fail, rather than depend on a helper
 		DisableXAttrs:      true,
 		DisableReadDirPlus: true,
+		Logger:             log.New(io.Discard, "", 0), // it tells of each request that an abort has overtaken
+		PanicHandler:       func(v any) fuse.Status { panic(v) },
 	})
 	if err != nil {
+		dog.stop()
 		return nil, fmt.Errorf("cutfs: mount %s (needs root and /dev/fuse): %w", dir, err)
 	}
-	m := &FS{dir: dir, disk: d, server: server}
+	m := &FS{dir: dir, disk: d, server: server, watchdog: dog}
 	go server.Serve() // ends with the mount; Unmount waits for it
 	if err := server.WaitMount(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cutfs: mount %s: %w", dir, err), m.Unmount())
@@ -52,8 +62,17 @@ func mount(dir string, d *disk) (*FS, error) {
 func (m *FS) Changes() int64 { return m.disk.count() }
 
 // CutAfter cuts the power right after n (at least 1) more changes, wherever the program then is; the
-// last one still answers it. The channel is closed at that moment. A later call replaces n.
-func (m *FS) CutAfter(n int64) <-chan struct{} { return m.disk.freezeAfter(n) }
+// last one still answers it. A later call replaces n.
+func (m *FS) CutAfter(n int64) { m.disk.freezeAfter(n) }
+
+// CutAtRename cuts the power more changes (0: none) after the n-th rename from now that match says yes
+// to; it is given the last elements of the paths. It replaces an earlier CutAfter.
+func (m *FS) CutAtRename(match func(from, to string) bool, n int, more int64) {
+	m.disk.freezeAtRename(match, n, more)
+}
+
+// Off is closed when the power is cut.
+func (m *FS) Off() <-chan struct{} { return m.disk.frozen }
 
 // Cut cuts the power, if it is still on, and draws from seed what is left. From then on every
 // operation on the mount fails with EIO and changes nothing. One state of the disk and one seed always
@@ -76,5 +95,6 @@ func (m *FS) Unmount() error {
 		return fmt.Errorf("cutfs: unmount %s: %w", m.dir, err)
 	}
 	m.server.Wait()
+	m.watchdog.stop()
 	return nil
 }

@@ -236,15 +236,32 @@ func TestCutAfterCountsChanges(t *testing.T) {
 	t.Parallel()
 	d := mount(t, cutfs.Options{})
 	f := d.open("f", 0)
-	cut := d.CutAfter(3)
+	d.CutAfter(3)
 	for i := range 3 {
 		_, err := f.Write([]byte{byte(i)})
 		require.NoError(t, err, "the last change before the cut still answers")
 	}
-	<-cut
+	<-d.Off()
 	_, err := f.Write([]byte{4})
 	require.ErrorIs(t, err, syscall.EIO)
 	require.EqualValues(t, 4, d.Changes())
+}
+
+func TestCutAtRename(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{})
+	d.mkdir("dir")
+	d.CutAtRename(func(from, to string) bool { return from == "tmp" && to == "f" }, 2, 1)
+	for range 2 {
+		d.write("dir/tmp", "")
+		d.rename("dir/tmp", "dir/other")
+		d.write("tmp", "")
+		d.rename("tmp", "dir/f")
+	}
+	require.EqualValues(t, 9, d.Changes())
+	d.mkdir("more")
+	<-d.Off()
+	require.EqualValues(t, 10, d.Changes())
 }
 
 func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
@@ -266,7 +283,7 @@ func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 func TestConcurrentUseWhileCutting(t *testing.T) {
 	t.Parallel()
 	d := mount(t, cutfs.Options{})
-	cut := d.CutAfter(400)
+	d.CutAfter(400)
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
@@ -282,7 +299,7 @@ func TestConcurrentUseWhileCutting(t *testing.T) {
 			}
 		})
 	}
-	<-cut
+	<-d.Off()
 	img := d.Cut(1)
 	wg.Wait()
 	require.EqualValues(t, 400, d.Changes())

@@ -203,11 +203,15 @@ func (d *disk) rename(from uint64, oldName string, to uint64, newName string, ke
 		if errno := mayReplace(n, old, keep); errno != 0 || n == old {
 			return errno
 		}
+		if old != nil && d.opts.ReplacingRenameSyncsData {
+			n.file.sync()
+		}
 		after := d.emptying(old)
 		if src != dst {
 			after = append(after, dst.namings()...)
 		}
 		d.record([]nameEdit{{src, oldName, nil}, {dst, newName, n}}, after)
+		d.renamed(oldName, newName)
 		return 0
 	})
 }

@@ -14,6 +14,9 @@ import (
 // attributes or data: every stat, read and write comes here, and fails here after a cut.
 const nameTimeout = time.Hour
 
+// Close has nothing to tell a disk that has every write already.
+const openFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
+
 // raw speaks FUSE for a disk; its node ids are the inode numbers.
 type raw struct {
 	fuse.RawFileSystem // ENOSYS to all that is not below
@@ -78,7 +81,7 @@ func (r *raw) attr(ino uint64, out *fuse.AttrOut) fuse.Status {
 func (r *raw) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	a, errno := r.disk.create(in.NodeId, name, syscall.S_IFREG|in.Mode&0o7777)
 	fillEntry(&out.EntryOut, a)
-	out.OpenFlags = fuse.FOPEN_DIRECT_IO
+	out.OpenFlags = openFlags
 	return fuse.Status(errno)
 }
 
@@ -105,7 +108,7 @@ func (r *raw) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 }
 
 func (r *raw) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	out.OpenFlags = fuse.FOPEN_DIRECT_IO
+	out.OpenFlags = openFlags
 	if in.Flags&syscall.O_TRUNC != 0 {
 		return fuse.Status(r.disk.truncate(in.NodeId, 0))
 	}

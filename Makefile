@@ -1,0 +1,74 @@
+# `make` lists what there is. Settings are given as `make test PKG=./events/...`.
+
+GO        ?= go
+PKG       ?= ./...
+RUN       ?= .
+ARGS      ?=
+P         ?= 2
+TIMEOUT   ?= 15m
+BENCH     ?= .
+BENCHTIME ?= 1s
+COUNT     ?= 1
+FUZZTIME  ?= 30s
+
+GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Go stamps the commit into binaries, and gives up where git does not answer (no commit yet, a folder of another user).
+ifneq ($(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo yes),yes)
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help run test race lint bench torture build fuzz cover clean deps
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## install PostgreSQL if it is missing, build, and start everything on this machine (ARGS="--listen …")
+	@sh deploy/deps.sh run
+	@exec bin/turnledger dev $(ARGS)
+
+build: ## build bin/turnledger
+	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
+
+deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
+	@sh deploy/deps.sh test
+
+# -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.
+test: deps ## run every test with the race detector, on real PostgreSQL, Redis and NATS
+	CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+
+race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
+	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
+
+# A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name.
+torture: deps ## run the fault, cut and soak tests in full (hours); seeds and counts go into docs/reliability.md
+	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
+
+bench: deps ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)
+
+fuzz: ## run each fuzz test of PKG for FUZZTIME
+	@set -e; for pkg in $$($(GO) list $(PKG)); do \
+		for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "== $$pkg $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+cover: deps ## run every test and report which lines they reach, as bin/cover.html
+	@mkdir -p bin
+	$(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile bin/cover.out $(PKG)
+	$(GO) tool cover -html bin/cover.out -o bin/cover.html
+	$(GO) tool cover -func bin/cover.out | tail -1
+
+lint: ## check form, vet, lint and module files
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
+		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+	$(GO) mod verify
+	$(GO) mod tidy -diff
+
+clean: ## remove what was built; data/ stays
+	rm -rf bin

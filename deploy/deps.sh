@@ -1,0 +1,106 @@
+#!/bin/sh
+# deploy/deps.sh run|test: see to it that the programs which `make run` or `make test` needs are installed.
+#
+# On Debian and Ubuntu, as root or with sudo that asks no password, what is missing is installed from the distribution; no
+# service is started and no database cluster made by it, since Turnledger runs private ones. Elsewhere the one command to run
+# is printed. Exit status: 0 all there (or, for "run", told what is missing), 1 something is missing.
+set -eu
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+have_postgres() {
+	have postgres && return 0
+	for f in /usr/lib/postgresql/*/bin/postgres /usr/lib/postgresql*/bin/postgres /usr/pgsql-*/bin/postgres \
+		/usr/libexec/postgresql*/postgres /opt/homebrew/opt/postgresql*/bin/postgres /usr/local/opt/postgresql*/bin/postgres \
+		/home/linuxbrew/.linuxbrew/opt/postgresql*/bin/postgres /Applications/Postgres.app/Contents/Versions/*/bin/postgres \
+		/opt/local/lib/postgresql*/bin/postgres /usr/local/pgsql/bin/postgres; do
+		[ -x "$f" ] && return 0
+	done
+	return 1
+}
+
+missing() {
+	have_postgres || echo postgresql
+	[ "$1" = test ] || return 0
+	have redis-server || have valkey-server || echo redis-server
+	# The race detector needs a C compiler to link.
+	have "${CC:-gcc}" || have cc || echo gcc libc6-dev
+	# Root mounts the power-cut test's file system itself.
+	[ "$(uname)" != Linux ] || [ "$(id -u)" = 0 ] || have fusermount3 || have fusermount || echo fuse3
+}
+
+tell() {
+	echo >&2
+	if have apt-get; then
+		echo "Missing: $*. Run:  ${sudo_hint}apt-get install -y $*" >&2
+	elif have brew; then
+		echo "Missing: $*. Run:  brew install postgresql redis" >&2
+	elif have dnf; then
+		echo "Missing: $*. Run:  ${sudo_hint}dnf install -y postgresql-server redis gcc fuse3" >&2
+	else
+		echo "Missing: $*. Install it with your system's package manager." >&2
+	fi
+	echo >&2
+}
+
+apt_install() {
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 \
+		install -y --no-install-recommends "$@" </dev/null
+}
+
+# What the packages would start or create is held back while they are installed, and allowed again afterwards.
+created_policy=
+changed_conf=
+conf=/etc/postgresql-common/createcluster.conf
+policy=/usr/sbin/policy-rc.d
+restore() {
+	[ -z "$created_policy" ] || $as_root rm -f "$policy"
+	[ -z "$changed_conf" ] || $as_root sed -i '/^create_main_cluster = false # turnledger$/d' "$conf"
+}
+
+install_missing() {
+	echo "Installing $* (from the distribution)"
+	trap restore EXIT
+	trap 'exit 130' INT TERM HUP
+	if [ ! -e "$policy" ]; then
+		created_policy=1
+		printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+		$as_root chmod 755 "$policy"
+	fi
+	# A failed update need not matter: the packages may be known already.
+	$as_root apt-get -q -o DPkg::Lock::Timeout=300 update </dev/null || true
+	case " $* " in *" postgresql "*)
+		apt_install postgresql-common
+		if ! grep -q '^create_main_cluster' "$conf" 2>/dev/null; then
+			changed_conf=1
+			echo 'create_main_cluster = false # turnledger' | $as_root tee -a "$conf" >/dev/null
+		fi
+		;;
+	esac
+	apt_install "$@"
+}
+
+what=${1:-}
+case "$what" in run | test) ;; *)
+	echo "usage: $0 run|test" >&2
+	exit 2
+	;;
+esac
+sudo_hint="sudo "
+as_root="sudo -n"
+if [ "$(id -u)" = 0 ]; then
+	sudo_hint=
+	as_root=
+fi
+need=$(missing "$what" | tr '\n' ' ')
+need=${need% }
+[ -n "$need" ] || exit 0
+if have apt-get && { [ -z "$as_root" ] || { have sudo && sudo -n true 2>/dev/null; }; }; then
+	# shellcheck disable=SC2086 # a list of words
+	install_missing $need || true
+	need=$(missing "$what" | tr '\n' ' ')
+	need=${need% }
+	[ -n "$need" ] || exit 0
+fi
+tell "$need"
+[ "$what" = run ]

@@ -1,0 +1,201 @@
+package conversation_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// TestAnyHistory plays random commands of processes that each have seen another
+// part of the log, foreign events, repeated and late ones, and holds every state on
+// the way against what must always be so. A failure prints rapid's seed.
+func TestAnyHistory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{world: newWorld("s", conversation.Rules{SessionTTL: 24 * time.Hour})}
+		for range 3 {
+			m.procs = append(m.procs, conversation.New(m.session, m.rules))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"command":   m.command,
+			"command 2": m.command,
+			"raw":       m.raw,
+			"again":     m.again,
+			"catch up":  m.catchUp,
+			"redeliver": m.redeliver,
+			"wait":      m.wait,
+			"":          m.invariants,
+		})
+		m.final(t)
+	})
+}
+
+type machine struct {
+	*world
+	procs    []*conversation.State
+	accepted []command
+	identity string
+}
+
+type command struct {
+	name   string
+	decide func(*conversation.State) conversation.Decision
+}
+
+var (
+	requests   = rapid.SampledFrom([]string{"r1", "r2", "r3", "r4", "r5"})
+	identities = rapid.SampledFrom([]string{"", "", "alice", "bob"})
+	wordings   = rapid.SampledFrom([]string{"one", "two"})
+)
+
+func (m *machine) anyCommand(t *rapid.T) command {
+	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
+	id := m.turn(request)
+	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link", "reset", "finalize first"}).Draw(t, "command"); name {
+	case "start":
+		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"), Question: events.Question{QuestionNeutral: words}}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideStart(c) }}
+	case "finalize", "finalize first":
+		c := conversation.Finalize{SessionID: m.session, TurnID: id, Answer: events.Answer{AnswerNeutral: words}, Metadata: []byte(`{"locale":"de"}`)}
+		if name == "finalize first" {
+			c.RequestID = request
+			c.StartFirst = &conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"), Question: events.Question{QuestionNeutral: words}}
+		}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideFinalize(c) }}
+	case "correct":
+		c := conversation.Correct{SessionID: m.session, RequestID: request, TurnID: m.turn(requests.Draw(t, "old")), AnswerNeutral: &words}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideCorrect(c, s.Turn(c.TurnID)) }}
+	case "redact":
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideRedact(conversation.Redact{TurnID: id}) }}
+	case "link":
+		identity := identities.Filter(func(s string) bool { return s != "" }).Draw(t, "identity")
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideLink(identity, "") }}
+	default:
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideReset("", 0) }}
+	}
+}
+
+// command is what a process does: decide on what it has seen, append, look at the
+// log up to its own event, and decide again: the verdict.
+func (m *machine) command(t *rapid.T) {
+	s := rapid.SampledFrom(m.procs).Draw(t, "process")
+	c := m.anyCommand(t)
+	for attempt := 0; ; attempt++ {
+		d, current := c.decide(s), s.Applied == m.last()
+		if len(d.Facts) == 0 {
+			m.answered(t, c, d)
+			return
+		}
+		if attempt > 2 {
+			t.Fatalf("%s is never answered: %v", c.name, d.Facts)
+		}
+		if d.Expect && !current {
+			m.fold(t, s, m.head)
+			continue
+		}
+		for _, f := range d.Facts {
+			if change := m.append(f); current && !change.Kind.Applied() {
+				t.Fatalf("%s asked for %T in no race, and it is %s", c.name, f, m.describe(change))
+			}
+		}
+		m.fold(t, s, m.head)
+		if d.Err != nil {
+			return
+		}
+		m.accepted = append(m.accepted, c)
+	}
+}
+
+func (m *machine) answered(t *rapid.T, c command, d conversation.Decision) {
+	switch {
+	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset":
+		t.Fatalf("%s is answered without a turn", c.name)
+	case d.Rest > m.head, d.Err == nil && d.Rest == 0 && c.name != "reset":
+		t.Fatalf("%s rests on %d, the head is %d", c.name, d.Rest, m.head)
+	}
+}
+
+func (m *machine) raw(t *rapid.T) {
+	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
+	id := m.turn(request)
+	q, a := events.Question{QuestionNeutral: words}, events.Answer{AnswerNeutral: words}
+	facts := map[string]events.Fact{
+		"started":       &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request, Question: q},
+		"finalized":     &events.TurnFinalized{TurnID: id, SessionID: m.session, Answer: a},
+		"corrected":     &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request, ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
+		"redacted":      &events.TurnRedacted{TurnID: id, SessionID: m.session},
+		"linked":        &events.SessionLinked{SessionID: m.session, IdentityID: "mallory"},
+		"refused":       &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
+		"reset":         &events.SessionReset{SessionID: m.session, After: events.Position{Seq: rapid.Uint64Range(0, m.head+2).Draw(t, "after")}},
+		"erased":        &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
+		"empty":         &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
+		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request, Question: q},
+		"no turn id":    &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
+	}
+	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked", "refused", "reset", "empty", "wrong turn id", "no turn id"}
+	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
+		names = []string{"erased"}
+	}
+	m.append(facts[rapid.SampledFrom(names).Draw(t, "fact")])
+}
+
+// again publishes a recorded event once more.
+func (m *machine) again(t *rapid.T) {
+	if len(m.log) == 0 {
+		t.Skip("nothing is recorded")
+	}
+	e := rapid.SampledFrom(m.log).Draw(t, "event")
+	if e.Fact == nil {
+		t.Skip("no fact")
+	}
+	if c := m.append(e.Fact); c.Kind == conversation.Reset || c.Kind == conversation.Erased || c.Kind == conversation.Linked || c.Kind == conversation.Corrected && m.changes[e.Position.Seq].Kind == c.Kind {
+		t.Fatalf("the same event again is %s", m.describe(c))
+	}
+}
+
+func (m *machine) catchUp(t *rapid.T) {
+	m.fold(t, rapid.SampledFrom(m.procs).Draw(t, "process"), rapid.Uint64Range(0, m.head).Draw(t, "up to"))
+}
+
+// fold delivers to a process what it has not seen yet, as far as upTo. What it
+// folds must be what the live state made of it.
+func (m *machine) fold(t *rapid.T, s *conversation.State, upTo uint64) {
+	for _, e := range m.log {
+		if e.Position.Seq > upTo || e.Position.Seq <= s.Applied {
+			continue
+		}
+		if got, want := m.describe(s.Fold(e)), m.describe(m.changes[e.Position.Seq]); got != want {
+			t.Fatalf("event %d is %s here and %s there", e.Position.Seq, got, want)
+		}
+	}
+}
+
+// redeliver gives a process some of what it has seen.
+func (m *machine) redeliver(t *rapid.T) {
+	s := rapid.SampledFrom(m.procs).Draw(t, "process")
+	from := rapid.Uint64Range(0, s.Applied).Draw(t, "from")
+	before := s.Clone(-1)
+	for _, e := range m.log {
+		if e.Position.Seq < from || e.Position.Seq > s.Applied {
+			continue
+		}
+		if c := s.Fold(e); c.Kind != conversation.Seen {
+			t.Fatalf("event %d is folded twice: %s", e.Position.Seq, m.describe(c))
+		}
+	}
+	if d := differences(m.world, before, s.Clone(-1)); d != "" {
+		t.Fatalf("redelivery changed\n%s", d)
+	}
+}
+
+func (m *machine) wait(t *rapid.T) {
+	m.clock = m.clock.Add(time.Duration(rapid.Int64Range(1, 30).Draw(t, "hours")) * time.Hour)
+}
+
+func (m *machine) String() string { return fmt.Sprintf("%d events", len(m.log)) }

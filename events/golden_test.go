@@ -1,0 +1,160 @@
+package events_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// recordedEnvelope is an event as it was once recorded. The files are added and
+// never edited: what the log holds must be read for ever.
+type recordedEnvelope struct {
+	Subject  string          `json:"subject"`
+	Headers  events.Header   `json:"headers"`
+	Body     json.RawMessage `json:"body"`
+	Position events.Position `json:"position"`
+	Time     time.Time       `json:"time"`
+}
+
+func (r recordedEnvelope) decode(t *testing.T) events.Recorded {
+	t.Helper()
+	var body bytes.Buffer
+	require.NoError(t, json.Compact(&body, r.Body))
+	return events.Decode(events.Envelope{Subject: r.Subject, Header: r.Headers, Body: body.Bytes()}, r.Position, r.Time)
+}
+
+func readRecorded(t *testing.T, name string) recordedEnvelope {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata/v1", name+".json"))
+	require.NoError(t, err)
+	var r recordedEnvelope
+	require.NoError(t, json.Unmarshal(raw, &r))
+	return r
+}
+
+// goldens are the recorded events of one session and one identity, in the order of
+// their positions: what each states, and what it does to the session.
+func goldens() []struct {
+	name string
+	fact events.Fact
+	kind conversation.Kind
+} {
+	const session, identity = "visit/2026-03-01 ü", "alice@example.org"
+	first := time.Date(2026, 3, 1, 12, 0, 1, 1000, time.UTC)
+	asked, corrected := events.TurnID(session, "req-1"), events.TurnID(session, "fix-1")
+	question := events.Question{
+		PipelineName: "support", Consultant: "ada", Repository: "docs", TranslateChat: true,
+		QuestionNeutral: "Is 1 < 2 & 3 > 2?", QuestionTranslated: "Ist 1 < 2 & 3 > 2?",
+		QuestionMessages: json.RawMessage(`[{"role":"user","content":[{"type":"text","text":"Is 1 < 2 & 3 > 2?"},{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}],"x_client":{"n":1.50}}]`),
+		Metadata:         json.RawMessage(`{"channel":"web","locale":"de-DE"}`),
+	}
+	answer := events.Answer{
+		AnswerNeutral: "Yes.", AnswerTranslated: "Ja.",
+		AnswerMessages: json.RawMessage(`[{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"calc","arguments":"{\"e\":\"1<2\"}"}}]},{"role":"tool","tool_call_id":"call_1","content":"true"},{"role":"assistant","content":"Yes."}]`),
+	}
+	better := question
+	better.QuestionMessages = nil
+	return []struct {
+		name string
+		fact events.Fact
+		kind conversation.Kind
+	}{
+		{events.TypeTurnStarted, &events.TurnStarted{TurnID: asked, SessionID: session, RequestID: "req-1", Question: question}, conversation.Started},
+		{events.TypeTurnFinalized, &events.TurnFinalized{TurnID: asked, SessionID: session, Answer: answer, Metadata: json.RawMessage(`{"device_type":"phone"}`)}, conversation.Answered},
+		{events.TypeSessionLinked, &events.SessionLinked{SessionID: session, IdentityID: identity}, conversation.Linked},
+		{events.TypeLinkRefused, &events.LinkRefused{SessionID: session, IdentityID: "mallory", SourceHash: "9f86d081884c7d65"}, conversation.Refused},
+		{events.TypeTurnCorrected, &events.TurnCorrected{
+			TurnID: corrected, SessionID: session, RequestID: "fix-1", ReplacesTurnID: asked,
+			Question: better, Answer: events.Answer{AnswerNeutral: "Yes, both.", AnswerTranslated: "Yes, both.", AnswerTranslatedIsFallback: true},
+		}, conversation.Corrected},
+		{events.TypeSessionReset, &events.SessionReset{SessionID: session, After: events.Position{Seq: 5}, Reason: "new topic"}, conversation.Reset},
+		{events.TypeTurnRedacted, &events.TurnRedacted{
+			TurnID: asked, SessionID: session, IdentityID: identity, Reason: "asked to", RedactedBy: "ops",
+			Tombstones: []events.Tombstone{
+				{
+					TurnID: asked, RequestID: "req-1", Place: at(1), Position: at(1), Final: ptr(at(2)), Status: "replaced", CreatedAt: first,
+					FinalizedAt: ptr(first.Add(time.Second)), RecordVersion: 1, ReplacedByTurnID: &corrected,
+				},
+				{
+					TurnID: corrected, RequestID: "fix-1", Place: at(1), Position: at(5), Final: ptr(at(5)), Status: "finalized", CreatedAt: first,
+					FinalizedAt: ptr(first.Add(4 * time.Second)), RecordVersion: 2, ReplacesTurnID: &asked,
+				},
+			},
+			Session: &events.SessionMark{Boundary: at(6), CreatedAt: first, LastActiveAt: first.Add(5 * time.Second), Finalized: 1},
+		}, conversation.TurnGone},
+		{events.TypeSessionErased, &events.SessionErased{SessionID: session, ReceiptID: "rcp-1", Reason: "asked to", ErasedBy: "ops"}, conversation.Erased},
+		{events.TypeIdentityErased, &events.IdentityErased{IdentityID: identity, ReceiptID: "rcp-2", Reason: "left", ErasedBy: "ops"}, conversation.Anomaly},
+		{events.TypeErasureReceipt, &events.ErasureReceipt{IdentityID: identity, ReceiptID: "rcp-2", Place: "log", Erased: 12}, conversation.Anomaly},
+	}
+}
+
+func TestRecordedEnvelopes(t *testing.T) {
+	t.Parallel()
+	t.Run("decode to the same fact for ever", func(t *testing.T) {
+		t.Parallel()
+		for _, g := range goldens() {
+			r := readRecorded(t, g.name).decode(t)
+			require.Empty(t, r.Problem, g.name)
+			require.Equal(t, g.fact, r.Fact)
+			require.Equal(t, g.name, r.Type)
+		}
+	})
+	t.Run("fold", func(t *testing.T) {
+		t.Parallel()
+		state := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		for _, g := range goldens() {
+			if r := readRecorded(t, g.name).decode(t); r.SessionID != "" {
+				require.Equal(t, g.kind, state.Fold(r).Kind, g.name)
+			}
+		}
+		require.EqualValues(t, 8, state.Erased)
+	})
+	t.Run("fold to the same tombstones where the turn's own events are gone", func(t *testing.T) {
+		t.Parallel()
+		live := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		replayed := conversation.New("visit/2026-03-01 ü", conversation.Rules{SessionTTL: time.Hour})
+		for _, g := range goldens()[:7] {
+			r := readRecorded(t, g.name).decode(t)
+			live.Fold(r)
+			switch r.Fact.(type) {
+			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
+			default:
+				replayed.Fold(r)
+			}
+		}
+		require.Len(t, live.Turns, 2)
+		require.Equal(t, live, replayed)
+	})
+	t.Run("are never edited: their sums", func(t *testing.T) {
+		t.Parallel()
+		sums, err := os.ReadFile("testdata/v1/SHA256SUMS")
+		require.NoError(t, err)
+		files, err := filepath.Glob("testdata/v1/*.json")
+		require.NoError(t, err)
+		var have strings.Builder
+		for _, name := range files {
+			raw, err := os.ReadFile(name)
+			require.NoError(t, err)
+			fmt.Fprintf(&have, "%x  %s\n", sha256.Sum256(raw), filepath.Base(name))
+		}
+		require.Equal(t, string(sums), have.String(), "a recorded envelope is added, never edited or taken away")
+		require.Len(t, files, len(fullFacts()))
+	})
+	t.Run("validate", func(t *testing.T) {
+		t.Parallel()
+		for _, g := range goldens() {
+			require.NoError(t, compile(t, g.name).Validate(object(t, g.fact)))
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package localpg
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// account is the operating system's user that PostgreSQL runs as.
+type account struct {
+	uid, gid int
+	name     string
+	drop     bool // we are root and it is not
+}
+
+// accountFor chooses the account. Not root: our own. Root: the owner of the cluster if there is one already (so that a
+// cluster stays usable to the user who made it), else postgres, else nobody.
+func accountFor(cluster string) (account, error) {
+	owner, exists, err := ownerOf(cluster)
+	if err != nil {
+		return account{}, err
+	}
+	self := os.Geteuid()
+	if self != 0 {
+		if exists && owner != self {
+			return account{}, fmt.Errorf("%w: %s belongs to uid %d; run as that user, or as root", ErrForeignCluster, cluster, owner)
+		}
+		return lookupAccount(user.LookupId, strconv.Itoa(self))
+	}
+	if exists && owner != 0 {
+		return lookupAccount(user.LookupId, strconv.Itoa(owner))
+	}
+	if a, err := lookupAccount(user.Lookup, "postgres"); err == nil {
+		return a, nil
+	}
+	return lookupAccount(user.Lookup, "nobody")
+}
+
+func lookupAccount(lookup func(string) (*user.User, error), key string) (account, error) {
+	u, err := lookup(key)
+	if err != nil {
+		// PostgreSQL itself asks for the name of its user and gives up without one.
+		return account{}, fmt.Errorf("find the account %s for PostgreSQL (it needs one with a name): %w", key, err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	if err := errors.Join(err1, err2); err != nil {
+		return account{}, fmt.Errorf("read the account %s: %w", key, err)
+	}
+	return account{uid: uid, gid: gid, name: u.Username, drop: os.Geteuid() == 0 && uid != 0}, nil
+}
+
+func ownerOf(path string) (uid int, exists bool, err error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid), true, nil
+}
+
+// own gives a file or folder to the account, where that is not us already.
+func (a account) own(path string) error {
+	if !a.drop {
+		return nil
+	}
+	return os.Lchown(path, a.uid, a.gid)
+}
+
+// blockedAt returns the topmost ancestor of path (which has no links in it) that the account may not enter, or "".
+func (a account) blockedAt(path string) (string, error) {
+	if a.uid == 0 {
+		return "", nil
+	}
+	var blocked string
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return "", fmt.Errorf("look at %s: %w", dir, err)
+		}
+		if !a.enters(info) {
+			blocked = dir
+		}
+		if dir == filepath.Dir(dir) {
+			return blocked, nil
+		}
+	}
+}
+
+// enters applies the permission bits as the kernel does: the first class that matches decides. The account has no
+// supplementary groups when we start it.
+func (a account) enters(info fs.FileInfo) bool {
+	st := info.Sys().(*syscall.Stat_t)
+	switch {
+	case int(st.Uid) == a.uid:
+		return info.Mode()&0o100 != 0
+	case int(st.Gid) == a.gid:
+		return info.Mode()&0o010 != 0
+	default:
+		return info.Mode()&0o001 != 0
+	}
+}

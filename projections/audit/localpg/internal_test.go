@@ -1,0 +1,120 @@
+package localpg
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStopsAServerThatOutlivedItsProcess: where the kernel does not end the child with us, the next start does.
+func TestStopsAServerThatOutlivedItsProcess(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	cfg := Config{DataDir: t.TempDir(), Fast: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
+	s, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	orphan := s.proc
+	require.NoError(t, s.lock.Unlock()) // as the death of our process would do
+
+	next, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	select {
+	case <-orphan.done:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the orphan still runs")
+	}
+	require.NotEqual(t, orphan.cmd.Process.Pid, next.proc.cmd.Process.Pid)
+	require.Contains(t, said.String(), "left running")
+	require.NoError(t, next.Stop(t.Context()))
+}
+
+// TestKillsAServerThatHangs: a server that ignores every polite signal (here: it is suspended) is killed in the end.
+func TestKillsAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Config{DataDir: t.TempDir(), Fast: true})
+	require.NoError(t, err)
+	require.NoError(t, s.proc.cmd.Process.Signal(syscall.SIGSTOP))
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	require.Error(t, s.Stop(now))
+	require.Less(t, time.Since(began), 2*killAfter)
+	require.NoError(t, s.Restart(t.Context()))
+	require.NoError(t, s.Stop(t.Context()))
+}
+
+func TestBlockedAtNamesTheTopmostFolder(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(top), 0o755)) // t.TempDir's parent is closed
+	other := account{uid: os.Getuid() + 1, gid: os.Getgid() + 1, name: "other", drop: true}
+	inner := filepath.Join(top, "closed", "open", "data")
+	require.NoError(t, os.MkdirAll(inner, 0o755)) // open on purpose
+
+	blocked, err := other.blockedAt(inner)
+	require.NoError(t, err)
+	require.Empty(t, blocked)
+
+	closed := filepath.Join(top, "closed")
+	require.NoError(t, os.Chmod(closed, 0o700)) // a folder
+	blocked, err = other.blockedAt(inner)
+	require.NoError(t, err)
+	require.Equal(t, closed, blocked)
+
+	owner := account{uid: os.Getuid(), gid: os.Getgid()}
+	blocked, err = owner.blockedAt(inner)
+	require.NoError(t, err)
+	require.Empty(t, blocked)
+
+	_, err = other.handDown(inner, blocked, "")
+	require.ErrorIs(t, err, ErrUnreachable)
+	_, err = other.handDown(inner, closed, "")
+	require.ErrorContains(t, err, "chmod o+x "+closed)
+}
+
+func TestBinariesOfTheVersionThatMadeTheCluster(t *testing.T) {
+	t.Parallel()
+	fake := func(version string) string {
+		dir := t.TempDir()
+		script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
+		for _, name := range []string{"postgres", "initdb"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700)) // a program
+		}
+		return dir
+	}
+	bin, err := findBinaries(t.Context(), fake("17beta1"), 0)
+	require.NoError(t, err)
+	require.Equal(t, 17, bin.major)
+
+	_, err = findBinaries(t.Context(), fake("16.2 (Debian 16.2-1)"), 15)
+	require.ErrorIs(t, err, ErrForeignCluster)
+	require.ErrorContains(t, err, "15")
+
+	_, err = findBinaries(t.Context(), fake("9.6.24"), 0)
+	require.ErrorIs(t, err, ErrNotInstalled)
+	require.ErrorContains(t, err, "found 9")
+}
+
+// TestSocketFolderOfSomeoneElseIsRefused needs a folder of another user, which only root can make.
+func TestSocketFolderOfSomeoneElseIsRefused(t *testing.T) {
+	t.Parallel()
+	s, err := newServer(Config{DataDir: t.TempDir()})
+	require.NoError(t, err)
+	require.Less(t, len(s.socket+"/.s.PGSQL.5432"), 107)
+	require.NoError(t, os.Mkdir(s.socket, 0o700))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(s.socket)) })
+	if os.Geteuid() != 0 {
+		require.NoError(t, s.makeSocketDir(), "our own is made anew")
+		return
+	}
+	require.NoError(t, os.Chown(s.socket, 54321, 54321))
+	require.ErrorContains(t, s.makeSocketDir(), "54321")
+	require.DirExists(t, s.socket)
+}

@@ -1,0 +1,168 @@
+package localpg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its way out), a
+// half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it belongs to a live Server.
+func (s *Server) clearLeftovers(ctx context.Context) error {
+	if err := s.stopLeftovers(ctx); err != nil {
+		return err
+	}
+	halves, err := filepath.Glob(filepath.Join(escapeGlob(s.dir), stagingPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, half := range halves {
+		if err := removeHalf(ctx, half); err != nil {
+			return err
+		}
+	}
+	return s.claimPidFile()
+}
+
+// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment, till it
+// finds its input closed, and may still put files there; so removing is tried for a while.
+func removeHalf(ctx context.Context, half string) error {
+	ctx, cancel := context.WithTimeout(ctx, killAfter)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := os.RemoveAll(half)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove a half-made cluster: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// escapeGlob makes a path match only itself.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// stopLeftovers stops every process of an earlier server on this cluster, first the clean way. They are known by the
+// cluster's name: on the server's command line, and in the title of each of its children.
+func (s *Server) stopLeftovers(ctx context.Context) error {
+	for _, step := range []struct {
+		sig  syscall.Signal
+		wait time.Duration
+	}{{syscall.SIGINT, time.Minute}, {syscall.SIGQUIT, killAfter}, {syscall.SIGKILL, killAfter}} {
+		left, err := s.leftovers()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		s.log.Warn("stopping the PostgreSQL that an earlier process left running", "pid", left[0].pid, "signal", step.sig.String())
+		for _, p := range left {
+			// To a child SIGINT means only "cancel your query".
+			if step.sig != syscall.SIGINT || strings.Contains(p.args, "cluster_name=") {
+				_ = syscall.Kill(p.pid, step.sig) // gone already is fine
+			}
+		}
+		if gone, err := s.awaitGone(ctx, step.wait); gone || err != nil {
+			return err
+		}
+	}
+	return errors.New("an earlier PostgreSQL could not be stopped")
+}
+
+func (s *Server) awaitGone(ctx context.Context, wait time.Duration) (bool, error) {
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left, err := s.leftovers()
+		if err != nil || len(left) == 0 {
+			return err == nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-deadline.C:
+			return false, nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) leftovers() ([]processInfo, error) {
+	all, err := s.account.processes()
+	if err != nil {
+		return nil, err
+	}
+	var ours []processInfo
+	for _, p := range all {
+		if strings.Contains(p.args, "-c cluster_name="+s.name+" ") || strings.HasPrefix(p.args, "postgres: "+s.name+": ") {
+			ours = append(ours, p)
+		}
+	}
+	return ours, nil
+}
+
+// claimPidFile makes a stale postmaster.pid harmless when its number has been given to another process meanwhile, which
+// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the shared memory
+// that it names; so only the number is replaced, by our own: a server's parent is never taken for a rival.
+func (s *Server) claimPidFile() error {
+	root, err := os.OpenRoot(s.cluster())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	text, err := root.ReadFile("postmaster.pid")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	number, rest, _ := bytes.Cut(text, []byte{'\n'})
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(number)))
+	if err != nil {
+		return root.Remove("postmaster.pid") // the machine went down while it was written: nothing ran yet
+	}
+	if !alive(max(pid, -pid)) {
+		return nil // PostgreSQL sees that too
+	}
+	s.log.Warn("PostgreSQL's pid file names a process that is not ours", "pid", pid)
+	return root.WriteFile("postmaster.pid", fmt.Appendf(nil, "%d\n%s", os.Getpid(), rest), 0o600)
+}
+
+// makeSocketDir makes the socket's folder anew. Its name can be guessed and its parent is open to all, so a folder that
+// someone else put there is refused.
+func (s *Server) makeSocketDir() error {
+	if owner, exists, err := ownerOf(s.socket); err != nil {
+		return err
+	} else if exists && owner != s.account.uid && owner != os.Geteuid() {
+		return fmt.Errorf("make PostgreSQL's socket folder: %s belongs to uid %d; remove it", s.socket, owner)
+	}
+	if err := os.RemoveAll(s.socket); err != nil {
+		return fmt.Errorf("clear PostgreSQL's socket folder: %w", err)
+	}
+	if err := os.Mkdir(s.socket, 0o700); err != nil {
+		return fmt.Errorf("make PostgreSQL's socket folder: %w", err)
+	}
+	if err := s.account.own(s.socket); err != nil {
+		return fmt.Errorf("make PostgreSQL's socket folder: %w", err)
+	}
+	return nil
+}

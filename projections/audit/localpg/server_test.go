@@ -1,0 +1,189 @@
+package localpg_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/turnledger/turnledger/projections/audit/localpg"
+)
+
+func TestServerKeepsItsDataOverStopAndStart(t *testing.T) {
+	t.Parallel()
+	dir := openDir(t)
+	for _, cfg := range []localpg.Config{fast(dir), {DataDir: dir}} { // both modes serve one cluster
+		srv := start(t, cfg)
+		exec1(t, srv.URL(), "CREATE TABLE IF NOT EXISTS kept (n int); INSERT INTO kept VALUES (1)")
+		require.NoError(t, srv.Stop(limit(t)))
+		require.NoError(t, srv.Stop(limit(t)), "a second stop does nothing")
+		requireClosed(t, srv.Done())
+	}
+	srv := start(t, fast(dir))
+	require.Equal(t, 2, count(t, srv.URL()))
+}
+
+func TestServerRunsUnprivilegedAndApart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv := start(t, fast(dir))
+	pid := postmaster(t, dir)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat("/proc/"+strconv.Itoa(pid), &st))
+	require.NotZero(t, st.Uid, "never as root")
+	sid, err := unix.Getsid(pid)
+	require.NoError(t, err)
+	require.Equal(t, pid, sid, "a session of its own: Ctrl-C on our terminal does not reach it")
+
+	conn, err := pgx.Connect(limit(t), srv.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(limit(t))) }()
+	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C", "TimeZone": "UTC"} {
+		var got string
+		require.NoError(t, conn.QueryRow(limit(t), "SELECT current_setting($1)", setting).Scan(&got))
+		require.Equal(t, want, got, setting)
+	}
+	info, err := os.Stat(conn.Config().Host)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "nobody else reaches the socket")
+}
+
+func TestServerRefusesASecondOneOnItsDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, fast(dir))
+	_, err := localpg.Start(limit(t), fast(dir))
+	require.ErrorIs(t, err, localpg.ErrInUse)
+	exec1(t, first.URL(), "CREATE TABLE kept (n int)")
+}
+
+func TestServerWorksBelowALongPathThatOnlyWeCanEnter(t *testing.T) {
+	t.Parallel()
+	private := filepath.Join(t.TempDir(), "private [odd] \\name*")
+	require.NoError(t, os.Mkdir(private, 0o700))
+	dir := filepath.Join(private, strings.Repeat("long/", 60))
+	srv := start(t, fast(dir))
+	exec1(t, srv.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
+	require.NoError(t, srv.Restart(limit(t)))
+	require.Equal(t, 1, count(t, srv.URL()))
+}
+
+func TestServerThatCrashedRecovers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv := start(t, fast(dir))
+	url := srv.URL()
+	exec1(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
+
+	require.NoError(t, syscall.Kill(postmaster(t, dir), syscall.SIGKILL))
+	requireClosed(t, srv.Done())
+	require.NoError(t, srv.Restart(limit(t)))
+	require.Equal(t, 1, count(t, url))
+
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, srv.Stop(now), context.Canceled, "stopped without a checkpoint")
+	require.NoError(t, srv.Restart(limit(t)))
+	require.Equal(t, url, srv.URL())
+	require.Equal(t, 1, count(t, url))
+}
+
+func TestServerLogHoldsNoText(t *testing.T) {
+	t.Parallel()
+	srv := start(t, fast(t.TempDir()))
+	conn, err := pgx.Connect(limit(t), srv.URL())
+	require.NoError(t, err)
+	const marker = "SECRET-OF-A-TURN"
+	exec1(t, srv.URL(), "CREATE TABLE kept (n int, t text UNIQUE CHECK (length(t) > 1))")
+	for _, sql := range []string{
+		"SELECT '" + marker + "'::uuid", "SELECT '" + marker, "INSERT INTO kept VALUES ('" + marker + "')",
+		"INSERT INTO kept VALUES (1, '" + marker + "'), (2, '" + marker + "')", "SELECT '" + marker + "'::jsonb",
+		"DO $$ BEGIN RAISE WARNING '" + marker + "'; RAISE EXCEPTION '" + marker + "'; END $$",
+	} {
+		_, err := conn.Exec(limit(t), sql)
+		require.Error(t, err)
+	}
+	_, err = conn.Exec(limit(t), "SELECT $1::int", marker)
+	require.Error(t, err)
+	_, err = conn.CopyFrom(limit(t), pgx.Identifier{"kept"}, []string{"n", "t"},
+		pgx.CopyFromRows([][]any{{1, marker}, {2, marker}}))
+	require.Error(t, err)
+	require.NoError(t, conn.Close(limit(t)))
+	text, err := os.ReadFile(srv.LogFile())
+	require.NoError(t, err)
+	require.Contains(t, string(text), "ready to accept connections")
+	require.NotContains(t, string(text), marker)
+}
+
+func TestStartSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	t.Run("without PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		_, err := localpg.Start(limit(t), localpg.Config{DataDir: t.TempDir(), BinDir: t.TempDir()})
+		require.ErrorIs(t, err, localpg.ErrNotInstalled)
+		var missing *localpg.NotInstalledError
+		require.ErrorAs(t, err, &missing)
+		require.Contains(t, err.Error(), missing.Command)
+		require.Contains(t, missing.Command, "install")
+	})
+	t.Run("without a data directory", func(t *testing.T) {
+		t.Parallel()
+		_, err := localpg.Start(limit(t), localpg.Config{})
+		require.Error(t, err)
+	})
+	t.Run("on a cluster of another version", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "cluster"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster", "PG_VERSION"), []byte("9\n"), 0o600))
+		_, err := localpg.Start(limit(t), fast(dir))
+		require.ErrorIs(t, err, localpg.ErrForeignCluster)
+	})
+	t.Run("on a folder that holds something else", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "cluster", "photos"), 0o700))
+		_, err := localpg.Start(limit(t), fast(dir))
+		require.ErrorIs(t, err, localpg.ErrForeignCluster)
+		require.DirExists(t, filepath.Join(dir, "cluster", "photos"))
+	})
+	t.Run("when the cluster is damaged, with the server's own words", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		srv := start(t, fast(dir))
+		require.NoError(t, srv.Stop(limit(t)))
+		require.NoError(t, os.Remove(filepath.Join(dir, "cluster", "global", "pg_control")))
+		err := srv.Restart(limit(t))
+		require.ErrorContains(t, err, "pg_control")
+		_, err = localpg.Start(limit(t), fast(dir))
+		require.NotErrorIs(t, err, localpg.ErrInUse, "a failed start lets go of the directory")
+	})
+}
+
+// postmaster reads the number of the server process.
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "cluster", "postmaster.pid"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
+	require.NoError(t, err)
+	return pid
+}
+
+func requireClosed(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the server did not end")
+	}
+}

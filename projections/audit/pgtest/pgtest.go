@@ -1,0 +1,169 @@
+// Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started when the first
+// test asks (about a second), stopped at the end.
+//
+//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//
+//	func TestRows(t *testing.T) {
+//		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+//		…
+//
+// A missing PostgreSQL fails the test and names the command that installs it; nothing is skipped. A process that ends
+// without Main (a time-out, kill -9) takes its server with it on Linux; its files are removed by a later run.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/projections/audit/localpg"
+)
+
+// shared is the server that all tests of this process use. It has to outlive every test, and so belongs to none.
+var shared cluster
+
+// URL gives t an empty database of its own, which is dropped when t ends, whoever is still connected. Safe for parallel tests.
+func URL(t testing.TB) string {
+	t.Helper()
+	return shared.database(t)
+}
+
+// Start gives t a server of its own, for a test that stops it, restarts it (its URL stays) or crashes it (Stop with a context
+// that has ended). It trades the safety of its data against a crash of the machine for speed; a benchmark that
+// measures PostgreSQL's own durability calls localpg.Start instead.
+func Start(t testing.TB) *localpg.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	srv, err := localpg.Start(ctx, localpg.Config{DataDir: t.TempDir(), Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return srv
+}
+
+// Main is a package's TestMain: it runs the tests, stops the server that they shared, and exits.
+func Main(m *testing.M) { os.Exit(Runner(m).Run()) }
+
+// Runner wraps the tests so that their run ends with the stop of the shared server: for goleak.VerifyTestMain.
+func Runner(tests interface{ Run() int }) interface{ Run() int } { return runner{tests} }
+
+type runner struct{ tests interface{ Run() int } }
+
+func (r runner) Run() int {
+	code := r.tests.Run()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+const (
+	startLimit = 2 * time.Minute // of a slow machine that is busy with other packages' tests
+	dirPrefix  = "turnledger-pgtest-"
+	// abandonedAfter keeps the sweep away from a folder whose process has not locked it yet.
+	abandonedAfter = 10 * time.Minute
+)
+
+// cluster is a server and the databases handed out on it.
+type cluster struct {
+	binDir string // empty: wherever it is installed
+
+	once sync.Once
+	dir  string
+	srv  *localpg.Server
+	err  error
+	last atomic.Int64
+}
+
+func (c *cluster) start(ctx context.Context) {
+	sweep(os.TempDir())
+	c.dir, c.err = os.MkdirTemp("", dirPrefix)
+	if c.err == nil {
+		c.srv, c.err = localpg.Start(ctx, localpg.Config{DataDir: c.dir, Fast: true, BinDir: c.binDir})
+	}
+}
+
+func (c *cluster) stop() error {
+	c.once.Do(func() {}) // from now on there is none to start
+	if c.dir == "" {
+		return nil
+	}
+	if c.srv != nil {
+		if err := c.srv.Stop(context.Background()); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(c.dir)
+}
+
+func (c *cluster) database(t testing.TB) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	c.once.Do(func() { c.start(ctx) })
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	name := fmt.Sprintf("test_%d", c.last.Add(1))
+	if err := c.exec(ctx, "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("make a database for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		if err := c.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop the test's database: %v", err)
+		}
+	})
+	u, err := url.Parse(c.srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func (c *cluster) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, c.srv.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// sweep removes the folders of test processes that could not do it themselves. A live one holds its folder's lock.
+func sweep(temp string) {
+	dirs, err := filepath.Glob(filepath.Join(temp, dirPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < abandonedAfter {
+			continue
+		}
+		lock := flock.New(filepath.Join(dir, "lock"))
+		if got, err := lock.TryLock(); err == nil && got {
+			_ = os.RemoveAll(dir) // another user's: not ours to remove
+			_ = lock.Unlock()
+		}
+	}
+}

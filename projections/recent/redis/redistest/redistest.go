@@ -1,0 +1,226 @@
+// Package redistest gives a test a Redis of its own: a real redis-server on a private unix socket, started in a few
+// milliseconds, stopped when the test ends. It never evicts (maxmemory-policy noeviction) and writes to disk only when it is stopped.
+//
+// A missing redis-server fails the test and names the command that installs it; nothing is skipped.
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a Redis that belongs to one test. Its methods fail the test when they can't do what they say; call them from the
+// test's own goroutine.
+type Server struct {
+	t       testing.TB
+	program string
+	dir     string // short: it holds the socket, whose path is limited to 107 bytes
+	done    chan struct{}
+	proc    *os.Process
+}
+
+// Start gives t a running, empty Redis.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return start(t, exec.LookPath)
+}
+
+func start(t testing.TB, look func(string) (string, error)) *Server {
+	t.Helper()
+	program, err := look("redis-server")
+	if err != nil {
+		program, err = look("valkey-server") // the same server, under the name that newer distributions give it
+	}
+	if err != nil {
+		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
+	}
+	dir, err := os.MkdirTemp("/tmp", "turnledger-redis-") //nolint:usetesting // t.TempDir's path is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, program: program, dir: dir}
+	t.Cleanup(func() {
+		s.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.run()
+	return s
+}
+
+func installCommand() string {
+	switch {
+	case runtime.GOOS == "darwin":
+		return "brew install redis"
+	case os.Geteuid() == 0:
+		return "apt-get install -y redis-server"
+	default:
+		return "sudo apt-get install -y redis-server"
+	}
+}
+
+// URL is what rueidis.ParseURL takes. It stays the same over Stop and Restart.
+func (s *Server) URL() string { return "unix://" + s.socket() }
+
+func (s *Server) socket() string { return filepath.Join(s.dir, "redis.sock") }
+
+// Data says what a Restart finds.
+type Data int
+
+const (
+	// Empty starts without any data, as a cache that lost its memory.
+	Empty Data = iota
+	// Kept starts with what the server held when Stop was called.
+	Kept
+)
+
+// Restart stops the server if it runs and starts it on the same address.
+func (s *Server) Restart(data Data) {
+	s.t.Helper()
+	s.Stop()
+	if data == Empty {
+		if err := os.RemoveAll(filepath.Join(s.dir, "dump.rdb")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.run()
+}
+
+// Stop ends the server; nothing answers at its address then. What it held is kept for a Restart(Kept). Stopping a
+// stopped server does nothing.
+func (s *Server) Stop() {
+	s.t.Helper()
+	if s.proc == nil {
+		return
+	}
+	// The server closes the connection instead of answering when it has done it.
+	if answer, err := s.command("SHUTDOWN SAVE"); err == nil {
+		s.t.Fatalf("stop Redis: %s", answer)
+	}
+	s.awaitEnd()
+}
+
+// Kill ends the server as a crash does: what it held is lost. Killing a stopped server does nothing.
+func (s *Server) Kill() {
+	s.t.Helper()
+	if s.proc == nil {
+		return
+	}
+	_ = s.proc.Signal(syscall.SIGCONT) // it may be paused
+	_ = s.proc.Kill()
+	s.awaitEnd()
+}
+
+// Pause makes the server hang: it takes connections and answers nothing, until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.proc == nil {
+		s.t.Fatal("Redis is stopped")
+	}
+	if err := s.proc.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Config sets what the server does when its memory is full, for instance "allkeys-lru"; a restart sets it back.
+func (s *Server) Config(policy string) {
+	s.t.Helper()
+	if answer, err := s.command("CONFIG SET maxmemory-policy " + policy); err != nil || answer != "+OK" {
+		s.t.Fatalf("configure Redis: %s %v", answer, err)
+	}
+}
+
+// startLimit is that of a slow machine, busy with other tests, that loads a large dump.
+const startLimit = time.Minute
+
+func (s *Server) run() {
+	s.t.Helper()
+	cmd := exec.Command(s.program, "--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", // ended by Cleanup
+		"--appendonly", "no", "--maxmemory-policy", "noeviction", "--logfile", s.log(), "--daemonize", "no")
+	cmd.SysProcAttr = apart()
+	s.done = make(chan struct{})
+	started := make(chan error, 1)
+	go func(done chan struct{}) {
+		runtime.LockOSThread() // Linux takes the end of this thread for the death of the parent
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // a killed server ends with an error
+		}
+	}(s.done)
+	if err := <-started; err != nil {
+		s.t.Fatalf("start Redis: %v", err)
+	}
+	s.proc = cmd.Process
+	s.awaitReady()
+}
+
+func (s *Server) log() string { return filepath.Join(s.dir, "redis.log") }
+
+func (s *Server) awaitReady() {
+	s.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(startLimit)
+	for {
+		if answer, err := s.command("PING"); err == nil && answer == "+PONG" {
+			return
+		}
+		select {
+		case <-s.done:
+			text, _ := os.ReadFile(s.log())
+			s.t.Fatalf("Redis ended at once:\n%s", text)
+		case <-deadline:
+			s.t.Fatal("Redis does not answer")
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) awaitEnd() {
+	s.t.Helper()
+	select {
+	case <-s.done:
+		s.proc = nil
+	case <-time.After(startLimit):
+		s.t.Fatal("Redis does not end")
+	}
+}
+
+// command sends one line and returns the first line of the answer.
+func (s *Server) command(line string) (answer string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := conn.SetDeadline(time.Now().Add(startLimit)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintf(conn, "%s\r\n", line); err != nil {
+		return "", err
+	}
+	answer, err = bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(answer), err
+}

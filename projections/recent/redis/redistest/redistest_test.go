@@ -1,0 +1,114 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func client(t *testing.T, s *Server) rueidis.Client {
+	t.Helper()
+	opt, err := rueidis.ParseURL(s.URL())
+	require.NoError(t, err)
+	c, err := rueidis.NewClient(opt)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestServerIsPrivateAndNeverEvicts(t *testing.T) {
+	t.Parallel()
+	one, other := Start(t), Start(t)
+	a, b := client(t, one), client(t, other)
+	require.NoError(t, a.Do(t.Context(), a.B().Set().Key("k").Value("v").Build()).Error())
+	require.True(t, rueidis.IsRedisNil(b.Do(t.Context(), b.B().Get().Key("k").Build()).Error()))
+	require.Equal(t, "noeviction", policy(t, a))
+
+	one.Config("allkeys-lru")
+	require.Equal(t, "allkeys-lru", policy(t, a))
+	info, err := os.Stat(one.dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+func policy(t *testing.T, c rueidis.Client) string {
+	t.Helper()
+	m, err := c.Do(t.Context(), c.B().ConfigGet().Parameter("maxmemory-policy").Build()).AsStrMap()
+	require.NoError(t, err)
+	return m["maxmemory-policy"]
+}
+
+func TestRestartAtTheSameAddress(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	url := s.URL()
+	c := client(t, s)
+	get := func() error { return c.Do(t.Context(), c.B().Get().Key("k").Build()).Error() }
+	set := func() { require.NoError(t, c.Do(t.Context(), c.B().Set().Key("k").Value("v").Build()).Error()) }
+
+	set()
+	s.Stop()
+	s.Stop()
+	_, err := s.command("PING")
+	require.Error(t, err, "nothing answers")
+	s.Restart(Kept)
+	require.Equal(t, url, s.URL())
+	require.NoError(t, get())
+
+	s.Restart(Empty)
+	require.True(t, rueidis.IsRedisNil(get()))
+
+	set()
+	s.Kill()
+	s.Restart(Kept)
+	require.True(t, rueidis.IsRedisNil(get()), "a crash loses what was not saved")
+}
+
+func TestPausedServerHangs(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	s.Pause()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.command("PING")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		require.Fail(t, "a paused server answered", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Resume()
+	require.NoError(t, <-answered)
+	s.Pause() // and the end of the test gets by
+}
+
+func TestMissingRedisFailsTheTest(t *testing.T) {
+	t.Parallel()
+	rec := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		start(rec, func(string) (string, error) { return "", errors.New("none") })
+	}()
+	<-done
+	require.Contains(t, rec.fatal, "install")
+}
+
+// recorder keeps what a test would have died of.
+type recorder struct {
+	testing.TB
+	fatal string
+}
+
+func (r *recorder) Fatal(args ...any) { r.fatal = fmt.Sprint(args...); runtime.Goexit() }
+func (r *recorder) Helper()           {}
