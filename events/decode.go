@@ -93,14 +93,21 @@ func (a Answer) problem() string {
 // replacing the other, in one place, TurnID among them. A chain that is none would
 // bring back turns that the redaction does not cover.
 func (f TurnRedacted) problem() string {
-	named := len(f.Tombstones) == 0
+	if m := f.Session; m != nil && min(m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending) < 0 {
+		return malformedTombstones
+	}
+	if len(f.Tombstones) == 0 {
+		return ""
+	}
+	versions := map[uuid.UUID]int{}
 	for i, t := range f.Tombstones {
-		named = named || t.TurnID == f.TurnID
+		versions[t.TurnID]++
 		if t.problem(f.SessionID) != "" || i > 0 && !t.replaces(f.Tombstones[i-1]) {
 			return malformedTombstones
 		}
 	}
-	if n := len(f.Tombstones); !named || n > 0 && f.Tombstones[n-1].ReplacedByTurnID != nil {
+	last := f.Tombstones[len(f.Tombstones)-1]
+	if versions[f.TurnID] == 0 || len(versions) < len(f.Tombstones) || last.ReplacedByTurnID != nil {
 		return malformedTombstones
 	}
 	return ""
@@ -110,7 +117,8 @@ const malformedTombstones = "malformed_tombstones"
 
 func (t Tombstone) problem(session string) string {
 	known := t.Status == "pending" || t.Status == "finalized" || t.Status == "replaced"
-	if !known || t.RecordVersion < 1 || t.Place.Seq > t.Position.Seq || (t.Status == "replaced") != (t.ReplacedByTurnID != nil) {
+	if !known || t.RecordVersion < 1 || t.Place.Seq == 0 || t.Place.Seq > t.Position.Seq ||
+		(t.Status == "replaced") != (t.ReplacedByTurnID != nil) {
 		return malformedTombstones
 	}
 	return firstOf(badID(t.RequestID), badTurn(t.TurnID, session, t.RequestID))

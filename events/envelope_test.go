@@ -199,7 +199,7 @@ func tombstoneEdits() []edit {
 	redaction := func(change func(stones []events.Tombstone)) events.Fact {
 		stones := chain()
 		change(stones)
-		return &events.TurnRedacted{TurnID: c1, SessionID: "s1", Tombstones: stones}
+		return &events.TurnRedacted{TurnID: stones[1].TurnID, SessionID: "s1", Tombstones: stones}
 	}
 	const problem = "malformed_tombstones"
 	return []edit{
@@ -215,6 +215,12 @@ func tombstoneEdits() []edit {
 		{"an old version that is not replaced", redaction(func(s []events.Tombstone) { s[0].Status = "finalized" }), nil, problem},
 		{"versions in two places", redaction(func(s []events.Tombstone) { s[1].Place = at(4) }), nil, problem},
 		{"a place after the position", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(5), at(5) }), nil, problem},
+		{"a count below nothing", &events.TurnRedacted{TurnID: c1, SessionID: "s1", Session: &events.SessionMark{Pending: -1}}, nil, problem},
+		{"a tombstone in no place", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(0), at(0) }), nil, problem},
+		{"a version twice", redaction(func(s []events.Tombstone) {
+			s[1] = s[0]
+			s[0].ReplacedByTurnID, s[1].ReplacesTurnID, s[1].RecordVersion, s[1].Status, s[1].ReplacedByTurnID = ptr(r1), ptr(r1), 3, "finalized", nil
+		}), nil, problem},
 		{"a tombstone in a ring", redaction(func(s []events.Tombstone) { s[0].ReplacesTurnID = ptr(c1); s[1].ReplacedByTurnID = ptr(r1) }), nil, problem},
 	}
 }

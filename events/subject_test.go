@@ -137,7 +137,7 @@ func TestStreamSubjects(t *testing.T) {
 					owner[s] = k
 				}
 			}
-			for b, id := range idOfBucket() {
+			for b, id := range idOfBucket(t) {
 				for _, subject := range []string{events.SessionSubject(id), events.IdentitySubject(id)} {
 					k, n := takers(owner, subject)
 					require.Equal(t, 1, n, "bucket %d of %d streams", b, p)
@@ -162,11 +162,13 @@ func takers(owner map[string]int, subject string) (stream, n int) {
 }
 
 // idOfBucket finds an id for each bucket.
-func idOfBucket() map[int]string {
+func idOfBucket(t *testing.T) map[int]string {
+	t.Helper()
 	out := map[int]string{}
-	for i := 0; len(out) < events.Buckets; i++ {
+	for i := range 100 * events.Buckets {
 		id := "s" + strconv.Itoa(i)
 		out[events.Bucket(id)] = id
 	}
+	require.Len(t, out, events.Buckets)
 	return out
 }

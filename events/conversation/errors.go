@@ -19,6 +19,8 @@ const (
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
+	// CodeWrongPosition: the event claims to rest on what comes after it.
+	CodeWrongPosition = "wrong_position"
 )
 
 // Refusal is a command that the state of its session does not allow.

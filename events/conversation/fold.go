@@ -246,11 +246,15 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 // reset of a session that was reset since it was decided on says nothing new: it
 // came twice, or lost a race, and what began in between stays.
 func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
-	if f.After.Seq < s.ResetAt {
+	switch {
+	case f.After.Seq >= e.Position.Seq:
+		return anomaly(CodeWrongPosition)
+	case f.After.Seq < s.ResetAt:
 		return Change{Kind: Duplicate}
+	default:
+		s.Boundary, s.ResetAt = e.Position.Seq, e.Position.Seq
+		return Change{Kind: Reset}
 	}
-	s.Boundary, s.ResetAt = e.Position.Seq, e.Position.Seq
-	return Change{Kind: Reset}
 }
 
 // erase leaves what the log still says when everything but links is gone from it.

@@ -72,7 +72,9 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		c := conversation.Correct{SessionID: m.session, RequestID: request, TurnID: m.turn(requests.Draw(t, "old")), AnswerNeutral: &words}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideCorrect(c, s.Turn(c.TurnID)) }}
 	case "redact":
-		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideRedact(conversation.Redact{TurnID: id}) }}
+		return command{name, func(s *conversation.State) conversation.Decision {
+			return s.DecideRedact(conversation.Redact{TurnID: id})
+		}}
 	case "link":
 		identity := identities.Filter(func(s string) bool { return s != "" }).Draw(t, "identity")
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideLink(identity, "") }}
@@ -154,7 +156,7 @@ func (m *machine) again(t *rapid.T) {
 	if e.Fact == nil {
 		t.Skip("no fact")
 	}
-	if c := m.append(e.Fact); c.Kind == conversation.Reset || c.Kind == conversation.Erased || c.Kind == conversation.Linked || c.Kind == conversation.Corrected && m.changes[e.Position.Seq].Kind == c.Kind {
+	if c := m.append(e.Fact); c.Kind.Applied() && m.changes[e.Position.Seq].Kind.Applied() && c.Kind != conversation.Refused {
 		t.Fatalf("the same event again is %s", m.describe(c))
 	}
 }

@@ -32,15 +32,20 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 
 // Chain gives all versions of a turn, oldest first.
 func (s *State) Chain(t *Turn) []*Turn {
-	for older := s.Turn(t.Replaces); older != nil && older.Version < t.Version; older = s.Turn(t.Replaces) {
+	for older := s.Turn(t.Replaces); older != nil && replaced(older, t); older = s.Turn(t.Replaces) {
 		t = older
 	}
 	chain := []*Turn{t}
-	for newer := s.Turn(t.ReplacedBy); newer != nil && newer.Version > t.Version; newer = s.Turn(t.ReplacedBy) {
+	for newer := s.Turn(t.ReplacedBy); newer != nil && replaced(t, newer); newer = s.Turn(t.ReplacedBy) {
 		t = newer
 		chain = append(chain, t)
 	}
 	return chain
+}
+
+// replaced tells whether both turns say so. Versions that count up end any chain.
+func replaced(older, newer *Turn) bool {
+	return older.ReplacedBy == newer.ID && newer.Replaces == older.ID && older.Version < newer.Version
 }
 
 // Tombstones states a chain of versions without their texts, as TurnRedacted
@@ -77,24 +82,35 @@ func (s *State) mark(partition int) *events.SessionMark {
 
 // restore puts back what the log no longer says of the versions: those that are
 // gone whole, and later halves of others. It tells whether there was anything.
-// Tombstones that contradict what the log says change nothing.
+// Tombstones that contradict what the log says are not believed at all.
 func (s *State) restore(stones []events.Tombstone, before uint64) bool {
-	restored := false
+	var missing []*Turn
 	for _, stone := range stones {
 		want, have := fromTombstone(stone), s.Turn(stone.TurnID)
-		switch {
-		case want.Started >= before || want.Final >= before:
-		case have == nil:
-			s.insert(want)
-			restored = true
-		case have.Gone == 0 && have.Started == want.Started && have.Status < want.Status:
+		if want.Started >= before || want.Final >= before || have != nil && have.contradicts(want) {
+			return false
+		}
+		if have == nil || have.Status < want.Status {
+			missing = append(missing, want)
+		}
+	}
+	for _, want := range missing {
+		if have := s.Turn(want.ID); have != nil {
 			have.Was = have.Status
 			s.uncount(have)
 			*have = *want
-			restored = true
+		} else {
+			s.insert(want)
 		}
 	}
-	return restored
+	return len(missing) > 0
+}
+
+// contradicts tells whether the turn can't be what is left of want where some of
+// the events of want are gone.
+func (t *Turn) contradicts(want *Turn) bool {
+	return t.Gone != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
+		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy
 }
 
 // fromTombstone gives the turn as it stood before its redaction; redact then makes
@@ -106,7 +122,7 @@ func fromTombstone(stone events.Tombstone) *Turn {
 	}
 	for i, name := range statusNames {
 		if name == stone.Status {
-			t.Status = Status(i) //nolint:gosec // one of four
+			t.Status = Status(i)
 		}
 	}
 	if stone.Final != nil {
@@ -128,7 +144,7 @@ func fromTombstone(stone events.Tombstone) *Turn {
 // as far as the tombstones tell.
 func (s *State) recall(f *events.TurnRedacted, before uint64) {
 	m := f.Session
-	if m == nil {
+	if m == nil || m.CreatedAt.IsZero() {
 		for _, stone := range f.Tombstones {
 			s.recallTimes(stone)
 		}

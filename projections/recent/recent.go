@@ -36,7 +36,21 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
+// Expires tells when a session leaves the view: its TTL after its last activity, or
+// after it was erased.
+func (l Limits) Expires(h conversation.Head) time.Time {
+	last := h.LastActive
+	if h.ErasedAt.After(last) {
+		last = h.ErasedAt
+	}
+	return last.Add(l.TTL)
+}
+
 // View is a recent-turns view. Load is safe for concurrent use, also with Apply.
+//
+// A partition without a checkpoint may be begun anywhere: its first batch, of the
+// epoch last claimed, is taken whatever the sequence of batch.From. Sessions that
+// began before it are held in part. Park gives its event's session up to the log.
 type View interface {
 	projections.Projection
 	// Load gives the newest turns of a session: enough of them that at least shown
@@ -47,8 +61,19 @@ type View interface {
 
 // Snapshot is what a view holds of a session. State is the caller's own copy, nil
 // where the view does not hold the session: then the log must be asked. All events
-// up to Applied, and none after, are in it.
+// of the session up to Applied, and none after, are in it. Tombstones and replaced
+// turns are not; of the others, a State that is not Whole holds the newest, without
+// a gap.
 type Snapshot struct {
 	State   *conversation.State
 	Applied events.Position
+}
+
+// DeadLetter is an event that a view could not apply: where it stands and why,
+// never its text.
+type DeadLetter struct {
+	Position events.Position `json:"position"`
+	EventID  string          `json:"event_id"`
+	Type     string          `json:"type"`
+	Reason   string          `json:"reason"`
 }

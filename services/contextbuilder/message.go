@@ -35,6 +35,9 @@ type toolCall struct {
 // MarshalJSON gives the message as it came.
 func (m Message) MarshalJSON() ([]byte, error) { return m.raw, nil }
 
+// JSON gives the message as it came; the caller must not change it.
+func (m Message) JSON() json.RawMessage { return m.raw }
+
 // Role of the message.
 func (m Message) Role() string { return m.head.Role }
 

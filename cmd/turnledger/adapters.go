@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// The transport knows no other service: here its ports meet them.
+
+type writer struct{ *history.Service }
+
+var (
+	_ httpapi.TurnWriter    = writer{}
+	_ httpapi.SessionWriter = writer{}
+)
+
+func (w writer) StartTurn(ctx context.Context, c conversation.Start) (httpapi.Turn, error) {
+	t, err := w.Service.StartTurn(ctx, c)
+	return httpapi.Turn(t), err
+}
+
+func (w writer) FinalizeTurn(ctx context.Context, c conversation.Finalize) (httpapi.Turn, error) {
+	t, err := w.Service.FinalizeTurn(ctx, c)
+	return httpapi.Turn(t), err
+}
+
+func (w writer) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (httpapi.Turn, error) {
+	t, err := w.Service.RedactTurn(ctx, sessionID, c)
+	return httpapi.Turn(t), err
+}
+
+func (w writer) CorrectTurn(ctx context.Context, c conversation.Correct) (httpapi.Turn, error) {
+	t, err := w.Service.CorrectTurn(ctx, c)
+	return httpapi.Turn(t), err
+}
+
+func (w writer) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (httpapi.Session, error) {
+	s, err := w.Service.LinkSession(ctx, sessionID, identityID, sourceHash)
+	return httpapi.Session(s), err
+}
+
+func (w writer) ResetSession(ctx context.Context, sessionID, reason string) (httpapi.Session, error) {
+	s, err := w.Service.ResetSession(ctx, sessionID, reason)
+	return httpapi.Session(s), err
+}
+
+type sessions struct{ reader *contextbuilder.Reader }
+
+func (s sessions) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
+	r, err := s.reader.Read(ctx, contextbuilder.Ask(ask))
+	return httpapi.Reading{State: r.State, Position: r.Position, Source: string(r.Source)}, reached(err)
+}
+
+// reached says in the transport's terms that a position was not reached.
+func reached(err error) error {
+	if errors.Is(err, contextbuilder.ErrPositionNotReached) {
+		return fmt.Errorf("%w: %w", httpapi.ErrPositionNotReached, err)
+	}
+	return err
+}
+
+type contexts struct{ builder *contextbuilder.Builder }
+
+func (c contexts) Build(ctx context.Context, req httpapi.ContextRequest) (httpapi.Context, error) {
+	ask := contextbuilder.Request{
+		SessionID: req.SessionID, Message: req.Message, TurnID: req.TurnID, SystemPrompt: req.SystemPrompt,
+		MaxMessages: req.MaxMessages, MaxTokens: req.MaxTokens, IdleTimeout: req.IdleTimeout,
+		Language: contextbuilder.Language(req.Language), IncludePending: req.IncludePending, Memory: req.Memory, Rewrite: req.Rewrite,
+		IdentityID: req.IdentityID, History: req.History, Format: contextbuilder.Format(req.Format), MinPosition: req.MinPosition,
+	}
+	if req.AsOf != nil {
+		ask.AsOf = &contextbuilder.AsOf{Position: req.AsOf.Position, Time: req.AsOf.Time}
+	}
+	r, err := c.builder.Build(ctx, ask)
+	if err != nil {
+		return httpapi.Context{}, reached(err)
+	}
+	out := httpapi.Context{
+		System: r.System, SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, HistoryTurns: r.HistoryTurns,
+		DroppedTurns: r.DroppedTurns, MemorySnippet: r.MemorySnippet, RewrittenQuery: r.RewrittenQuery, RewriteFallback: r.RewriteFallback,
+		Warnings: r.Warnings, Position: r.Position, Source: string(r.Source), Messages: make([]json.RawMessage, len(r.Messages)),
+	}
+	for i, m := range r.Messages {
+		out.Messages[i] = m.JSON()
+	}
+	return out, nil
+}
+
+// identities lists an identity's turns from the audit tables.
+type identities struct{ tables *auditTables }
+
+func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) (httpapi.IdentityPage, error) {
+	tables, err := i.tables.get()
+	if err != nil {
+		return httpapi.IdentityPage{}, fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
+	}
+	if err := caughtUp(ctx, tables, ask.MinPosition); err != nil {
+		return httpapi.IdentityPage{}, err
+	}
+	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
+	if errors.Is(err, audit.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
+	}
+	page := httpapi.IdentityPage{NextCursor: next}
+	for _, t := range turns {
+		page.Turns = append(page.Turns, httpapi.Turn{
+			Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID, Partition: t.Partition,
+			Position: events.Position{Partition: t.Partition, Seq: t.Started},
+		})
+	}
+	return page, err
+}
+
+// auditPatience is how long a read waits for the audit tables to reach a position.
+const auditPatience = 2 * time.Second
+
+func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position) error {
+	ctx, cancel := context.WithTimeout(ctx, auditPatience)
+	defer cancel()
+	for _, p := range least {
+		for {
+			at, err := tables.Applied(ctx, p.Partition)
+			if err == nil && at.Seq >= p.Seq {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%w: the audit tables are at %s", httpapi.ErrPositionNotReached, at)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// fed tells how far the views are that this process feeds.
+type fed struct{ views *views }
+
+func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
+	var out []httpapi.Projection
+	for _, s := range f.views.status(ctx) {
+		out = append(out, httpapi.Projection{Status: s, Generation: 1})
+	}
+	return out, nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// app is a process in some roles: built, run, stopped.
+type app struct {
+	cfg    Config
+	roles  roles
+	logger *slog.Logger
+
+	listener net.Listener
+	store    *store
+	views    *views
+	history  *history.Service
+	handler  http.Handler
+}
+
+// openApp opens all that the roles need. A listener comes first, so that a taken
+// port is known before anything else is started.
+func openApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger) (a *app, err error) {
+	if err := httpapi.CheckListen(cfg.Listen, false); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	a = &app{cfg: cfg, roles: roles, logger: logger}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
+	}
+	if a.store, err = openStore(ctx, cfg, logger); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if a.views, err = openViews(cfg, roles, a.store.log, runner.NewMetrics(registry), logger); err != nil {
+		return nil, err
+	}
+	a.serve(registry)
+	return a, nil
+}
+
+// serve wires the HTTP API to what the roles have.
+func (a *app) serve(registry *prometheus.Registry) {
+	c := httpapi.Config{
+		Projections: fed{a.views}, Registry: registry, Logger: a.logger, Open: true, Version: version,
+		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+	}
+	if a.roles.has(roleAPI) {
+		a.history = history.New(a.store.log, history.Config{
+			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
+		})
+		c.Turns, c.SessionWrites = writer{a.history}, writer{a.history}
+	}
+	if a.roles.has(roleContext) {
+		rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
+		if a.views.recent != nil {
+			rc.View = a.views.recent
+		}
+		if a.views.audit != nil {
+			rc.Archive = a.views.audit
+		}
+		reader := contextbuilder.NewReader(a.store.log, rc)
+		c.Sessions = sessions{reader}
+		c.Contexts = contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{
+			SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout),
+		})}
+		c.Identities = identities{a.views.audit}
+	}
+	a.handler = httpapi.New(c)
+}
+
+// stopDeadline is how long requests in hand may take to end.
+const stopDeadline = 15 * time.Second
+
+// run serves until ctx ends: then no request is taken any more, those in hand are
+// answered, the views commit what they have begun, and all is closed.
+func (a *app) run(ctx context.Context) error {
+	defer a.close()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	g, life := errgroup.WithContext(life)
+	if a.history != nil {
+		g.Go(func() error { return a.history.Run(life) })
+	}
+	g.Go(func() error { return a.views.run(life, a.roles) })
+	g.Go(func() error {
+		// What handlers need lives until they are done.
+		defer end()
+		intake, stop := context.WithCancel(ctx)
+		defer stop()
+		context.AfterFunc(life, stop)
+		return httpapi.NewServer(a.handler, a.logger, stopDeadline).Run(intake, a.listener)
+	})
+	return g.Wait()
+}
+
+func (a *app) close() {
+	if a.listener != nil {
+		_ = a.listener.Close()
+	}
+	if a.views != nil {
+		a.views.close()
+	}
+	if a.store != nil {
+		a.store.close()
+	}
+}

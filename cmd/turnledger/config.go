@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Config is what dev and serve are told: flags, or the environment (CONTRACT §4).
+type Config struct {
+	Listen      string   `help:"Address of the HTTP API." default:"127.0.0.1:8480" env:"TURNLEDGER_LISTEN"`
+	DataDir     string   `help:"Where everything is kept." default:"./data" env:"TURNLEDGER_DATA_DIR" type:"path"`
+	NATSURL     string   `name:"nats-url" help:"An outside NATS; unset: the embedded server." env:"TURNLEDGER_NATS_URL"`
+	NATSListen  string   `name:"nats-listen" help:"Listener of the embedded NATS, host:port; off loopback as nats://user:password@host:port." env:"TURNLEDGER_NATS_LISTEN"`
+	PostgresURL string   `help:"PostgreSQL of the audit tables; unset: dev runs an installed one, serve has no audit." env:"TURNLEDGER_POSTGRES_URL"`
+	RedisURL    string   `help:"Redis of the recent view; unset: in memory." env:"TURNLEDGER_REDIS_URL"`
+	Partitions  int      `help:"Partitions of the log, a power of two up to 256, fixed when it is made." default:"1" env:"TURNLEDGER_PARTITIONS"`
+	Replicas    int      `help:"Replicas of the log." default:"1" env:"TURNLEDGER_REPLICAS"`
+	Sync        string   `help:"Who makes a write durable: group (shared fsyncs), always (each by itself), none." default:"group" env:"TURNLEDGER_SYNC"`
+	SessionTTL  Duration `name:"session-ttl" help:"Silence after which an anonymous session begins anew, 30m to 90d." default:"24h" env:"TURNLEDGER_SESSION_TTL"`
+	SessionMax  int      `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
+	IdleTimeout Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
+
+	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
+	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
+	SystemPrompt         string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT"`
+	Verbose              bool   `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE"`
+}
+
+// Validate joins all complaints.
+func (c Config) Validate() error {
+	var errs []error
+	complain := func(name, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s %s", name, fmt.Sprintf(format, args...)))
+	}
+	if c.Partitions < 1 || c.Partitions > events.Buckets || c.Partitions&(c.Partitions-1) != 0 {
+		complain("TURNLEDGER_PARTITIONS", "must be a power of two from 1 to %d", events.Buckets)
+	}
+	if c.Replicas < 1 || c.Replicas > 5 {
+		complain("TURNLEDGER_REPLICAS", "must be 1 to 5")
+	}
+	if c.Replicas > 1 && c.NATSURL == "" {
+		complain("TURNLEDGER_REPLICAS", "above 1 needs a cluster: set TURNLEDGER_NATS_URL")
+	}
+	if !slices.Contains([]embedded.Sync{embedded.Group, embedded.Always, embedded.None}, embedded.Sync(c.Sync)) {
+		complain("TURNLEDGER_SYNC", "must be group, always or none")
+	}
+	if ttl := time.Duration(c.SessionTTL); ttl < 30*time.Minute || ttl > 90*24*time.Hour {
+		complain("TURNLEDGER_SESSION_TTL", "must be between 30m and 90d")
+	}
+	if c.SessionMax < 1 || c.SessionMax > 100_000 {
+		complain("TURNLEDGER_SESSION_MAX_TURNS", "must be 1 to 100000")
+	}
+	if c.NATSURL != "" && c.NATSListen != "" {
+		complain("TURNLEDGER_NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) rules() conversation.Rules {
+	return conversation.Rules{SessionTTL: time.Duration(c.SessionTTL)}
+}
+
+func (c Config) limits() recent.Limits {
+	return recent.Limits{TTL: time.Duration(c.SessionTTL), MaxTurns: c.SessionMax}
+}
+
+func (c Config) policy() conversation.Policy {
+	var keys []string
+	for k := range strings.SplitSeq(c.MetadataKeys, ",") {
+		if k = strings.TrimSpace(k); k != "" {
+			keys = append(keys, k)
+		}
+	}
+	return conversation.Policy{MetadataKeys: keys}
+}
+
+// natsListener takes a listen address apart: host:port, or a URL with credentials.
+func natsListener(s string) (address, user, password string, err error) {
+	if !strings.Contains(s, "://") {
+		return s, "", "", nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" {
+		return "", "", "", errors.New("TURNLEDGER_NATS_LISTEN: want host:port or nats://user:password@host:port")
+	}
+	password, _ = u.User.Password()
+	return u.Host, u.User.Username(), password, nil
+}
+
+// secretless gives a URL without its password.
+func secretless(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(set)"
+	}
+	return u.Redacted()
+}
+
+// Duration is a time.Duration that also reads days ("30d") and "off".
+type Duration time.Duration
+
+// UnmarshalText reads "24h", "30d" or "off".
+func (d *Duration) UnmarshalText(b []byte) error {
+	s := string(b)
+	if s == "off" || s == "" {
+		*d = 0
+		return nil
+	}
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		days, err := strconv.ParseFloat(n, 64)
+		if err != nil || days < 0 {
+			return errors.New("want a time such as 30m, 24h or 7d, or off")
+		}
+		*d = Duration(days * 24 * float64(time.Hour))
+		return nil
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 {
+		return errors.New("want a time such as 30m, 24h or 7d, or off")
+	}
+	*d = Duration(v)
+	return nil
+}
+
+func (d Duration) String() string {
+	if d == 0 {
+		return "off"
+	}
+	return time.Duration(d).String()
+}

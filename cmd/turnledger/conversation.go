@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// turnIn is one turn of a conversation that is imported.
+type turnIn struct {
+	requestID string
+	question  halfIn
+	answer    *halfIn
+}
+
+// halfIn is the question or the answer of a turn. Messages is nil where the text
+// alone gives the same message back.
+type halfIn struct {
+	neutral, translated string
+	messages            []json.RawMessage
+}
+
+// messageIn is what an import needs to know of a message; raw is kept as it came.
+type messageIn struct {
+	raw        json.RawMessage
+	role       string
+	text       string
+	translated string
+	plain      bool
+}
+
+// parseConversation reads a line of CONTRACT §3: a conversation and its turns. A
+// user message, or a run of them, opens a turn, and what follows up to the next is
+// its answer; what stands before the first user message opens the first turn.
+func parseConversation(line []byte) (session string, turns []turnIn, err error) {
+	var in struct {
+		ConversationID string            `json:"conversation_id"`
+		Messages       []json.RawMessage `json:"messages"`
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return "", nil, errors.New("not a JSON object with conversation_id and messages")
+	}
+	if in.ConversationID == "" {
+		return "", nil, errors.New("conversation_id is missing")
+	}
+	if len(in.Messages) == 0 {
+		return "", nil, errors.New("the conversation has no messages")
+	}
+	messages := make([]messageIn, len(in.Messages))
+	for i, raw := range in.Messages {
+		if messages[i], err = parseMessage(raw); err != nil {
+			return "", nil, fmt.Errorf("message %d: %w", i+1, err)
+		}
+	}
+	for i, part := range splitTurns(messages) {
+		turns = append(turns, makeTurn(i, part))
+	}
+	return in.ConversationID, turns, nil
+}
+
+func parseMessage(raw json.RawMessage) (messageIn, error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		return messageIn{}, errors.New("not an object")
+	}
+	m := messageIn{raw: raw}
+	if json.Unmarshal(members["role"], &m.role) != nil || m.role == "" {
+		return messageIn{}, errors.New("role is missing")
+	}
+	isText := json.Unmarshal(members["content"], &m.text) == nil && string(members["content"]) != "null"
+	_ = json.Unmarshal(members["translated"], &m.translated) // absent or odd: no translation
+	m.plain = isText && m.text != "" && len(members) == 2
+	return m, nil
+}
+
+// splitTurns cuts before each user message that does not follow another one.
+func splitTurns(messages []messageIn) [][]messageIn {
+	var out [][]messageIn
+	from, asked := 0, false
+	for i, m := range messages {
+		opens := m.role == "user" && (i == 0 || messages[i-1].role != "user")
+		if opens && asked {
+			out = append(out, messages[from:i])
+			from = i
+		}
+		asked = asked || m.role == "user"
+	}
+	return append(out, messages[from:])
+}
+
+func makeTurn(i int, part []messageIn) turnIn {
+	t := turnIn{requestID: fmt.Sprintf("import-%d", i+1)}
+	end := len(part)
+	if last := slices.IndexFunc(part, func(m messageIn) bool { return m.role == "user" }); last >= 0 {
+		for end = last; end < len(part) && part[end].role == "user"; end++ {
+		}
+	}
+	t.question = makeHalf(part[:end], "user")
+	if end < len(part) {
+		answer := makeHalf(part[end:], "assistant")
+		t.answer = &answer
+	}
+	return t
+}
+
+// makeHalf joins the texts of a role; where there are none, of all.
+func makeHalf(part []messageIn, role string) halfIn {
+	var h halfIn
+	var texts, all, translated []string
+	for _, m := range part {
+		if m.text == "" {
+			continue
+		}
+		all = append(all, m.text)
+		if m.role != role {
+			continue
+		}
+		texts = append(texts, m.text)
+		if m.translated != "" {
+			translated = append(translated, m.translated)
+		}
+	}
+	if len(texts) == 0 && role == "user" {
+		texts = all
+	}
+	h.neutral, h.translated = strings.Join(texts, "\n"), strings.Join(translated, "\n")
+	if len(part) == 1 && part[0].plain && part[0].role == role {
+		return h
+	}
+	for _, m := range part {
+		h.messages = append(h.messages, m.raw)
+	}
+	return h
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/turnledger/turnledger/projections/audit/localpg"
+)
+
+type devCmd struct {
+	Config
+}
+
+// Run runs everything on this machine: NATS in the process, the recent view in
+// memory, PostgreSQL from the installed binaries unless one is given.
+func (c *devCmd) Run(e *env) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	logger := newLogger(e.err, c.Verbose)
+	warnUnknownEnv(logger)
+	if c.NATSURL == "" && c.NATSListen == "" {
+		c.NATSListen = freeNATS()
+	}
+	pg, err := c.postgres(e)
+	if err != nil {
+		return err
+	}
+	if pg != nil {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), stopDeadline)
+			defer cancel()
+			if err := pg.Stop(ctx); err != nil {
+				logger.Error("PostgreSQL did not stop cleanly", "err", err)
+			}
+		}()
+	}
+	a, err := openApp(e.ctx, c.Config, allRoles, logger)
+	if err != nil {
+		return err
+	}
+	c.screen(e.out, a)
+	err = a.run(e.ctx)
+	if err == nil {
+		_, _ = fmt.Fprintln(e.out, "Stopped. Everything that was acknowledged is in", c.DataDir)
+	}
+	return err
+}
+
+// postgres starts the private PostgreSQL, where none is given and one is
+// installed.
+func (c *devCmd) postgres(e *env) (*localpg.Server, error) {
+	if c.PostgresURL != "" {
+		return nil, nil //nolint:nilnil // one is given
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
+	defer cancel()
+	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: newLogger(e.err, c.Verbose)})
+	if errors.Is(err, localpg.ErrNotInstalled) {
+		_, _ = fmt.Fprintf(e.err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
+		return nil, nil //nolint:nilnil // dev goes on without an audit
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.PostgresURL = pg.URL()
+	return pg, nil
+}
+
+func (c *devCmd) screen(w io.Writer, a *app) {
+	url := "http://" + a.listener.Addr().String()
+	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	p("")
+	p("Turnledger %s is running.", version)
+	p("")
+	p("  API       %s/v1     (described at %s/docs)", url, url)
+	if a.store.server != nil && a.store.server.URL() != "" {
+		p("  NATS      %s", a.store.server.URL())
+	} else if a.store.server != nil {
+		p("  NATS      in this process only (port 4222 is taken; set TURNLEDGER_NATS_LISTEN for another)")
+	} else {
+		p("  NATS      %s", secretless(c.NATSURL))
+	}
+	if c.PostgresURL != "" {
+		p("  Audit     %s", secretless(c.PostgresURL))
+	} else {
+		p("  Audit     none: no PostgreSQL")
+	}
+	p("  Recent    %s", recentOf(c.Config))
+	p("  Data      %s", c.DataDir)
+	p("")
+	p("Record a turn:")
+	p("")
+	p("  curl -s %s/v1/sessions/first/turns -d '{\"request_id\":\"1\",\"question_neutral\":\"Who is Donald Trump?\"}'", url)
+	p("")
+	p("Ctrl-C stops it.")
+}
+
+func recentOf(c Config) string {
+	if c.RedisURL != "" {
+		return secretless(c.RedisURL)
+	}
+	return "in memory"
+}

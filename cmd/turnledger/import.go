@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+type importCmd struct {
+	Files    []string `arg:"" name:"file" help:"JSON Lines files, one conversation a line; - is standard input."`
+	Parallel int      `help:"Conversations recorded at once." default:"16"`
+	JSON     bool     `help:"Machine output."`
+	remote
+}
+
+// Run records the conversations of all files. A line that can't be recorded is
+// reported and the rest goes in; running it twice changes nothing.
+func (c *importCmd) Run(e *env) error {
+	if c.Parallel < 1 {
+		return fmt.Errorf("%w: --parallel must be at least 1", errUsage)
+	}
+	total, err := sizes(c.Files)
+	if err != nil {
+		return err
+	}
+	rec, err := c.recorder()
+	if err != nil {
+		return err
+	}
+	im := &importer{rec: rec, seen: map[string][32]byte{}, report: e.err, bar: newProgress(e.err, "importing", total)}
+	err = im.files(e.ctx, c.Files, c.Parallel)
+	im.bar.done()
+	if c.JSON {
+		if err := printJSON(e.out, im.summary()); err != nil {
+			return err
+		}
+	} else {
+		_, _ = fmt.Fprintf(e.out, "%d conversations with %d turns: %d turns recorded, %d were there already\n",
+			im.conversations.Load(), im.turns.Load(), im.recorded.Load(), im.turns.Load()-im.recorded.Load())
+	}
+	if err == nil && im.bad.Load() > 0 {
+		err = fmt.Errorf("%d lines were not imported whole; mend them and run the import again", im.bad.Load())
+	}
+	return err
+}
+
+// recorder writes turns; the Go client is one.
+type recorder interface {
+	start(ctx context.Context, session string, t turnIn) (turnID string, duplicate bool, err error)
+	finalize(ctx context.Context, session, turnID string, t turnIn) (duplicate bool, err error)
+}
+
+// importer is one run of import.
+type importer struct {
+	rec    recorder
+	bar    *progress
+	report io.Writer
+
+	mu   sync.Mutex
+	seen map[string][32]byte
+
+	conversations, turns, recorded, bad atomic.Int64
+}
+
+func (im *importer) summary() map[string]int64 {
+	return map[string]int64{
+		"conversations": im.conversations.Load(), "turns": im.turns.Load(),
+		"turns_recorded": im.recorded.Load(), "lines_failed": im.bad.Load(),
+	}
+}
+
+func sizes(files []string) (total int64, err error) {
+	for _, name := range files {
+		if name == "-" {
+			return -1, nil
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		total += info.Size()
+	}
+	return total, nil
+}
+
+// line is one conversation on its way in.
+type line struct {
+	where string
+	text  []byte
+}
+
+func (im *importer) files(ctx context.Context, files []string, parallel int) error {
+	lines := make(chan line, parallel)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(lines)
+		for _, name := range files {
+			if err := readLines(ctx, name, lines); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for range parallel {
+		g.Go(func() error {
+			for l := range lines {
+				if err := im.line(ctx, l); err != nil {
+					return err
+				}
+				im.bar.add(int64(len(l.text)) + 1)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readLines gives the lines of a file that are not empty. A last line without a
+// line feed is one too.
+func readLines(ctx context.Context, name string, out chan<- line) error {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil { //nolint:gosec // the file that the user named
+			return err
+		}
+		defer func() { _ = f.Close() }()
+	}
+	r := bufio.NewReaderSize(f, 1<<20)
+	for n := 1; ; n++ {
+		text, err := r.ReadBytes('\n')
+		if len(bytes.TrimSpace(text)) > 0 {
+			select {
+			case out <- line{fmt.Sprintf("%s:%d", name, n), text}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+}
+
+// line records one conversation. What is wrong with the line is reported; only
+// what ends the run is an error.
+func (im *importer) line(ctx context.Context, l line) error {
+	session, turns, err := parseConversation(l.text)
+	if err == nil {
+		err = im.once(session, l.text)
+	}
+	if errors.Is(err, errSameLine) {
+		return nil
+	}
+	if err == nil {
+		im.conversations.Add(1)
+		im.turns.Add(int64(len(turns)))
+		err = im.record(ctx, session, turns)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var gone *unreachableError
+	if errors.As(err, &gone) {
+		return err
+	}
+	if err != nil {
+		im.bad.Add(1)
+		im.bar.say(im.report, "%s: %v", l.where, err)
+	}
+	return nil
+}
+
+var errSameLine = errors.New("the same line again")
+
+// once refuses a second conversation under the same id: its turns would be taken
+// for those of the first.
+func (im *importer) once(session string, text []byte) error {
+	sum := sha256.Sum256(bytes.TrimSpace(text))
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	before, ok := im.seen[session]
+	switch {
+	case !ok:
+		im.seen[session] = sum
+		return nil
+	case before == sum:
+		return errSameLine
+	default:
+		return errors.New("another conversation with this conversation_id stands before it: give it an id of its own")
+	}
+}
+
+// record writes the turns one after the other, since their order is that of their
+// starts.
+func (im *importer) record(ctx context.Context, session string, turns []turnIn) error {
+	for i, t := range turns {
+		id, duplicate, err := im.rec.start(ctx, session, t)
+		if err != nil {
+			return fmt.Errorf("turn %d: %w", i+1, err)
+		}
+		if t.answer != nil {
+			again, err := im.rec.finalize(ctx, session, id, t)
+			if err != nil {
+				return fmt.Errorf("turn %d: %w", i+1, err)
+			}
+			duplicate = duplicate && again
+		}
+		if !duplicate {
+			im.recorded.Add(1)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+)
+
+func newLogger(w io.Writer, verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// knownEnv are the variables that this version reads, with those of tests.
+var knownEnv = []string{
+	"LISTEN", "DATA_DIR", "NATS_URL", "NATS_LISTEN", "POSTGRES_URL", "REDIS_URL", "PARTITIONS", "REPLICAS", "SYNC",
+	"SESSION_TTL", "SESSION_MAX_TURNS", "IDLE_TIMEOUT", "METADATA_KEYS", "FINALIZE_WITHOUT_START", "SYSTEM_PROMPT", "VERBOSE",
+	"URL", "KEY", "TEST_DATA", "TORTURE",
+}
+
+// warnUnknownEnv names what is set and has no effect, so that nobody relies on it.
+func warnUnknownEnv(log *slog.Logger) {
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if rest, ok := strings.CutPrefix(name, "TURNLEDGER_"); ok && !slices.Contains(knownEnv, rest) {
+			log.Warn("the environment variable is not known to this version and has no effect", "name", name)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Command turnledger is the one binary: the server in all its roles, and the verbs
+// of pipelines, analysts and operators (CONTRACT §3).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses (CONTRACT §3).
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// cli is the command line.
+type cli struct {
+	Dev         devCmd         `cmd:"" help:"Run everything on this machine."`
+	Serve       serveCmd       `cmd:"" help:"Run some roles, against what the configuration names."`
+	Import      importCmd      `cmd:"" help:"Record conversations from JSON Lines files."`
+	Context     contextCmd     `cmd:"" help:"Show the messages that a model would be sent."`
+	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
+	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
+	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
+	Projections projectionsCmd `cmd:"" help:"Look after the views."`
+	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
+	Version     versionCmd     `cmd:"" help:"Show the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main without the process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("turnledger"),
+		kong.Description("The conversation history that LLM pipelines trust. Start with: turnledger dev"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
+		return exitFailed
+	}
+	k, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "turnledger: %v\nTry: turnledger --help\n", err)
+		return exitUsage
+	}
+	err = k.Run(&env{ctx: ctx, out: stdout, err: stderr})
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errUsage):
+		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
+		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		_, _ = fmt.Fprintln(stderr, "turnledger: stopped")
+		return exitFailed
+	default:
+		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
+		return exitFailed
+	}
+}
+
+// errUsage marks a command line or configuration that can't work.
+var errUsage = errors.New("wrong use")
+
+// env is what a verb is given: the life of the process, and the terminal.
+type env struct {
+	ctx      context.Context //nolint:containedctx // kong hands verbs one value; this is main's own context
+	out, err io.Writer
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// binary builds turnledger once for all tests of the package.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "turnledger-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "turnledger")
+	args := append([]string{"build", "-o", path}, raceFlags...)
+	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// process is a running turnledger.
+type process struct {
+	cmd *exec.Cmd
+	url string
+	log *syncBuffer
+	out *syncBuffer
+}
+
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// freeAddress gives a loopback address that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// dataDir gives a folder that a PostgreSQL of another user may enter.
+func dataDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tl-data-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// start runs the binary and waits until it is ready.
+func start(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	p := launch(t, env, args...)
+	p.waitReady(t)
+	return p
+}
+
+func launch(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	address := freeAddress(t)
+	p := &process{url: "http://" + address, log: &syncBuffer{}, out: &syncBuffer{}}
+	p.cmd = exec.Command(path, append(args, "--listen", address)...)
+	p.cmd.Env = append(os.Environ(), append([]string{"TURNLEDGER_NATS_LISTEN=" + freeAddress(t)}, env...)...)
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.log
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_, _ = p.cmd.Process.Wait()
+	})
+	return p
+}
+
+func (p *process) waitReady(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(p.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.log)
+}
+
+// kill is kill -9.
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+}
+
+// stop is Ctrl-C, and must end well.
+func (p *process) stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, p.cmd.Wait(), "%s", p.log)
+}
+
+// call sends a JSON body and gives the status and the answer.
+func (p *process) call(ctx context.Context, method, path string, body any) (int, map[string]any, error) {
+	var r io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		r = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, p.url+path, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var out map[string]any
+	err = json.NewDecoder(resp.Body).Decode(&out)
+	return resp.StatusCode, out, err
+}
+
+// must is a call that has to answer a status.
+func (p *process) must(t testing.TB, status int, method, path string, body any) map[string]any {
+	t.Helper()
+	got, out, err := p.call(t.Context(), method, path, body)
+	require.NoError(t, err)
+	require.Equal(t, status, got, "%s %s: %v", method, path, out)
+	return out
+}
+
+func session(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
+
+// turn records a whole turn.
+func (p *process) turn(t testing.TB, id, request, question, answer string) string {
+	t.Helper()
+	out := p.must(t, http.StatusCreated, http.MethodPost, session(id)+"/turns", map[string]any{"request_id": request, "question_neutral": question})
+	turn := out["turn_id"].(string)
+	p.must(t, http.StatusOK, http.MethodPost, session(id)+"/turns/"+turn+"/finalize", map[string]any{"answer_neutral": answer})
+	return turn
+}
+
+// context gives the messages of a context, the current one left out.
+func (p *process) context(t testing.TB, id string) []any {
+	t.Helper()
+	out := p.must(t, http.StatusOK, http.MethodPost, session(id)+"/context", map[string]any{"message": "now", "include_pending": true, "max_messages": 100_000})
+	messages := out["messages"].([]any)
+	require.Equal(t, map[string]any{"role": "user", "content": "now"}, messages[len(messages)-1])
+	return messages[:len(messages)-1]
+}
+
+func (p *process) recorder() recorder { return plainRecorder{p.url} }

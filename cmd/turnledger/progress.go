@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress shows how far long work is: a bar with rate and ETA on a terminal, else
+// a plain line now and then.
+type progress struct {
+	bar *progressbar.ProgressBar
+
+	mu     sync.Mutex
+	out    io.Writer
+	what   string
+	total  int64
+	at     int64
+	began  time.Time
+	spoken time.Time
+}
+
+// newProgress begins; total is in bytes, -1 if it is not known.
+func newProgress(out io.Writer, what string, total int64) *progress {
+	p := &progress{out: out, what: what, total: total, began: time.Now(), spoken: time.Now()}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a file descriptor fits an int
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
+	}
+	return p
+}
+
+// plainEvery is the pause between plain lines.
+const plainEvery = 5 * time.Second
+
+func (p *progress) add(n int64) {
+	if p.bar != nil {
+		_ = p.bar.Add64(n)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at += n
+	if time.Since(p.spoken) < plainEvery {
+		return
+	}
+	p.spoken = time.Now()
+	if p.total <= 0 {
+		_, _ = fmt.Fprintf(p.out, "%s: %d bytes\n", p.what, p.at)
+		return
+	}
+	left := time.Duration(float64(time.Since(p.began)) * float64(p.total-p.at) / float64(max(p.at, 1)))
+	_, _ = fmt.Fprintf(p.out, "%s: %d%%, %s left\n", p.what, 100*p.at/p.total, left.Round(time.Second))
+}
+
+// say prints a line between.
+func (p *progress) say(out io.Writer, format string, args ...any) {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
+}
+
+func (p *progress) done() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package main
+
+// raceFlags: the binary under test is built as the test is.
+var raceFlags = []string{"-race"}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// store is the log with the NATS it stands on.
+type store struct {
+	log    *jetlog.Log
+	nc     *nats.Conn
+	server *embedded.Server // nil with an outside NATS
+}
+
+// openStore opens the log on the embedded server or on an outside NATS.
+func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*store, error) {
+	if cfg.NATSURL != "" {
+		return openOutside(ctx, cfg)
+	}
+	s, err := openEmbedded(ctx, cfg, embedded.Sync(cfg.Sync), logger)
+	if errors.Is(err, jetlog.ErrLayout) {
+		logger.Warn("the server's files are not laid out as group sync needs: every write is synced by itself, which is slower", "err", err)
+		s, err = openEmbedded(ctx, cfg, embedded.Always, logger)
+	}
+	if err == nil && cfg.Sync == string(embedded.None) {
+		logger.Warn("TURNLEDGER_SYNC=none: a power failure loses turns that were acknowledged")
+	}
+	return s, err
+}
+
+func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *slog.Logger) (*store, error) {
+	listen, user, password, err := natsListener(cfg.NATSListen)
+	if err != nil {
+		return nil, err
+	}
+	srv, err := embedded.Start(ctx, embedded.Config{
+		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &store{server: srv}
+	if s.nc, err = srv.Connect(); err == nil {
+		s.log, err = jetlog.Open(ctx, s.nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, GateDir: srv.GateDir()})
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func openOutside(ctx context.Context, cfg Config) (*store, error) {
+	nc, err := nats.Connect(cfg.NATSURL, nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
+	}
+	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas})
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return &store{log: log, nc: nc}, nil
+}
+
+// close drains the connection and stops the server that was started here.
+func (s *store) close() {
+	if s.nc != nil {
+		s.nc.Close()
+	}
+	if s.server != nil {
+		s.server.Stop()
+	}
+}
+
+// ready tells whether the log takes writes.
+func (s *store) ready(ctx context.Context) error {
+	if s.server != nil {
+		if err := s.server.Healthy(); err != nil {
+			return err
+		}
+	}
+	for k := range s.log.Partitions() {
+		if _, err := s.log.Head(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeNATS gives the listener that dev offers to pipelines: the usual port of
+// 127.0.0.1 if nobody has it.
+func freeNATS() string {
+	l, err := net.Listen("tcp", "127.0.0.1:4222")
+	if err != nil {
+		return ""
+	}
+	_ = l.Close()
+	return "127.0.0.1:4222"
+}

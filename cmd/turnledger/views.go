@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// views are the projections of a process: those that it feeds and those that it
+// reads.
+type views struct {
+	cfg     Config
+	log     *jetlog.Log
+	logger  *slog.Logger
+	metrics *runner.Metrics
+
+	recent recent.View // nil: reads go to the log alone
+	audit  *auditTables
+	feeds  []*runner.Runner
+	// auditFeed feeds the audit tables once they are open.
+	auditFeed atomic.Pointer[runner.Runner]
+}
+
+// auditTables are the audit tables once PostgreSQL answers; until then every use is
+// audit.ErrUnavailable. The log keeps all, so they catch up when it does.
+type auditTables struct{ open atomic.Pointer[audit.Audit] }
+
+var errNoAudit = errors.Join(audit.ErrUnavailable, errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
+
+func (a *auditTables) get() (*audit.Audit, error) {
+	if a == nil {
+		return nil, errNoAudit
+	}
+	if t := a.open.Load(); t != nil {
+		return t, nil
+	}
+	return nil, audit.ErrUnavailable
+}
+
+// SessionTurns gives the last turns of a linked session.
+func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
+	t, err := a.get()
+	if err != nil {
+		return nil, events.Position{}, err
+	}
+	return t.SessionTurns(ctx, sessionID, limit)
+}
+
+// openViews makes the views of some roles; it does no I/O.
+func openViews(cfg Config, roles roles, log *jetlog.Log, metrics *runner.Metrics, logger *slog.Logger) (*views, error) {
+	v := &views{cfg: cfg, log: log, logger: logger, metrics: metrics}
+	if err := v.openRecent(roles); err != nil {
+		return nil, err
+	}
+	if cfg.PostgresURL != "" && (roles.has(roleAudit) || roles.has(roleContext)) {
+		v.audit = &auditTables{}
+	}
+	return v, nil
+}
+
+func (v *views) openRecent(roles roles) error {
+	switch {
+	case v.cfg.RedisURL != "" && (roles.has(roleRecent) || roles.has(roleContext)):
+		view, err := redis.New(redis.Config{URL: v.cfg.RedisURL, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
+		if err != nil {
+			return err
+		}
+		v.recent = view
+		if roles.has(roleRecent) {
+			v.feed(view, nil)
+		}
+	case roles.has(roleContext):
+		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		v.recent = view
+		// What is older than the TTL has left the view; sessions that began before are
+		// known as not whole.
+		v.feed(view, func(ctx context.Context, k int) (uint64, error) {
+			return v.log.SeqAt(ctx, k, time.Now().Add(-time.Duration(v.cfg.SessionTTL)))
+		})
+	}
+	return nil
+}
+
+func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error)) *runner.Runner {
+	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: start, Logger: v.logger, Metrics: v.metrics})
+	v.feeds = append(v.feeds, r)
+	return r
+}
+
+// run feeds the views until ctx ends.
+func (v *views) run(ctx context.Context, roles roles) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, r := range v.feeds {
+		g.Go(func() error { return r.Run(ctx) })
+	}
+	if v.audit != nil {
+		g.Go(func() error { return v.runAudit(ctx, roles.has(roleAudit)) })
+	}
+	return g.Wait()
+}
+
+// runAudit opens the audit tables, as often as it takes, and feeds them.
+func (v *views) runAudit(ctx context.Context, feed bool) error {
+	tables, err := v.openAudit(ctx)
+	if err != nil || tables == nil {
+		return err
+	}
+	defer tables.Close()
+	v.audit.open.Store(tables)
+	if !feed {
+		<-ctx.Done()
+		return nil
+	}
+	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 5000, Logger: v.logger, Metrics: v.metrics})
+	v.auditFeed.Store(r)
+	return r.Run(ctx)
+}
+
+func (v *views) openAudit(ctx context.Context) (*audit.Audit, error) {
+	for {
+		tables, err := audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Logger: v.logger})
+		switch {
+		case err == nil:
+			return tables, nil
+		case ctx.Err() != nil:
+			return nil, nil //nolint:nilnil // a clean stop before PostgreSQL answered
+		case !errors.Is(err, audit.ErrUnavailable):
+			return nil, err
+		}
+		v.logger.Warn("the audit waits for PostgreSQL", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// close ends what openViews opened.
+func (v *views) close() {
+	if c, ok := v.recent.(interface{ Close() }); ok {
+		c.Close()
+	}
+}
+
+// fold gives a session as the log has it up to a sequence.
+func (v *views) fold(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
+	s := conversation.New(sessionID, v.cfg.rules())
+	for e, err := range v.log.Session(ctx, sessionID, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		s.Fold(e)
+	}
+	return s, nil
+}
+
+// status of all that this process feeds.
+func (v *views) status(ctx context.Context) []projections.Status {
+	var out []projections.Status
+	feeds := v.feeds
+	if r := v.auditFeed.Load(); r != nil {
+		feeds = append(feeds[:len(feeds):len(feeds)], r)
+	}
+	for _, r := range feeds {
+		out = append(out, r.Status(ctx, time.Now())...)
+	}
+	return out
+}

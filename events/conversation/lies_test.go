@@ -1,0 +1,117 @@
+package conversation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// TestLyingTombstones folds foreign redactions whose tombstones may state anything,
+// into a session of which some events may be gone. What a redaction does not cover
+// keeps its text; what it covers has none; and nothing comes back as a turn.
+func TestLyingTombstones(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := pair()
+		truth := w.live.Clone(-1)
+		s := w.at(rapid.Uint64Range(0, w.head).Draw(t, "seen up to"))
+		w.head = 10
+		for range 2 {
+			before := s.Clone(-1)
+			w.append(lie(t, w, truth))
+			c := s.Fold(w.log[len(w.log)-1])
+			checkCovered(t, before, s, c)
+			if s.Boundary >= s.Applied {
+				t.Fatalf("the boundary is %d", s.Boundary)
+			}
+		}
+	})
+}
+
+func checkCovered(t *rapid.T, before, s *conversation.State, c conversation.Change) {
+	covered := map[uuid.UUID]bool{}
+	for _, x := range c.Turns {
+		covered[x.ID] = true
+	}
+	for _, x := range before.Turns {
+		now := s.Turn(x.ID)
+		if covered[x.ID] && x.Status == conversation.Redacted {
+			t.Fatalf("%s is redacted twice", x.RequestID)
+		}
+		if !covered[x.ID] && (now == nil || now.Question != x.Question || now.Answer != x.Answer || now.Status != x.Status || now.Place != x.Place) {
+			t.Fatalf("%s is changed by the redaction of another turn", x.RequestID)
+		}
+	}
+	for _, x := range s.Turns {
+		gone := x.Status == conversation.Redacted
+		if covered[x.ID] && !gone || gone == (x.Question != nil) {
+			t.Fatalf("%s is %s and has text %v", x.RequestID, x.Status, x.Question)
+		}
+		for _, v := range s.Chain(x) {
+			if (v.Status == conversation.Redacted) != gone {
+				t.Fatalf("%s is %s, and %s of the same turn is %s", x.RequestID, x.Status, v.RequestID, v.Status)
+			}
+		}
+	}
+}
+
+// pair is a session of two turns, one of them corrected, and a pending one.
+func pair() *world {
+	w := newWorld("s", conversation.Rules{SessionTTL: 24 * time.Hour})
+	q, a := events.Question{QuestionNeutral: "q"}, events.Answer{AnswerNeutral: "a"}
+	for _, request := range []string{"r1", "r2", "r3"} {
+		w.append(&events.TurnStarted{TurnID: w.turn(request), SessionID: "s", RequestID: request, Question: q})
+	}
+	w.append(&events.TurnFinalized{TurnID: w.turn("r1"), SessionID: "s", Answer: a})
+	w.append(&events.TurnFinalized{TurnID: w.turn("r2"), SessionID: "s", Answer: a})
+	w.append(&events.TurnCorrected{TurnID: w.turn("c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: w.turn("r1"), Question: q, Answer: a})
+	return w
+}
+
+// lie is a redaction whose tombstones form a chain, as Decode demands, and else
+// state the truth or anything.
+func lie(t *rapid.T, w *world, truth *conversation.State) *events.TurnRedacted {
+	requests := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"r1", "c1", "r2", "r3", "x", "y"}), 0, 3, rapid.ID).Draw(t, "requests")
+	f := &events.TurnRedacted{SessionID: "s", TurnID: w.turn(rapid.SampledFrom(append(requests, "r1")).Draw(t, "redacted"))}
+	place, version := anySeq(t, "place"), 1
+	for i, request := range requests {
+		stone := tombstone(t, w, truth, request)
+		if i == 0 {
+			place, version = min(place, stone.Position.Seq), stone.RecordVersion
+			if rapid.Bool().Draw(t, "of another") {
+				older := w.turn(rapid.SampledFrom([]string{"r1", "r2", "x"}).Draw(t, "older"))
+				stone.ReplacesTurnID = &older
+			}
+		} else {
+			older, newer := f.Tombstones[i-1].TurnID, stone.TurnID
+			stone.ReplacesTurnID, f.Tombstones[i-1].ReplacedByTurnID, f.Tombstones[i-1].Status = &older, &newer, "replaced"
+		}
+		stone.Place.Seq, stone.RecordVersion = place, version+i
+		stone.Position.Seq = max(stone.Position.Seq, place)
+		f.Tombstones = append(f.Tombstones, stone)
+	}
+	if rapid.Bool().Draw(t, "with mark") {
+		f.Session = &events.SessionMark{CreatedAt: epoch, LastActiveAt: epoch, Boundary: events.Position{Seq: rapid.Uint64Range(0, 99).Draw(t, "boundary")}}
+	}
+	return f
+}
+
+func tombstone(t *rapid.T, w *world, truth *conversation.State, request string) events.Tombstone {
+	stone := events.Tombstone{TurnID: w.turn(request), RequestID: request, CreatedAt: epoch}
+	if x := truth.Turn(stone.TurnID); x != nil && rapid.IntRange(0, 3).Draw(t, "lies") > 0 {
+		stone = truth.Tombstones([]*conversation.Turn{x}, 0)[0]
+		stone.ReplacesTurnID, stone.ReplacedByTurnID = nil, nil
+	} else {
+		final := events.Position{Seq: anySeq(t, "final")}
+		stone.Position.Seq, stone.Final, stone.RecordVersion = anySeq(t, "position"), &final, rapid.IntRange(1, 3).Draw(t, "version")
+	}
+	stone.Status = rapid.SampledFrom([]string{"pending", "finalized"}).Draw(t, "status")
+	return stone
+}
+
+func anySeq(t *rapid.T, label string) uint64 { return rapid.Uint64Range(1, 12).Draw(t, label) }

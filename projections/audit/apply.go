@@ -1,0 +1,160 @@
+package audit
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Apply implements projections.Projection.
+func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
+	p, err := a.plan(ctx, b)
+	if err != nil {
+		return err
+	}
+	err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.write(ctx, tx, b, p) })
+	if collides(err) {
+		err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.overwrite(ctx, tx, b, p) })
+	}
+	return failure("apply to the audit", err)
+}
+
+// overwrite is for rows that stand already: a turn of which the log lost the past to retention, and that begins anew; or a
+// checkpoint that was set back by hand.
+func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	for _, r := range p.of(copied) {
+		r.way = merged
+	}
+	for _, clear := range []string{a.sql.clearLedger, a.sql.clearSecurity} {
+		if _, err := tx.Exec(ctx, clear, b.From.Partition, b.From.Seq, b.To.Seq); err != nil {
+			return err
+		}
+	}
+	return a.write(ctx, tx, b, p)
+}
+
+func (a *Audit) write(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	steps := []func(context.Context, pgx.Tx, projections.Batch, *plan) error{
+		a.forget, a.leaveOut, a.copyEvents, a.copyTurns, a.mergeTurns, a.patchTurns, a.writeSessions,
+	}
+	for _, step := range steps {
+		if err := step(ctx, tx, b, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget takes out what erasures and redactions take out of earlier batches.
+func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	if len(p.erased) > 0 {
+		var sessions []string
+		var links []uint64
+		for s, by := range p.erased {
+			sessions, links = append(sessions, s), append(links, by.Head.LinkedAt)
+		}
+		if _, err := tx.Exec(ctx, a.sql.forgetTurns, sessions); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, a.sql.forgetSessions, b.From.Partition, b.From.Seq, sessions, links); err != nil {
+			return err
+		}
+	}
+	if len(p.redacted) == 0 {
+		return nil
+	}
+	var sessions []string
+	var turns []uuid.UUID
+	for n := range p.redacted {
+		sessions, turns = append(sessions, n.session), append(turns, n.turn)
+	}
+	_, err := tx.Exec(ctx, a.sql.forgetRedacted, b.From.Partition, b.From.Seq, sessions, turns)
+	return err
+}
+
+// leaveOut drops corrections of turns that a link has left out.
+func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	var needed []uuid.UUID
+	for _, r := range p.turns {
+		if r.needs != uuid.Nil {
+			needed = append(needed, r.needs)
+		}
+	}
+	if len(needed) == 0 {
+		return nil
+	}
+	found, err := tx.Query(ctx, a.sql.stand, needed)
+	if err != nil {
+		return err
+	}
+	stand := map[uuid.UUID]bool{}
+	var id uuid.UUID
+	if _, err := pgx.ForEachRow(found, []any{&id}, func() error { stand[id] = true; return nil }); err != nil {
+		return err
+	}
+	for _, r := range p.turns {
+		r.drop = r.drop || r.needs != uuid.Nil && !stand[r.needs]
+	}
+	return nil
+}
+
+func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	err := copyRows(ctx, tx, a.sql.copyLedger, len(p.ledger), func(r *rowBuffer, i int) { p.ledger[i].encode(r) })
+	if err != nil {
+		return err
+	}
+	return copyRows(ctx, tx, a.sql.copySecurity, len(p.security), func(r *rowBuffer, i int) { p.security[i].encode(r) })
+}
+
+func (a *Audit) copyTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	turns := p.of(copied)
+	return copyRows(ctx, tx, a.sql.copyTurns, len(turns), func(r *rowBuffer, i int) { turns[i].encode(r, b.From.Partition) })
+}
+
+func (a *Audit) mergeTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	turns := p.of(merged)
+	return withRows(ctx, tx, a.sql.mergeTurns, len(turns), func(r *rowBuffer, i int) { turns[i].encode(r, b.From.Partition) })
+}
+
+// patchTurns gives turns of earlier batches their answers and replacements.
+func (a *Audit) patchTurns(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	var answered []*turnRow
+	var replaced, by []uuid.UUID
+	for _, r := range p.of(patched) {
+		if r.answered {
+			answered = append(answered, r)
+		}
+		if r.replaced {
+			replaced, by = append(replaced, r.turn.ID), append(by, r.turn.ReplacedBy)
+		}
+	}
+	err := withRows(ctx, tx, a.sql.answer, len(answered), func(r *rowBuffer, i int) { answered[i].encodeAnswer(r) })
+	if err != nil || len(replaced) == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, a.sql.replace, replaced, by)
+	return err
+}
+
+func (a *Audit) writeSessions(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	err := withRows(ctx, tx, a.sql.link, len(p.links), func(r *rowBuffer, i int) { encodeLink(r, p.links[i]) })
+	if err != nil {
+		return err
+	}
+	var whole, active []*projections.Judged
+	for _, h := range p.heads {
+		if h.whole {
+			whole = append(whole, h.last)
+		} else {
+			active = append(active, h.last)
+		}
+	}
+	err = withRows(ctx, tx, a.sql.mergeSessions, len(whole), func(r *rowBuffer, i int) { encodeSession(r, whole[i]) })
+	if err != nil {
+		return err
+	}
+	return withRows(ctx, tx, a.sql.moveSessions, len(active), func(r *rowBuffer, i int) { encodeActivity(r, active[i]) })
+}

@@ -1,0 +1,110 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Config of an Audit.
+type Config struct {
+	// URL of the database. Or Pool, which stays the caller's to close.
+	URL  string
+	Pool *pgxpool.Pool
+	// Schema that holds the tables; "turnledger" by default. A generation that is filled beside the served one has its own.
+	Schema string
+	// Rules of the log's folds.
+	Rules conversation.Rules
+	// Backfill folds a session, with texts, up to and with a sequence of its partition. It is needed to apply events, not to
+	// read.
+	Backfill func(ctx context.Context, sessionID string, upToSeq uint64) (*conversation.State, error)
+	Logger   *slog.Logger
+}
+
+const connectTimeout = 5 * time.Second
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Schema == "" {
+		c.Schema = "turnledger"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Rules.Slim = false
+	var wrong []error
+	if (c.URL == "") == (c.Pool == nil) {
+		wrong = append(wrong, errors.New("audit: give a URL or a pool, and not both"))
+	}
+	if !schemaName.MatchString(c.Schema) {
+		wrong = append(wrong, errors.New("audit: a schema's name is 1 to 40 small letters, digits and _"))
+	}
+	return c, errors.Join(wrong...)
+}
+
+// Audit is the audit tables of one log. Safe for concurrent use; Apply and Park of one partition are one runner's, and
+// fenced against others.
+type Audit struct {
+	cfg  Config
+	pool *pgxpool.Pool
+	sql  statements
+}
+
+var _ projections.Projection = (*Audit)(nil)
+
+// Open connects and brings the tables to this program's form; several processes may do so at once. ErrUnavailable: try again
+// later. ErrMissing: the text says what to do first.
+func Open(ctx context.Context, cfg Config) (*Audit, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	pool := cfg.Pool
+	if pool == nil {
+		if pool, err = connect(ctx, cfg.URL); err != nil {
+			return nil, err
+		}
+	}
+	a := &Audit{cfg: cfg, pool: pool, sql: newStatements(cfg.Schema)}
+	if err := a.migrate(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// pgx leaves the password out of this error.
+		return nil, fmt.Errorf("audit: the PostgreSQL URL can't be read: %w", err)
+	}
+	if pc.ConnConfig.ConnectTimeout == 0 {
+		pc.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if _, ok := pc.ConnConfig.RuntimeParams["application_name"]; !ok {
+		pc.ConnConfig.RuntimeParams["application_name"] = "turnledger-audit"
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// Close ends the connections that Open made.
+func (a *Audit) Close() {
+	if a.cfg.Pool == nil {
+		a.pool.Close()
+	}
+}
+
+// Name of the projection.
+func (a *Audit) Name() string { return projection }
+
+const projection = "audit"

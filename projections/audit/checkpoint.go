@@ -1,0 +1,86 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; one whose
+// process stands still is broken off after 15 s.
+func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	c := projections.Checkpoint{Partition: partition}
+	var created *int64
+	var id []byte
+	err := a.pool.QueryRow(ctx, a.sql.claim, projection, partition).Scan(&created, &c.Seq, &id, &c.Epoch)
+	if err != nil {
+		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
+	}
+	if created != nil {
+		c.Created = time.Unix(0, *created).UTC()
+	}
+	c.EventID = string(id)
+	return c, nil
+}
+
+// Applied gives the position up to which the tables hold a partition; sequence 0 before the first event.
+func (a *Audit) Applied(ctx context.Context, partition int) (events.Position, error) {
+	at := events.Position{Partition: partition}
+	err := a.pool.QueryRow(ctx, a.sql.applied, projection, partition).Scan(&at.Seq)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return at, nil
+	}
+	return at, unavailable("read the audit's position", err)
+}
+
+// Park implements projections.Projection. Parking an event again counts the attempt.
+func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) error {
+	if len(b.Events) != 1 {
+		return fmt.Errorf("park in the audit: %d events in the batch, not one", len(b.Events))
+	}
+	e := &b.Events[0]
+	turn, _ := turnsNamed(e.Fact)
+	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), label(e.ID), label(e.Type),
+			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), reasonText(reason))
+		return err
+	})
+	return failure("park an event of the audit", err)
+}
+
+// inTx runs do in a transaction that ends with b.To as the checkpoint, if the stored one is b.From; else ErrFenced. The
+// checkpoint's row goes first: its lock keeps another runner out, and Claim waiting, until the end.
+func (a *Audit) inTx(ctx context.Context, b projections.Batch, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.begin}, func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, a.sql.fence, projection, b.From.Partition, b.From.Seq, b.From.Epoch, unixNano(b.To.Created), b.To.Seq, []byte(b.To.EventID))
+		if err != nil {
+			return err
+		}
+		if done.RowsAffected() == 0 {
+			return projections.ErrFenced
+		}
+		return do(tx)
+	})
+}
+
+func unixNano(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	n := t.UnixNano()
+	return &n
+}
+
+func orNull[T comparable](v, none T) *T {
+	if v == none {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,81 @@
+package audit
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+)
+
+// Bounds of a page.
+const (
+	defaultLimit = 20
+	maxLimit     = 10_000
+)
+
+// IdentityTurns lists the turns of an identity over all its sessions, oldest first: those created at or after since and
+// before until (zero: no bound), at most limit of them (20 by default, clamped to 10,000), after the cursor that the page before
+// gave. next is "" at the end. Redacted and replaced turns are left out, pending ones are not. A session that is linked
+// between two pages brings earlier turns in, which a reader that has gone past them does not see.
+//
+// Errors: ErrCursor, ErrUnavailable.
+func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until time.Time, limit int, cursor string) (turns []Turn, next string, err error) {
+	after := place{partition: -1}
+	if cursor != "" {
+		if after, err = parsePlace(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	if until.IsZero() {
+		until = endOfTime
+	}
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	limit = min(limit, maxLimit)
+	turns, err = collectTurns(a.pool.Query(ctx, a.sql.identityTurns, identity,
+		after.created, after.partition, after.seq, after.version,
+		micros(since), nanos(since), micros(until), nanos(until), limit+1))
+	if err != nil {
+		return nil, "", unavailable("list the turns of an identity", err)
+	}
+	if len(turns) > limit {
+		turns = turns[:limit]
+		next = placeOf(turns[limit-1]).String()
+	}
+	return turns, next, nil
+}
+
+// endOfTime is after every time that PostgreSQL is asked for here.
+var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// place orders the turns of an identity.
+type place struct {
+	created   time.Time
+	partition int
+	seq       uint64
+	version   int
+}
+
+func placeOf(t Turn) place { return place{micros(t.CreatedAt), t.Partition, t.Place, t.Version} }
+
+// String is the cursor behind a turn; its form is nobody's business.
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", p.created.UnixMicro(), p.partition, p.seq, p.version))
+}
+
+func parsePlace(cursor string) (place, error) {
+	var p place
+	var created int64
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &created, &p.partition, &p.seq, &p.version)
+	}
+	p.created = time.UnixMicro(created).UTC()
+	if err != nil || p.String() != cursor {
+		return place{}, ErrCursor
+	}
+	return p, nil
+}

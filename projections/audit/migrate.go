@@ -1,0 +1,102 @@
+package audit
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/tern/v2/migrate"
+)
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// migrate works on a connection of its own: tern resets the one that it is given.
+func (a *Audit) migrate(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	if err != nil {
+		return a.hint(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := a.checkServer(ctx, conn); err != nil {
+		return err
+	}
+	if err := a.makeSchema(ctx, conn); err != nil {
+		return a.hint(err)
+	}
+	migrations, err := fs.Sub(files, "migrations")
+	if err != nil {
+		return err
+	}
+	m, err := migrate.NewMigrator(ctx, conn, a.cfg.Schema+".schema_version")
+	if err != nil {
+		return a.hint(err)
+	}
+	m.Data["schema"] = a.cfg.Schema
+	if err := m.LoadMigrations(migrations); err != nil {
+		return fmt.Errorf("audit: load the migrations: %w", err)
+	}
+	return a.hint(m.Migrate(ctx))
+}
+
+// checkServer refuses a server on which texts or statements would fail one by one later.
+func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
+	var encoding string
+	var version int
+	err := conn.QueryRow(ctx, "select current_setting('server_encoding'), current_setting('server_version_num')::int").Scan(&encoding, &version)
+	switch {
+	case err != nil:
+		return a.hint(err)
+	case encoding != "UTF8":
+		return fmt.Errorf("%w: the database's encoding is %s, but must be UTF8: make another one with createdb -E UTF8 -T template0, and name it in the URL", ErrMissing, encoding)
+	case version < 130000:
+		return fmt.Errorf("%w: the server is older than PostgreSQL 13: upgrade it", ErrMissing)
+	}
+	return nil
+}
+
+// makeSchema is done once, whoever comes first; it needs no right to create where the schema stands.
+func (a *Audit) makeSchema(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"); err != nil {
+			return err
+		}
+		var stands bool
+		if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", a.cfg.Schema).Scan(&stands); err != nil || stands {
+			return err
+		}
+		_, err := tx.Exec(ctx, "create schema "+a.cfg.Schema)
+		return err
+	})
+}
+
+// hint tells what to do about an error of the first contact.
+func (a *Audit) hint(err error) error {
+	if err == nil {
+		return nil
+	}
+	to := a.pool.Config().ConnConfig
+	var pg *pgconn.PgError
+	var behind migrate.BadVersionError
+	switch {
+	case errors.As(err, &behind):
+		return fmt.Errorf("%w: a newer turnledger has changed the tables of schema %s: run that version or a later one", ErrMissing, a.cfg.Schema)
+	case !errors.As(err, &pg):
+		return fmt.Errorf("audit: %w: %w: start PostgreSQL, or correct the URL (TURNLEDGER_POSTGRES_URL)", ErrUnavailable, err)
+	case pg.Code == "3D000":
+		return fmt.Errorf("%w: there is no database %q: make it with createdb -E UTF8 %s", ErrMissing, to.Database, to.Database)
+	case pg.Code[:2] == "28":
+		return fmt.Errorf("%w: it does not let the role %q in (%s): correct the URL, or the role's password and pg_hba.conf", ErrMissing, to.User, pg.Message)
+	case pg.Code == "42501":
+		return fmt.Errorf("%w: %s: run: grant create on database %q to %q; or give that role the schema %s",
+			ErrMissing, pg.Message, to.Database, to.User, a.cfg.Schema)
+	case pg.Code == "25006":
+		return fmt.Errorf("%w: it is read-only (a standby?): name the primary in the URL", ErrMissing)
+	default:
+		return fmt.Errorf("audit: make the tables: %w: %s (SQLSTATE %s)", ErrUnavailable, pg.Message, pg.Code)
+	}
+}

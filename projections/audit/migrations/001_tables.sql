@@ -1,0 +1,146 @@
+-- The audit of one log. Times are JetStream's recorded ones; the *_ns columns hold the nanoseconds that a timestamptz has no
+-- room for. Positions are sequences in the stream of the row's partition. Ids are compared byte by byte (collation "C").
+
+create table {{.schema}}.sessions (
+    linked_position  bigint,
+    boundary         bigint not null,
+    reset_position   bigint,
+    erased_position  bigint,
+    created_at       timestamptz,
+    last_active_at   timestamptz,
+    erased_at        timestamptz,
+    finalized        integer not null,
+    pending          integer not null,
+    shown_finalized  integer not null,
+    shown_pending    integer not null,
+    partition        smallint not null,
+    created_ns       smallint not null,
+    last_active_ns   smallint not null,
+    erased_ns        smallint not null,
+    session_id       text collate "C" not null primary key,
+    identity_id      text collate "C"
+) with (fillfactor = 60);
+comment on table {{.schema}}.sessions is 'linked sessions, and the closed row of erased ones';
+
+create table {{.schema}}.session_links (
+    linked_position  bigint not null,
+    linked_at        timestamptz not null,
+    partition        smallint not null,
+    session_id       text collate "C" not null primary key,
+    identity_id      text collate "C" not null
+);
+create index session_links_identity on {{.schema}}.session_links (identity_id, linked_at);
+
+create table {{.schema}}.turns (
+    place                         bigint not null,
+    position                      bigint not null,
+    final_position                bigint,
+    deleted_position              bigint,
+    created_at                    timestamptz not null,
+    finalized_at                  timestamptz,
+    deleted_at                    timestamptz,
+    turn_id                       uuid not null primary key,
+    replaces_turn_id              uuid,
+    replaced_by_turn_id           uuid,
+    record_version                integer not null,
+    partition                     smallint not null,
+    created_ns                    smallint not null,
+    finalized_ns                  smallint not null,
+    deleted_ns                    smallint not null,
+    translate_chat                boolean not null,
+    answer_translated_is_fallback boolean not null,
+    status                        text collate "C" not null,
+    status_before                 text collate "C",
+    session_id                    text collate "C" not null,
+    identity_id                   text collate "C" not null,
+    request_id                    text collate "C" not null,
+    pipeline_name                 text,
+    consultant                    text,
+    repository                    text,
+    question_neutral              text not null,
+    question_translated           text,
+    question_messages             json,
+    answer_neutral                text,
+    answer_translated             text,
+    answer_messages               json,
+    metadata                      jsonb,
+    constraint turns_status check (status in ('pending', 'finalized', 'redacted', 'replaced')),
+    constraint turns_tombstone_holds_no_text check (status <> 'redacted' or (
+        deleted_at is not null and question_neutral = '' and num_nonnulls(question_translated, question_messages, answer_neutral,
+            answer_translated, answer_messages, metadata, pipeline_name, consultant, repository) = 0))
+) with (fillfactor = 100);
+create unique index turns_request on {{.schema}}.turns (identity_id, session_id, request_id);
+create index turns_session on {{.schema}}.turns (session_id, place, record_version);
+create index turns_identity on {{.schema}}.turns (identity_id, created_at, partition, place, record_version);
+-- Statistics hold values of rows: a redacted text would live on in them.
+alter table {{.schema}}.turns
+    alter column pipeline_name set statistics 0,
+    alter column consultant set statistics 0,
+    alter column repository set statistics 0,
+    alter column question_neutral set statistics 0,
+    alter column question_translated set statistics 0,
+    alter column question_messages set statistics 0,
+    alter column answer_neutral set statistics 0,
+    alter column answer_translated set statistics 0,
+    alter column answer_messages set statistics 0,
+    alter column metadata set statistics 0;
+
+create table {{.schema}}.event_ledger (
+    seq              bigint not null,
+    recorded_at      timestamptz not null,
+    turn_id          uuid,
+    replaces_turn_id uuid,
+    partition        smallint not null,
+    event_id         text collate "C" not null,
+    type             text collate "C" not null,
+    session_id       text collate "C",
+    identity_id      text collate "C",
+    primary key (partition, seq)
+);
+create index event_ledger_session on {{.schema}}.event_ledger (session_id);
+comment on table {{.schema}}.event_ledger is 'what the log holds, without its texts';
+
+create table {{.schema}}.security_events (
+    seq              bigint not null,
+    recorded_at      timestamptz not null,
+    turn_id          uuid,
+    partition        smallint not null,
+    kind             text collate "C" not null,
+    reason           text collate "C" not null,
+    event_id         text collate "C" not null,
+    type             text collate "C" not null,
+    session_id       text collate "C",
+    identity_id      text collate "C",
+    source_hash      text collate "C",
+    primary key (partition, seq)
+);
+create index security_events_time on {{.schema}}.security_events (recorded_at);
+comment on column {{.schema}}.security_events.identity_id is 'who asked for the session, not whose it is';
+
+create table {{.schema}}.projection_checkpoints (
+    projection        text collate "C" not null,
+    partition         smallint not null,
+    stream_created_ns bigint,
+    seq               bigint not null,
+    event_id          bytea not null,
+    epoch             bigint not null,
+    applied_at        timestamptz not null default now(),
+    primary key (projection, partition)
+) with (fillfactor = 20);
+comment on column {{.schema}}.projection_checkpoints.stream_created_ns is 'when the stream was made, in nanoseconds since 1970';
+
+create table {{.schema}}.dead_letters (
+    projection  text collate "C" not null,
+    partition   smallint not null,
+    seq         bigint not null,
+    recorded_at timestamptz not null,
+    turn_id     uuid,
+    event_id    text collate "C" not null,
+    type        text collate "C" not null,
+    session_id  text collate "C",
+    identity_id text collate "C",
+    reason      text not null,
+    attempts    integer not null default 1,
+    parked_at   timestamptz not null default now(),
+    primary key (projection, partition, seq)
+);

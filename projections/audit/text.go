@@ -1,0 +1,234 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// nulSign stands, with a 0 behind it, for U+0000, which PostgreSQL holds in no text; a sign of the text itself is doubled.
+const nulSign = "␀"
+
+var (
+	hideNul = strings.NewReplacer(nulSign, nulSign+nulSign, "\x00", nulSign+"0")
+	showNul = strings.NewReplacer(nulSign+nulSign, nulSign, nulSign+"0", "\x00")
+)
+
+// toText gives a text as PostgreSQL can hold it; fromText gives it back.
+func toText(s string) string {
+	if strings.IndexByte(s, 0) >= 0 || strings.Contains(s, nulSign) {
+		s = hideNul.Replace(s)
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func fromText(s string) string {
+	if strings.Contains(s, nulSign) {
+		return showNul.Replace(s)
+	}
+	return s
+}
+
+// maxDepth of nested JSON that PostgreSQL is asked to read: its parser is bounded by a stack that the operator sets.
+const maxDepth = 500
+
+// toJSON gives messages as a json column holds them byte for byte; fromJSON gives them back. Messages are a list or null, so
+// a string can only be messages that nest too deep.
+func toJSON(raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return nil
+	}
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+	}
+	if tooDeep(raw) {
+		return quote(string(raw))
+	}
+	return raw
+}
+
+func fromJSON(stored []byte) json.RawMessage {
+	var s string
+	if len(stored) > 0 && stored[0] == '"' && json.Unmarshal(stored, &s) == nil {
+		return json.RawMessage(s)
+	}
+	return stored
+}
+
+// tooDeep tells whether valid JSON may nest deeper than maxDepth; brackets within strings make it err on the safe side.
+func tooDeep(raw []byte) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= maxDepth {
+		return false
+	}
+	depth, most := 0, 0
+	for _, c := range raw {
+		switch c {
+		case '[', '{':
+			depth++
+			most = max(most, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return most > maxDepth
+}
+
+// toJSONB gives a metadata object as a jsonb column can hold it, and nil for none; fromJSONB gives it back.
+func toJSONB(raw json.RawMessage) []byte {
+	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		return nil
+	}
+	if plainJSON(raw) {
+		return raw
+	}
+	return rewrite(raw, func(v any) any { return storable(v, 0) })
+}
+
+func fromJSONB(stored []byte) json.RawMessage {
+	if !bytes.Contains(stored, []byte(nulSign)) {
+		return stored
+	}
+	return rewrite(stored, func(v any) any { return walk(v, fromText) })
+}
+
+// plainJSON knows JSON that every PostgreSQL takes as jsonb; it may miss some.
+func plainJSON(raw []byte) bool {
+	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) && !tooDeep(raw) && !hugeNumbers(raw)
+}
+
+// Digits that a number may have, before or after its point, and in its exponent: numeric takes 16,383 after the point.
+const (
+	maxDigits   = 1000
+	maxExponent = 3
+)
+
+// hugeNumbers looks for runs of digits that are long, or not so long as an exponent.
+func hugeNumbers(raw []byte) bool {
+	run, exponent := 0, false
+	for i, c := range raw {
+		switch {
+		case c >= '0' && c <= '9':
+			run++
+			if run > maxDigits || exponent && run > maxExponent {
+				return true
+			}
+		case (c == '+' || c == '-') && exponent && run == 0:
+		default:
+			exponent = (c == 'e' || c == 'E') && i > 0 && raw[i-1] >= '0' && raw[i-1] <= '9'
+			run = 0
+		}
+	}
+	return false
+}
+
+func rewrite(raw []byte, change func(any) any) []byte {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	return encode(change(v))
+}
+
+// storable makes a decoded value fit for jsonb. Decoding has put U+FFFD in the place of what is no character.
+func storable(v any, depth int) any {
+	if depth >= maxDepth {
+		return walk(string(encode(v)), toText)
+	}
+	switch v := v.(type) {
+	case string:
+		return toText(v)
+	case json.Number:
+		if hugeNumbers([]byte(v)) {
+			return v.String()
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = storable(v[i], depth+1)
+		}
+		return v
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, member := range v {
+			out[toText(k)] = storable(member, depth+1)
+		}
+		return out
+	default:
+		return v
+	}
+}
+
+// walk changes every string of a decoded value.
+func walk(v any, change func(string) string) any {
+	switch v := v.(type) {
+	case string:
+		return change(v)
+	case []any:
+		for i := range v {
+			v[i] = walk(v[i], change)
+		}
+		return v
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, member := range v {
+			out[change(k)] = walk(member, change)
+		}
+		return out
+	default:
+		return v
+	}
+}
+
+func quote(s string) []byte { return encode(s) }
+
+func encode(v any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// label gives a word of an envelope or a fact for tables that hold no text: as it is where it has the form of ids, types and
+// hashes, else its digest. Whoever publishes may write anything there.
+func label(s string) string {
+	if len(s) <= 256 && strings.IndexFunc(s, notOfLabels) < 0 {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:8])
+}
+
+func notOfLabels(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("._:~=+/-", r)
+}
+
+// knownID gives an id as it may stand in a row, and "" for one that breaks the rules of ids: only an event that states no fact
+// has such.
+func knownID(id string) string {
+	if events.ValidID(id) != nil {
+		return ""
+	}
+	return id
+}
+
+// reasonText bounds a reason that comes from an error.
+func reasonText(s string) string {
+	const most = 1000
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "… (" + strconv.Itoa(len(s)) + " bytes)"
+	}
+	return s
+}

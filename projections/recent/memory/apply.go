@@ -1,0 +1,87 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// apply applies one event. The view folds it on the turns that it holds; what the
+// session is, is the judge's word.
+func (v *View) apply(s *shard, e *projections.Judged, now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now, sweepEvent)
+	held := s.sessions[e.SessionID]
+	if held != nil && held.expires < now {
+		s.drop(held)
+		held = nil
+	}
+	switch {
+	case held != nil && e.Position.Seq <= held.Applied:
+		return
+	case !changes(e.Change.Kind):
+		if held != nil {
+			held.Applied = e.Position.Seq
+		}
+		return
+	}
+	expires := v.limits.Expires(e.Head).UnixMilli()
+	if expires < now {
+		if held != nil {
+			s.drop(held)
+		}
+		return
+	}
+	if held == nil {
+		held = s.add(e.SessionID, v.rules)
+		held.Whole = e.First
+	}
+	v.fold(held, e)
+	s.date(held, expires)
+}
+
+// changes tells whether an event of this kind can change a session.
+func changes(k conversation.Kind) bool {
+	return k.Applied() && k != conversation.Refused && k != conversation.Noted
+}
+
+func (v *View) fold(held *session, e *projections.Judged) {
+	c := held.Fold(e.Recorded)
+	previous := before(held.Turns, c.Turn)
+	switch c.Kind {
+	case conversation.Started:
+		trimQuestion(c.Turn, previous)
+	case conversation.Answered:
+		trimAnswer(c.Turn, previous)
+	case conversation.Corrected:
+		trimQuestion(c.Turn, previous)
+		trimAnswer(c.Turn, previous)
+	default: // no texts came
+	}
+	switch e.Change.Kind {
+	case conversation.Started:
+		held.DropOldest(v.limits.MaxTurns)
+	case conversation.Corrected, conversation.TurnGone:
+		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
+		held.Whole = false
+	default: // no turn came or went
+	}
+	held.Adopt(e.Head)
+}
+
+// left tells whether a turn is no longer to be shown. The judge knows all versions of
+// a redacted turn; the view, which holds one at most, can't follow the chain.
+func left(t *conversation.Turn, gone []*conversation.Turn) bool {
+	return t.Status == conversation.Replaced || t.Status == conversation.Redacted ||
+		slices.ContainsFunc(gone, func(g *conversation.Turn) bool { return g.ID == t.ID })
+}
+
+// before gives the turn that stands right before the newest, if t is the newest.
+func before(turns []*conversation.Turn, t *conversation.Turn) *conversation.Turn {
+	if n := len(turns); n > 1 && turns[n-1] == t {
+		return turns[n-2]
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+)
+
+func BenchmarkLoad(b *testing.B) { recenttest.BenchmarkLoad(b, open, 1_000, 100_000, 1_000_000) }
+
+func BenchmarkApply(b *testing.B) { recenttest.BenchmarkApply(b, open) }

@@ -1,0 +1,23 @@
+package memory_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+	return memory.New(limits, rules, nil)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, open)
+}

@@ -1,0 +1,154 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+)
+
+const ttl = time.Hour
+
+var (
+	limits = recent.Limits{TTL: ttl}
+	rules  = conversation.Rules{SessionTTL: ttl}
+)
+
+// TestHeap holds the view to at most twice the canonical JSON of the turns that it
+// holds, also where each session has one turn.
+func TestHeap(t *testing.T) {
+	const turns = 100_000
+	for _, perSession := range []int{1, 10, 40} {
+		t.Run(fmt.Sprintf("%d turns a session", perSession), func(t *testing.T) {
+			tr := recenttest.Traffic{Sessions: turns / perSession, Turns: perSession}
+			view := memory.New(recent.Limits{}, rules, nil)
+			before := heap()
+			tr.Feed(t, view)
+			held := heap() - before
+			canonical := 0
+			for n := range tr.Sessions {
+				snap, err := view.Load(context.Background(), tr.SessionID(n), 0, -1)
+				require.NoError(t, err)
+				for _, turn := range snap.State.Turns {
+					canonical += recenttest.CanonicalJSON(snap.State, turn)
+				}
+			}
+			ratio := float64(held) / float64(canonical)
+			t.Logf("%d B of JSON and %d B of heap a turn: %.2f times", canonical/turns, held/turns, ratio)
+			require.LessOrEqual(t, ratio, 2.0)
+		})
+	}
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc) //nolint:gosec // far below 2^63
+}
+
+// TestExpiry has a clock of its own: a session is held until the last millisecond of
+// its TTL, and its memory goes though nobody asks for it.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	clock := time.Now().UTC()
+	view := memory.New(limits, rules, func() time.Time { return clock })
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	const sessions = 1000
+	for n := range sessions {
+		start(t, log, fmt.Sprint(n), clock)
+	}
+	feed.All(100)
+	require.Equal(t, sessions, view.Sessions())
+
+	clock = clock.Add(ttl)
+	require.NotNil(t, load(t, view, "7"))
+	clock = clock.Add(time.Millisecond)
+	require.Nil(t, load(t, view, "7"))
+	for n := range 500 {
+		start(t, log, fmt.Sprintf("new %d", n), clock)
+		feed.All(1)
+	}
+	require.Equal(t, 500, view.Sessions())
+}
+
+func TestActivityMovesTheEnd(t *testing.T) {
+	t.Parallel()
+	clock := time.Now().UTC()
+	view := memory.New(limits, rules, func() time.Time { return clock })
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	start(t, log, "s", clock)
+	start(t, log, "other", clock)
+	feed.All(1)
+	clock = clock.Add(ttl - time.Minute)
+	log.Append(t, &events.TurnStarted{TurnID: recenttest.ID("s", "2"), SessionID: "s", RequestID: "2", Question: events.Question{QuestionNeutral: "q"}}, clock)
+	feed.All(1)
+	clock = clock.Add(time.Hour)
+	require.Len(t, load(t, view, "s").Turns, 2)
+	require.Nil(t, load(t, view, "other"))
+	// A late event finds nothing of what has expired by now.
+	log.Append(t, &events.SessionLinked{SessionID: "other", IdentityID: "me"}, clock)
+	feed.All(1)
+	require.Empty(t, load(t, view, "other").Turns)
+	require.False(t, load(t, view, "other").Whole)
+}
+
+func TestPartitionsAreApart(t *testing.T) {
+	t.Parallel()
+	view := memory.New(limits, rules, nil)
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	start(t, log, "s", time.Now())
+	feed.All(1)
+	require.Equal(t, events.Position{Partition: 0, Seq: 1}, view.Applied(0))
+	require.Equal(t, events.Position{Partition: 1}, view.Applied(1))
+	snap, err := view.Load(t.Context(), "s", 1, -1)
+	require.NoError(t, err)
+	require.Nil(t, snap.State)
+	_, err = view.Load(t.Context(), "s", events.Buckets, -1)
+	require.Error(t, err)
+	_, err = view.Claim(t.Context(), -1)
+	require.Error(t, err)
+}
+
+func TestDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	view := memory.New(limits, rules, nil)
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	for n := range 1200 {
+		start(t, log, fmt.Sprint(n), time.Now())
+		b := feed.Batch(1)
+		require.NoError(t, view.Park(t.Context(), b, "a test"))
+		feed.At = b.To
+	}
+	letters, err := view.DeadLetters(t.Context())
+	require.NoError(t, err)
+	require.Len(t, letters, 1000)
+	require.Equal(t, uint64(1200), letters[999].Position.Seq)
+}
+
+func start(t *testing.T, log *recenttest.Log, session string, at time.Time) {
+	log.Append(t, &events.TurnStarted{
+		TurnID: recenttest.ID(session, "1"), SessionID: session, RequestID: "1", Question: events.Question{QuestionNeutral: "q"},
+	}, at)
+}
+
+func load(t *testing.T, view *memory.View, session string) *conversation.State {
+	t.Helper()
+	snap, err := view.Load(t.Context(), session, 0, -1)
+	require.NoError(t, err)
+	return snap.State
+}

@@ -1,0 +1,82 @@
+package memory
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/turnledger/turnledger/projections"
+)
+
+// partition is what the view holds of one partition of the log. It has shards of
+// its own, since only events of one partition come in the order of their times.
+type partition struct {
+	applied atomic.Uint64 // the sequence of at
+	shards  [shards]shard
+
+	applying sync.Mutex // held by the one who claims, applies or parks
+	at       projections.Checkpoint
+	swept    int
+
+	mu    sync.Mutex
+	moved chan struct{} // closed when applied has moved
+}
+
+const shards = 64
+
+func newPartition(k int) *partition {
+	return &partition{at: projections.Checkpoint{Partition: k}, moved: make(chan struct{})}
+}
+
+func (p *partition) shard(hash uint64) *shard { return &p.shards[hash%shards] }
+
+// commit runs do and moves the checkpoint, if the batch follows it.
+func (p *partition) commit(b projections.Batch, do func()) error {
+	p.applying.Lock()
+	defer p.applying.Unlock()
+	if p.at.Epoch == 0 || p.at.Epoch != b.From.Epoch || p.at.Seq != 0 && p.at.Seq != b.From.Seq {
+		return projections.ErrFenced
+	}
+	do()
+	epoch := p.at.Epoch
+	p.at = b.To
+	p.at.Partition, p.at.Epoch = b.From.Partition, epoch
+	p.applied.Store(p.at.Seq)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.moved)
+	p.moved = make(chan struct{})
+	return nil
+}
+
+func (p *partition) wait(ctx context.Context, seq uint64) error {
+	for {
+		p.mu.Lock()
+		moved := p.moved
+		p.mu.Unlock()
+		if p.applied.Load() >= seq {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// sweep clears one more shard with each batch, for sessions in shards that get no
+// events.
+func (p *partition) sweep(now int64) {
+	p.swept = (p.swept + 1) % shards
+	s := &p.shards[p.swept]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now, sweepBatch)
+}
+
+// sweepBatch and sweepEvent bound the sessions that one batch, and one event, clear.
+const (
+	sweepBatch = 256
+	sweepEvent = 2
+)

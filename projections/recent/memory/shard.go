@@ -1,0 +1,117 @@
+package memory
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// shard is a part of the sessions, behind one lock. They also stand in a list in the
+// order of their last activity, so that a sweep looks at none that stay.
+type shard struct {
+	mu             sync.RWMutex
+	sessions       map[string]*session
+	oldest, newest *session
+}
+
+// session is one session that is held. Expires is in milliseconds, as in Redis.
+type session struct {
+	conversation.State
+	expires      int64
+	older, newer *session
+}
+
+func (s *shard) load(sessionID string, shown int, now int64) *conversation.State {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	held := s.sessions[sessionID]
+	if held == nil || held.expires < now {
+		return nil
+	}
+	return held.Clone(newest(held.Turns, shown))
+}
+
+// newest tells how many of the last turns hold shown finalized ones.
+func newest(turns []*conversation.Turn, shown int) int {
+	if shown < 0 || shown >= len(turns) {
+		return -1
+	}
+	n := 0
+	for shown > 0 && n < len(turns) {
+		n++
+		if turns[len(turns)-n].Status == conversation.Finalized {
+			shown--
+		}
+	}
+	return n
+}
+
+// add takes a session in; the caller dates it.
+func (s *shard) add(sessionID string, rules conversation.Rules) *session {
+	// The id may be part of a longer string.
+	state := conversation.New(strings.Clone(sessionID), rules)
+	held := &session{State: *state}
+	if s.sessions == nil {
+		s.sessions = map[string]*session{}
+	}
+	s.sessions[held.SessionID] = held
+	s.append(held)
+	return held
+}
+
+// date says when a session goes, and moves it to the end of the list.
+func (s *shard) date(held *session, expires int64) {
+	if held.expires == expires {
+		return
+	}
+	held.expires = expires
+	if s.newest != held {
+		s.unlink(held)
+		s.append(held)
+	}
+}
+
+func (s *shard) forget(sessionID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held := s.sessions[sessionID]; held != nil {
+		s.drop(held)
+	}
+}
+
+// sweep drops up to most sessions whose time is over.
+func (s *shard) sweep(now int64, most int) {
+	for ; most > 0 && s.oldest != nil && s.oldest.expires < now; most-- {
+		s.drop(s.oldest)
+	}
+}
+
+func (s *shard) drop(held *session) {
+	delete(s.sessions, held.SessionID)
+	s.unlink(held)
+}
+
+func (s *shard) append(held *session) {
+	held.older = s.newest
+	if s.newest == nil {
+		s.oldest = held
+	} else {
+		s.newest.newer = held
+	}
+	s.newest = held
+}
+
+func (s *shard) unlink(held *session) {
+	if held.older == nil {
+		s.oldest = held.newer
+	} else {
+		held.older.newer = held.newer
+	}
+	if held.newer == nil {
+		s.newest = held.older
+	} else {
+		held.newer.older = held.older
+	}
+	held.older, held.newer = nil, nil
+}

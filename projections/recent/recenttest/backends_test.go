@@ -1,0 +1,36 @@
+package recenttest_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestBackendsAgree gives both backends the same logs in the same delivery.
+func TestBackendsAgree(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var views atomic.Int64
+	recenttest.Property(t,
+		func(_ testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+			return memory.New(limits, rules, nil)
+		},
+		func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+			prefix := "agree-" + strconv.FormatInt(views.Add(1), 10)
+			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules})
+			require.NoError(t, err)
+			return v
+		})
+}

@@ -1,0 +1,79 @@
+package recenttest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// BenchmarkLoad measures reads: of windows, of long sessions, and among many
+// sessions. Beside the mean it gives the 99th percentile.
+func BenchmarkLoad(b *testing.B, open Open, many ...int) {
+	for _, c := range []struct{ turns, shown int }{{20, 20}, {200, 20}, {200, 200}, {5000, 20}, {5000, 200}} {
+		b.Run(fmt.Sprintf("turns=%d/shown=%d", c.turns, c.shown), func(b *testing.B) {
+			loads(b, open, Traffic{Sessions: 10, Turns: c.turns}, c.shown)
+		})
+	}
+	for _, n := range many {
+		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
+			loads(b, open, Traffic{Sessions: n, Turns: 1}, 20)
+		})
+	}
+}
+
+func loads(b *testing.B, open Open, tr Traffic, shown int) {
+	view := open(b, recent.Limits{}, rules)
+	tr.Feed(b, view)
+	took := make([]time.Duration, 0, 1<<20)
+	ids := make([]string, min(tr.Sessions, 1<<16))
+	for i := range ids {
+		ids[i] = tr.SessionID(i * 7919 % tr.Sessions)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		began := time.Now()
+		snap, err := view.Load(context.Background(), ids[i%len(ids)], 0, shown)
+		took = append(took, time.Since(began))
+		if err != nil || snap.State == nil {
+			b.Fatal("no snapshot", err)
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns/op")
+}
+
+// BenchmarkApply measures batches of new turns.
+func BenchmarkApply(b *testing.B, open Open) {
+	for _, size := range []int{1, 500, 2000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			// Each batch list is used once per view: a second time it would be old.
+			tr := Traffic{Sessions: max(size/4, 25), Turns: 20, Batch: size}
+			var batches []projections.Batch
+			var view recent.View
+			applied := 0
+			for i := 0; b.Loop(); i++ {
+				if i%max(len(batches), 1) == 0 {
+					b.StopTimer()
+					view = open(b, recent.Limits{}, rules)
+					at, err := view.Claim(context.Background(), 0)
+					require.NoError(b, err)
+					batches = tr.Batches(b, at)
+					b.StartTimer()
+				}
+				batch := batches[i%len(batches)]
+				if err := view.Apply(context.Background(), batch); err != nil {
+					b.Fatal(err)
+				}
+				applied += len(batch.Events)
+			}
+			b.ReportMetric(float64(applied)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

@@ -1,0 +1,217 @@
+package recenttest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+func exact(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	const session = "séance {1} 日本 \U0001F9E1"
+	question, answer, metadata := `[ {"role" : "user", "content":[{"type":"text","text":"\ud83d\ude00 <b>&amp;\u2028\u0000"}],  "n":123456789012345678901234567890.10, "e":1E400, "z":-0.0} ]`,
+		`[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1.0}"}}]}]`, ` { "locale" : "de\u00e9" , "n" : 1e2 }`
+	text := "tab\t \"quoted\" \u2028 \u202eRTL \x00 \U0001F468\u200d\U0001F469\u200d\U0001F467 " + strings.Repeat("ü", 3000)
+	body := func(f events.Fact, old, raw string) events.Envelope {
+		env, err := events.Encode(f, w.now)
+		require.NoError(t, err)
+		env.Body = []byte(strings.Replace(string(env.Body), old, raw, 1))
+		return env
+	}
+	f := &events.TurnStarted{TurnID: ID(session, "r"), SessionID: session, RequestID: "r", Question: events.Question{
+		QuestionNeutral: text, QuestionTranslated: text, PipelineName: "p", Consultant: "c", Repository: "r", TranslateChat: true,
+		QuestionMessages: []byte(`["MESSAGES"]`), Metadata: []byte(`{}`),
+	}}
+	w.log.AppendEnvelope(body(f, `["MESSAGES"],"metadata":{}`, question+`,"metadata":`+metadata), w.now)
+	w.log.AppendEnvelope(body(&events.TurnFinalized{TurnID: f.TurnID, SessionID: session, Metadata: []byte(`{"a":0}`), Answer: events.Answer{
+		AnswerNeutral: text, AnswerTranslated: text + "!", AnswerTranslatedIsFallback: true, AnswerMessages: []byte(`["MESSAGES"]`),
+	}}, `["MESSAGES"]`, answer), w.now)
+	w.flush()
+	got := w.state(session, -1)
+	require.Equal(t, Plain(w.log.State(session)), Plain(got))
+	turn := got.Turns[0]
+	require.Equal(t, question, string(turn.Question.QuestionMessages))
+	require.Equal(t, strings.TrimSpace(metadata), string(turn.Question.Metadata))
+	require.Equal(t, answer, string(turn.Answer.AnswerMessages))
+	require.Equal(t, text, turn.Question.QuestionNeutral)
+}
+
+func again(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	w.turn("s", "a", "b").correct("s", "a", "a2").start("s", "c").turn("o", "x").redact("s", "b").answer("s", "c").erase("o")
+	for n := range len(w.log.Events) {
+		w.feed.redeliver(uint64(n), 1) //nolint:gosec // small
+		require.Equal(t, uint64(n+1), w.load("s", -1).Applied.Seq)
+		for _, s := range []string{"s", "o"} {
+			want := newReference(s, rules, limits, time.Now())
+			for _, e := range w.log.Events[:n+1] {
+				if e.SessionID == s {
+					want.apply(e)
+				}
+			}
+			require.Equal(t, Plain(want.load(-1)), Plain(w.load(s, -1).State), "after event %d", n+1)
+		}
+	}
+	first := w.log.Events[:3]
+	b := (&Feed{t: t, log: w.log, judge: projections.NewJudge(w.log, rules, 0), At: projections.Checkpoint{Epoch: w.feed.At.Epoch}}).judged(first)
+	require.ErrorIs(t, w.view.Apply(context.Background(), b), projections.ErrFenced, "the checkpoint is further on")
+}
+
+func fenced(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	ctx := context.Background()
+	w.turn("s", "a", "b", "c")
+	old := w.feed
+	old.Apply(old.Batch(2))
+	rival := NewFeed(t, w.log, w.view, 0)
+	require.Equal(t, old.At.Seq, rival.At.Seq)
+	require.Equal(t, "turnledger.turn.finalized.v1", w.log.Events[rival.At.Seq-1].Type)
+	require.Equal(t, old.At.EventID, rival.At.EventID)
+	require.Greater(t, rival.At.Epoch, old.At.Epoch)
+	require.ErrorIs(t, w.view.Apply(ctx, old.Batch(2)), projections.ErrFenced)
+	require.ErrorIs(t, w.view.Park(ctx, old.Batch(1), "late"), projections.ErrFenced)
+	require.Equal(t, []string{"a"}, w.requests("s", -1))
+	rival.All(2)
+	require.ErrorIs(t, w.view.Apply(ctx, old.Batch(2)), projections.ErrFenced)
+	require.Equal(t, []string{"a", "b", "c"}, w.requests("s", -1))
+
+	unclaimed := rival.Batch(0)
+	unclaimed.From.Partition, unclaimed.To.Partition = 1, 1
+	require.ErrorIs(t, w.view.Apply(ctx, unclaimed), projections.ErrFenced)
+}
+
+// crash has a new runner begin after each batch: each finds the checkpoint that the
+// last one left, stream and event id included.
+func crash(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	created := time.Now().Add(-time.Hour).Round(0).UTC()
+	w.turn("s", "a", "b").start("s", "c").redact("s", "a").correct("s", "b", "b2").answer("s", "c")
+	for n := range len(w.log.Events) {
+		b := w.feed.Batch(1)
+		b.To.Created = created
+		w.feed.Apply(b)
+		w.feed.Claim(0)
+		require.Equal(t, uint64(n+1), w.feed.At.Seq) //nolint:gosec // small
+		require.Equal(t, w.log.Events[n].ID, w.feed.At.EventID)
+		require.True(t, created.Equal(w.feed.At.Created))
+	}
+	require.Equal(t, []string{"b2", "c"}, w.requests("s", -1))
+}
+
+func begunLater(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	w.turn("old", "a").start("old", "b").turn("gone", "a")
+	w.feed = NewFeed(t, w.log, w.view, uint64(len(w.log.Events)))
+	w.answer("old", "b").turn("old", "c").correct("old", "a", "a2").turn("new", "a").flush()
+	require.Equal(t, []string{"c"}, w.requests("old", -1))
+	require.False(t, w.state("old", -1).Whole)
+	require.Equal(t, 3, w.state("old", -1).Finalized, "the head is that of the whole session")
+	require.True(t, w.state("new", -1).Whole)
+	require.Nil(t, w.load("gone", -1).State)
+}
+
+func parked(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	letters, ok := w.view.(interface {
+		DeadLetters(context.Context) ([]recent.DeadLetter, error)
+	})
+	require.True(t, ok, "a backend tells its dead letters")
+	w.turn("s", "a").turn("other", "x").start("s", "b")
+	w.feed.Apply(w.feed.Batch(4))
+	w.feed.park()
+	require.Nil(t, w.load("s", -1).State, "the log must be asked")
+	require.Equal(t, uint64(5), w.load("s", -1).Applied.Seq)
+	require.Equal(t, []string{"x"}, w.requests("other", -1))
+	got, err := letters.DeadLetters(context.Background())
+	require.NoError(t, err)
+	e := w.log.Events[4]
+	require.Equal(t, []recent.DeadLetter{{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: "a test"}}, got)
+	w.answer("s", "b").turn("s", "c").flush()
+	require.Equal(t, []string{"c"}, w.requests("s", -1))
+	require.False(t, w.state("s", -1).Whole)
+}
+
+func waiting(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	view, ok := w.view.(interface {
+		Wait(context.Context, events.Position) error
+	})
+	require.True(t, ok, "a backend waits for a position")
+	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, view.Wait(short, events.Position{Seq: 1}), context.DeadlineExceeded)
+
+	long, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- view.Wait(long, events.Position{Seq: 3}) }()
+	w.start("s", "a", "b", "c").flush()
+	require.NoError(t, <-done)
+	require.NoError(t, view.Wait(long, events.Position{Seq: 2}))
+	_, err := w.view.Load(short, "s", 0, 1)
+	require.Error(t, err, "a read ends with its ctx")
+}
+
+// concurrent reads a session while it grows: a snapshot never shows less than its
+// position says, nor half of a turn.
+func concurrent(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	const turns = 60
+	for i := range turns {
+		w.turn("s", fmt.Sprint(i))
+	}
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	problems := make(chan string, 8)
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if p := inconsistent(w.view); p != "" {
+					problems <- p
+					return
+				}
+			}
+		})
+	}
+	w.feed.All(3)
+	close(stop)
+	readers.Wait()
+	select {
+	case p := <-problems:
+		t.Fatal(p)
+	default:
+	}
+	require.Equal(t, fmt.Sprint(turns-1), w.requests("s", 1)[0])
+}
+
+// inconsistent says what is wrong with a snapshot of a session whose events 2i+1 and
+// 2i+2 are turn i.
+func inconsistent(view recent.View) string {
+	snap, err := view.Load(context.Background(), "s", 0, -1)
+	if err != nil {
+		return err.Error()
+	}
+	if snap.State == nil || snap.Applied.Seq == 0 {
+		return ""
+	}
+	last := snap.State.Turns[len(snap.State.Turns)-1]
+	want, pending := (snap.Applied.Seq-1)/2, snap.Applied.Seq%2 == 1
+	if last.RequestID != fmt.Sprint(want) || (last.Answer == nil) != pending || snap.State.Applied != snap.Applied.Seq {
+		return fmt.Sprintf("turn %s answered at %d is the newest at %d", last.RequestID, last.Final, snap.Applied.Seq)
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package recenttest
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Log is a log of one partition in memory. It also keeps the fold of each session,
+// to write facts that fit it.
+type Log struct {
+	Events []events.Recorded
+
+	rules conversation.Rules
+	truth map[string]*conversation.State
+}
+
+var _ projections.SessionReader = (*Log)(nil)
+
+// NewLog makes an empty log.
+func NewLog(rules conversation.Rules) *Log {
+	rules.Slim = false
+	return &Log{rules: rules, truth: map[string]*conversation.State{}}
+}
+
+// Append records a fact as it would come back from JetStream.
+func (l *Log) Append(t require.TestingT, f events.Fact, at time.Time) events.Recorded {
+	env, err := events.Encode(f, at)
+	require.NoError(t, err)
+	return l.AppendEnvelope(env, at)
+}
+
+// AppendEnvelope records whatever a publisher sent.
+func (l *Log) AppendEnvelope(env events.Envelope, at time.Time) events.Recorded {
+	e := events.Decode(env, events.Position{Seq: uint64(len(l.Events)) + 1}, at.Round(0))
+	l.Events = append(l.Events, e)
+	if e.SessionID != "" {
+		l.State(e.SessionID).Fold(e)
+	}
+	return e
+}
+
+// State of a session at the log's end.
+func (l *Log) State(sessionID string) *conversation.State {
+	s := l.truth[sessionID]
+	if s == nil {
+		s = conversation.New(sessionID, l.rules)
+		l.truth[sessionID] = s
+	}
+	return s
+}
+
+// Session reads a session's events.
+func (l *Log) Session(_ context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	return func(yield func(events.Recorded, error) bool) {
+		for _, e := range l.Events {
+			in := e.SessionID == sessionID && e.Position.Seq > after && e.Position.Seq <= upTo
+			if in && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Feed brings a log into a view as a runner does.
+type Feed struct {
+	At projections.Checkpoint
+
+	t     require.TestingT
+	log   *Log
+	view  projections.Projection
+	judge *projections.Judge
+}
+
+// NewFeed claims the partition; a view without a checkpoint is begun after a
+// sequence.
+func NewFeed(t require.TestingT, log *Log, view projections.Projection, start uint64) *Feed {
+	f := &Feed{t: t, log: log, view: view}
+	f.Claim(start)
+	return f
+}
+
+// Claim takes the partition over, as a new runner does.
+func (f *Feed) Claim(start uint64) {
+	at, err := f.view.Claim(context.Background(), 0)
+	require.NoError(f.t, err)
+	if at.Seq == 0 {
+		at.Seq = start
+	}
+	f.At, f.judge = at, projections.NewJudge(f.log, f.log.rules, at.Seq)
+}
+
+// Batch judges the next events, at most most of them.
+func (f *Feed) Batch(most int) projections.Batch {
+	return f.judged(f.log.Events[f.At.Seq:min(f.At.Seq+uint64(most), uint64(len(f.log.Events)))]) //nolint:gosec // small
+}
+
+func (f *Feed) judged(run []events.Recorded) projections.Batch {
+	b := projections.Batch{From: f.At, To: f.At}
+	for _, e := range run {
+		j, err := f.judge.Judge(context.Background(), e)
+		require.NoError(f.t, err)
+		b.Events = append(b.Events, j)
+		b.To.Seq, b.To.EventID = e.Position.Seq, e.ID
+	}
+	return b
+}
+
+// Apply applies a batch that is to be applied.
+func (f *Feed) Apply(b projections.Batch) {
+	require.NoError(f.t, f.view.Apply(context.Background(), b))
+	f.At = b.To
+}
+
+// All applies what is left, in batches of at most most events.
+func (f *Feed) All(most int) {
+	for int(f.At.Seq) < len(f.log.Events) { //nolint:gosec // small
+		f.Apply(f.Batch(most))
+	}
+}
+
+// ID of the turn that a request opens.
+func ID(session, request string) uuid.UUID { return events.TurnID(session, request) }
+
+var _ require.TestingT = (*testing.T)(nil)

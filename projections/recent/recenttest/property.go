@@ -1,0 +1,254 @@
+package recenttest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Property holds views to the reference over random logs, delivered at random: from
+// anywhere, in any batches, with crashes, redelivery, fenced rivals and parked
+// events in between. Views that are given together get the same log and the same
+// delivery, so they give the same snapshots.
+func Property(t *testing.T, opens ...Open) {
+	rapid.Check(t, func(rt *rapid.T) {
+		log, now := drawLog(rt)
+		few := recent.Limits{TTL: ttl, MaxTurns: 4}
+		start := uint64(rapid.IntRange(0, len(log.Events)/2).Draw(rt, "start")) //nolint:gosec // small
+		views := make([]recent.View, len(opens))
+		for i, open := range opens {
+			views[i] = open(t, few, rules)
+			if c, ok := views[i].(interface{ Close() }); ok {
+				defer c.Close()
+			}
+		}
+		d := &delivery{rt: rt, log: log, views: views, want: map[string]*reference{}, start: start}
+		for _, s := range sessions {
+			d.want[s] = newReference(s, rules, few, now)
+		}
+		for _, e := range log.Events[:start] {
+			d.each(e, (*reference).before)
+		}
+		for _, v := range views {
+			d.feeds = append(d.feeds, NewFeed(rt, log, v, start))
+		}
+		d.run()
+	})
+}
+
+// delivery brings one log to views and references.
+type delivery struct {
+	rt    *rapid.T
+	log   *Log
+	views []recent.View
+	feeds []*Feed
+	want  map[string]*reference
+	start uint64
+}
+
+func (d *delivery) run() {
+	for at := int(d.start); at < len(d.log.Events); { //nolint:gosec // small
+		n := rapid.IntRange(1, 6).Draw(d.rt, "batch")
+		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park"}).Draw(d.rt, "delivery") {
+		case "apply":
+			d.next(n, (*reference).apply, func(f *Feed) { f.Apply(f.Batch(n)) })
+		case "crash":
+			for _, f := range d.feeds {
+				f.Claim(d.start)
+			}
+		case "redeliver":
+			back := uint64(rapid.IntRange(0, at).Draw(d.rt, "back")) //nolint:gosec // small
+			d.next(n, (*reference).apply, func(f *Feed) { f.redeliver(back, n) })
+		case "rival":
+			for _, f := range d.feeds {
+				f.rival(d.start)
+			}
+		case "park":
+			d.next(1, (*reference).parked, (*Feed).park)
+		}
+		at = int(d.feeds[0].At.Seq) //nolint:gosec // small
+		d.compare()
+	}
+}
+
+// next has the references take the next events as the views do.
+func (d *delivery) next(n int, take func(*reference, events.Recorded), deliver func(*Feed)) {
+	from := d.feeds[0].At.Seq
+	for _, e := range d.log.Events[from:min(from+uint64(n), uint64(len(d.log.Events)))] { //nolint:gosec // small
+		d.each(e, take)
+	}
+	for _, f := range d.feeds {
+		deliver(f)
+	}
+}
+
+func (d *delivery) each(e events.Recorded, take func(*reference, events.Recorded)) {
+	if r := d.want[e.SessionID]; r != nil {
+		take(r, e)
+	}
+}
+
+func (d *delivery) compare() {
+	shown := rapid.IntRange(0, 5).Draw(d.rt, "shown")
+	for i, v := range d.views {
+		for _, s := range sessions {
+			for _, n := range []int{-1, shown} {
+				snap, err := v.Load(context.Background(), s, 0, n)
+				require.NoError(d.rt, err)
+				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s, n)
+				applied := d.feeds[i].At.Position()
+				if applied.Seq == d.start {
+					applied.Seq = 0 // nothing is applied yet
+				}
+				require.Equal(d.rt, applied, snap.Applied)
+			}
+		}
+	}
+}
+
+// redeliver applies a batch that also holds events from before its beginning.
+func (f *Feed) redeliver(back uint64, n int) {
+	from := f.At.Seq - min(back, f.At.Seq)
+	f.judge = projections.NewJudge(f.log, f.log.rules, from)
+	f.Apply(f.judged(f.log.Events[from:min(f.At.Seq+uint64(n), uint64(len(f.log.Events)))])) //nolint:gosec // small
+}
+
+// rival takes the partition over; who had it before must change nothing.
+func (f *Feed) rival(start uint64) {
+	late := f.Batch(3)
+	f.Claim(start)
+	require.ErrorIs(f.t, f.view.Apply(context.Background(), late), projections.ErrFenced)
+	require.ErrorIs(f.t, f.view.Park(context.Background(), late, "late"), projections.ErrFenced)
+}
+
+func (f *Feed) park() {
+	b := f.Batch(1)
+	require.NoError(f.t, f.view.Park(context.Background(), b, "a test"))
+	f.At = b.To
+}
+
+var sessions = []string{"one", "zwei & <drei>", "四"}
+
+// drawLog makes a log of good, contradicting and malformed events. It begins up to
+// 60 h ago and moves on by seconds and whole hours, so that no session expires within
+// minutes of now.
+func drawLog(rt *rapid.T) (*Log, time.Time) {
+	now := time.Now().UTC()
+	hours := rapid.SampledFrom([]int{0, 5, 23, 30, 60}).Draw(rt, "hours")
+	at := now.Add(-time.Duration(hours)*time.Hour - 7*time.Minute)
+	log := NewLog(rules)
+	for range rapid.IntRange(1, 60).Draw(rt, "events") {
+		gap := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 11, 25}).Draw(rt, "gap")
+		if gap > hours {
+			gap = 0
+		}
+		hours -= gap
+		// The recorder's clock also stands still and goes back.
+		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt, "ms"))*time.Millisecond)
+		drawEvent(rt, log, at)
+	}
+	return log, now
+}
+
+func drawEvent(rt *rapid.T, log *Log, at time.Time) {
+	session := rapid.SampledFrom(sessions).Draw(rt, "session")
+	s := log.State(session)
+	request := func() string { return fmt.Sprintf("r%d", rapid.IntRange(0, 9).Draw(rt, "request")) }
+	fresh := fmt.Sprintf("n%d", len(log.Events))
+	switch rapid.SampledFrom([]string{
+		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact", "correct", "correct",
+		"link", "reset", "erase", "refused", "garbage", "again", "identity",
+	}).Draw(rt, "event") {
+	case "turn":
+		log.Append(rt, started(rt, session, fresh), at)
+		log.Append(rt, answered(rt, session, fresh), at)
+	case "start":
+		log.Append(rt, started(rt, session, request()), at)
+	case "answer":
+		log.Append(rt, answered(rt, session, request()), at)
+	case "redact":
+		drawRedaction(rt, log, s, at)
+	case "correct":
+		old := s.Turn(drawTurn(rt, s))
+		if old == nil {
+			return
+		}
+		log.Append(rt, &events.TurnCorrected{
+			TurnID: ID(session, fresh), SessionID: session, RequestID: fresh, ReplacesTurnID: old.ID,
+			Question: started(rt, session, fresh).Question, Answer: answered(rt, session, fresh).Answer,
+		}, at)
+	case "link":
+		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"me", "you"}).Draw(rt, "identity")}, at)
+	case "reset":
+		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
+	case "erase":
+		if rapid.IntRange(0, 2).Draw(rt, "really") == 0 {
+			log.Append(rt, &events.SessionErased{SessionID: session, ReceiptID: "receipt"}, at)
+		}
+	case "refused":
+		log.Append(rt, &events.LinkRefused{SessionID: session, IdentityID: "x"}, at)
+	case "garbage":
+		log.AppendEnvelope(events.Envelope{Subject: events.SessionSubject(session), Body: []byte("?")}, at)
+	case "again":
+		if n := len(log.Events); n > 0 {
+			e := log.Events[rapid.IntRange(0, n-1).Draw(rt, "again")]
+			if e.Fact != nil {
+				log.Append(rt, e.Fact, at)
+			}
+		}
+	case "identity":
+		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
+	}
+}
+
+// drawRedaction redacts some version of a turn, with its tombstones or, as a foreign
+// publisher may, without.
+func drawRedaction(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
+	id := drawTurn(rt, s)
+	d := s.DecideRedact(conversation.Redact{TurnID: id})
+	if len(d.Facts) == 1 && rapid.Bool().Draw(rt, "tombstones") {
+		log.Append(rt, d.Facts[0], at)
+		return
+	}
+	log.Append(rt, &events.TurnRedacted{TurnID: id, SessionID: s.SessionID}, at)
+}
+
+func drawTurn(rt *rapid.T, s *conversation.State) (id [16]byte) {
+	if len(s.Turns) == 0 {
+		return ID(s.SessionID, "none")
+	}
+	return s.Turns[rapid.IntRange(0, len(s.Turns)-1).Draw(rt, "turn")].ID
+}
+
+var messages = rapid.SampledFrom([]json.RawMessage{
+	nil, json.RawMessage("null"), json.RawMessage("[]"),
+	json.RawMessage(`[{"role":"user","content":"<b>&\u2028\u0000","n":123456789012345678901234567890.10,"e":1e400}]`),
+})
+
+var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"channel":"web"}`), json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
+
+func started(rt *rapid.T, session, request string) *events.TurnStarted {
+	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request, Question: events.Question{
+		PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"), TranslateChat: rapid.Bool().Draw(rt, "translate"),
+		Repository: rapid.String().Draw(rt, "repository"), Consultant: rapid.String().Draw(rt, "consultant"),
+		QuestionNeutral: rapid.String().Draw(rt, "neutral") + ".", QuestionTranslated: rapid.String().Draw(rt, "translated"),
+		QuestionMessages: messages.Draw(rt, "messages"), Metadata: metadata.Draw(rt, "metadata"),
+	}}
+}
+
+func answered(rt *rapid.T, session, request string) *events.TurnFinalized {
+	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session, Metadata: metadata.Draw(rt, "metadata"), Answer: events.Answer{
+		AnswerNeutral: rapid.String().Draw(rt, "neutral") + ".", AnswerTranslated: rapid.String().Draw(rt, "translated"),
+		AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fallback"), AnswerMessages: messages.Draw(rt, "messages"),
+	}}
+}

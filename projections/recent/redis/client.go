@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// client connects when it is first used: a Redis that is down at the start must not
+// keep a process from starting. Where a Redis does not answer, reads fail at once
+// for a moment instead of each waiting its time.
+type client struct {
+	opt     rueidis.ClientOption
+	gate    chan struct{} // held by the one who connects
+	stopped bool
+	conn    atomic.Pointer[rueidis.Client]
+	down    atomic.Int64 // until then, in Unix ns
+}
+
+// downFor is how long reads don't try again after a Redis gave no answer.
+const downFor = 500 * time.Millisecond
+
+func newClient(opt rueidis.ClientOption) *client {
+	return &client{opt: opt, gate: make(chan struct{}, 1)}
+}
+
+// exec runs a script.
+func (c *client) exec(ctx context.Context, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
+	return c.noted(ctx, c.run(ctx, script, keys, args))
+}
+
+// try runs a script for at most a time, unless Redis gave no answer a moment ago.
+func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
+	if time.Now().UnixNano() < c.down.Load() {
+		return rueidis.NewErrorResult(errDown)
+	}
+	short, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return c.noted(ctx, c.run(short, script, keys, args))
+}
+
+func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return script.Exec(ctx, conn, keys, args)
+}
+
+// noted remembers that Redis gave no answer. A caller whose own ctx has ended says
+// nothing of it.
+func (c *client) noted(caller context.Context, r rueidis.RedisResult) rueidis.RedisResult {
+	if r.NonRedisError() != nil && caller.Err() == nil {
+		c.down.Store(time.Now().Add(downFor).UnixNano())
+	}
+	return r
+}
+
+func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
+	if conn := c.conn.Load(); conn != nil {
+		return *conn, nil
+	}
+	select {
+	case c.gate <- struct{}{}:
+		defer func() { <-c.gate }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if conn := c.conn.Load(); conn != nil {
+		return *conn, nil
+	}
+	if c.stopped {
+		return nil, errClosed
+	}
+	conn, err := rueidis.NewClient(c.opt)
+	if err != nil {
+		return nil, err
+	}
+	c.conn.Store(&conn)
+	return conn, nil
+}
+
+// close ends the connections. What is under way fails.
+func (c *client) close() {
+	c.gate <- struct{}{}
+	defer func() { <-c.gate }()
+	c.stopped = true
+	if conn := c.conn.Load(); conn != nil {
+		(*conn).Close()
+	}
+}
+
+// evictsNothing asks for the policy by INFO, which servers that hide CONFIG answer too.
+func (c *client) evictsNothing(ctx context.Context) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := c.noted(ctx, conn.Do(ctx, conn.B().Info().Section("memory").Build())).ToString()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(info) {
+		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok && policy != "noeviction" {
+			return fmt.Errorf("%w; its maxmemory-policy is %s", ErrEviction, policy)
+		}
+	}
+	return nil
+}

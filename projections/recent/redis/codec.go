@@ -1,0 +1,216 @@
+package redis
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// A record in Redis is: version, state, turn id, the half that the start gave, and
+// for a finalized turn the half that the answer gave. Nothing is escaped, so that
+// the script can put the halves together and texts stay byte for byte.
+const (
+	version   = 1
+	pending   = 'p'
+	finalized = 'f'
+)
+
+const (
+	flagTranslate = 1 << iota
+	flagFallback
+	flagReplaces
+)
+
+// pendingRecord is a turn without an answer.
+func pendingRecord(t *conversation.Turn) []byte { return appendStart(nil, pending, t) }
+
+// finalizedRecord is a whole turn.
+func finalizedRecord(t *conversation.Turn) []byte {
+	return appendAnswer(appendStart(nil, finalized, t), t)
+}
+
+func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
+	b = append(b, version, state)
+	b = append(b, t.ID[:]...)
+	q, flags := t.Question, byte(0)
+	if t.TranslateChat {
+		flags |= flagTranslate
+	}
+	if t.Corrects() {
+		flags |= flagReplaces
+	}
+	b = append(b, flags)
+	if t.Corrects() {
+		b = append(b, t.Replaces[:]...)
+	}
+	b = binary.AppendUvarint(b, t.Place)
+	b = binary.AppendUvarint(b, t.Started)
+	b = binary.AppendVarint(b, int64(t.Version))
+	b = appendTime(b, t.CreatedAt)
+	for _, s := range []string{t.RequestID, q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral, q.QuestionTranslated} {
+		b = appendText(b, s)
+	}
+	return appendText(appendText(b, q.QuestionMessages), q.Metadata)
+}
+
+func appendAnswer(b []byte, t *conversation.Turn) []byte {
+	a, flags := t.Answer, byte(0)
+	if a.AnswerTranslatedIsFallback {
+		flags |= flagFallback
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, t.Final)
+	b = appendTime(b, t.FinalizedAt)
+	b = appendText(appendText(b, a.AnswerNeutral), a.AnswerTranslated)
+	return appendText(appendText(b, a.AnswerMessages), t.AnswerMetadata)
+}
+
+// turn reads a record.
+func turn(record string) (*conversation.Turn, error) {
+	r := &reader{rest: record}
+	if r.byte() != version {
+		return nil, fmt.Errorf("%w: a turn of an unknown version", ErrAnswer)
+	}
+	q := &events.Question{}
+	t := &conversation.Turn{Question: q}
+	state := r.byte()
+	t.ID = r.id()
+	flags := r.byte()
+	t.TranslateChat = flags&flagTranslate != 0
+	q.TranslateChat = t.TranslateChat
+	if flags&flagReplaces != 0 {
+		t.Replaces = r.id()
+	}
+	t.Place, t.Started, t.Version = r.uint(), r.uint(), int(r.int())
+	t.CreatedAt = r.time()
+	for _, s := range []*string{&t.RequestID, &q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral, &q.QuestionTranslated} {
+		*s = r.text()
+	}
+	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
+	if state == finalized {
+		r.answer(t)
+	}
+	return t, r.done()
+}
+
+func (r *reader) answer(t *conversation.Turn) {
+	a := &events.Answer{AnswerTranslatedIsFallback: r.byte()&flagFallback != 0}
+	t.Status, t.Answer = conversation.Finalized, a
+	t.Final, t.FinalizedAt = r.uint(), r.time()
+	a.AnswerNeutral, a.AnswerTranslated = r.text(), r.text()
+	a.AnswerMessages, t.AnswerMetadata = r.raw(), r.raw()
+}
+
+func appendHead(b []byte, h conversation.Head) []byte {
+	b = appendText(append(b, version), h.Identity)
+	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, t := range []time.Time{h.CreatedAt, h.LastActive, h.ErasedAt} {
+		b = appendTime(b, t)
+	}
+	for _, n := range []int{h.Finalized, h.Pending, h.ShownFinalized, h.ShownPending} {
+		b = binary.AppendVarint(b, int64(n))
+	}
+	return b
+}
+
+func head(record string) (h conversation.Head, err error) {
+	r := &reader{rest: record}
+	if r.byte() != version {
+		return h, fmt.Errorf("%w: a session of an unknown version", ErrAnswer)
+	}
+	h.Identity = r.text()
+	for _, n := range []*uint64{&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased} {
+		*n = r.uint()
+	}
+	for _, t := range []*time.Time{&h.CreatedAt, &h.LastActive, &h.ErasedAt} {
+		*t = r.time()
+	}
+	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
+		*n = int(r.int())
+	}
+	return h, r.done()
+}
+
+func appendText[T string | json.RawMessage](b []byte, s T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendTime keeps the zero time and any that a foreign tombstone may bring.
+func appendTime(b []byte, t time.Time) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond())) //nolint:gosec // not negative
+}
+
+// reader reads what was appended; after its end it gives zeros, and done tells.
+type reader struct {
+	rest string
+	bad  bool
+}
+
+func (r *reader) take(n uint64) string {
+	if n > uint64(len(r.rest)) {
+		r.bad, r.rest = true, ""
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) byte() byte {
+	if s := r.take(1); s != "" {
+		return s[0]
+	}
+	return 0
+}
+
+func (r *reader) id() (id uuid.UUID) {
+	copy(id[:], r.take(uint64(len(id))))
+	return id
+}
+
+func (r *reader) uint() (n uint64) {
+	for shift := 0; shift < 64; shift += 7 {
+		b := r.byte()
+		n |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return n
+		}
+	}
+	r.bad = true
+	return 0
+}
+
+func (r *reader) int() int64 {
+	n := r.uint()
+	return int64(n>>1) ^ -int64(n&1) //nolint:gosec // zigzag, as encoding/binary has it
+}
+
+func (r *reader) time() time.Time {
+	return time.Unix(r.int(), int64(r.uint())).UTC() //nolint:gosec // nanoseconds of a second
+}
+
+func (r *reader) text() string { return r.take(r.uint()) }
+
+// raw gives bytes of its own, nil where there are none.
+func (r *reader) raw() json.RawMessage {
+	s := r.text()
+	if s == "" {
+		return nil
+	}
+	return json.RawMessage(s)
+}
+
+func (r *reader) done() error {
+	if r.bad || r.rest != "" {
+		return fmt.Errorf("%w: a record is cut or too long", ErrAnswer)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Config of a View.
+type Config struct {
+	// URL as rueidis.ParseURL takes it: redis://, rediss:// or unix://.
+	URL string
+	// Prefix tells apart the views in one Redis; "recent" by default.
+	Prefix string
+	Limits recent.Limits
+	Rules  conversation.Rules
+	// LoadTimeout bounds one Load, DialTimeout a connection attempt; 250 ms and
+	// 500 ms by default. Longer work is bounded by its ctx.
+	LoadTimeout, DialTimeout time.Duration
+	// Now decides when a session is gone; time.Now by default.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = "recent"
+	}
+	if c.LoadTimeout == 0 {
+		c.LoadTimeout = 250 * time.Millisecond
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 500 * time.Millisecond
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Limits = c.Limits.WithDefaults()
+	c.Rules.Slim = false
+	return c
+}
+
+// options gives the client's options, or all that is wrong with the config.
+func (c Config) options() (rueidis.ClientOption, error) {
+	opt, err := rueidis.ParseURL(c.URL)
+	if err != nil {
+		err = fmt.Errorf("the Redis URL can't be read (want redis://, rediss:// or unix://): %w", withoutURL(err))
+	}
+	if strings.ContainsAny(c.Prefix, "{}") {
+		err = errors.Join(err, errors.New("the Redis prefix must not hold { or }"))
+	}
+	if c.Limits.TTL < time.Second || c.Limits.MaxTurns < 1 {
+		err = errors.Join(err, errors.New("the limits of the recent view must be positive"))
+	}
+	opt.Dialer.Timeout = c.DialTimeout
+	opt.DisableCache, opt.DisableRetry = true, true
+	opt.ClientName = "turnledger"
+	// Two connections of modest buffers: a large batch on one does not hold up the
+	// reads on the other.
+	opt.PipelineMultiplex, opt.ReadBufferEachConn, opt.WriteBufferEachConn = 1, 128<<10, 128<<10
+	return opt, err
+}
+
+// withoutURL takes the URL, and so the password, out of an error.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Load is described at recent.View: one round trip. A Redis that does not answer is
+// an error, at once where it did not answer a moment ago.
+func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
+	args := []string{v.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
+	answer, err := v.client.try(ctx, v.cfg.LoadTimeout, loadScript, []string{v.pointer}, args).AsStrSlice()
+	if err != nil {
+		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
+	}
+	snap, err := v.snapshot(sessionID, partition, answer)
+	if err != nil {
+		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
+	}
+	return snap, nil
+}
+
+// snapshot reads an answer of load.lua.
+func (v *View) snapshot(sessionID string, partition int, answer []string) (recent.Snapshot, error) {
+	seq, err := strconv.ParseUint(answer[0], 10, 64)
+	if err != nil {
+		return recent.Snapshot{}, ErrAnswer
+	}
+	snap := recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}}
+	if len(answer) < 5 {
+		return snap, nil
+	}
+	h, err := head(answer[3])
+	if err != nil {
+		return recent.Snapshot{}, err
+	}
+	if v.cfg.Limits.Expires(h).UnixMilli() < v.cfg.Now().UnixMilli() {
+		return snap, nil
+	}
+	s := conversation.New(sessionID, v.cfg.Rules)
+	s.Adopt(h)
+	if s.Applied, err = strconv.ParseUint(answer[1], 10, 64); err != nil {
+		return recent.Snapshot{}, ErrAnswer
+	}
+	records := answer[5:]
+	s.Whole = answer[2] == "1" && answer[4] == strconv.Itoa(len(records))
+	s.Turns = make([]*conversation.Turn, 0, len(records))
+	for _, r := range slices.Backward(records) {
+		t, err := turn(r)
+		if err != nil {
+			return recent.Snapshot{}, err
+		}
+		s.Turns = append(s.Turns, t)
+	}
+	// A batch in several steps may have brought the session further.
+	snap.State, snap.Applied.Seq = s, max(seq, s.Applied)
+	return snap, nil
+}
+
+// Applied is the position up to which a partition has been applied.
+func (v *View) Applied(ctx context.Context, partition int) (events.Position, error) {
+	// No session has an empty id.
+	snap, err := v.Load(ctx, "", partition, 0)
+	return snap.Applied, err
+}
+
+// Wait blocks until the view has applied a position, asking every few milliseconds;
+// else it ends with ctx and its error, or with Redis's.
+func (v *View) Wait(ctx context.Context, at events.Position) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s in Redis: %w", at, ctx.Err())
+		case <-timer.C:
+		}
+		applied, err := v.Applied(ctx, at.Partition)
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", at, err)
+		}
+		if applied.Seq >= at.Seq {
+			return nil
+		}
+		timer.Reset(pause)
+	}
+}
+
+const longestPause = 16 * time.Millisecond

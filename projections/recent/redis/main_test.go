@@ -1,0 +1,39 @@
+package redis_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	recenttest.Run(t, opener(redistest.Start(t)))
+}
+
+// opener gives views that share a server and no key.
+func opener(server *redistest.Server) recenttest.Open {
+	var views atomic.Int64
+	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+		return view(t, redis.Config{URL: server.URL(), Prefix: "test-" + strconv.FormatInt(views.Add(1), 10), Limits: limits, Rules: rules})
+	}
+}
+
+func view(t testing.TB, cfg redis.Config) *redis.View {
+	t.Helper()
+	v, err := redis.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(v.Close)
+	return v
+}

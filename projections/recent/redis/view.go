@@ -1,0 +1,223 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// View is a recent-turns view in Redis. Safe for concurrent use.
+type View struct {
+	cfg           Config
+	root, pointer string
+	client        *client
+	// generations that the partitions were claimed in.
+	generations [events.Buckets]atomic.Pointer[string]
+	chunk       int
+}
+
+var _ recent.View = (*View)(nil)
+
+// chunkBytes bounds what one script carries of an enormous batch. All parts but the
+// last leave the checkpoint where it is; each session in them says itself how far it
+// is, so that neither a read nor another try can see half a batch.
+const chunkBytes = 16 << 20
+
+// deadLetters is how many dead letters are kept; older ones go.
+const deadLetters = 1000
+
+//go:embed claim.lua
+var claimText string
+
+//go:embed apply.lua
+var applyText string
+
+//go:embed park.lua
+var parkText string
+
+//go:embed load.lua
+var loadText string
+
+var (
+	claimScript = rueidis.NewLuaScript(claimText)
+	applyScript = rueidis.NewLuaScript(applyText)
+	parkScript  = rueidis.NewLuaScript(parkText)
+	loadScript  = rueidis.NewLuaScript(loadText)
+)
+
+// New makes a view; it connects when it is first used. All that is wrong with the
+// config is told at once.
+func New(cfg Config) (*View, error) {
+	cfg = cfg.withDefaults()
+	opt, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	keys := "turnledger:{" + cfg.Prefix + "}:g"
+	return &View{cfg: cfg, root: keys, pointer: keys + "en", client: newClient(opt), chunk: chunkBytes}, nil
+}
+
+// Close ends the connections. What is under way fails.
+func (v *View) Close() { v.client.close() }
+
+// Name of the projection.
+func (v *View) Name() string { return "recent" }
+
+// Claim takes a partition over, in the generation that is served now. A Redis that
+// evicts keys is refused with ErrEviction.
+func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	cp, err := v.claim(ctx, partition)
+	if err != nil {
+		return projections.Checkpoint{}, fmt.Errorf("claim partition %d in Redis: %w", partition, err)
+	}
+	return cp, nil
+}
+
+func (v *View) claim(ctx context.Context, partition int) (cp projections.Checkpoint, err error) {
+	if partition < 0 || partition >= len(v.generations) {
+		return cp, errors.New("no such partition")
+	}
+	if err := v.client.evictsNothing(ctx); err != nil {
+		return cp, err
+	}
+	answer, err := v.client.exec(ctx, claimScript, []string{v.pointer}, []string{v.root, strconv.Itoa(partition)}).AsStrSlice()
+	if err != nil {
+		return cp, err
+	}
+	if cp, err = checkpoint(answer); err != nil {
+		return cp, err
+	}
+	cp.Partition = partition
+	v.generations[partition].Store(&answer[0])
+	return cp, nil
+}
+
+// checkpoint reads an answer of claim.lua.
+func checkpoint(answer []string) (cp projections.Checkpoint, err error) {
+	if len(answer) != 5 {
+		return cp, ErrAnswer
+	}
+	var errs [3]error
+	cp.Epoch, errs[0] = strconv.ParseUint(answer[1], 10, 64)
+	cp.Seq, errs[1] = strconv.ParseUint(answer[2], 10, 64)
+	if answer[3] != "" {
+		cp.Created, errs[2] = time.Parse(time.RFC3339Nano, answer[3])
+	}
+	cp.EventID = answer[4]
+	if errors.Join(errs[:]...) != nil {
+		return cp, ErrAnswer
+	}
+	return cp, nil
+}
+
+// Apply applies a batch. A batch above 16 MiB goes in several steps, each of which
+// can be taken again.
+func (v *View) Apply(ctx context.Context, b projections.Batch) error {
+	err := v.apply(ctx, b, v.operations(b, v.cfg.Now().UnixMilli()))
+	if err != nil {
+		return fmt.Errorf("apply to Redis after %s: %w", b.From.Position(), err)
+	}
+	return nil
+}
+
+func (v *View) apply(ctx context.Context, b projections.Batch, groups []*group) error {
+	for {
+		n, size := 0, 0
+		for n < len(groups) && (n == 0 || size+groups[n].bytes <= v.chunk) {
+			size += groups[n].bytes
+			n++
+		}
+		last := n == len(groups)
+		keys, args, err := v.commit(b, last)
+		if err != nil {
+			return err
+		}
+		args = append(args, strconv.Itoa(v.cfg.Limits.MaxTurns))
+		for _, g := range groups[:n] {
+			args = g.appendTo(args)
+		}
+		if err := v.committed(ctx, applyScript, keys, args); err != nil || last {
+			return err
+		}
+		groups = groups[n:]
+	}
+}
+
+// commit gives the keys and the first arguments of a script that moves the
+// checkpoint if move, and else only holds the batch against it.
+func (v *View) commit(b projections.Batch, move bool) (keys, args []string, err error) {
+	if b.From.Partition < 0 || b.From.Partition >= len(v.generations) {
+		return nil, nil, errors.New("no such partition")
+	}
+	generation := v.generations[b.From.Partition].Load()
+	if generation == nil {
+		return nil, nil, projections.ErrFenced
+	}
+	base := v.root + *generation + ":"
+	to, created := "", ""
+	if move {
+		to, created = strconv.FormatUint(b.To.Seq, 10), b.To.Created.UTC().Format(time.RFC3339Nano)
+	}
+	return []string{base + "cp:" + strconv.Itoa(b.From.Partition), v.pointer}, []string{
+		*generation, strconv.FormatUint(b.From.Seq, 10), strconv.FormatUint(b.From.Epoch, 10), to, created, b.To.EventID, base,
+	}, nil
+}
+
+func (v *View) committed(ctx context.Context, script *rueidis.Lua, keys, args []string) error {
+	done, err := v.client.exec(ctx, script, keys, args).AsInt64()
+	if err != nil {
+		return err
+	}
+	if done == 0 {
+		return projections.ErrFenced
+	}
+	return nil
+}
+
+// Park keeps a dead letter. The view can't say what the event would have changed,
+// so it no longer answers for the session: until its next event it holds none of
+// it, and then only what came after.
+func (v *View) Park(ctx context.Context, b projections.Batch, reason string) error {
+	keys, args, err := v.commit(b, true)
+	if err == nil {
+		args = append(args, strconv.Itoa(deadLetters))
+		for _, e := range b.Events {
+			letter := recent.DeadLetter{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: reason}
+			args = append(args, e.SessionID, rueidis.JSON(letter))
+		}
+		err = v.committed(ctx, parkScript, keys, args)
+	}
+	if err != nil {
+		return fmt.Errorf("park after %s in Redis: %w", b.From.Position(), err)
+	}
+	return nil
+}
+
+// DeadLetters gives the last dead letters of the generation that is served, oldest
+// first.
+func (v *View) DeadLetters(ctx context.Context) ([]recent.DeadLetter, error) {
+	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("read the dead letters in Redis: %w", err)
+	}
+	out := make([]recent.DeadLetter, len(records))
+	for i, r := range records {
+		if err := json.Unmarshal([]byte(r), &out[i]); err != nil {
+			return nil, fmt.Errorf("read the dead letters in Redis: %w", ErrAnswer)
+		}
+	}
+	return out, nil
+}
+
+var deadScript = rueidis.NewLuaScript(`return redis.call('LRANGE', ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead', 0, -1)`)

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+var (
+	// ErrURL: the server's URL is not one.
+	ErrURL = errors.New("want a URL such as http://127.0.0.1:8480")
+	// ErrAnswerTooLarge: an answer is larger than Config.MaxAnswer.
+	ErrAnswerTooLarge = errors.New("the answer is larger than this client takes: ask for less at once")
+	// ErrAnswer: what answered is not Turnledger.
+	ErrAnswer = errors.New("not an answer of Turnledger: check the URL")
+)
+
+// Error is a problem that the server answered with. Programs go by Code, which is
+// stable.
+type Error struct {
+	Status int     `json:"status"`
+	Code   string  `json:"code"`
+	Title  string  `json:"title"`
+	Detail string  `json:"detail"`
+	Fields []Field `json:"errors"`
+
+	retryAfter time.Duration
+}
+
+// Field is a part of a request that is wrong.
+type Field struct {
+	Field  string `json:"field"`
+	Detail string `json:"detail"`
+}
+
+func (e *Error) Error() string {
+	if e.Code == "" {
+		return "HTTP status " + strconv.Itoa(e.Status)
+	}
+	return e.Code + ": " + e.Detail
+}
+
+// Is matches errors by code: errors.Is(err, &client.Error{Code: "turn_redacted"}).
+func (e *Error) Is(target error) bool {
+	other, ok := target.(*Error) //nolint:errorlint // Is compares one link of the chain
+	return ok && other.Code == e.Code
+}
+
+// problemIn reads the error of an answer; what is no problem is told by its status
+// alone.
+func problemIn(r *http.Response, body []byte) *Error {
+	e := &Error{}
+	if json.Unmarshal(body, e) != nil || e.Code == "" {
+		e = &Error{}
+	}
+	e.Status, e.retryAfter = r.StatusCode, retryAfter(r.Header.Get("Retry-After"))
+	return e
+}
+
+// retryAfter reads seconds or a date; 0 where there is none.
+func retryAfter(s string) time.Duration {
+	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return max(time.Until(t), 0)
+	}
+	return 0
+}
+
+// passing tells whether the same request may fare better in a moment.
+func (e *Error) passing() bool {
+	switch e.Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return e.Code != "audit_unavailable" && e.Code != "model_failed"
+	default:
+		return false
+	}
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Session is a session without its turns.
+type Session struct {
+	SessionID    string    `json:"session_id"`
+	IdentityID   string    `json:"identity_id"`
+	Found        bool      `json:"found"`
+	Turns        int       `json:"turns"`
+	Pending      int       `json:"pending"`
+	CreatedAt    time.Time `json:"created_at"`
+	LastActiveAt time.Time `json:"last_active_at"`
+	Position     string    `json:"position"`
+}
+
+// ContextRequest asks for the messages to send to a model. Zero values are the
+// server's defaults. ConversationHistory, where not nil, is used instead of the
+// stored history.
+type ContextRequest struct {
+	Message             string            `json:"message"`
+	TurnID              string            `json:"turn_id,omitempty"`
+	SystemPrompt        string            `json:"system_prompt,omitempty"`
+	MaxMessages         int               `json:"max_messages,omitempty"`
+	MaxTokens           int               `json:"max_tokens,omitempty"`
+	IdleTimeout         string            `json:"idle_timeout,omitempty"`
+	Language            string            `json:"language,omitempty"`
+	IncludePending      bool              `json:"include_pending,omitempty"`
+	Memory              bool              `json:"memory,omitempty"`
+	Rewrite             bool              `json:"rewrite,omitempty"`
+	IdentityID          string            `json:"identity_id,omitempty"`
+	ConversationHistory []json.RawMessage `json:"conversation_history,omitzero"`
+	Format              string            `json:"format,omitempty"`
+	AsOf                *AsOf             `json:"as_of,omitempty"`
+}
+
+// AsOf is a position of the log, inclusive, or a time: one of the two.
+type AsOf struct {
+	Position string    `json:"position,omitempty"`
+	Time     time.Time `json:"time,omitzero"`
+}
+
+// Context is what a model is to be sent. System is apart in the anthropic format.
+type Context struct {
+	Messages        []json.RawMessage `json:"messages"`
+	System          string            `json:"system"`
+	SessionFound    bool              `json:"session_found"`
+	HistoryMessages int               `json:"history_messages"`
+	HistoryTurns    int               `json:"history_turns"`
+	DroppedTurns    int               `json:"dropped_turns"`
+	MemorySnippet   string            `json:"memory_snippet"`
+	RewrittenQuery  string            `json:"rewritten_query"`
+	RewriteFallback bool              `json:"rewrite_fallback"`
+	Warnings        []string          `json:"warnings"`
+	Position        string            `json:"position"`
+	Source          string            `json:"source"`
+}
+
+// Projection says how far a view is.
+type Projection struct {
+	Name        string  `json:"name"`
+	Partition   int     `json:"partition"`
+	Position    string  `json:"position"`
+	Head        string  `json:"head"`
+	LagEvents   uint64  `json:"lag_events"`
+	LagSeconds  float64 `json:"lag_seconds"`
+	State       string  `json:"state"`
+	Generation  int     `json:"generation"`
+	Rebuildable bool    `json:"rebuildable"`
+	LastError   string  `json:"last_error"`
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config of an API. A process that does not write has neither Turns nor
+// SessionWrites, one that does not read has neither Sessions nor Contexts; it then
+// lacks those calls.
+type Config struct {
+	Turns         TurnWriter
+	SessionWrites SessionWriter
+	Sessions      SessionReader
+	Contexts      ContextBuilder
+	// Identities is nil where no Postgres is configured.
+	Identities  IdentityReader
+	Projections ProjectionReader
+	// Checks of readiness.
+	Checks []Check
+
+	// Registry of the metrics that /metrics shows; a new one by default.
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+	// Deadline of one call; 30 s by default.
+	Deadline time.Duration
+	// Open says that nobody is authenticated: the API then answers only where it is
+	// called by address or as localhost, so that no page that a browser on this machine
+	// shows can reach it under a name of its own.
+	Open    bool
+	Version string
+	Now     func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Deadline == 0 {
+		c.Deadline = 30 * time.Second
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// API is the HTTP API. Safe for concurrent use.
+type API struct {
+	cfg     Config
+	mux     *http.ServeMux
+	metrics *metrics
+	crossed *http.CrossOriginProtection
+}
+
+var _ http.Handler = (*API)(nil)
+
+// New makes the API; it does no I/O.
+func New(cfg Config) *API {
+	cfg = cfg.withDefaults()
+	a := &API{cfg: cfg, mux: http.NewServeMux(), metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection()}
+	api := newHuma(a.mux, cfg.Version)
+	if cfg.Turns != nil {
+		a.writes(api)
+	}
+	if cfg.Sessions != nil {
+		a.reads(api)
+	}
+	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	a.mux.HandleFunc("GET /healthz", a.healthz)
+	a.mux.HandleFunc("GET /readyz", a.readyz)
+	a.mux.Handle("GET /metrics", metricsHandler(cfg.Registry))
+	document(a.mux, api.OpenAPI())
+	return a
+}
+
+func newHuma(mux *http.ServeMux, version string) huma.API {
+	return documenter{humago.New(mux, humaConfig(version))}
+}
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	c := &call{Context: r.Context(), remote: r.RemoteAddr}
+	r = r.WithContext(c)
+	out := &answer{ResponseWriter: w, r: r}
+	defer a.finish(out, c, began)
+	h := w.Header()
+	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
+	if p := a.refuse(r); p != nil {
+		c.err = p
+		p.write(out)
+		return
+	}
+	a.mux.ServeHTTP(out, r)
+}
+
+// Shared header values; net/http does not change them.
+var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
+
+// refuse turns away what must not reach the mux: requests that a foreign page made a
+// browser send, and paths that the mux would clean and redirect, since an empty id
+// would then make another call of it.
+func (a *API) refuse(r *http.Request) *problem {
+	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
+		return newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost")
+	}
+	escaped := r.URL.EscapedPath()
+	if clean(escaped) {
+		return nil
+	}
+	if strings.HasPrefix(escaped, "/v1/") {
+		return fieldErrors{{Field: "path", Why: "has an empty id, or one that is . or .."}}.problem()
+	}
+	return newProblem(codeNotFound, "there is no such call: /docs lists them")
+}
+
+func clean(p string) bool {
+	if len(p) > 1 {
+		p = strings.TrimSuffix(p, "/")
+	}
+	return p != "" && p == path.Clean(p)
+}
+
+// register adds a call: problems for errors, and a deadline.
+func register[I, O any](a *API, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	if b, ok := any(new(I)).(bodied); ok {
+		op.Metadata[metaBody], op.Metadata[metaMembers] = b.bodyType(), membersOf(b.bodyType())
+	}
+	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
+		defer cancel()
+		out, err := handled(ctx, in, handle)
+		if err != nil {
+			p := problemOf(err)
+			callOf(ctx).err = p
+			return nil, p
+		}
+		return out, nil
+	})
+}
+
+func handled[I, O any](ctx context.Context, in *I, handle func(context.Context, *I) (*O, error)) (*O, error) {
+	if b, ok := any(in).(bodied); ok && b.fault() != nil {
+		return nil, b.fault()
+	}
+	return handle(ctx, in)
+}

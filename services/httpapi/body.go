@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+const (
+	// maxBody bounds a request's body (CONTRACT §2).
+	maxBody = 1 << 20
+	// drain is how much of a body that is too large is read and thrown away: a client
+	// that is still sending sees the answer only if somebody reads.
+	drain = 16 << 20
+)
+
+// body is the JSON body of a call; an input embeds it. Huma runs Resolve when it
+// has the parameters. What is wrong waits in err until the handler's turn, so that
+// huma, which would echo the value, never hears of it.
+type body[T any] struct {
+	value T
+	err   error
+}
+
+// Resolve reads the body.
+func (b *body[T]) Resolve(ctx huma.Context) []error {
+	r, _ := humago.Unwrap(ctx)
+	op := ctx.Operation()
+	data, err := readBody(r)
+	empty := len(bytes.TrimSpace(data)) == 0
+	switch {
+	case err != nil:
+		b.err = err
+	case empty && op.Metadata[metaOptional] != nil:
+	case empty:
+		b.err = newProblem(codeMalformed, "the body is empty: send a JSON object")
+	default:
+		b.err = decode(data, &b.value, op.Metadata[metaMembers].(members))
+	}
+	return nil
+}
+
+// fault is what was wrong with the body.
+func (b *body[T]) fault() error { return b.err }
+
+// bodyType is what the documentation is made of.
+func (b *body[T]) bodyType() reflect.Type { return reflect.TypeFor[T]() }
+
+func readBody(r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		if r.Header.Get("Expect") == "" {
+			_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
+		}
+		return nil, tooLarge()
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
+	_, err := io.Copy(buf, io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, newProblem(codeMalformed, "the body ended early or came too slowly")
+	case buf.Len() > maxBody:
+		_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
+		return nil, tooLarge()
+	}
+	return buf.Bytes(), nil
+}
+
+func tooLarge() error { return newProblem(codeTooLarge, "the body has more than 1 MiB") }
+
+// members maps the names that a body may have to the fields that they go into.
+type members map[string]int
+
+func membersOf(t reflect.Type) members {
+	m := members{}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		m[name] = i
+	}
+	return m
+}
+
+// decode reads an object into a struct. Unlike encoding/json it takes names as they
+// are spelled, refuses others, and says of every field what is wrong with it
+// without its value. Members that are null count as absent.
+func decode(data []byte, into any, known members) error {
+	if !utf8.Valid(data) {
+		return newProblem(codeMalformed, "the body is not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil && !json.Valid(data) {
+		return newProblem(codeMalformed, "the body is not JSON")
+	}
+	if object == nil {
+		return fieldErrors{{Field: "body", Why: "must be a JSON object"}}
+	}
+	var wrong fieldErrors
+	v := reflect.ValueOf(into).Elem()
+	for name, raw := range object {
+		i, ok := known[name]
+		if !ok {
+			wrong = append(wrong, conversation.Invalid{Field: printable(name), Why: "is not a member of this call's body"})
+			continue
+		}
+		if why := set(v.Field(i), raw); why != nil {
+			why.Field = strings.TrimSuffix(name+"."+why.Field, ".")
+			wrong = append(wrong, *why)
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	slices.SortFunc(wrong, func(a, b conversation.Invalid) int { return strings.Compare(a.Field, b.Field) })
+	return wrong
+}
+
+func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
+	if string(raw) == "null" {
+		return nil
+	}
+	err := json.Unmarshal(raw, field.Addr().Interface())
+	var own *conversation.Invalid
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own
+	default:
+		return &conversation.Invalid{Why: mustBe(field.Type())}
+	}
+}
+
+func mustBe(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t.Kind() == reflect.String, reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return "must be a string"
+	case t.Kind() == reflect.Bool:
+		return "must be true or false"
+	case t.Kind() == reflect.Slice:
+		return "must be a list"
+	default:
+		return "must be an object"
+	}
+}
+
+var memberName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// printable gives a member's name where it looks like one. What does not may be a
+// text that went astray.
+func printable(name string) string {
+	if memberName.MatchString(name) {
+		return name
+	}
+	return "body"
+}
+
+// count is a number of things. Numbers above all bounds are as good as the bound.
+type count int
+
+// UnmarshalJSON takes a whole number that is not negative, however it is spelled.
+func (c *count) UnmarshalJSON(raw []byte) error {
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil
+	}
+	if err != nil || math.IsNaN(f) || !math.IsInf(f, 0) && f != math.Trunc(f) {
+		return &conversation.Invalid{Why: "must be a whole number"}
+	}
+	if f < 1 {
+		return &conversation.Invalid{Why: "must be at least 1"}
+	}
+	*c = count(min(f, math.MaxInt32))
+	return nil
+}
+
+// Schema documents the number.
+func (count) Schema(huma.Registry) *huma.Schema {
+	least := 1.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &least}
+}
+
+// rawList is a list that is kept as it came.
+type rawList struct{ json.RawMessage }
+
+// Schema documents the list.
+func (rawList) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Nullable: true, Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}
+}
+
+// rawObject is an object that is kept as it came.
+type rawObject struct{ json.RawMessage }
+
+// Schema documents the object.
+func (rawObject) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Nullable: true, AdditionalProperties: true}
+}

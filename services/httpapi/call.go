@@ -1,0 +1,203 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// call is what the log line tells of a request. It is the request's context, too.
+// For the goroutine that serves the request.
+type call struct {
+	context.Context
+	remote   string
+	session  string
+	position events.Position
+	from     string
+	turns    int
+	err      error
+}
+
+type callKey struct{}
+
+// Value gives the call itself for its own key.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// callOf gives the call of a handler's context.
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{Context: ctx}
+}
+
+// source tells where a request came from without naming it, for the security audit.
+func (c *call) source() string {
+	host, _, err := net.SplitHostPort(c.remote)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(host))
+	return hex.EncodeToString(sum[:8])
+}
+
+// answer is the response as the log line sees it. Where the mux has no handler, its
+// text becomes a problem.
+type answer struct {
+	http.ResponseWriter
+	r      *http.Request
+	status int
+	mute   bool
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader notes the status.
+func (w *answer) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	if w.r.Pattern == "" && w.ResponseWriter.Header().Get("Content-Type") != "application/problem+json" {
+		w.mute = true
+		unrouted(status).write(w.ResponseWriter)
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answer) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.mute {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// unrouted is the problem of a request that no call is there for.
+func unrouted(status int) *problem {
+	if status == http.StatusMethodNotAllowed {
+		return newProblem(codeMethodNotAllowed, "the header Allow names the methods that there are")
+	}
+	return newProblem(codeNotFound, "there is no such call: /docs lists them")
+}
+
+// finish ends a request: a panic becomes a problem, and what happened is counted and
+// logged.
+func (a *API) finish(w *answer, c *call, began time.Time) {
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		c.err = &panicked{kind: fmt.Sprintf("%T", p), stack: debug.Stack()}
+		if w.status == 0 {
+			problemOf(c.err).write(w)
+		}
+	}
+	took := time.Since(began)
+	route := w.r.Pattern
+	if route == "" {
+		route = "none"
+	}
+	a.metrics.observe(route, w.status, took)
+	a.log(w, c, route, took)
+}
+
+func (a *API) log(w *answer, c *call, route string, took time.Duration) {
+	level := slog.LevelDebug
+	switch {
+	case w.status == http.StatusInternalServerError:
+		level = slog.LevelError
+	case w.status > http.StatusInternalServerError:
+		level = slog.LevelWarn
+	case w.status >= http.StatusBadRequest:
+		level = slog.LevelInfo
+	}
+	if !a.cfg.Logger.Enabled(c, level) {
+		return
+	}
+	kv := []any{"route", route, "status", w.status, "duration", took}
+	if c.session != "" {
+		kv = append(kv, "session_id", c.session)
+	}
+	if c.position.Seq > 0 {
+		kv = append(kv, "position", c.position.String())
+	}
+	if c.from != "" {
+		kv = append(kv, "source", c.from)
+	}
+	if c.turns > 0 {
+		kv = append(kv, "turns", c.turns)
+	}
+	if c.err != nil {
+		kv = append(kv, "err", tellable(c.err))
+	}
+	a.cfg.Logger.Log(c, level, "request", kv...)
+}
+
+// tellable gives of an error what can't hold a text: our own words, those of the
+// log, and of all others the types.
+func tellable(err error) string {
+	var p *problem
+	if errors.As(err, &p) {
+		if p.cause == nil {
+			return p.Code
+		}
+		return p.Code + ": " + tellable(p.cause)
+	}
+	var broken *panicked
+	if errors.As(err, &broken) {
+		return broken.Error() + "\n" + string(broken.stack)
+	}
+	if errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
+		return err.Error()
+	}
+	return types(err)
+}
+
+// panicked is a panic of a handler. Its value may be a text; its type is none, and a
+// stack holds no values.
+type panicked struct {
+	kind  string
+	stack []byte
+}
+
+func (p *panicked) Error() string { return "panic: " + p.kind }
+
+func types(err error) string {
+	out := fmt.Sprintf("%T", err)
+	switch e := err.(type) { //nolint:errorlint // walks the tree
+	case interface{ Unwrap() error }:
+		if next := e.Unwrap(); next != nil {
+			out += " > " + types(next)
+		}
+	case interface{ Unwrap() []error }:
+		out += " > ("
+		for i, next := range e.Unwrap() {
+			if i > 0 {
+				out += ", "
+			}
+			out += types(next)
+		}
+		out += ")"
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+type turnsIn struct {
+	SessionID   string `path:"session_id"`
+	Limit       string `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
+	Status      string `query:"status" doc:"finalized (default), pending, or all: tombstones and replaced turns, too"`
+	Cursor      string `query:"cursor" doc:"next_cursor of the page before, for older turns"`
+	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+}
+
+type turnsOut struct{ Body turnsJSON }
+
+type turnsJSON struct {
+	Turns      []turnJSON `json:"turns" nullable:"false" doc:"Newest last"`
+	NextCursor *string    `json:"next_cursor" doc:"For the next page; null at the end"`
+}
+
+// listTurns gives a page of a session's turns, also of those before a reset or a
+// silence: what prompts leave out is still there.
+func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
+	p, err := newPage(in)
+	if err != nil {
+		return nil, err
+	}
+	reading, turns, err := a.pageOf(ctx, in, p)
+	if err != nil {
+		return nil, err
+	}
+	out := &turnsOut{turnsJSON{Turns: []turnJSON{}}}
+	if len(turns) > p.limit {
+		turns = turns[len(turns)-p.limit:]
+		next := p.next(turns[0]).String()
+		out.Body.NextCursor = &next
+	}
+	for _, t := range turns {
+		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
+		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&Turn{
+			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at, Partition: at.Partition,
+		}))
+	}
+	callOf(ctx).turns = len(turns)
+	return out, nil
+}
+
+// page is what is asked of a listing.
+type page struct {
+	limit  int
+	wanted func(*conversation.Turn) bool
+	whole  bool
+	before cursor
+}
+
+func newPage(in *turnsIn) (p page, err error) {
+	if p.limit, err = limit(in.Limit); err != nil {
+		return p, err
+	}
+	switch in.Status {
+	case "", "finalized":
+		p.wanted = func(t *conversation.Turn) bool { return t.Status == conversation.Finalized }
+	case "pending":
+		p.wanted = func(t *conversation.Turn) bool { return t.Status == conversation.Pending }
+	case "all":
+		p.wanted, p.whole = func(*conversation.Turn) bool { return true }, true
+	default:
+		return p, invalid("status", "must be finalized, pending or all")
+	}
+	if in.Cursor != "" {
+		p.before, err = parseCursor(in.Cursor)
+	}
+	return p, err
+}
+
+// pageOf gives the turns of a page, oldest first, with one more in front where there
+// are older ones. What the view holds is enough if it holds that one, too, or the
+// whole session; else the whole session is read.
+func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conversation.Turn, error) {
+	shown := p.before.passed + p.limit + 1
+	if p.whole {
+		shown = -1
+	}
+	reading, err := a.read(ctx, in.SessionID, in.MinPosition, shown)
+	if err != nil {
+		return reading, nil, err
+	}
+	turns := p.of(reading.State)
+	if len(turns) > p.limit || reading.State.Whole || p.whole {
+		return reading, turns, nil
+	}
+	reading, err = a.read(ctx, in.SessionID, in.MinPosition, -1)
+	if err != nil {
+		return reading, nil, err
+	}
+	return reading, p.of(reading.State), nil
+}
+
+// of gives the newest turns that are wanted, oldest first, one more than fit.
+func (p page) of(s *conversation.State) []*conversation.Turn {
+	var out []*conversation.Turn
+	for _, t := range slices.Backward(s.Turns) {
+		if p.wanted(t) && p.before.after(t) {
+			if out = append(out, t); len(out) > p.limit {
+				break
+			}
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// cursor is the place of the oldest turn that was given, and how many were given
+// so far: the order of a session's turns never changes, but their number may.
+type cursor struct {
+	place   uint64
+	version int
+	passed  int
+}
+
+func (p page) next(oldest *conversation.Turn) cursor {
+	return cursor{oldest.Place, oldest.Version, min(p.before.passed+p.limit, conversationTurns)}
+}
+
+// conversationTurns bounds what a cursor makes a view look for.
+const conversationTurns = 1_000_000
+
+// after tells whether a turn comes before the cursor's; the zero cursor is after all.
+func (c cursor) after(t *conversation.Turn) bool {
+	return c.place == 0 || t.Place < c.place || t.Place == c.place && t.Version < c.version
+}
+
+// String gives the opaque form.
+func (c cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d", c.place, c.version, c.passed))
+}
+
+func parseCursor(s string) (cursor, error) {
+	var c cursor
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		_, err = fmt.Sscanf(string(raw), "%d.%d.%d", &c.place, &c.version, &c.passed)
+	}
+	if err != nil || c.place == 0 || c.passed < 0 || c.passed > conversationTurns || c.String() != s {
+		return cursor{}, invalid("cursor", "must be the next_cursor of the page before")
+	}
+	return c, nil
+}
+
+type historyIn struct {
+	SessionID   string `path:"session_id"`
+	Limit       string `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
+	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+}
+
+type historyOut struct{ Body historyJSON }
+
+type historyJSON struct {
+	History []pairJSON `json:"history" nullable:"false" doc:"Oldest first"`
+}
+
+type pairJSON struct {
+	QuestionNeutral string `json:"question_neutral"`
+	AnswerNeutral   string `json:"answer_neutral"`
+}
+
+// history gives what a prompt may be told of the session, in neutral language.
+func (a *API) history(ctx context.Context, in *historyIn) (*historyOut, error) {
+	n, err := limit(in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	reading, err := a.read(ctx, in.SessionID, in.MinPosition, n)
+	if err != nil {
+		return nil, err
+	}
+	pairs := pairsOf(reading.State, n, a.cfg.Now())
+	callOf(ctx).turns = len(pairs)
+	return &historyOut{historyJSON{pairs}}, nil
+}
+
+func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {
+	pairs := []pairJSON{}
+	if s.Expired(now) || s.Erased != 0 {
+		return pairs
+	}
+	for _, t := range slices.Backward(s.Turns) {
+		if len(pairs) == n {
+			break
+		}
+		if s.Shown(t) && t.Status == conversation.Finalized {
+			pairs = append(pairs, pairJSON{t.Question.QuestionNeutral, t.Answer.AnswerNeutral})
+		}
+	}
+	slices.Reverse(pairs)
+	return pairs
+}

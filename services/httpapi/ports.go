@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// TurnWriter records turns. Its errors are those of events/conversation and
+// events/jetlog; an answer means that the event it rests on is durable.
+type TurnWriter interface {
+	StartTurn(ctx context.Context, c conversation.Start) (Turn, error)
+	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
+	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
+	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
+}
+
+// SessionWriter records what concerns a whole session.
+type SessionWriter interface {
+	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
+	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
+}
+
+// Turn is a turn with what its session adds. Position is that of the event that an
+// answer rests on; in a listing, that of the turn's start.
+type Turn struct {
+	conversation.Turn
+	SessionID, IdentityID string
+	Position              events.Position
+	Partition             int
+	Duplicate             bool
+	DroppedMetadata       []string
+}
+
+// Session is the answer to a write on a session.
+type Session struct {
+	SessionID string
+	conversation.Head
+	Position  events.Position
+	Duplicate bool
+}
+
+// SessionReader reads sessions, at least as new as what was acknowledged before the
+// call and as Ask.MinPosition (else ErrPositionNotReached). A failure is an error and
+// never an empty session.
+type SessionReader interface {
+	Read(ctx context.Context, ask Ask) (Reading, error)
+}
+
+// Ask says how much of a session is needed: Shown finalized turns that prompts may
+// show, or all turns with their tombstones if Shown is -1.
+type Ask struct {
+	SessionID   string
+	Shown       int
+	MinPosition []events.Position
+}
+
+// Reading is a session at a position; the state is the caller's own.
+type Reading struct {
+	State    *conversation.State
+	Position events.Position
+	Source   string
+}
+
+// ContextBuilder builds prompts. It gets only what is in bounds by itself; the same
+// errors as SessionReader, and *conversation.Invalid.
+type ContextBuilder interface {
+	Build(ctx context.Context, req ContextRequest) (Context, error)
+}
+
+// ContextRequest asks for a context. MaxMessages and MaxTokens are 0 where they were
+// not given, IdleTimeout and History nil.
+type ContextRequest struct {
+	SessionID, Message, SystemPrompt string
+	TurnID                           uuid.UUID
+	MaxMessages, MaxTokens           int
+	IdleTimeout                      *time.Duration
+	Language, Format                 string
+	IncludePending, Memory, Rewrite  bool
+	IdentityID                       string
+	History                          []json.RawMessage
+	AsOf                             *AsOf
+	MinPosition                      []events.Position
+}
+
+// AsOf is a place in the log, inclusive, or a time.
+type AsOf struct {
+	Position *events.Position
+	Time     time.Time
+}
+
+// Context is a prompt. Messages are written to the client as they are.
+type Context struct {
+	Messages        []json.RawMessage
+	System          string
+	SessionFound    bool
+	HistoryMessages int
+	HistoryTurns    int
+	DroppedTurns    int
+	MemorySnippet   string
+	RewrittenQuery  string
+	RewriteFallback bool
+	Warnings        []string
+	Position        events.Position
+	Source          string
+}
+
+// IdentityReader lists the turns of an identity across its sessions. Its errors are
+// ErrAuditUnavailable, ErrPositionNotReached, and *conversation.Invalid for a cursor
+// that it never gave.
+type IdentityReader interface {
+	IdentityTurns(ctx context.Context, ask IdentityAsk) (IdentityPage, error)
+}
+
+// IdentityAsk names a page: at most Limit turns that were created at or after Since
+// and before Until (zero: no bound), from where the cursor of the last page ends.
+type IdentityAsk struct {
+	IdentityID   string
+	Since, Until time.Time
+	Limit        int
+	Cursor       string
+	MinPosition  []events.Position
+}
+
+// IdentityPage is a page; NextCursor is empty at the end.
+type IdentityPage struct {
+	Turns      []Turn
+	NextCursor string
+}
+
+// ProjectionReader tells how far the views are.
+type ProjectionReader interface {
+	Projections(ctx context.Context) ([]Projection, error)
+}
+
+// Projection is a view in one partition, with which generation of it serves reads
+// and whether it can be rebuilt.
+type Projection struct {
+	projections.Status
+	Generation  int
+	Rebuildable bool
+}
+
+// Check is something that must answer before this process may take requests. Probe
+// must end with its ctx.
+type Check struct {
+	Name  string
+	Probe func(ctx context.Context) error
+}

@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// What a port may say besides the errors of events/conversation and events/jetlog.
+var (
+	ErrPositionNotReached = errors.New("the position is not reached yet: read again, or without min_position")
+	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
+)
+
+// Codes that this package itself gives (CONTRACT §2); the others are conversation's.
+const (
+	codeMalformed          = "malformed"
+	codeForbidden          = "forbidden"
+	codeNotFound           = "not_found"
+	codeMethodNotAllowed   = "method_not_allowed"
+	codeTooLarge           = "body_too_large"
+	codeInvalid            = "invalid_argument"
+	codeInternal           = "internal"
+	codeLogUnavailable     = "log_unavailable"
+	codeAuditUnavailable   = "audit_unavailable"
+	codePositionNotReached = "position_not_reached"
+)
+
+// kinds says of each code its status and its title.
+var kinds = map[string]struct {
+	status int
+	title  string
+}{
+	codeMalformed:                    {http.StatusBadRequest, "The body can't be read"},
+	codeForbidden:                    {http.StatusForbidden, "Not from there"},
+	codeNotFound:                     {http.StatusNotFound, "There is no such call"},
+	codeMethodNotAllowed:             {http.StatusMethodNotAllowed, "The call has another method"},
+	conversation.CodeTurnNotStarted:  {http.StatusNotFound, "The turn was never started"},
+	conversation.CodeTurnNotFound:    {http.StatusNotFound, "There is no such turn"},
+	conversation.CodeLinkedElsewhere: {http.StatusConflict, "The session belongs to another identity"},
+	conversation.CodeTurnMismatch:    {http.StatusConflict, "The request is another turn's"},
+	conversation.CodeTurnRedacted:    {http.StatusConflict, "The turn is redacted"},
+	conversation.CodeTurnReplaced:    {http.StatusConflict, "The turn was corrected"},
+	conversation.CodeTurnPending:     {http.StatusConflict, "The turn has no answer yet"},
+	conversation.CodeRequestIDInUse:  {http.StatusConflict, "The request id is in use"},
+	conversation.CodeSessionErased:   {http.StatusGone, "The session was erased"},
+	codeTooLarge:                     {http.StatusRequestEntityTooLarge, "Too large"},
+	codeInvalid:                      {http.StatusUnprocessableEntity, "The request is not valid"},
+	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
+	codeLogUnavailable:               {http.StatusServiceUnavailable, "The log does not answer"},
+	codeAuditUnavailable:             {http.StatusServiceUnavailable, "The audit tables do not answer"},
+	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
+}
+
+// problem is an RFC 9457 answer. It holds nothing of what the client sent but names
+// of fields.
+type problem struct {
+	Type   string         `json:"type" doc:"urn:turnledger:problem: and the code" example:"urn:turnledger:problem:turn_not_started"`
+	Title  string         `json:"title" doc:"What kind of problem it is; the same for each code"`
+	Status int            `json:"status" example:"404"`
+	Detail string         `json:"detail" doc:"What is wrong, and what to do"`
+	Code   string         `json:"code" doc:"Stable; what programs go by" example:"turn_not_started"`
+	Errors []problemField `json:"errors,omitempty" doc:"The fields that are wrong"`
+	cause  error
+}
+
+type problemField struct {
+	Field  string `json:"field" example:"request_id"`
+	Detail string `json:"detail" doc:"What is wrong with it, never its value"`
+}
+
+func newProblem(code, detail string) *problem {
+	k := kinds[code]
+	return &problem{Type: "urn:turnledger:problem:" + code, Title: k.title, Status: k.status, Detail: detail, Code: code}
+}
+
+func (p *problem) Error() string             { return p.Detail }
+func (p *problem) Unwrap() error             { return p.cause }
+func (p *problem) GetStatus() int            { return p.Status }
+func (p *problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders tells a client when to come back.
+func (p *problem) GetHeaders() http.Header {
+	if p.Status == http.StatusServiceUnavailable {
+		return http.Header{"Retry-After": {"1"}}
+	}
+	return nil
+}
+
+// problemOf is the table: it gives every error its problem. What is unknown is
+// "internal" and says nothing to the client.
+func problemOf(err error) *problem {
+	var own *problem
+	if errors.As(err, &own) {
+		return own
+	}
+	p := known(err)
+	p.cause = err
+	return p
+}
+
+func known(err error) *problem {
+	var refusal *conversation.Refusal
+	var wrong *conversation.Invalid
+	var fields fieldErrors
+	switch {
+	case errors.As(err, &fields):
+		return fields.problem()
+	case errors.As(err, &wrong):
+		return fieldErrors{*wrong}.problem()
+	case errors.Is(err, jetlog.ErrTooLarge):
+		return newProblem(codeTooLarge, "the turn is too large for the log: send shorter texts or messages")
+	case errors.Is(err, ErrPositionNotReached):
+		return newProblem(codePositionNotReached, ErrPositionNotReached.Error())
+	case errors.Is(err, ErrAuditUnavailable):
+		return newProblem(codeAuditUnavailable, ErrAuditUnavailable.Error())
+	// Before refusals: one that could not be kept for the audit is not given yet.
+	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return newProblem(codeLogUnavailable, "the log did not answer; a write may or may not have happened, and the same request again finds out")
+	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
+		return newProblem(refusal.Code, refusal.Detail)
+	default:
+		return newProblem(codeInternal, "an unexpected error; the server's log has it")
+	}
+}
+
+// fieldErrors are all that is wrong with the fields of a request.
+type fieldErrors []conversation.Invalid
+
+func (f fieldErrors) Error() string { return f[0].Error() }
+
+func (f fieldErrors) problem() *problem {
+	p := newProblem(codeInvalid, f[0].Error())
+	if n := len(f) - 1; n > 0 {
+		p.Detail += " (and " + strconv.Itoa(n) + " more)"
+	}
+	for _, e := range f {
+		p.Errors = append(p.Errors, problemField{e.Field, e.Why})
+	}
+	return p
+}
+
+// write answers with a problem where no huma handler does.
+func (p *problem) write(w http.ResponseWriter) {
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client is gone, then
+}

@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const (
+	onSession = "/sessions/{session_id}"
+	onTurn    = onSession + "/turns/{turn_id}"
+)
+
+// Statuses of errors, for the documentation.
+const (
+	notFound = http.StatusNotFound
+	conflict = http.StatusConflict
+	gone     = http.StatusGone
+	unread   = http.StatusBadRequest
+	tooBig   = http.StatusRequestEntityTooLarge
+)
+
+// writes adds the calls that record.
+func (a *API) writes(api huma.API) {
+	start := operation("start-turn", http.MethodPost, onSession+"/turns", "Record a question", unread, conflict, gone, tooBig)
+	start.DefaultStatus = http.StatusCreated
+	register(a, api, start, a.startTurn)
+	register(a, api, operation("finalize-turn", http.MethodPost, onTurn+"/finalize", "Record the answer of a turn",
+		unread, notFound, conflict, gone, tooBig), a.finalizeTurn)
+	register(a, api, operation("link-session", http.MethodPut, onSession+"/identity", "Link a session to an identity",
+		unread, conflict, gone), a.linkSession)
+	register(a, api, with(operation("redact-turn", http.MethodPost, onTurn+"/redact", "Make a turn, with all its versions, a tombstone",
+		unread, notFound, gone), metaOptional, true), a.redactTurn)
+	register(a, api, operation("correct-turn", http.MethodPost, onTurn+"/correct", "Replace a turn",
+		unread, notFound, conflict, gone, tooBig), a.correctTurn)
+	register(a, api, with(operation("reset-session", http.MethodPost, onSession+"/reset", "Let prompts and history start anew",
+		unread, gone), metaOptional, true), a.resetSession)
+}
+
+// reads adds the calls that only read.
+func (a *API) reads(api huma.API) {
+	register(a, api, operation("get-session", http.MethodGet, onSession, "Look at a session"), a.session)
+	register(a, api, operation("list-turns", http.MethodGet, onSession+"/turns", "List a session's turns"), a.listTurns)
+	register(a, api, operation("get-history", http.MethodGet, onSession+"/history", "Get the question and answer pairs for a prompt"), a.history)
+	register(a, api, with(operation("build-context", http.MethodPost, onSession+"/context", "Get the messages to send to a model",
+		unread, tooBig), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
+	register(a, api, operation("list-identity-turns", http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
+}
