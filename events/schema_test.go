@@ -89,13 +89,12 @@ func TestSchemas(t *testing.T) {
 // Where no session is needed to see that an event is wrong, schema and Decode agree.
 func TestSchemasAgreeWithDecode(t *testing.T) {
 	t.Parallel()
-	beyond := map[string]bool{"wrong_turn_id": true, "malformed_tombstones": true}
 	for _, e := range factEdits() {
+		if e.problem == "wrong_turn_id" {
+			continue // a schema computes no ids
+		}
 		t.Run("refuses "+e.property, func(t *testing.T) {
 			t.Parallel()
-			if beyond[e.problem] {
-				t.Skip("a schema computes no ids")
-			}
 			require.Error(t, compile(t, e.fact.Type()).Validate(object(t, e.fact)))
 		})
 	}

@@ -31,27 +31,33 @@ type app struct {
 	handler  http.Handler
 }
 
-// openApp opens all that the roles need. A listener comes first, so that a taken
-// port is known before anything else is started.
-func openApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger) (a *app, err error) {
+// listen takes the address of the API. It comes before anything else is started,
+// so that a taken port is known at once.
+func listen(ctx context.Context, cfg Config) (net.Listener, error) {
 	if err := httpapi.CheckListen(cfg.Listen, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	a = &app{cfg: cfg, roles: roles, logger: logger}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
+	}
+	return l, nil
+}
+
+// openApp opens all that the roles need; the listener is its own from now on.
+func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logger *slog.Logger) (a *app, err error) {
+	a = &app{cfg: cfg, roles: roles, logger: logger, listener: l}
 	defer func() {
 		if err != nil {
 			a.close()
 		}
 	}()
-	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
-	}
 	if a.store, err = openStore(ctx, cfg, logger); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if a.views, err = openViews(cfg, roles, a.store.log, runner.NewMetrics(registry), logger); err != nil {
+	if a.views, err = openViews(ctx, cfg, roles, a.store.log, runner.NewMetrics(registry), logger); err != nil {
 		return nil, err
 	}
 	a.serve(registry)

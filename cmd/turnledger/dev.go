@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -21,14 +22,19 @@ func (c *devCmd) Run(e *env) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	logger := newLogger(e.err, c.Verbose)
+	// The screen says what there is to say; the log speaks up when something is wrong.
+	logger := newLogger(e.err, slog.LevelWarn, c.Verbose)
 	warnUnknownEnv(logger)
+	l, err := listen(e.ctx, c.Config)
+	if err != nil {
+		return err
+	}
 	if c.NATSURL == "" && c.NATSListen == "" {
 		c.NATSListen = freeNATS()
 	}
-	pg, err := c.postgres(e)
+	pg, err := c.postgres(e, logger)
 	if err != nil {
-		return err
+		return errors.Join(err, l.Close())
 	}
 	if pg != nil {
 		defer func() {
@@ -39,7 +45,7 @@ func (c *devCmd) Run(e *env) error {
 			}
 		}()
 	}
-	a, err := openApp(e.ctx, c.Config, allRoles, logger)
+	a, err := openApp(e.ctx, c.Config, allRoles, l, logger)
 	if err != nil {
 		return err
 	}
@@ -53,13 +59,13 @@ func (c *devCmd) Run(e *env) error {
 
 // postgres starts the private PostgreSQL, where none is given and one is
 // installed.
-func (c *devCmd) postgres(e *env) (*localpg.Server, error) {
+func (c *devCmd) postgres(e *env, logger *slog.Logger) (*localpg.Server, error) {
 	if c.PostgresURL != "" {
 		return nil, nil //nolint:nilnil // one is given
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
-	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: newLogger(e.err, c.Verbose)})
+	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: logger})
 	if errors.Is(err, localpg.ErrNotInstalled) {
 		_, _ = fmt.Fprintf(e.err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
 		return nil, nil //nolint:nilnil // dev goes on without an audit

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-func newLogger(w io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelInfo
+func newLogger(w io.Writer, level slog.Level, verbose bool) *slog.Logger {
 	if verbose {
 		level = slog.LevelDebug
 	}

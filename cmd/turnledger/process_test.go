@@ -190,4 +190,4 @@ func (p *process) context(t testing.TB, id string) []any {
 	return messages[:len(messages)-1]
 }
 
-func (p *process) recorder() recorder { return plainRecorder{p.url} }
+func (p *process) recorder() recorder { return remoteRecorder{remote{URL: p.url}} }

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"net/url"
 )
 
 // remote is where a verb finds the running server.
@@ -15,67 +16,62 @@ type remote struct {
 	Key string `help:"Key for the server." env:"TURNLEDGER_KEY"`
 }
 
-type unreachableError struct{ err error }
-
-func (e *unreachableError) Error() string { return e.err.Error() }
-
-func (r remote) recorder() (recorder, error) { return plainRecorder{r.URL}, nil }
-
-type plainRecorder struct{ url string }
-
-func (p plainRecorder) call(ctx context.Context, path string, body any) (map[string]any, error) {
-	raw, _ := json.Marshal(body)
-	req, err := http.NewRequestWithContext(ctx, "POST", p.url+path, bytes.NewReader(raw))
+// call sends a request and reads the answer into out; raw is the answer as it
+// came. A problem is an error with what the server said.
+func (r remote) call(ctx context.Context, method, path string, body, out any) (raw json.RawMessage, err error) {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, r.URL+path, in)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: --url: %w", errUsage, err)
+	}
+	if r.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Key)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, &unreachableError{err}
+		return nil, &unreachableError{r.URL, err}
 	}
-	defer resp.Body.Close()
-	var out map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		return nil, &unreachableError{err}
-	}
-	if resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("%v", out)
-	}
-	return out, nil
-}
-
-func (p plainRecorder) start(ctx context.Context, session string, t turnIn) (string, bool, error) {
-	body := map[string]any{"request_id": t.requestID, "question_neutral": t.question.neutral}
-	if t.question.translated != "" {
-		body["question_translated"] = t.question.translated
-	}
-	if t.question.messages != nil {
-		body["question_messages"] = t.question.messages
-	}
-	out, err := p.call(ctx, "/v1/sessions/"+url.PathEscape(session)+"/turns", body)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err = io.ReadAll(resp.Body)
 	if err != nil {
-		return "", false, err
+		return nil, &unreachableError{r.URL, err}
 	}
-	return out["turn_id"].(string), out["duplicate"] == true, nil
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, problemOf(resp.StatusCode, raw)
+	}
+	return raw, json.Unmarshal(raw, out)
 }
 
-func (p plainRecorder) finalize(ctx context.Context, session, id string, t turnIn) (bool, error) {
-	body := map[string]any{"answer_neutral": t.answer.neutral}
-	if t.answer.translated != "" {
-		body["answer_translated"] = t.answer.translated
-	}
-	if t.answer.messages != nil {
-		body["answer_messages"] = t.answer.messages
-	}
-	out, err := p.call(ctx, "/v1/sessions/"+url.PathEscape(session)+"/turns/"+id+"/finalize", body)
-	if err != nil {
-		return false, err
-	}
-	return out["duplicate"] == true, nil
+// unreachableError: there is no server to talk to.
+type unreachableError struct {
+	url string
+	err error
 }
 
-type contextCmd struct{}
-type historyCmd struct{}
-type linkCmd struct{}
-type redactCmd struct{}
-type projectionsCmd struct{}
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("no server answers at %s: %v (start one with: turnledger dev, or set TURNLEDGER_URL)", e.url, errors.Unwrap(e.err))
+}
+
+func (e *unreachableError) Unwrap() error { return e.err }
+
+func problemOf(status int, raw []byte) error {
+	var p struct {
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+		Errors []struct {
+			Location string `json:"location"`
+			Message  string `json:"message"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(raw, &p) != nil || p.Code == "" {
+		return fmt.Errorf("the server answered with status %d and no problem of Turnledger's: is it another server?", status)
+	}
+	return fmt.Errorf("%s: %s", p.Code, p.Detail)
+}

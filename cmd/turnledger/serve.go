@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 )
 
 type serveCmd struct {
@@ -21,9 +22,13 @@ func (c *serveCmd) Run(e *env) error {
 	if err := roles.fit(c.Config); err != nil {
 		return err
 	}
-	logger := newLogger(e.err, c.Verbose)
+	logger := newLogger(e.err, slog.LevelInfo, c.Verbose)
 	warnUnknownEnv(logger)
-	a, err := openApp(e.ctx, c.Config, roles, logger)
+	l, err := listen(e.ctx, c.Config)
+	if err != nil {
+		return err
+	}
+	a, err := openApp(e.ctx, c.Config, roles, l, logger)
 	if err != nil {
 		return err
 	}

@@ -60,14 +60,21 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 	return t.SessionTurns(ctx, sessionID, limit)
 }
 
-// openViews makes the views of some roles; it does no I/O.
-func openViews(cfg Config, roles roles, log *jetlog.Log, metrics *runner.Metrics, logger *slog.Logger) (*views, error) {
+// openViews makes the views of some roles. PostgreSQL is tried once, so that where
+// it answers the audit is there from the first request on.
+func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, metrics *runner.Metrics, logger *slog.Logger) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, metrics: metrics}
 	if err := v.openRecent(roles); err != nil {
 		return nil, err
 	}
 	if cfg.PostgresURL != "" && (roles.has(roleAudit) || roles.has(roleContext)) {
 		v.audit = &auditTables{}
+		tables, err := v.tryAudit(ctx)
+		if err != nil && !errors.Is(err, audit.ErrUnavailable) {
+			v.close()
+			return nil, err
+		}
+		v.audit.open.Store(tables)
 	}
 	return v, nil
 }
@@ -113,46 +120,50 @@ func (v *views) run(ctx context.Context, roles roles) error {
 	return g.Wait()
 }
 
-// runAudit opens the audit tables, as often as it takes, and feeds them.
+// runAudit feeds the audit tables; where they are not open yet it opens them, as
+// often as it takes.
 func (v *views) runAudit(ctx context.Context, feed bool) error {
-	tables, err := v.openAudit(ctx)
-	if err != nil || tables == nil {
-		return err
-	}
-	defer tables.Close()
-	v.audit.open.Store(tables)
-	if !feed {
-		<-ctx.Done()
-		return nil
-	}
-	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 5000, Logger: v.logger, Metrics: v.metrics})
-	v.auditFeed.Store(r)
-	return r.Run(ctx)
-}
-
-func (v *views) openAudit(ctx context.Context) (*audit.Audit, error) {
-	for {
-		tables, err := audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Logger: v.logger})
+	for v.audit.open.Load() == nil {
+		tables, err := v.tryAudit(ctx)
 		switch {
 		case err == nil:
-			return tables, nil
+			v.audit.open.Store(tables)
+			continue
 		case ctx.Err() != nil:
-			return nil, nil //nolint:nilnil // a clean stop before PostgreSQL answered
+			return nil
 		case !errors.Is(err, audit.ErrUnavailable):
-			return nil, err
+			return err
 		}
 		v.logger.Warn("the audit waits for PostgreSQL", "err", err)
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(2 * time.Second):
 		}
 	}
+	if !feed {
+		return nil
+	}
+	r := runner.New(v.log, v.audit.open.Load(), runner.Config{Rules: v.cfg.rules(), MaxBatch: 5000, Logger: v.logger, Metrics: v.metrics})
+	v.auditFeed.Store(r)
+	return r.Run(ctx)
+}
+
+func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Logger: v.logger})
 }
 
 // close ends what openViews opened.
 func (v *views) close() {
 	if c, ok := v.recent.(interface{ Close() }); ok {
 		c.Close()
+	}
+	if v.audit != nil {
+		if tables := v.audit.open.Load(); tables != nil {
+			tables.Close()
+		}
 	}
 }
 

@@ -37,12 +37,13 @@ type Ack struct {
 // Append writes to the log. It returns when the server has it; Durable tells when
 // the disk has it. An unknown outcome (timeout, no responders, busy) is asked
 // again with the same event ids until the deadline, then ErrUnavailable. An
-// expectation that did not hold is a *Conflict. An event too large is ErrTooLarge,
-// and nothing was written.
+// expectation that did not hold is a *Conflict; on one replica that may be because
+// an earlier attempt was stored, whose answer was lost. An event too large is
+// ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
-		return Ack{}, err
+		return Ack{}, fmt.Errorf("append: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 	defer cancel()
@@ -54,44 +55,80 @@ func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
 
 // Durable blocks until the event at a position that the log has shown is on disk.
 func (l *Log) Durable(ctx context.Context, at events.Position) error {
-	return l.partitions[at.Partition].gate.wait(ctx, at.Seq)
+	p, err := l.partition(at.Partition)
+	if err != nil {
+		return err
+	}
+	return p.gate.wait(ctx, at.Seq)
 }
 
 func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
+	if len(a.Facts) == 0 {
+		return nil, nil, errors.New("there is nothing to append")
+	}
 	msgs := make([]*nats.Msg, len(a.Facts))
 	var p *partition
 	for i, f := range a.Facts {
-		env, err := events.Encode(f, l.cfg.Now())
-		if err != nil {
+		m, of, err := l.encodeFact(f, a.Salt)
+		switch {
+		case err != nil:
 			return nil, nil, err
+		case p != nil && p != of:
+			return nil, nil, errors.New("facts of several partitions can't be appended at once")
 		}
-		id, _, err := events.ParseSubject(env.Subject)
-		if err != nil {
-			return nil, nil, err
-		}
-		p = l.partitions[l.Partition(id)]
-		if size := int64(len(env.Body)) + headerRoom; size > l.nc.MaxPayload() {
-			return nil, nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, f.Type(), len(env.Body))
-		}
-		m := &nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body}
-		m.Header[jetstream.ExpectedStreamHeader] = []string{p.name}
-		if a.Salt != "" {
-			m.Header[jetstream.MsgIDHeader] = []string{m.Header[jetstream.MsgIDHeader][0] + "#" + a.Salt}
-		}
-		msgs[i] = m
+		msgs[i], p = m, of
 	}
 	if a.Expect != nil {
 		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
 	}
+	for i, m := range msgs {
+		if err := l.measure(m); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", a.Facts[i].Type(), err)
+		}
+	}
 	return msgs, p, nil
 }
 
-// headerRoom is kept free for an event's headers.
-const headerRoom = 4 << 10
+func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, error) {
+	env, err := events.Encode(f, l.cfg.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	id, _, err := events.ParseSubject(env.Subject)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := l.of(id)
+	m := &nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body}
+	m.Header[jetstream.ExpectedStreamHeader] = []string{p.name}
+	if salt != "" {
+		m.Header[jetstream.MsgIDHeader] = []string{m.Header[jetstream.MsgIDHeader][0] + "#" + salt}
+	}
+	return m, p, nil
+}
+
+const (
+	// maxHeader is what JetStream takes of headers (code 10097).
+	maxHeader = 64 << 10
+	// batchRoom is kept free for the headers of an atomic batch.
+	batchRoom = 256
+)
+
+// measure refuses a message that the log would not take, before it is published.
+func (l *Log) measure(m *nats.Msg) error {
+	header := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) + batchRoom
+	if header > maxHeader || int64(header+len(m.Data)) > l.nc.MaxPayload() {
+		return fmt.Errorf("%w: %d bytes", ErrTooLarge, header+len(m.Data))
+	}
+	return nil
+}
+
+// attempts that the deadline has room for where the server is silent.
+const attempts = 3
 
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	return retry(ctx, func() (Ack, error) {
-		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 		defer cancel()
 		ack, err := l.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
 		if err != nil {
@@ -106,9 +143,10 @@ func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, er
 // commit's sequence gives all.
 func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
 	return retry(ctx, func() (Ack, error) {
-		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 		defer cancel()
-		batch, err := jetstreamext.NewBatchPublisher(l.js)
+		// Nothing is waited for before the commit: that answers for all.
+		batch, err := jetstreamext.NewBatchPublisher(l.js, jetstreamext.BatchFlowControl{})
 		if err != nil {
 			return Ack{}, err
 		}
@@ -138,18 +176,16 @@ func copyMsg(m *nats.Msg) *nats.Msg {
 	return out
 }
 
-// Server error codes (server/errors.json of 2.15) that say: the expectation did
-// not hold, the batch holds an event that the log has, and: ask again.
+// Server error codes (server/errors.json of 2.15) that end an append. Whatever else
+// the server says is unknown or busy: 10158 (the same id is on its way), 10176 (the
+// batch lacks a part), those of status 429 and 503.
 const (
-	codeWrongLastSequence  = 10071
-	codeWrongLastConstant  = 10164
-	codeBatchDuplicate     = 10201
-	codeDuplicateInFlight  = 10158
-	codeBatchIncomplete    = 10176
-	codeStreamTooLarge     = 10054
-	codeHeaderTooLarge     = 10097
-	statusTooManyRequests  = 429
-	statusServiceUnavailab = 503
+	codeWrongLastSequence = 10071
+	codeWrongLastConstant = 10164
+	codeBatchDuplicate    = 10201
+	codeStreamTooLarge    = 10054
+	codeHeaderTooLarge    = 10097
+	codeWrongStream       = 10060
 )
 
 func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
@@ -173,10 +209,6 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 	}
 }
 
-// ErrBatchDuplicate: an event of an atomic append is in the log already; nothing
-// of the append was written.
-var ErrBatchDuplicate = errors.New("an event of the batch is in the log already")
-
 // classify gives the error that ends an append, or nil for success and for what is
 // unknown or busy.
 func classify(err error) error {
@@ -188,11 +220,13 @@ func classify(err error) error {
 		return ErrBatchDuplicate
 	case codeStreamTooLarge, codeHeaderTooLarge:
 		return ErrTooLarge
+	case codeWrongStream:
+		return fmt.Errorf("%w: %w: another stream captures the log's subjects: give Turnledger a NATS account of its own", ErrUnavailable, ErrStream)
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return ErrTooLarge
 	}
-	if errors.Is(err, nats.ErrConnectionClosed) {
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil

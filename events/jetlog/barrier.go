@@ -28,12 +28,12 @@ func (b *barrier) wait(ctx context.Context) (uint64, error) {
 		b.next = &question{done: make(chan struct{})}
 	}
 	q := b.next
-	lead := !b.busy
-	b.busy = true
-	b.mu.Unlock()
-	if lead {
-		b.serve(ctx)
+	if !b.busy {
+		b.busy = true
+		// A question is not its first caller's: it goes on when that one gives up.
+		go b.serve(context.WithoutCancel(ctx))
 	}
+	b.mu.Unlock()
 	select {
 	case <-q.done:
 		return q.seq, q.err
@@ -42,20 +42,17 @@ func (b *barrier) wait(ctx context.Context) (uint64, error) {
 	}
 }
 
-// serve answers the waiting question in the caller's time, and hands later ones to
-// a goroutine that ends with the last of them.
+// serve asks until nobody waits. Each question ends by ask's own deadline.
 func (b *barrier) serve(ctx context.Context) {
-	b.mu.Lock()
-	q := b.next
-	b.next = nil
-	b.mu.Unlock()
-	q.seq, q.err = b.ask(ctx)
-	close(q.done)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.busy = false
-		return
+	for {
+		b.mu.Lock()
+		q := b.next
+		b.next, b.busy = nil, q != nil
+		b.mu.Unlock()
+		if q == nil {
+			return
+		}
+		q.seq, q.err = b.ask(ctx)
+		close(q.done)
 	}
-	go b.serve(context.WithoutCancel(ctx))
 }

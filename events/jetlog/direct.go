@@ -3,8 +3,8 @@ package jetlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -14,84 +14,118 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// page asks for up to n events of a subject from a sequence on (JetStream's direct
-// batch get, ADR-31) and gives those up to upTo. More tells that the subject has
-// events behind the page. An answer that was cut off is an error, never a short
-// page: jetstreamext.GetBatch of orbit 0.3 ends in silence when time runs out,
-// which would read as "no history".
-func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo uint64, n int) (out []events.Recorded, more bool, err error) {
-	return l.direct(ctx, p, map[string]any{"seq": from, "next_by_subj": subject, "batch": n}, upTo, n)
+// pageEnd says why a page ends.
+type pageEnd int
+
+const (
+	// ended: the replica has no more events of the subject.
+	ended pageEnd = iota
+	// more: the subject has events behind the page.
+	more
+	// beyond: the subject's next event lies behind what was asked for.
+	beyond
+)
+
+// errUnreadable: the next event's header is no header, and so is what the server
+// wrote into it. It comes with the events before.
+var errUnreadable = errors.New("an event without readable headers")
+
+// page asks for up to n events of a subject from a sequence on and gives those up to
+// upTo.
+func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo uint64, n int) ([]events.Recorded, pageEnd, error) {
+	return l.direct(ctx, p, map[string]any{"seq": from, "next_by_subj": subject, "batch": n, "max_bytes": pageBytes}, upTo, n)
 }
 
-// since gives the sequence of the first event recorded at or after a time, 0 where
-// there is none.
-func (l *Log) since(ctx context.Context, p *partition, at time.Time) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
-	defer cancel()
-	first, _, err := l.direct(ctx, p, map[string]any{"start_time": at, "next_by_subj": ">", "batch": 1}, math.MaxUint64, 1)
-	if err != nil || len(first) == 0 {
-		return 0, err
-	}
-	return first[0].Position.Seq, nil
-}
-
-func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int) (out []events.Recorded, more bool, err error) {
+// direct asks with JetStream's direct batch get (ADR-31). An answer that was cut
+// off, or that lacks a part, is an error, never a short page: jetstreamext.GetBatch
+// of orbit 0.3 ends in silence when time runs out, which would read as "no history".
+func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int) (out []events.Recorded, end pageEnd, err error) {
 	req, err := json.Marshal(ask)
 	if err != nil {
-		return nil, false, err
+		return nil, ended, err
 	}
 	address, answers, done, err := l.replies.box(n + 1)
 	if err != nil {
-		return nil, false, err
+		return nil, ended, err
 	}
 	defer done()
 	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, req); err != nil {
-		return nil, false, err
+		return nil, ended, err
 	}
-	for {
+	for before := uint64(0); ; before = out[len(out)-1].Position.Seq {
 		var m *nats.Msg
 		select {
 		case m = <-answers:
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return nil, ended, ctx.Err()
 		}
-		if status := m.Header.Get("Status"); status != "" && m.Header.Get(jetstream.SequenceHeader) == "" {
-			return endOfPage(out, status, m.Header)
+		switch {
+		case written(m, jetstream.SequenceHeader) != "":
+		case m.Size()-len(m.Subject)-len(m.Reply) < leastHeader && len(m.Header) > 0:
+			return endOfPage(out, before, m)
+		default:
+			return out, more, errUnreadable
+		}
+		if written(m, jetstream.LastSequenceHeader) != strconv.FormatUint(before, 10) {
+			return nil, ended, errGap
 		}
 		e, err := p.fromDirect(m)
 		if err != nil {
-			return nil, false, err
+			return nil, ended, err
 		}
 		if e.Position.Seq > upTo {
-			return out, false, nil
+			return out, beyond, nil
 		}
 		out = append(out, e)
 	}
 }
 
+// leastHeader is less than the server writes into an event that it gives directly
+// (stream, subject, sequence, time, what is pending), and more than it says in a
+// status. So no event is taken for a status, whatever its publisher put into it.
+const leastHeader = 128
+
+var errGap = errors.New("a part of the answer was lost")
+
+// written gives the value of a header that the server wrote into an event: behind
+// those that its publisher may have put there.
+func written(m *nats.Msg, name string) string {
+	v := m.Header[name]
+	if len(v) == 0 {
+		return ""
+	}
+	return v[len(v)-1]
+}
+
 // endOfPage reads the status message that closes an answer: 204 at its end, 404
 // where the subject has nothing.
-func endOfPage(out []events.Recorded, status string, h nats.Header) ([]events.Recorded, bool, error) {
-	switch status {
+func endOfPage(out []events.Recorded, before uint64, m *nats.Msg) ([]events.Recorded, pageEnd, error) {
+	switch status := m.Header.Get("Status"); status {
 	case "204":
-		pending, err := strconv.Atoi(h.Get("Nats-Num-Pending"))
-		return out, err == nil && pending > 0, nil
+		pending, err := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64)
+		if err != nil || m.Header.Get(jetstream.LastSequenceHeader) != strconv.FormatUint(before, 10) {
+			return nil, ended, errGap
+		}
+		if pending > 0 {
+			return out, more, nil
+		}
+		return out, ended, nil
 	case "404":
-		return out, false, nil
+		return out, ended, nil
 	default:
-		return nil, false, fmt.Errorf("direct get: status %s", status)
+		return nil, ended, fmt.Errorf("direct get: status %s", status)
 	}
 }
 
 func (p *partition) fromDirect(m *nats.Msg) (events.Recorded, error) {
-	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+	seq, err := strconv.ParseUint(written(m, jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	at, err := time.Parse(time.RFC3339Nano, written(m, jetstream.TimeStampHeaer))
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
-	return events.Decode(events.Envelope{Subject: m.Header.Get(jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data},
+	return events.Decode(events.Envelope{Subject: written(m, jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data},
 		events.Position{Partition: p.number, Seq: seq}, at), nil
 }

@@ -13,6 +13,10 @@ var (
 	ErrTooLarge = errors.New("the event is too large for the log")
 	// ErrConflict: the session has events that the expectation did not know.
 	ErrConflict = errors.New("the session has moved on")
+	// ErrBatchDuplicate: an event of an atomic append is in the log already, and so
+	// the append wrote nothing; an earlier attempt of it, whose answer was lost, may
+	// have.
+	ErrBatchDuplicate = errors.New("an event of the batch is in the log already")
 	// ErrStream: a stream that is there does not fit the configuration.
 	ErrStream = errors.New("the log's streams do not fit the configuration")
 	// ErrLayout: the server's files are not laid out as the durability gate needs.

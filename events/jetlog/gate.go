@@ -7,16 +7,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // gate makes sequences of one stream durable with fsyncs that all who wait share
 // (DESIGN §3). The server has written an event to its block file by the time that
 // its PubAck, a delivery or a read shows it; on Linux an fsync through any
 // descriptor flushes the inode. A nil gate is open: the server itself syncs.
+//
+// Why a sync covers all who waited when it began: blocks are numbered upwards and
+// only the newest grows. Whatever was written since the last sync lies in the block
+// that was the newest then, or in later ones, and all of these are synced. A block
+// that an erasure rewrote meanwhile has a new inode, whose content the server syncs
+// before it renames it; so each block is opened anew by its name, and the folder is
+// synced when a name in it changed. (The server's compaction of an old block renames
+// before it syncs. Nobody can wait for that: file systems that keep a rename behind
+// the data, as ext4 and btrfs do, make it safe.)
 //
 // An fsync that fails is final: what it lost can't be told, so the gate never
 // acknowledges again.
@@ -27,23 +38,38 @@ type gate struct {
 	// turn is held by the one waiter that syncs for all.
 	turn chan struct{}
 
-	// Under turn: the newest block that was synced, its inode, and the error that
-	// ended all.
+	// Under turn: the newest block that was synced and its inode, the folder as it
+	// was listed last, and the error that ended all.
 	block  uint64
 	inode  uint64
+	names  folder
 	failed error
+	fsync  func(*os.File) error
 }
 
-const blockSuffix = ".blk"
+// folder is a folder's time of change. It counts as settled when it was old enough
+// to tell a later change by another time, whatever the clock's grain.
+type folder struct {
+	changed time.Time
+	settled bool
+}
 
-// openGate opens the gate of a stream whose files are under dir ("…/streams/NAME"),
+const (
+	blockSuffix = ".blk"
+	clockGrain  = 100 * time.Millisecond
+)
+
+// errFsync: an fsync failed.
+var errFsync = errors.New("fsync failed; restart Turnledger when the disk is well")
+
+// openGate opens the gate of a stream whose files are under stream ("…/streams/NAME"),
 // and syncs all that is there.
-func openGate(dir string) (*gate, error) {
-	g := &gate{dir: filepath.Join(dir, "msgs"), turn: make(chan struct{}, 1)}
+func openGate(stream string) (*gate, error) {
+	g := &gate{dir: filepath.Join(stream, "msgs"), turn: make(chan struct{}, 1), fsync: (*os.File).Sync}
 	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%w: no folder %s", ErrLayout, g.dir)
 	}
-	if err := g.syncAll(dir); err != nil {
+	if err := g.syncStream(stream); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -70,7 +96,7 @@ func (g *gate) wait(ctx context.Context, seq uint64) error {
 				return fmt.Errorf("%w: %w", ErrUnavailable, err)
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 		}
 	}
 	return nil
@@ -86,97 +112,138 @@ func (g *gate) lead(seq uint64) error {
 	}
 	target := g.wanted.Load()
 	if err := g.sync(); err != nil {
-		g.failed = err
+		if errors.Is(err, errFsync) {
+			g.failed = err
+		}
 		return err
 	}
 	g.durable.Advance(target)
 	return nil
 }
 
-// sync makes every block from the last synced one to the newest durable. Blocks
-// are opened anew by path, since a rewrite replaces the inode; a block that is new
-// or was replaced needs its folder synced too.
+// sync makes every block from the last synced one to the newest durable. Mostly
+// that is one file.
 func (g *gate) sync() error {
-	block, inode, replaced := g.block, uint64(0), false
-	for n := g.block; ; n++ {
-		ino, err := syncFile(filepath.Join(g.dir, strconv.FormatUint(n, 10)+blockSuffix))
-		if errors.Is(err, fs.ErrNotExist) {
-			if n == g.block {
-				// Purged or erased away: start over from what is there.
-				return g.syncAll("")
-			}
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if n != g.block || ino != g.inode {
-			replaced = true
-		}
-		block, inode = n, ino
-	}
-	g.block, g.inode = block, inode
-	if !replaced {
-		return nil
-	}
-	_, err := syncFile(g.dir)
-	return err
-}
-
-// syncAll syncs every file of the stream's messages, and where the stream's own
-// folder is given that too, with those above it. It is for the start, and for what
-// is rare: purge, erasure.
-func (g *gate) syncAll(stream string) error {
-	entries, err := os.ReadDir(g.dir)
+	info, err := os.Stat(g.dir)
 	if err != nil {
 		return err
 	}
-	g.block, g.inode = 1, 0
-	for _, e := range entries {
-		ino, err := syncFile(filepath.Join(g.dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		name, isBlock := strings.CutSuffix(e.Name(), blockSuffix)
-		if n, err := strconv.ParseUint(name, 10, 64); isBlock && err == nil && n >= g.block {
-			g.block, g.inode = n, ino
-		}
+	if !g.names.settled || !info.ModTime().Equal(g.names.changed) {
+		return g.syncNew(info.ModTime())
 	}
-	if _, err := syncFile(g.dir); err != nil {
+	inode, err := g.syncFile(g.path(g.block))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return g.syncNew(info.ModTime())
+	case err != nil:
 		return err
 	}
-	if stream == "" {
-		return nil
-	}
-	return syncParents(stream)
-}
-
-// syncParents syncs a stream's folder with its files, and the folders above it up
-// to the store directory: jetstream/<account>/streams/<name>.
-func syncParents(stream string) error {
-	entries, err := os.ReadDir(stream)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if _, err := syncFile(filepath.Join(stream, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	for dir, up := stream, 0; up <= 4; dir, up = filepath.Dir(dir), up+1 {
-		if _, err := syncFile(dir); err != nil {
-			return err
-		}
+	// A file system may not keep the folder's time.
+	if _, err := os.Stat(g.path(g.block + 1)); err == nil || inode != g.inode {
+		return g.syncNew(info.ModTime())
 	}
 	return nil
 }
 
+func (g *gate) path(block uint64) string {
+	return filepath.Join(g.dir, strconv.FormatUint(block, 10)+blockSuffix)
+}
+
+// syncNew looks which blocks there are, where names in the folder have changed since
+// it was listed: blocks were added, rewritten or purged. Changed is the folder's
+// time before that look.
+func (g *gate) syncNew(changed time.Time) error {
+	settled := time.Since(changed) > clockGrain
+	for range 3 {
+		block, inode, err := g.syncBlocks()
+		if err != nil {
+			return err
+		}
+		if block == 0 {
+			continue // the server put a new block in the place of the only one
+		}
+		if _, err := g.syncFile(g.dir); err != nil {
+			return err
+		}
+		g.block, g.inode, g.names = block, inode, folder{changed, settled}
+		return nil
+	}
+	return fmt.Errorf("%w: no block in %s", ErrLayout, g.dir)
+}
+
+// syncBlocks syncs the last synced block and all later ones, and gives the newest
+// with its inode, 0 where there is none.
+func (g *gate) syncBlocks() (block, inode uint64, err error) {
+	blocks, err := g.list()
+	if err != nil {
+		return 0, 0, err
+	}
+	from := g.block
+	if len(blocks) > 0 && blocks[len(blocks)-1] < from {
+		from = 0 // the stream was made anew
+	}
+	for _, n := range blocks {
+		if n < from {
+			continue
+		}
+		ino, err := g.syncFile(g.path(n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // purged meanwhile
+		case err != nil:
+			return 0, 0, err
+		default:
+			block, inode = n, ino
+		}
+	}
+	return block, inode, nil
+}
+
+// list gives the numbers of the blocks that are there, upwards.
+func (g *gate) list() ([]uint64, error) {
+	entries, err := os.ReadDir(g.dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, e := range entries {
+		name, isBlock := strings.CutSuffix(e.Name(), blockSuffix)
+		if n, err := strconv.ParseUint(name, 10, 64); isBlock && err == nil {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// syncStream syncs all of a stream and the folders above it, up to the store
+// directory: jetstream/<account>/streams/<name>.
+func (g *gate) syncStream(stream string) error {
+	for _, dir := range []string{g.dir, stream} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if _, err := g.syncFile(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	for dir, up := stream, 0; up <= 4; dir, up = filepath.Dir(dir), up+1 {
+		if _, err := g.syncFile(dir); err != nil {
+			return err
+		}
+	}
+	blocks, err := g.list()
+	if err == nil && len(blocks) > 0 {
+		g.block = blocks[len(blocks)-1]
+	}
+	return err
+}
+
 // syncFile fsyncs a file or folder and gives its inode.
-func syncFile(path string) (uint64, error) {
-	f, err := os.Open(path)
+func (g *gate) syncFile(path string) (uint64, error) {
+	f, err := os.Open(path) //nolint:gosec // a file of the store directory
 	if err != nil {
 		return 0, err
 	}
@@ -185,8 +252,8 @@ func syncFile(path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := f.Sync(); err != nil {
-		return 0, fmt.Errorf("fsync: %w", err)
+	if err := g.fsync(f); err != nil {
+		return 0, fmt.Errorf("%w: %w", errFsync, err)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino, nil

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/bits"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -55,13 +53,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	var err error
 	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 { //nolint:gosec // not negative here
-		return c, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d", ErrStream, events.Buckets, c.Partitions)
+		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d", ErrStream, events.Buckets, c.Partitions))
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {
-		return c, fmt.Errorf("%w: replicas must be 1 to 5, not %d", ErrStream, c.Replicas)
+		err = errors.Join(err, fmt.Errorf("%w: replicas must be 1 to 5, not %d", ErrStream, c.Replicas))
 	}
-	return c, nil
+	if c.GateDir != "" && c.Replicas > 1 {
+		err = errors.Join(err, fmt.Errorf("%w: the durability gate sees one server's disk and can't vouch for %d replicas: set TURNLEDGER_SYNC=always on every server", ErrStream, c.Replicas))
+	}
+	return c, err
 }
 
 // Log is the log. Safe for concurrent use. It does not own its connection.
@@ -81,6 +83,8 @@ type partition struct {
 	barrier barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
+	// checked is when the stream was last held against created, in Unix nanoseconds.
+	checked atomic.Int64
 }
 
 // Open makes the streams that are missing and holds those that are there against
@@ -98,12 +102,18 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	if most := nc.MaxPayload(); most < cfg.MaxEvent {
 		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
 	}
-	for k := range cfg.Partitions {
-		p, err := l.openPartition(ctx, k)
-		if err != nil {
-			return nil, err
-		}
+	infos, err := l.openStreams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for k, info := range infos {
+		p := &partition{number: k, name: info.Config.Name, created: info.Created}
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
+		if cfg.GateDir != "" {
+			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {
+				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
+			}
+		}
 		l.partitions = append(l.partitions, p)
 	}
 	return l, nil
@@ -118,77 +128,12 @@ func (l *Log) Partition(sessionID string) int { return events.Partition(sessionI
 // Created is when a partition's stream was made: a stream made anew has another.
 func (l *Log) Created(partition int) time.Time { return l.partitions[partition].created }
 
-func (l *Log) openPartition(ctx context.Context, k int) (*partition, error) {
-	want := l.streamConfig(k)
-	stream, err := l.js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = l.js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			stream, err = l.js.Stream(ctx, want.Name)
-		}
+// partition gives a partition by its number, which may come from outside.
+func (l *Log) partition(k int) (*partition, error) {
+	if k < 0 || k >= len(l.partitions) {
+		return nil, fmt.Errorf("%w: there is no partition %d", ErrNotReached, k)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open stream %s: %w: %w", want.Name, ErrUnavailable, err)
-	}
-	info := stream.CachedInfo()
-	if err := fits(info.Config, want); err != nil {
-		return nil, err
-	}
-	p := &partition{number: k, name: want.Name, created: info.Created}
-	if l.cfg.GateDir == "" {
-		return p, nil
-	}
-	p.gate, err = openGate(filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", want.Name))
-	if err != nil {
-		return nil, fmt.Errorf("durability gate of %s: %w", want.Name, err)
-	}
-	return p, nil
+	return l.partitions[k], nil
 }
 
-const partitionsKey = "turnledger.partitions"
-
-func (l *Log) streamConfig(k int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name:               events.StreamName(k),
-		Description:        "Turnledger's log, partition " + strconv.Itoa(k),
-		Subjects:           events.StreamSubjects(k, l.cfg.Partitions),
-		Retention:          jetstream.LimitsPolicy,
-		Storage:            jetstream.FileStorage,
-		Replicas:           l.cfg.Replicas,
-		Duplicates:         2 * time.Minute,
-		AllowDirect:        true,
-		AllowAtomicPublish: true,
-		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions)},
-	}
-}
-
-// fits holds a stream that is there against the one wanted.
-func fits(have, want jetstream.StreamConfig) error {
-	var err error
-	complain := func(format string, args ...any) {
-		err = errors.Join(err, fmt.Errorf("%w: stream %s "+format, append([]any{ErrStream, have.Name}, args...)...))
-	}
-	if n := have.Metadata[partitionsKey]; n != want.Metadata[partitionsKey] {
-		if n == "" {
-			complain("was not made by Turnledger: give Turnledger a NATS account of its own")
-			return err
-		}
-		complain("was made with %s partitions, which is fixed for ever: set TURNLEDGER_PARTITIONS=%s (or start a new log in an empty data directory)", n, n)
-		return err
-	}
-	if have.Storage != want.Storage {
-		complain("is kept in %s, not in files: an acknowledged turn would not survive a restart; make the log anew on file storage", have.Storage)
-	}
-	if have.Replicas != want.Replicas {
-		complain("has %d replicas, not %d: set TURNLEDGER_REPLICAS=%d, or change the stream with: nats stream edit %s --replicas %d",
-			have.Replicas, want.Replicas, have.Replicas, have.Name, want.Replicas)
-	}
-	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
-	if !slices.Equal(a, b) {
-		complain("captures other subjects than its partition owns: restore them, or make the log anew")
-	}
-	if !have.AllowAtomicPublish || !have.AllowDirect || have.MaxMsgsPerSubject > 0 || have.MaxAge > 0 || have.MaxMsgs > 0 || have.MaxBytes > 0 {
-		complain("was changed (limits, atomic publish or direct get): a log without limits is needed; undo it with: nats stream edit %s", have.Name)
-	}
-	return err
-}
+func (l *Log) of(sessionID string) *partition { return l.partitions[l.Partition(sessionID)] }

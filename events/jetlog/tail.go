@@ -22,6 +22,13 @@ type Message struct {
 	body     []byte
 }
 
+func recordedMessage(p *partition, m *nats.Msg, meta *nats.MsgMetadata) Message {
+	return Message{
+		Subject: m.Subject, Position: events.Position{Partition: p.number, Seq: meta.Sequence.Stream},
+		Time: meta.Timestamp, header: m.Header, body: m.Data,
+	}
+}
+
 // Recorded decodes the message.
 func (m Message) Recorded() events.Recorded {
 	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}, m.Position, m.Time)
@@ -35,73 +42,60 @@ type TailOptions struct {
 	MaxBatch int
 }
 
-// Tail follows one partition in order, from just after a sequence, for ever. For
+// Tail follows one partition in order, from just after a sequence, for ever: each
+// event once, whatever becomes of connections, leaders and consumers meanwhile. For
 // one reader.
 type Tail struct {
 	log  *Log
 	p    *partition
 	opts TailOptions
-	it   jetstream.MessagesContext
 	stop context.CancelFunc
 	done chan struct{}
 
 	mu      sync.Mutex
 	ready   []Message
+	bytes   int
 	last    uint64
 	err     error
 	changed chan struct{}
 	room    chan struct{}
 }
 
-// Tail starts a tail after a sequence. A stream that ends before that sequence is
-// not the one the caller followed: ErrStream.
+// Tail starts a tail after a sequence; it is to be closed. A stream that ends
+// before that sequence is not the one the caller followed: ErrStream.
 func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error) {
 	if opts.MaxBatch <= 0 {
 		opts.MaxBatch = 1000
 	}
-	p := l.partitions[partition]
-	head, err := l.head(ctx, p)
+	p, err := l.partition(partition)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tail{
+		log: l, p: p, opts: opts, done: make(chan struct{}), last: after,
+		changed: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+	in, err := t.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tail %s: %w", p.name, err)
 	}
-	if head < after {
-		return nil, fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew; rebuild the projections",
-			ErrStream, p.name, head, after)
-	}
-	cons, err := l.js.OrderedConsumer(ctx, p.name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, InactiveThreshold: time.Minute,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("tail %s: %w: %w", p.name, ErrUnavailable, err)
-	}
-	// Small pulls can stall nats.go 1.55 for a heartbeat under load (DESIGN §5).
-	it, err := cons.Messages(jetstream.PullMaxMessages(2000), jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second))
-	if err != nil {
-		return nil, fmt.Errorf("tail %s: %w: %w", p.name, ErrUnavailable, err)
-	}
-	pump, stop := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Tail{
-		log: l, p: p, opts: opts, it: it, stop: stop, done: make(chan struct{}), last: after,
-		changed: make(chan struct{}, 1), room: make(chan struct{}, 1),
-	}
-	go t.pump(pump)
+	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go t.run(ctx, in)
 	return t, nil
 }
 
 // Next gives the next events, at least one, in order. It blocks until there are
-// some, ctx ends, or the tail fails.
+// some, ctx ends, or the tail fails. What an error kept back is given by the next
+// call.
 func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	for {
-		t.mu.Lock()
-		batch, err := t.ready, t.err
-		if len(batch) > t.opts.MaxBatch {
-			batch = batch[:t.opts.MaxBatch:t.opts.MaxBatch]
-		}
-		t.ready = t.ready[len(batch):]
-		t.mu.Unlock()
+		batch, err := t.peek()
 		if len(batch) > 0 {
-			signal(t.room)
-			return batch, t.gated(ctx, batch)
+			if err := t.gated(ctx, batch); err != nil {
+				return nil, err
+			}
+			t.drop(batch)
+			return batch, nil
 		}
 		if err != nil {
 			return nil, err
@@ -114,6 +108,13 @@ func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	}
 }
 
+func (t *Tail) peek() ([]Message, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := min(len(t.ready), t.opts.MaxBatch)
+	return t.ready[:n:n], t.err
+}
+
 func (t *Tail) gated(ctx context.Context, batch []Message) error {
 	if t.opts.Ungated {
 		return nil
@@ -121,79 +122,122 @@ func (t *Tail) gated(ctx context.Context, batch []Message) error {
 	return t.p.gate.wait(ctx, batch[len(batch)-1].Position.Seq)
 }
 
-// Close ends the tail and waits for its pump.
+func (t *Tail) drop(batch []Message) {
+	t.mu.Lock()
+	t.ready = t.ready[len(batch):]
+	for _, m := range batch {
+		t.bytes -= m.size()
+	}
+	t.mu.Unlock()
+	signal(t.room)
+}
+
+func (m Message) size() int { return len(m.body) + 256 }
+
+// Close ends the tail and waits for it.
 func (t *Tail) Close() {
 	t.stop()
-	t.it.Stop()
 	<-t.done
 }
 
-func (t *Tail) pump(ctx context.Context) {
+// run follows one consumer after another. Each begins after the last event taken,
+// and only on the stream that the tail began on.
+func (t *Tail) run(ctx context.Context, in *pull) {
 	defer close(t.done)
 	for {
-		m, err := t.it.Next(jetstream.NextContext(ctx))
-		switch {
-		case ctx.Err() != nil:
-			t.fail(ErrClosed)
-			return
-		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, nats.ErrConnectionClosed):
-			t.fail(fmt.Errorf("tail %s: %w: %w", t.p.name, ErrUnavailable, err))
-			return
-		case err != nil:
-			// A missed heartbeat, a leader change: the ordered consumer goes on from its
-			// cursor, once it is known that the stream is still the same.
-			if err := t.same(ctx); err != nil {
-				t.fail(err)
+		err := t.follow(ctx, in)
+		in.close()
+		for wait := 10 * time.Millisecond; err != nil; wait = min(2*wait, time.Second) {
+			if ctx.Err() != nil {
+				t.fail(ErrClosed)
 				return
 			}
-			continue
-		}
-		if err := t.take(ctx, m); err != nil {
-			t.fail(err)
-			return
+			if errors.Is(err, ErrStream) || t.log.nc.IsClosed() {
+				t.fail(fmt.Errorf("tail %s: %w", t.p.name, err))
+				return
+			}
+			pause(ctx, wait)
+			in, err = t.connect(ctx)
 		}
 	}
 }
 
-// same tells whether the stream is the one that the tail began on. A server that
-// does not answer is waited for.
+// connect makes a consumer after the last event taken. The stream is looked at
+// before and after: on one made anew a consumer would wait in silence until the new
+// stream is as long as the old one was, and skip all before.
+func (t *Tail) connect(ctx context.Context) (*pull, error) {
+	if err := t.same(ctx); err != nil {
+		return nil, err
+	}
+	made, err := t.log.js.CreateConsumer(ctx, t.p.name, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1, AckPolicy: jetstream.AckNonePolicy,
+		InactiveThreshold: time.Minute, Replicas: 1, MemoryStorage: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if err := t.same(ctx); err != nil {
+		return nil, err
+	}
+	return t.log.openPull(t.p.name, made.CachedInfo().Name, tailPull)
+}
+
+// tailPull is how many events one request asks for.
+const tailPull = 1000
+
+// same holds the stream against the one that the tail began on. With replicas a
+// leader that ends too early may be one that was deposed without knowing yet.
 func (t *Tail) same(ctx context.Context) error {
-	for {
+	for began := time.Now(); ; pause(ctx, 100*time.Millisecond) {
 		head, err := t.log.head(ctx, t.p)
 		switch {
-		case errors.Is(err, ErrStream):
+		case err != nil:
 			return err
-		case err == nil && head < t.last:
-			return fmt.Errorf("%w: stream %s went back to %d from %d: it was restored or made anew; rebuild the projections", ErrStream, t.p.name, head, t.last)
-		case err == nil:
+		case head >= t.last:
 			return nil
+		case t.log.cfg.Replicas > 1 && time.Since(began) < deposedTime:
+			continue
 		}
-		select {
-		case <-ctx.Done():
-			return ErrClosed
-		case <-time.After(100 * time.Millisecond):
+		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew; rebuild the projections",
+			ErrStream, t.p.name, head, t.last)
+	}
+}
+
+// deposedTime is more than a leader takes to learn that it was deposed.
+const deposedTime = 10 * time.Second
+
+// follow takes events of one consumer until it is lost.
+func (t *Tail) follow(ctx context.Context, in *pull) error {
+	for expected := uint64(1); ; expected++ {
+		m, err := in.next(ctx)
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if meta.Sequence.Consumer != expected {
+			return errLost
+		}
+		if err := t.take(ctx, m, meta); err != nil {
+			return err
 		}
 	}
 }
 
-// take puts a message where Next finds it, and waits while a slow reader has
+// take puts an event where Next finds it, and waits while a slow reader has
 // enough.
-func (t *Tail) take(ctx context.Context, m jetstream.Msg) error {
-	meta, err := m.Metadata()
-	if err != nil {
-		return fmt.Errorf("tail %s: %w", t.p.name, err)
-	}
-	msg := Message{
-		Subject: m.Subject(), Position: events.Position{Partition: t.p.number, Seq: meta.Sequence.Stream},
-		Time: meta.Timestamp, header: m.Headers(), body: m.Data(),
-	}
+func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
+	msg := recordedMessage(t.p, m, meta)
 	for {
 		t.mu.Lock()
-		if len(t.ready) < 4*t.opts.MaxBatch {
+		if len(t.ready) < 4*t.opts.MaxBatch && t.bytes < maxReady {
 			if msg.Position.Seq > t.last {
 				t.last = msg.Position.Seq
 				t.p.saw(t.last)
 				t.ready = append(t.ready, msg)
+				t.bytes += msg.size()
 			}
 			t.mu.Unlock()
 			signal(t.changed)
@@ -203,10 +247,13 @@ func (t *Tail) take(ctx context.Context, m jetstream.Msg) error {
 		select {
 		case <-t.room:
 		case <-ctx.Done():
-			return ErrClosed
+			return ctx.Err()
 		}
 	}
 }
+
+// maxReady bounds the bytes that wait for a slow reader.
+const maxReady = 32 << 20
 
 func (t *Tail) fail(err error) {
 	t.mu.Lock()
@@ -219,5 +266,15 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// pause waits, but not longer than ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }

@@ -3,13 +3,8 @@
 package natstest
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
@@ -51,87 +46,4 @@ func LogOn(t testing.TB, s *embedded.Server, partitions int) *jetlog.Log {
 	log, err := jetlog.Open(t.Context(), Connect(t, s), jetlog.Config{Partitions: partitions, GateDir: s.GateDir()})
 	require.NoError(t, err)
 	return log
-}
-
-// Cluster is three servers in this process, each syncing every write.
-type Cluster struct{ Servers []*server.Server }
-
-// StartCluster starts a cluster of three and waits until it has a leader.
-func StartCluster(t testing.TB) *Cluster {
-	t.Helper()
-	c := &Cluster{}
-	ports := freePorts(t, 3)
-	routes := ""
-	for i, p := range ports {
-		if i > 0 {
-			routes += ","
-		}
-		routes += fmt.Sprintf("nats://127.0.0.1:%d", p)
-	}
-	for i, p := range ports {
-		ns, err := server.NewServer(&server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: embedded.MaxPayload,
-			Cluster: server.ClusterOpts{Name: "turnledger", Host: "127.0.0.1", Port: p},
-			Routes:  server.RoutesFromStr(routes),
-		})
-		require.NoError(t, err)
-		ns.Start()
-		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-		c.Servers = append(c.Servers, ns)
-	}
-	c.waitForLeader(t)
-	return c
-}
-
-func (c *Cluster) waitForLeader(t testing.TB) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		led, current := false, 0
-		for _, s := range c.Servers {
-			led = led || s.JetStreamIsLeader()
-			if s.JetStreamIsCurrent() {
-				current++
-			}
-		}
-		return led && current == len(c.Servers)
-	}, 30*time.Second, 20*time.Millisecond, "the cluster has no meta leader")
-}
-
-// Connect gives a connection to the cluster that ends with the test.
-func (c *Cluster) Connect(t testing.TB) *nats.Conn {
-	t.Helper()
-	urls := ""
-	for i, s := range c.Servers {
-		if i > 0 {
-			urls += ","
-		}
-		urls += s.ClientURL()
-	}
-	nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	return nc
-}
-
-// Log opens a log of three replicas on the cluster.
-func (c *Cluster) Log(t testing.TB, partitions int) *jetlog.Log {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	log, err := jetlog.Open(ctx, c.Connect(t), jetlog.Config{Partitions: partitions, Replicas: 3})
-	require.NoError(t, err)
-	return log
-}
-
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer func() { _ = l.Close() }()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out
 }

@@ -40,7 +40,7 @@ func BenchmarkAuditApply(b *testing.B) { benchmarkApply(b, 64, 2000) }
 
 // BenchmarkAuditLive is the load of a projection that keeps up: batches are small, and so many sessions are active that
 // every turn ends in a later batch than it began in.
-func BenchmarkAuditLive(b *testing.B) { benchmarkApply(b, 2000, 500) }
+func BenchmarkAuditLive(b *testing.B) { benchmarkApply(b, 2000, 1000) }
 
 func benchmarkApply(b *testing.B, active, batch int) {
 	s := newBenchStage(b, active, batch)

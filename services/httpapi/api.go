@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -62,7 +60,7 @@ func (c Config) withDefaults() Config {
 // API is the HTTP API. Safe for concurrent use.
 type API struct {
 	cfg     Config
-	mux     *http.ServeMux
+	router  *router
 	metrics *metrics
 	crossed *http.CrossOriginProtection
 }
@@ -72,8 +70,8 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, mux: http.NewServeMux(), metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection()}
-	api := newHuma(a.mux, cfg.Version)
+	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection()}
+	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
 	if cfg.Turns != nil {
 		a.writes(api)
 	}
@@ -81,15 +79,11 @@ func New(cfg Config) *API {
 		a.reads(api)
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
-	a.mux.HandleFunc("GET /healthz", a.healthz)
-	a.mux.HandleFunc("GET /readyz", a.readyz)
-	a.mux.Handle("GET /metrics", metricsHandler(cfg.Registry))
-	document(a.mux, api.OpenAPI())
+	a.router.HandleFunc("GET /healthz", a.healthz)
+	a.router.HandleFunc("GET /readyz", a.readyz)
+	a.router.HandleFunc("GET /metrics", metricsHandler(cfg.Registry))
+	document(a.router, api.OpenAPI())
 	return a
-}
-
-func newHuma(mux *http.ServeMux, version string) huma.API {
-	return documenter{humago.New(mux, humaConfig(version))}
 }
 
 // ServeHTTP answers a request.
@@ -97,44 +91,20 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	c := &call{Context: r.Context(), remote: r.RemoteAddr}
 	r = r.WithContext(c)
-	out := &answer{ResponseWriter: w, r: r}
-	defer a.finish(out, c, began)
+	out := &answer{ResponseWriter: w}
+	defer a.finish(out, r, c, began)
 	h := w.Header()
 	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
-	if p := a.refuse(r); p != nil {
-		c.err = p
-		p.write(out)
+	// Not what a page of another site made a browser send.
+	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
+		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost").write(out)
 		return
 	}
-	a.mux.ServeHTTP(out, r)
+	a.router.ServeHTTP(out, r)
 }
 
 // Shared header values; net/http does not change them.
 var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
-
-// refuse turns away what must not reach the mux: requests that a foreign page made a
-// browser send, and paths that the mux would clean and redirect, since an empty id
-// would then make another call of it.
-func (a *API) refuse(r *http.Request) *problem {
-	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
-		return newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost")
-	}
-	escaped := r.URL.EscapedPath()
-	if clean(escaped) {
-		return nil
-	}
-	if strings.HasPrefix(escaped, "/v1/") {
-		return fieldErrors{{Field: "path", Why: "has an empty id, or one that is . or .."}}.problem()
-	}
-	return newProblem(codeNotFound, "there is no such call: /docs lists them")
-}
-
-func clean(p string) bool {
-	if len(p) > 1 {
-		p = strings.TrimSuffix(p, "/")
-	}
-	return p != "" && p == path.Clean(p)
-}
 
 // register adds a call: problems for errors, and a deadline.
 func register[I, O any](a *API, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {

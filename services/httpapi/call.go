@@ -56,13 +56,10 @@ func (c *call) source() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// answer is the response as the log line sees it. Where the mux has no handler, its
-// text becomes a problem.
+// answer is the response as the log line sees it.
 type answer struct {
 	http.ResponseWriter
-	r      *http.Request
 	status int
-	mute   bool
 }
 
 // Unwrap lets http.ResponseController through.
@@ -70,39 +67,22 @@ func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader notes the status.
 func (w *answer) WriteHeader(status int) {
-	if w.status != 0 {
-		return
+	if w.status == 0 {
+		w.status = status
+		w.ResponseWriter.WriteHeader(status)
 	}
-	w.status = status
-	if w.r.Pattern == "" && w.ResponseWriter.Header().Get("Content-Type") != "application/problem+json" {
-		w.mute = true
-		unrouted(status).write(w.ResponseWriter)
-		return
-	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answer) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
-	if w.mute {
-		return len(b), nil
+		w.status = http.StatusOK
 	}
 	return w.ResponseWriter.Write(b)
 }
 
-// unrouted is the problem of a request that no call is there for.
-func unrouted(status int) *problem {
-	if status == http.StatusMethodNotAllowed {
-		return newProblem(codeMethodNotAllowed, "the header Allow names the methods that there are")
-	}
-	return newProblem(codeNotFound, "there is no such call: /docs lists them")
-}
-
 // finish ends a request: a panic becomes a problem, and what happened is counted and
 // logged.
-func (a *API) finish(w *answer, c *call, began time.Time) {
+func (a *API) finish(w *answer, r *http.Request, c *call, began time.Time) {
 	if p := recover(); p != nil {
 		if p == http.ErrAbortHandler {
 			panic(p)
@@ -113,7 +93,7 @@ func (a *API) finish(w *answer, c *call, began time.Time) {
 		}
 	}
 	took := time.Since(began)
-	route := w.r.Pattern
+	route := r.Pattern
 	if route == "" {
 		route = "none"
 	}

@@ -20,17 +20,17 @@ var docsHTML string
 // document serves the OpenAPI document and a page made of it. Both are made once,
 // when all calls are known, of nothing but this package's types, so that they can't
 // fail at run time and not in a test. The page needs nothing from elsewhere.
-func document(mux *http.ServeMux, spec *huma.OpenAPI) {
+func document(m *router, spec *huma.OpenAPI) {
 	raw, err := json.Marshal(spec)
 	page, pageErr := docsPage(spec)
 	if err = errors.Join(err, pageErr); err != nil {
 		panic(err)
 	}
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	m.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(raw) // the client is gone, then
 	})
-	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
+	m.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		_, _ = w.Write(page) // the client is gone, then

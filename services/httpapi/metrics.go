@@ -34,6 +34,6 @@ func (m *metrics) observe(route string, status int, took time.Duration) {
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-func metricsHandler(g prometheus.Gatherer) http.Handler {
-	return promhttp.HandlerFor(g, promhttp.HandlerOpts{})
+func metricsHandler(g prometheus.Gatherer) http.HandlerFunc {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP
 }

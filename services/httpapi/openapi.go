@@ -36,7 +36,8 @@ func humaConfig(version string) huma.Config {
 			},
 			Components: &huma.Components{Schemas: schemas},
 		},
-		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat},
+		// "json" is what application/problem+json ends in.
+		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: "application/json",
 	}
 }

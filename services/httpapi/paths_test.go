@@ -55,29 +55,26 @@ func TestIDsOfAllKinds(t *testing.T) {
 func TestIDsThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for escaped, field := range map[string]string{
-		"%2E": "session_id", "%2E%2E": "session_id", "%2e%2E": "session_id", "%00": "session_id", "a%0Ab": "session_id", "%7F": "session_id",
-		"%C2%85": "session_id", "%FF": "session_id", "a%C3": "session_id", strings.Repeat("i", 257): "session_id", strings.Repeat("%C3%A4", 129): "session_id",
-		"": "path", ".": "path", "..": "path",
+	for _, escaped := range []string{
+		"", ".", "..", "%2E", "%2E%2E", "%2e%2E", "%00", "a%0Ab", "%7F", "%C2%85", "%FF", "a%C3", strings.Repeat("i", 257), strings.Repeat("%C3%A4", 129),
 	} {
 		path := "/v1/sessions/" + escaped
 		for _, call := range []struct{ method, path, body string }{
 			{"POST", path + "/turns", `{"request_id":"r","question_neutral":"q"}`}, {"POST", path + "/reset", ""}, {"PUT", path + "/identity", `{"identity_id":"x"}`},
 			{"GET", path + "/turns", ""}, {"GET", path + "/history", ""}, {"POST", path + "/context", `{"message":"m"}`},
 		} {
-			requireProblem(t, s.raw(call.method, call.path, call.body), http.StatusUnprocessableEntity, "invalid_argument", field)
+			requireProblem(t, s.raw(call.method, call.path, call.body), http.StatusUnprocessableEntity, "invalid_argument", "session_id")
 		}
 	}
 	requireProblem(t, s.raw("GET", "/v1/identities/%2E%2E/turns", ""), http.StatusUnprocessableEntity, "invalid_argument", "identity_id")
 	require.Zero(t, s.head())
 }
 
-// The mux cleans paths with redirects, of which clients make other calls: there are
-// none.
+// A path is taken as it is: cleaned, it would be another call.
 func TestNothingIsRedirected(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for _, path := range []string{"//v1/sessions/s", "/v1/../healthz", "/healthz/", "/v1/sessions/s/", "/v1/sessions/s/turns/", "/docs/", "/./docs", "/v1/sessions//turns"} {
+	for _, path := range []string{"//v1/sessions/s", "/v1/../healthz", "/healthz/", "/v1/sessions/s/", "/v1/sessions/s/turns/", "/docs/", "/./docs", "/v1/sessions/s/turns//finalize", "/v1//sessions/s"} {
 		for _, method := range []string{"GET", "POST"} {
 			a := s.raw(method, path, "")
 			require.GreaterOrEqual(t, a.status, 400, path)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -34,7 +35,7 @@ const MaxPayload = 8 << 20
 var (
 	// ErrLocked: another process uses the store directory.
 	ErrLocked = errors.New("the data directory is in use by another process")
-	// ErrListen: the listen address is not one that may be used.
+	// ErrListen: the listen address is not one that may be used, or can't be.
 	ErrListen = errors.New("bad NATS listen address")
 )
 
@@ -55,7 +56,9 @@ type Config struct {
 type Server struct {
 	cfg  Config
 	ns   *server.Server
+	log  *adapter
 	lock *flock.Flock
+	stop sync.Once
 }
 
 // Start locks the directory and starts the server. It returns when the server
@@ -65,7 +68,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+	if err := makeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("store directory: %w", err)
 	}
 	lock := flock.New(filepath.Join(cfg.Dir, "turnledger.lock"))
@@ -76,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %s; stop it, or set another TURNLEDGER_DATA_DIR", ErrLocked, cfg.Dir)
 	}
-	s := &Server{cfg: cfg, lock: lock}
+	s := &Server{cfg: cfg, lock: lock, log: newAdapter(cfg.Logger)}
 	if err := s.start(ctx, opts); err != nil {
 		s.Stop()
 		return nil, err
@@ -88,6 +91,9 @@ func options(cfg Config) (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: cfg.Name, DontListen: true, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: cfg.Dir, MaxPayload: MaxPayload,
+	}
+	if cfg.Dir == "" {
+		return nil, errors.New("the store directory must be named") // the server would take a temporary one
 	}
 	if opts.ServerName == "" {
 		opts.ServerName = "turnledger"
@@ -108,8 +114,8 @@ func options(cfg Config) (*server.Options, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: want host:port: %w", ErrListen, err)
 	}
-	if opts.Port, err = strconv.Atoi(port); err != nil {
-		return nil, fmt.Errorf("%w: the port must be a number", ErrListen)
+	if opts.Port, err = strconv.Atoi(port); err != nil || opts.Port < 0 || opts.Port > 65535 {
+		return nil, fmt.Errorf("%w: the port must be a number up to 65535", ErrListen)
 	}
 	if opts.Port == 0 {
 		opts.Port = server.RANDOM_PORT
@@ -129,27 +135,53 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// makeDir makes a directory and those above it, durably: else a power cut could take
+// the whole log with the name of its folder.
+func makeDir(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	f, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return f.Sync()
+}
+
 func (s *Server) start(ctx context.Context, opts *server.Options) error {
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("nats server: %w", err)
 	}
 	s.ns = ns
-	if s.cfg.Logger != nil {
-		ns.SetLoggerV2(&adapter{s.cfg.Logger}, false, false, false)
-	}
+	ns.SetLoggerV2(s.log, false, false, false)
 	ns.Start()
-	ready := make(chan bool, 1)
-	go func() { ready <- ns.ReadyForConnections(time.Minute) }()
-	select {
-	case ok := <-ready:
-		if !ok || !ns.JetStreamEnabled() {
+	for ctx.Err() == nil {
+		switch {
+		case s.log.fatal() != "" && s.cfg.Listen != "" && ns.Addr() == nil:
+			return fmt.Errorf("%w: %s", ErrListen, s.log.fatal())
+		case s.log.fatal() != "":
+			return fmt.Errorf("nats server: %s", s.log.fatal())
+		case !ns.ReadyForConnections(10 * time.Millisecond):
+		case !ns.JetStreamEnabled():
 			return errors.New("nats server: JetStream did not start; look at the log above, and at the free space of the data directory")
+		default:
+			return nil
 		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Connect gives a connection in process.
@@ -194,31 +226,14 @@ func (s *Server) Healthy() error {
 	return nil
 }
 
-// Stop ends the server and gives the directory free. Lame duck mode does nothing
-// without a listener, so connections are to be drained before.
+// Stop ends the server and gives the directory free; idempotent. Lame duck mode does
+// nothing without a listener, so connections are to be drained before.
 func (s *Server) Stop() {
-	if s.ns != nil {
-		s.ns.Shutdown()
-		s.ns.WaitForShutdown()
-	}
-	_ = s.lock.Unlock()
+	s.stop.Do(func() {
+		if s.ns != nil {
+			s.ns.Shutdown()
+			s.ns.WaitForShutdown()
+		}
+		_ = s.lock.Unlock()
+	})
 }
-
-// adapter writes the server's log lines through slog. Its notices are debug lines
-// here: what an operator needs to know is said by Turnledger itself.
-type adapter struct{ log *slog.Logger }
-
-func (a *adapter) Noticef(format string, v ...any) {
-	a.log.Debug("nats", "line", fmt.Sprintf(format, v...))
-}
-func (a *adapter) Warnf(format string, v ...any) {
-	a.log.Warn("nats", "line", fmt.Sprintf(format, v...))
-}
-func (a *adapter) Fatalf(format string, v ...any) {
-	a.log.Error("nats", "line", fmt.Sprintf(format, v...))
-}
-func (a *adapter) Errorf(format string, v ...any) {
-	a.log.Error("nats", "line", fmt.Sprintf(format, v...))
-}
-func (a *adapter) Debugf(string, ...any) {}
-func (a *adapter) Tracef(string, ...any) {}

@@ -2,6 +2,7 @@
 -- room for. Positions are sequences in the stream of the row's partition. Ids are compared byte by byte (collation "C").
 
 create table {{.schema}}.sessions (
+    head_position    bigint not null,
     linked_position  bigint,
     boundary         bigint not null,
     reset_position   bigint,
@@ -21,6 +22,8 @@ create table {{.schema}}.sessions (
     identity_id      text collate "C"
 ) with (fillfactor = 60);
 comment on table {{.schema}}.sessions is 'linked sessions, and the closed row of erased ones';
+comment on column {{.schema}}.sessions.head_position is
+    'the last event that the row counts; turns with a later place are pending, and counted by nobody yet';
 
 create table {{.schema}}.session_links (
     linked_position  bigint not null,
@@ -68,7 +71,7 @@ create table {{.schema}}.turns (
     constraint turns_tombstone_holds_no_text check (status <> 'redacted' or (
         deleted_at is not null and question_neutral = '' and num_nonnulls(question_translated, question_messages, answer_neutral,
             answer_translated, answer_messages, metadata, pipeline_name, consultant, repository) = 0))
-) with (fillfactor = 100);
+);
 create unique index turns_request on {{.schema}}.turns (identity_id, session_id, request_id);
 create index turns_session on {{.schema}}.turns (session_id, place, record_version);
 create index turns_identity on {{.schema}}.turns (identity_id, created_at, partition, place, record_version);

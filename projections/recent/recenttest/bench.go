@@ -64,7 +64,7 @@ func BenchmarkApply(b *testing.B, open Open) {
 					view = open(b, recent.Limits{}, rules)
 					at, err := view.Claim(context.Background(), 0)
 					require.NoError(b, err)
-					batches = tr.Batches(b, at)
+					batches = tr.Batches(at)
 					b.StartTimer()
 				}
 				batch := batches[i%len(batches)]

@@ -36,27 +36,27 @@ func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
 	}
 	at, err := view.Claim(context.Background(), 0)
 	require.NoError(t, err)
-	tr.batches(t, at, func(b projections.Batch) { require.NoError(t, view.Apply(context.Background(), b)) })
+	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(context.Background(), b)) })
 }
 
 // Batches judges the traffic without a view.
-func (tr Traffic) Batches(t testing.TB, at projections.Checkpoint) (out []projections.Batch) {
-	tr.batches(t, at, func(b projections.Batch) { out = append(out, b) })
+func (tr Traffic) Batches(at projections.Checkpoint) (out []projections.Batch) {
+	tr.batches(at, func(b projections.Batch) { out = append(out, b) })
 	return out
 }
 
-func (tr Traffic) batches(t testing.TB, at projections.Checkpoint, take func(projections.Batch)) {
+func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch)) {
 	now, seq := time.Now().UTC().Round(0), at.Seq
 	b := projections.Batch{From: at, To: at}
 	for n := range tr.Sessions {
-		state := conversation.New(tr.SessionID(n), conversation.Rules{SessionTTL: ttl, Slim: true})
+		id := tr.SessionID(n)
+		state := conversation.New(id, conversation.Rules{SessionTTL: ttl, Slim: true})
 		for i, f := range tr.facts(n) {
 			seq++
-			env, err := events.Encode(f, now)
-			require.NoError(t, err)
-			e := events.Decode(env, events.Position{Seq: seq}, now.Add(time.Duration(i)*time.Microsecond))
-			judged := judge(state, e)
-			b.Events = append(b.Events, judged)
+			b.Events = append(b.Events, judge(state, events.Recorded{
+				Position: events.Position{Seq: seq}, Time: now.Add(time.Duration(i) * time.Microsecond),
+				Subject: f.Subject(), ID: f.EventID(), Type: f.Type(), SessionID: id, Digest: seq, Fact: f,
+			}))
 			if len(b.Events) == tr.Batch {
 				b.To.Seq = seq
 				take(b)
@@ -88,7 +88,8 @@ func judge(state *conversation.State, e events.Recorded) projections.Judged {
 	return projections.Judged{Recorded: e, Change: c, Head: state.Head(), First: first}
 }
 
-// facts of one session: a link, then its turns.
+// facts of one session: a link, then its turns. Their texts are allocated one by one,
+// as a decoder does.
 func (tr Traffic) facts(n int) []events.Fact {
 	session := tr.SessionID(n)
 	out := []events.Fact{&events.SessionLinked{SessionID: session, IdentityID: "user-" + fmt.Sprint(n/10)}}

@@ -33,14 +33,26 @@ func (c *client) exec(ctx context.Context, script *rueidis.Lua, keys, args []str
 	return c.noted(ctx, c.run(ctx, script, keys, args))
 }
 
-// try runs a script for at most a time, unless Redis gave no answer a moment ago.
+// try runs a script that only reads, for at most a time, unless Redis gave no answer
+// a moment ago. A connection that broke while nobody used it is tried once more.
 func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
 	if time.Now().UnixNano() < c.down.Load() {
 		return rueidis.NewErrorResult(errDown)
 	}
 	short, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	return c.noted(ctx, c.run(short, script, keys, args))
+	r := c.run(short, script, keys, args)
+	if r.NonRedisError() != nil && !over(short) {
+		r = c.run(short, script, keys, args)
+	}
+	return c.noted(ctx, r)
+}
+
+// over tells whether ctx has ended. A read from a connection may see its deadline
+// before ctx does.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
@@ -54,7 +66,7 @@ func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []stri
 // noted remembers that Redis gave no answer. A caller whose own ctx has ended says
 // nothing of it.
 func (c *client) noted(caller context.Context, r rueidis.RedisResult) rueidis.RedisResult {
-	if r.NonRedisError() != nil && caller.Err() == nil {
+	if r.NonRedisError() != nil && !over(caller) {
 		c.down.Store(time.Now().Add(downFor).UnixNano())
 	}
 	return r

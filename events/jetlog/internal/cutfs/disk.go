@@ -1,6 +1,7 @@
 package cutfs
 
 import (
+	"math"
 	"sync"
 	"syscall"
 	"time"
@@ -38,7 +39,7 @@ type disk struct {
 	last    map[slot]*dirOp  // the latest pending operation on a name
 
 	changes  int64 // changes and syncs done so far
-	freezeAt int64 // freeze when changes gets here; 0: never
+	freezeAt int64 // freeze when changes gets here
 	renamed  func(from, to string)
 	frozen   chan struct{}
 }
@@ -72,13 +73,14 @@ type attr struct {
 func newDisk(opts Options) *disk {
 	root := newNode(rootIno, syscall.S_IFDIR|0o755)
 	return &disk{
-		opts:    opts,
-		root:    root,
-		nodes:   map[uint64]*node{rootIno: root},
-		nextIno: rootIno + 1,
-		last:    map[slot]*dirOp{},
-		renamed: ignoreRename,
-		frozen:  make(chan struct{}),
+		opts:     opts,
+		root:     root,
+		nodes:    map[uint64]*node{rootIno: root},
+		nextIno:  rootIno + 1,
+		last:     map[slot]*dirOp{},
+		freezeAt: math.MaxInt64,
+		renamed:  ignoreRename,
+		frozen:   make(chan struct{}),
 	}
 }
 
@@ -120,7 +122,7 @@ func (d *disk) change(ino uint64, f func(*node) syscall.Errno) syscall.Errno {
 		if d.changes%sweepEvery == 0 {
 			d.sweep()
 		}
-		if d.freezeAt > 0 && d.changes >= d.freezeAt {
+		if d.changes >= d.freezeAt {
 			close(d.frozen)
 		}
 		return 0
@@ -158,13 +160,12 @@ func ignoreRename(string, string) {}
 func (d *disk) freezeAtRename(match func(from, to string) bool, n int, more int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.freezeAt = 0
 	d.renamed = func(from, to string) {
 		if !match(from, to) {
 			return
 		}
 		if n--; n == 0 {
-			d.freezeAt = d.changes + 1 + more
+			d.freezeAt = min(d.freezeAt, d.changes+1+more)
 			d.renamed = ignoreRename
 		}
 	}

@@ -66,7 +66,7 @@ func (m *FS) Changes() int64 { return m.disk.count() }
 func (m *FS) CutAfter(n int64) { m.disk.freezeAfter(n) }
 
 // CutAtRename cuts the power more changes (0: none) after the n-th rename from now that match says yes
-// to; it is given the last elements of the paths. It replaces an earlier CutAfter.
+// to; it is given the last elements of the paths. An earlier CutAfter stays: the first moment counts.
 func (m *FS) CutAtRename(match func(from, to string) bool, n int, more int64) {
 	m.disk.freezeAtRename(match, n, more)
 }

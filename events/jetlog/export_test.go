@@ -1,0 +1,44 @@
+package jetlog
+
+import (
+	"context"
+	"os"
+)
+
+// Fsync is what a gate syncs a file or folder with.
+type Fsync func(*os.File) error
+
+// SetFsync puts another fsync into a partition's gate, between two syncs.
+func (l *Log) SetFsync(partition int, f Fsync) {
+	g := l.partitions[partition].gate
+	g.turn <- struct{}{}
+	g.fsync = f
+	<-g.turn
+}
+
+// Gate is a gate by itself.
+type Gate struct{ g *gate }
+
+// NewGate opens a gate on a stream's folder.
+func NewGate(stream string, f Fsync) (*Gate, error) {
+	g, err := openGate(stream)
+	if err != nil {
+		return nil, err
+	}
+	g.fsync = f
+	return &Gate{g}, nil
+}
+
+// Wait is gate.wait.
+func (g *Gate) Wait(ctx context.Context, seq uint64) error { return g.g.wait(ctx, seq) }
+
+// Barrier is a barrier by itself.
+type Barrier struct{ b barrier }
+
+// NewBarrier makes a barrier with a question.
+func NewBarrier(ask func(context.Context) (uint64, error)) *Barrier {
+	return &Barrier{barrier{ask: ask}}
+}
+
+// Wait is barrier.wait.
+func (b *Barrier) Wait(ctx context.Context) (uint64, error) { return b.b.wait(ctx) }

@@ -1,0 +1,137 @@
+package jetlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Head gives the last durable position of a partition, at least as new as all that
+// was acknowledged before the call. All calls that wait share one question.
+func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) {
+	p, err := l.partition(partition)
+	if err != nil {
+		return events.Position{}, err
+	}
+	seq, err := p.barrier.wait(ctx)
+	if err != nil {
+		return events.Position{}, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
+	}
+	if err := p.gate.wait(ctx, seq); err != nil {
+		return events.Position{}, err
+	}
+	return events.Position{Partition: partition, Seq: seq}, nil
+}
+
+// last gives the stream's last sequence for the barrier. One replica is asked
+// whether it has anything behind what this log has seen, which it mostly has not:
+// that costs a third of the stream's information. That the stream is still the same
+// is looked up once a second.
+func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
+	seen := p.seen.Load()
+	if l.cfg.Replicas == 1 && seen > 0 && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
+		ctx, cancel := context.WithTimeout(ctx, readDeadline)
+		defer cancel()
+		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
+			return seen, nil
+		}
+	}
+	head, err := l.head(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	if head < seen && l.cfg.Replicas > 1 {
+		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
+	}
+	if head < seen {
+		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: stop, and rebuild the projections", ErrStream, p.name, head, seen)
+	}
+	p.checked.Store(time.Now().UnixNano())
+	p.saw(head)
+	return head, nil
+}
+
+// saw notes a sequence that the server has shown.
+func (p *partition) saw(seq uint64) {
+	for {
+		old := p.seen.Load()
+		if seq <= old || p.seen.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+// head asks the leader. With replicas its answer counts only if it has heard a
+// majority within the election time: a deposed leader answers too.
+func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	var out struct {
+		State struct {
+			LastSeq uint64 `json:"last_seq"`
+		} `json:"state"`
+		Created time.Time              `json:"created"`
+		Cluster *jetstream.ClusterInfo `json:"cluster"`
+		Error   *jetstream.APIError    `json:"error"`
+	}
+	if err := l.api(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if out.Error != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
+	}
+	if !out.Created.Equal(p.created) {
+		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: stop, and rebuild the projections", ErrStream, p.name)
+	}
+	if l.cfg.Replicas > 1 && !heardMajority(out.Cluster, l.cfg.Replicas) {
+		return 0, fmt.Errorf("%w: the leader of %s has no majority", ErrUnavailable, p.name)
+	}
+	return out.State.LastSeq, nil
+}
+
+const (
+	readDeadline = 2 * time.Second
+	// aliveTime is how long ago a follower may have been heard that counts. It stands
+	// for election 4 s after it last heard its leader (server/raft.go:
+	// minElectionTimeout) at the earliest; leaders are heard every second. The second
+	// between is for what is on its way.
+	aliveTime = 3 * time.Second
+)
+
+// heardMajority tells whether a leader could not have been deposed when it answered
+// by followers that it can't reach. Where two followers reach each other and only
+// one of them the leader, NATS grants a vote although the leader is alive: such a
+// leader learns of it with its next heartbeat, within a second.
+func heardMajority(c *jetstream.ClusterInfo, replicas int) bool {
+	if c == nil || c.Leader == "" {
+		return false
+	}
+	heard := 1
+	for _, r := range c.Replicas {
+		if !r.Offline && r.Active < aliveTime {
+			heard++
+		}
+	}
+	return heard > replicas/2
+}
+
+func (l *Log) api(ctx context.Context, verb string, req, out any) error {
+	var body []byte
+	if req != nil {
+		var err error
+		if body, err = json.Marshal(req); err != nil {
+			return err
+		}
+	}
+	reply, err := l.nc.RequestWithContext(ctx, "$JS.API."+verb, body)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(reply.Data, out)
+}

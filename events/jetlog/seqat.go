@@ -1,0 +1,54 @@
+package jetlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// SeqAt gives the sequence before the first event recorded at or after a time: a
+// tail after it delivers what came since. Where there is none it is the head.
+func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error) {
+	p, err := l.partition(partition)
+	if err != nil {
+		return 0, err
+	}
+	// Asked before, so that what comes between is delivered.
+	head, err := l.head(ctx, p)
+	if err != nil {
+		return 0, fmt.Errorf("position at a time: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	first, _, err := l.direct(ctx, p, map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}, math.MaxUint64, 1)
+	switch {
+	case errors.Is(err, errUnreadable):
+		return l.seqByHalves(ctx, p, since, head)
+	case err != nil:
+		return 0, fmt.Errorf("position at a time: %w: %w", ErrUnavailable, err)
+	case len(first) == 0:
+		return head, nil
+	}
+	return first[0].Position.Seq - 1, nil
+}
+
+// seqByHalves looks for the time by halving the log, where the first event there
+// can't be read directly. Times rise with the sequences.
+func (l *Log) seqByHalves(ctx context.Context, p *partition, since time.Time, head uint64) (uint64, error) {
+	low, high := uint64(1), head+1
+	for low < high {
+		mid := low + (high-low)/2
+		m, err := l.message(ctx, p, map[string]any{"seq": mid, "next_by_subj": ">"})
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("position at a time: %w", err)
+		case m == nil || m.Seq > head || !m.Time.Before(since):
+			high = mid
+		default:
+			low = m.Seq + 1
+		}
+	}
+	return low - 1, nil
+}

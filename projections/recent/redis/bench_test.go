@@ -1,0 +1,14 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+func BenchmarkLoad(b *testing.B) {
+	recenttest.BenchmarkLoad(b, opener(redistest.Start(b)), 1_000, 100_000)
+}
+
+func BenchmarkApply(b *testing.B) { recenttest.BenchmarkApply(b, opener(redistest.Start(b))) }

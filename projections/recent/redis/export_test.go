@@ -1,0 +1,57 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// InSteps has each script carry one session only.
+func (v *View) InSteps() *View {
+	v.chunk = 1
+	return v
+}
+
+// ApplyFirst applies the first step of a batch, as if the process had ended then.
+func (v *View) ApplyFirst(ctx context.Context, b projections.Batch) error {
+	keys, args, err := v.commit(b, false)
+	if err != nil {
+		return err
+	}
+	args = append(args, strconv.Itoa(v.cfg.Limits.MaxTurns))
+	return v.committed(ctx, applyScript, keys, v.operations(b, v.cfg.Now().UnixMilli())[0].appendTo(args))
+}
+
+// Key of a session, 'h' or 't', or of a checkpoint, "cp", in a generation.
+func (v *View) Key(generation int, kind, of string) string {
+	return v.root + strconv.Itoa(generation) + ":" + kind + ":" + of
+}
+
+// Pointer to the generation.
+func (v *View) Pointer() string { return v.pointer }
+
+// Roundtrip encodes and decodes a turn and a head.
+func Roundtrip(t *conversation.Turn, h conversation.Head) (*conversation.Turn, conversation.Head, error) {
+	record := pendingRecord(t)
+	if t.Status == conversation.Finalized {
+		record = finalizedRecord(t)
+	}
+	back, err := turn(string(record))
+	if err != nil {
+		return nil, h, err
+	}
+	h, err = head(string(appendHead(nil, h)))
+	return back, h, err
+}
+
+// ReadRecord reads what stands in Redis.
+func ReadRecord(record string) error {
+	_, err := turn(record)
+	_, err2 := head(record)
+	if err == nil || err2 == nil {
+		return nil
+	}
+	return err
+}

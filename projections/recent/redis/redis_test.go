@@ -1,0 +1,379 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+const (
+	ttl    = time.Hour
+	secret = "a text that belongs in no error"
+)
+
+var rules = conversation.Rules{SessionTTL: ttl}
+
+// fixture is a view on a server of its own, and a log that it follows.
+type fixture struct {
+	server *redistest.Server
+	cfg    redis.Config
+	view   *redis.View
+	log    *recenttest.Log
+	feed   *recenttest.Feed
+	raw    rueidis.Client
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{server: redistest.Start(t), log: recenttest.NewLog(rules)}
+	f.cfg = redis.Config{URL: f.server.URL(), Limits: recent.Limits{TTL: ttl}, Rules: rules}
+	f.view = view(t, f.cfg)
+	f.feed = recenttest.NewFeed(t, f.log, f.view, 0)
+	f.connect(t)
+	return f
+}
+
+func (f *fixture) connect(t *testing.T) {
+	opt, err := rueidis.ParseURL(f.cfg.URL)
+	require.NoError(t, err)
+	opt.DisableCache = true
+	f.raw, err = rueidis.NewClient(opt)
+	require.NoError(t, err)
+	t.Cleanup(f.raw.Close)
+}
+
+func (f *fixture) do(t *testing.T, args ...string) rueidis.RedisResult {
+	t.Helper()
+	r := f.raw.Do(t.Context(), f.raw.B().Arbitrary(args...).Build())
+	require.NoError(t, r.Error())
+	return r
+}
+
+// turns records turns of a session that just took place.
+func (f *fixture) turns(t *testing.T, session string, n int) {
+	at := time.Now().Add(-time.Minute)
+	for range n {
+		r := fmt.Sprint(len(f.log.Events))
+		id := recenttest.ID(session, r)
+		f.log.Append(t, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: r, Question: events.Question{QuestionNeutral: secret}}, at)
+		f.log.Append(t, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: secret}}, at)
+	}
+}
+
+func (f *fixture) load(t *testing.T, session string) recent.Snapshot {
+	t.Helper()
+	snap, err := f.view.Load(t.Context(), session, 0, -1)
+	require.NoError(t, err)
+	return snap
+}
+
+func TestRefusesARedisThatEvicts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.server.Config("allkeys-lru")
+	_, err := f.view.Claim(t.Context(), 0)
+	require.ErrorIs(t, err, redis.ErrEviction)
+	require.ErrorContains(t, err, "redis-cli config set maxmemory-policy noeviction")
+	require.ErrorContains(t, err, "allkeys-lru")
+	f.server.Config("noeviction")
+	_, err = f.view.Claim(t.Context(), 0)
+	require.NoError(t, err)
+}
+
+func TestConfigTellsAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := redis.New(redis.Config{URL: "redis://user:pass\x7fword@host", Prefix: "a}b", Limits: recent.Limits{TTL: -1}})
+	require.ErrorContains(t, err, "Redis URL")
+	require.ErrorContains(t, err, "prefix")
+	require.ErrorContains(t, err, "limits")
+	require.NotContains(t, err.Error(), "word")
+}
+
+// TestDown goes through all that a Redis which does not answer is to the view: an
+// error each time, never an empty snapshot.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 3)
+	f.feed.All(2)
+	f.server.Stop()
+	_, err := f.view.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err)
+	_, err = f.view.Load(t.Context(), "s", 0, 10)
+	require.ErrorContains(t, err, "did not answer a moment ago")
+	_, err = f.view.Claim(t.Context(), 0)
+	require.Error(t, err)
+	require.Error(t, f.view.Wait(t.Context(), events.Position{Seq: 1}))
+	f.turns(t, "s", 1)
+	late := f.feed.Batch(2)
+	err = f.view.Apply(t.Context(), late)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, projections.ErrFenced)
+	require.False(t, projections.IsPermanent(err))
+	require.NotContains(t, err.Error(), secret)
+
+	early := view(t, f.cfg)
+	_, err = early.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err, "a view that was never connected")
+
+	f.server.Restart(redistest.Kept)
+	for _, v := range []*redis.View{f.view, early} {
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			snap, err := v.Load(context.Background(), "s", 0, -1)
+			require.NoError(c, err)
+			require.Len(c, snap.State.Turns, 3)
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	f.feed.Apply(late)
+	require.Len(t, f.load(t, "s").State.Turns, 4)
+}
+
+// TestHangs has a Redis that takes connections and says nothing.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.feed.All(2)
+	f.server.Pause()
+	began := time.Now()
+	_, err := f.view.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err)
+	require.Less(t, time.Since(began), 10*time.Second)
+	_, err = f.view.Load(t.Context(), "s", 0, 10)
+	require.ErrorContains(t, err, "did not answer a moment ago")
+	f.server.Resume()
+	require.Eventually(t, func() bool {
+		snap, err := f.view.Load(context.Background(), "s", 0, -1)
+		return err == nil && len(snap.State.Turns) == 1
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+func TestACallerInAHurrySaysNothingOfRedis(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.feed.All(2)
+	f.server.Pause()
+	hurry, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := f.view.Load(hurry, "s", 0, 10)
+	require.Error(t, err)
+	f.server.Resume()
+	require.Len(t, f.load(t, "s").State.Turns, 1)
+}
+
+// TestFlushed finds a Redis empty: the session is not held, the one who fed it is
+// fenced, and the next one begins anew.
+func TestFlushed(t *testing.T) {
+	t.Parallel()
+	for name, flush := range map[string]func(*testing.T, *fixture){
+		"flushed":   func(t *testing.T, f *fixture) { f.do(t, "FLUSHALL") },
+		"restarted": func(_ *testing.T, f *fixture) { f.server.Restart(redistest.Empty) },
+		"without its checkpoint": func(t *testing.T, f *fixture) {
+			f.do(t, "DEL", f.view.Key(1, "cp", "0"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.turns(t, "s", 3)
+			f.feed.All(3)
+			flush(t, f)
+			require.Eventually(t, func() bool { _, err := f.view.Load(context.Background(), "s", 0, 1); return err == nil }, 20*time.Second, 10*time.Millisecond)
+			require.Equal(t, recent.Snapshot{}, f.load(t, "s"))
+			f.turns(t, "s", 1)
+			require.ErrorIs(t, f.view.Apply(t.Context(), f.feed.Batch(2)), projections.ErrFenced)
+			f.feed.Claim(2)
+			require.Equal(t, uint64(2), f.feed.At.Seq, "there is no checkpoint")
+			require.Nil(t, f.load(t, "s").State, "what another checkpoint left does not count")
+			f.feed.All(2)
+			require.Len(t, f.load(t, "s").State.Turns, 3)
+			require.False(t, f.load(t, "s").State.Whole)
+		})
+	}
+}
+
+// TestKeysThatVanish has single keys go, as an eviction or a hand does it.
+func TestKeysThatVanish(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"h", "t"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.turns(t, "s", 3)
+			f.feed.All(3)
+			f.do(t, "DEL", f.view.Key(1, kind, "s"))
+			require.Nil(t, f.load(t, "s").State)
+		})
+	}
+}
+
+// TestTwoProcesses share the keys: a second one reads what the first applied, goes on
+// from its checkpoint, and fences it.
+func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 3)
+	f.feed.Apply(f.feed.Batch(3))
+	other := view(t, f.cfg)
+	snap, err := other.Load(t.Context(), "s", 0, -1)
+	require.NoError(t, err)
+	require.Equal(t, recenttest.Plain(f.load(t, "s").State), recenttest.Plain(snap.State))
+
+	require.ErrorIs(t, other.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced, "it has claimed nothing")
+	second := recenttest.NewFeed(t, f.log, other, 0)
+	require.Equal(t, uint64(3), second.At.Seq)
+	require.ErrorIs(t, f.view.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced)
+	second.All(1)
+	require.Len(t, f.load(t, "s").State.Turns, 3)
+	require.NoError(t, f.view.Wait(t.Context(), events.Position{Seq: 6}))
+}
+
+// TestGenerations swaps the generation that is served, as a rebuild does at its end.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 2)
+	f.feed.All(4)
+	f.do(t, "SET", f.view.Pointer(), "2")
+	require.Equal(t, recent.Snapshot{}, f.load(t, "s"), "reads follow at once")
+	f.turns(t, "s", 1)
+	require.ErrorIs(t, f.view.Apply(t.Context(), f.feed.Batch(1)), projections.ErrFenced)
+	f.feed.Claim(0)
+	require.Zero(t, f.feed.At.Seq)
+	f.feed.All(2)
+	require.Len(t, f.load(t, "s").State.Turns, 3)
+	f.do(t, "SET", f.view.Pointer(), "1")
+	require.Len(t, f.load(t, "s").State.Turns, 2, "the old generation stands until it is dropped")
+}
+
+// TestEveryKeyExpires: the TTL after the last activity by recorded time, and all of a
+// session at once. The checkpoint stays.
+func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 2)
+	f.feed.All(1)
+	last := f.log.Events[len(f.log.Events)-1].Time
+	for _, kind := range []string{"h", "t"} {
+		ms, err := f.do(t, "PTTL", f.view.Key(1, kind, "s")).AsInt64()
+		require.NoError(t, err)
+		require.WithinDuration(t, last.Add(ttl), time.Now().Add(time.Duration(ms)*time.Millisecond), time.Second)
+	}
+	f.log.Append(t, &events.SessionErased{SessionID: "s", ReceiptID: "r"}, time.Now())
+	f.feed.All(1)
+	keys, err := f.do(t, "KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s")}, keys)
+}
+
+// TestInSteps cuts each batch into scripts of one session, and holds them to the
+// suite all the same.
+func TestInSteps(t *testing.T) {
+	t.Parallel()
+	open := opener(redistest.Start(t))
+	recenttest.Run(t, func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+		return open(t, limits, rules).(*redis.View).InSteps()
+	})
+}
+
+// TestEndsBetweenSteps has the process end after the first step of a batch: no
+// snapshot shows half of it, and the whole batch can come again.
+func TestEndsBetweenSteps(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.turns(t, "o", 1)
+	f.feed.All(4)
+	for range 2 {
+		f.turns(t, "s", 1)
+		f.turns(t, "o", 1)
+	}
+	b := f.feed.Batch(8)
+	require.NoError(t, f.view.ApplyFirst(t.Context(), b))
+	require.Equal(t, uint64(4), f.load(t, "o").Applied.Seq)
+	require.Len(t, f.load(t, "o").State.Turns, 1)
+	require.Equal(t, uint64(10), f.load(t, "s").Applied.Seq, "the session is ahead, and says so")
+	require.Len(t, f.load(t, "s").State.Turns, 3)
+	f.feed.Claim(0)
+	require.Equal(t, uint64(4), f.feed.At.Seq)
+	f.feed.All(3)
+	for _, s := range []string{"s", "o"} {
+		require.Equal(t, uint64(12), f.load(t, s).Applied.Seq)
+		require.Equal(t, recenttest.Plain(f.log.State(s)), recenttest.Plain(f.load(t, s).State))
+	}
+}
+
+// TestFullMemory has a Redis refuse a batch: nothing of it is there, and it can come
+// again.
+func TestFullMemory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 2)
+	f.feed.All(4)
+	f.do(t, "CONFIG", "SET", "maxmemory", "1")
+	f.turns(t, "s", 2)
+	f.turns(t, "o", 2)
+	b := f.feed.Batch(8)
+	err := f.view.Apply(t.Context(), b)
+	require.ErrorContains(t, err, "OOM")
+	require.NotErrorIs(t, err, projections.ErrFenced)
+	require.False(t, projections.IsPermanent(err))
+	require.NotContains(t, err.Error(), secret)
+	require.Equal(t, uint64(4), f.load(t, "s").Applied.Seq, "reads go on")
+	require.Len(t, f.load(t, "s").State.Turns, 2)
+	f.do(t, "CONFIG", "SET", "maxmemory", "0")
+	f.feed.Apply(b)
+	require.Len(t, f.load(t, "s").State.Turns, 4)
+}
+
+func TestForeignValuesAreAnError(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.feed.All(2)
+	f.do(t, "HSET", f.view.Key(1, "h", "s"), "head", "\x02from a later version")
+	_, err := f.view.Load(t.Context(), "s", 0, 1)
+	require.ErrorIs(t, err, redis.ErrAnswer)
+	require.False(t, strings.Contains(err.Error(), "later version"))
+}
+
+func TestDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 510)
+	for range 1020 {
+		b := f.feed.Batch(1)
+		require.NoError(t, f.view.Park(t.Context(), b, "a test"))
+		f.feed.At = b.To
+	}
+	letters, err := f.view.DeadLetters(t.Context())
+	require.NoError(t, err)
+	require.Len(t, letters, 1000)
+	require.Equal(t, uint64(1020), letters[999].Position.Seq)
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.view.Close()
+	_, err := f.view.Load(t.Context(), "s", 0, 1)
+	require.Error(t, err)
+	never := view(t, f.cfg)
+	never.Close()
+	_, err = never.Claim(t.Context(), 0)
+	require.Error(t, err)
+}
