@@ -65,7 +65,7 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
 	}
-	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas})
+	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: true})
 	if err != nil {
 		nc.Close()
 		return nil, err

@@ -24,6 +24,8 @@ type Config struct {
 	// GateDir is the store directory of the embedded server whose writes the
 	// durability gate makes durable; empty where the servers sync every write.
 	GateDir string
+	// Outside: the server is another process's, or a cluster of its own.
+	Outside bool
 	// Account names the JetStream account below GateDir.
 	Account string
 	// MaxEvent is the largest event in bytes that the log must take; 1 MiB by default.
@@ -107,6 +109,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	for k, info := range infos {
+		if err := l.checkMark(ctx, info); err != nil {
+			return nil, err
+		}
 		p := &partition{number: k, name: info.Config.Name, created: info.Created}
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
 		if cfg.GateDir != "" {

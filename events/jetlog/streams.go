@@ -99,7 +99,7 @@ func (l *Log) streamConfig(k int) jetstream.StreamConfig {
 		Duplicates:         dupWindow,
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
-		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions)},
+		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions), syncKey: l.mark()},
 	}
 }
 

@@ -25,8 +25,14 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 // overwrite is for rows that stand already: a turn of which the log lost the past to retention, and that begins anew; or a
 // checkpoint that was set back by hand.
 func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	for _, r := range p.of(copied) {
-		r.way = merged
+	for _, r := range p.turns {
+		switch r.way {
+		case copied:
+			r.way = merged
+		case answered:
+			r.way = answeredAgain
+		default:
+		}
 	}
 	for _, clear := range []string{a.sql.clearLedger, a.sql.clearSecurity} {
 		if _, err := tx.Exec(ctx, clear, b.From.Partition, b.From.Seq, b.To.Seq); err != nil {
@@ -38,7 +44,7 @@ func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p
 
 func (a *Audit) write(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
 	steps := []func(context.Context, pgx.Tx, projections.Batch, *plan) error{
-		a.forget, a.leaveOut, a.copyEvents, a.copyTurns, a.mergeTurns, a.patchTurns, a.writeSessions,
+		a.forget, a.leaveOut, a.copyEvents, a.copyTurns, a.mergeTurns, a.replaceTurns, a.writeSessions,
 	}
 	for _, step := range steps {
 		if err := step(ctx, tx, b, p); err != nil {
@@ -56,8 +62,10 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *p
 		for s, by := range p.erased {
 			sessions, links = append(sessions, s), append(links, by.Head.LinkedAt)
 		}
-		if _, err := tx.Exec(ctx, a.sql.forgetTurns, sessions); err != nil {
-			return err
+		for _, forget := range []string{a.sql.forgetAnswers, a.sql.forgetQuestions} {
+			if _, err := tx.Exec(ctx, forget, sessions); err != nil {
+				return err
+			}
 		}
 		if _, err := tx.Exec(ctx, a.sql.forgetSessions, b.From.Partition, b.From.Seq, sessions, links); err != nil {
 			return err
@@ -110,32 +118,35 @@ func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, _ projections.Batch, 
 }
 
 func (a *Audit) copyTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	turns := p.of(copied)
-	return copyRows(ctx, tx, a.sql.copyTurns, len(turns), func(r *rowBuffer, i int) { turns[i].encode(r, b.From.Partition) })
+	questions, answers := p.of(copied), p.answers(copied, answered)
+	err := copyRows(ctx, tx, a.sql.copyQuestions, len(questions), func(r *rowBuffer, i int) { questions[i].encodeQuestion(r, b.From.Partition) })
+	if err != nil {
+		return err
+	}
+	return copyRows(ctx, tx, a.sql.copyAnswers, len(answers), func(r *rowBuffer, i int) { answers[i].encodeAnswer(r) })
 }
 
 func (a *Audit) mergeTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	turns := p.of(merged)
-	return withRows(ctx, tx, a.sql.mergeTurns, len(turns), func(r *rowBuffer, i int) { turns[i].encode(r, b.From.Partition) })
-}
-
-// patchTurns gives turns of earlier batches their answers and replacements.
-func (a *Audit) patchTurns(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
-	var answered []*turnRow
-	var replaced, by []uuid.UUID
-	for _, r := range p.of(patched) {
-		if r.answered {
-			answered = append(answered, r)
-		}
-		if r.replaced {
-			replaced, by = append(replaced, r.turn.ID), append(by, r.turn.ReplacedBy)
-		}
-	}
-	err := withRows(ctx, tx, a.sql.answer, len(answered), func(r *rowBuffer, i int) { answered[i].encodeAnswer(r) })
-	if err != nil || len(replaced) == 0 {
+	questions, answers := p.of(merged), p.answers(merged, answeredAgain)
+	err := withRows(ctx, tx, a.sql.mergeQuestions, len(questions), func(r *rowBuffer, i int) { questions[i].encodeQuestion(r, b.From.Partition) })
+	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, a.sql.replace, replaced, by)
+	return withRows(ctx, tx, a.sql.mergeAnswers, len(answers), func(r *rowBuffer, i int) { answers[i].encodeAnswer(r) })
+}
+
+// replaceTurns tells turns of earlier batches what replaces them.
+func (a *Audit) replaceTurns(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	var turns, by []uuid.UUID
+	for _, r := range p.of(answered, answeredAgain, untouched) {
+		if r.turn.ReplacedBy != uuid.Nil {
+			turns, by = append(turns, r.turn.ID), append(by, r.turn.ReplacedBy)
+		}
+	}
+	if len(turns) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, a.sql.replace, turns, by)
 	return err
 }
 

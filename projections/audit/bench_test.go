@@ -77,7 +77,7 @@ type benchStage struct {
 	bytes   int
 }
 
-var copied = []string{"turns", "event_ledger"}
+var copied = []string{"questions", "answers", "event_ledger"}
 
 func newBenchStage(b *testing.B, active, batch int) *benchStage {
 	b.Helper()
@@ -124,7 +124,7 @@ func (s *benchStage) withConn(b *testing.B, do func(*pgx.Conn)) {
 func (s *benchStage) empty(b *testing.B) {
 	b.Helper()
 	for _, sql := range []string{
-		"truncate turnledger.turns, turnledger.event_ledger, turnledger.sessions, turnledger.session_links, turnledger.projection_checkpoints",
+		"truncate turnledger.questions, turnledger.answers, turnledger.event_ledger, turnledger.sessions, turnledger.session_links, turnledger.projection_checkpoints",
 		"vacuum", "checkpoint",
 	} {
 		_, err := s.pool.Exec(b.Context(), sql)

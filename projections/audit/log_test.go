@@ -1,16 +1,198 @@
 package audit_test
 
 import (
+	"context"
+	"iter"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 )
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// day is when the logs of these tests begin; its nanoseconds are more than PostgreSQL's clock has room for.
+var day = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
 // recorded puts a fact into the log's form and reads it back.
 func recorded(f events.Fact, seq uint64, at time.Time) events.Recorded {
-	env, err := events.Encode(f, at)
+	return decoded(envelope(f), seq, at)
+}
+
+func envelope(f events.Fact) events.Envelope {
+	env, err := events.Encode(f, day)
 	if err != nil {
 		panic(err)
 	}
+	return env
+}
+
+func decoded(env events.Envelope, seq uint64, at time.Time) events.Recorded {
 	return events.Decode(env, events.Position{Seq: seq}, at)
+}
+
+// journal is a log of one partition in memory. Time goes on by a second an event.
+type journal struct {
+	events []events.Recorded
+	now    time.Time
+	last   uint64
+}
+
+func newJournal() *journal { return &journal{now: day} }
+
+func (j *journal) pass(d time.Duration) { j.now = j.now.Add(d) }
+
+// add appends facts.
+func (j *journal) add(facts ...events.Fact) {
+	for _, f := range facts {
+		j.publish(envelope(f))
+	}
+}
+
+// publish appends whatever a publisher sends.
+func (j *journal) publish(env events.Envelope) events.Recorded {
+	j.last++
+	j.pass(time.Second + 7)
+	e := decoded(env, j.last, j.now)
+	j.events = append(j.events, e)
+	return e
+}
+
+// without is the log after some events were physically erased.
+func (j *journal) without(gone func(events.Recorded) bool) *journal {
+	out := *j
+	out.events = slices.DeleteFunc(slices.Clone(j.events), gone)
+	return &out
+}
+
+// Session implements projections.SessionReader.
+func (j *journal) Session(_ context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	return func(yield func(events.Recorded, error) bool) {
+		for _, e := range j.events {
+			if e.SessionID == sessionID && e.Position.Seq > after && e.Position.Seq <= upTo && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// fold is a session, with texts, up to a sequence: what the wiring gives as Backfill.
+func (j *journal) fold(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
+	s := conversation.New(sessionID, rules)
+	for e, err := range j.Session(ctx, sessionID, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		s.Fold(e)
+	}
+	return s, nil
+}
+
+func (j *journal) state(sessionID string) *conversation.State {
+	s, err := j.fold(context.Background(), sessionID, j.last)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// redact appends the redaction of a turn as the history service states it.
+func (j *journal) redact(session string, turn uuid.UUID) {
+	j.add(j.state(session).DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
+}
+
+// feed brings a log into a projection as a runner does.
+type feed struct {
+	t     require.TestingT
+	log   *journal
+	view  projections.Projection
+	judge *projections.Judge
+	at    projections.Checkpoint
+}
+
+// claim begins where the stored checkpoint is.
+func claim(t require.TestingT, log *journal, view projections.Projection) *feed {
+	at, err := view.Claim(context.Background(), 0)
+	require.NoError(t, err)
+	return &feed{t: t, log: log, view: view, judge: projections.NewJudge(log, rules, at.Seq), at: at}
+}
+
+// batch judges the next events, at most most of them.
+func (f *feed) batch(most int) projections.Batch {
+	b := projections.Batch{From: f.at, To: f.at}
+	for _, e := range f.log.events {
+		if e.Position.Seq <= f.at.Seq || len(b.Events) == most {
+			continue
+		}
+		judged, err := f.judge.Judge(context.Background(), e)
+		require.NoError(f.t, err)
+		b.Events = append(b.Events, judged)
+		b.To.Seq, b.To.EventID = e.Position.Seq, e.ID
+	}
+	return b
+}
+
+// next applies the next events and tells whether there were any.
+func (f *feed) next(most int) bool {
+	b := f.batch(most)
+	if len(b.Events) == 0 {
+		return false
+	}
+	require.NoError(f.t, f.view.Apply(context.Background(), b))
+	f.at = b.To
+	return true
+}
+
+// all applies what is left, in batches of at most most events.
+func (f *feed) all(most int) {
+	for f.next(most) {
+	}
+}
+
+// The facts, short.
+
+func id(session, request string) uuid.UUID { return events.TurnID(session, request) }
+
+func started(session, request string) *events.TurnStarted {
+	return &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request, Question: question(request)}
+}
+
+func question(request string) events.Question {
+	return events.Question{
+		PipelineName: "pipeline " + request, Consultant: "consultant", Repository: "repository", TranslateChat: true,
+		QuestionNeutral: "question " + request, QuestionTranslated: "pytanie " + request,
+		QuestionMessages: []byte(`[{"role":"user",  "content":"question ` + request + `"}]`),
+		Metadata:         []byte(`{"channel":"web","locale":"pl"}`),
+	}
+}
+
+func finalized(session, request string) *events.TurnFinalized {
+	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: answer(request), Metadata: []byte(`{"channel":"app"}`)}
+}
+
+func answer(request string) events.Answer {
+	return events.Answer{
+		AnswerNeutral: "answer " + request, AnswerTranslated: "odpowiedź " + request, AnswerTranslatedIsFallback: true,
+		AnswerMessages: []byte(`[{"role":"assistant","content":null,"tool_calls":[]}]`),
+	}
+}
+
+func linked(session, identity string) *events.SessionLinked {
+	return &events.SessionLinked{SessionID: session, IdentityID: identity}
+}
+
+func corrected(session, request, old string) *events.TurnCorrected {
+	return &events.TurnCorrected{
+		TurnID: id(session, request), SessionID: session, RequestID: request, ReplacesTurnID: id(session, old),
+		Question: question(request), Answer: answer(request),
+	}
+}
+
+func erased(session string) *events.SessionErased {
+	return &events.SessionErased{SessionID: session, ReceiptID: "receipt-1"}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -40,25 +41,30 @@ type named struct {
 	turn    uuid.UUID
 }
 
-// way of a row of turns into the table.
+// way of a turn into the tables.
 type way uint8
 
 const (
 	// copied: the turn is new.
 	copied way = iota
-	// merged: a whole row, that may stand already.
+	// merged: its rows are written whole, whether or not they stand already.
 	merged
-	// patched: the row stands, if the turn belongs to the audit; it gets an answer, a replacement, or both.
-	patched
+	// answered: the question stands, if the turn belongs to the audit, and gets its answer.
+	answered
+	// answeredAgain: the answer may stand already, too.
+	answeredAgain
+	// untouched: nothing but the turn that replaces it is new.
+	untouched
 )
+
+// whole tells whether both halves of the turn, as far as there are two, are in the batch.
+func (w way) whole() bool { return w == copied || w == merged }
 
 type turnRow struct {
 	way     way
 	session string
 	owner   string
 	turn    conversation.Turn
-	// answered and replaced say what a patch brings.
-	answered, replaced bool
 	// needs is a turn that must stand in the table for this one to belong there.
 	needs uuid.UUID
 	drop  bool
@@ -166,7 +172,7 @@ func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
 		p.put(e, t, copied)
 	case r == nil:
 		p.put(e, t, merged)
-	case r.way == patched || r.needs != uuid.Nil:
+	case !r.way.whole() || r.needs != uuid.Nil:
 		r.way, r.needs, r.turn = merged, uuid.Nil, *t
 	}
 }
@@ -179,33 +185,35 @@ func (p *plan) put(e *projections.Judged, t *conversation.Turn, how way) *turnRo
 	return r
 }
 
-// patch finds the row of a turn that was opened before, or notes a patch of it.
-func (p *plan) patch(e *projections.Judged, t *conversation.Turn) *turnRow {
-	if r := p.byTurn[t.ID]; r != nil {
-		return r
-	}
-	return p.put(e, t, patched)
-}
-
+// answer completes a turn of the batch, or notes the answer to an earlier one. A turn from before the link belongs to the
+// audit only if the link has brought it in; the table knows.
 func (p *plan) answer(e *projections.Judged) {
 	t := e.Change.Turn
-	r := p.patch(e, t)
-	question := r.turn.Question
-	r.turn, r.answered = *t, true
-	if r.way != patched {
-		r.turn.Question = question
+	r := p.byTurn[t.ID]
+	if r == nil {
+		r = p.put(e, t, answered)
+		if t.Place < e.Head.LinkedAt {
+			r.needs = t.ID
+		}
+		return
 	}
+	question := r.turn.Question
+	r.turn = *t
+	r.turn.Question = question
 }
 
-// correct notes the new version, and that it replaces the old one. Where a link left the old one out, behind the boundary,
-// the new one stays out too; only the table knows.
+// correct notes the new version, and that it replaces the old one. Where the link left the old one out, the new one stays out
+// too.
 func (p *plan) correct(e *projections.Judged) {
 	t, old := e.Change.Turn, e.Change.Turns[0]
-	r := p.patch(e, old)
-	r.turn.Status, r.turn.ReplacedBy, r.replaced = old.Status, old.ReplacedBy, true
+	r := p.byTurn[old.ID]
+	if r == nil {
+		r = p.put(e, old, untouched)
+	}
+	r.turn.Status, r.turn.ReplacedBy = old.Status, old.ReplacedBy
 	next := p.put(e, t, copied)
 	switch {
-	case r.way != patched:
+	case r.way.whole():
 		next.needs = r.needs
 	case old.Place < e.Head.LinkedAt:
 		next.needs = old.ID
@@ -228,7 +236,7 @@ func (p *plan) redact(e *projections.Judged, linked bool) {
 			continue
 		}
 		r.turn = *t
-		if r.way == patched || r.needs != uuid.Nil {
+		if !r.way.whole() || r.needs != uuid.Nil {
 			r.way, r.needs = merged, uuid.Nil
 		}
 	}
@@ -270,15 +278,20 @@ func (p *plan) takenOut(l ledgerRow) bool {
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }
 
-// of gives the rows that go one way.
-func (p *plan) of(how way) []*turnRow {
+// of gives the turns that go one of some ways.
+func (p *plan) of(ways ...way) []*turnRow {
 	var out []*turnRow
 	for _, r := range p.turns {
-		if r.way == how && !r.drop {
+		if !r.drop && slices.Contains(ways, r.way) {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// answers gives those of them that have one.
+func (p *plan) answers(ways ...way) []*turnRow {
+	return slices.DeleteFunc(p.of(ways...), func(r *turnRow) bool { return r.turn.FinalizedAt.IsZero() })
 }
 
 // turnsNamed are the turns that a fact names.

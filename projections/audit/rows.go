@@ -10,28 +10,22 @@ import (
 
 // The columns of each kind of row, in the order in which its encoder writes them.
 
-var turnColumns = columns{
-	{"place", "bigint"}, {"position", "bigint"}, {"final_position", "bigint"}, {"deleted_position", "bigint"},
-	{"created_at", "timestamptz"}, {"finalized_at", "timestamptz"}, {"deleted_at", "timestamptz"},
-	{"turn_id", "uuid"}, {"replaces_turn_id", "uuid"}, {"replaced_by_turn_id", "uuid"},
-	{"record_version", "int"}, {"partition", "smallint"},
-	{"created_ns", "smallint"}, {"finalized_ns", "smallint"}, {"deleted_ns", "smallint"},
-	{"translate_chat", "boolean"}, {"answer_translated_is_fallback", "boolean"}, {"status", "text"}, {"status_before", "text"},
-	{"session_id", "text"}, {"identity_id", "text"}, {"request_id", "text"},
+var questionColumns = columns{
+	{"place", "bigint"}, {"position", "bigint"}, {"deleted_position", "bigint"}, {"created_at", "timestamptz"}, {"deleted_at", "timestamptz"},
+	{"turn_id", "uuid"}, {"replaces_turn_id", "uuid"}, {"replaced_by_turn_id", "uuid"}, {"record_version", "int"},
+	{"partition", "smallint"}, {"created_ns", "smallint"}, {"deleted_ns", "smallint"}, {"translate_chat", "boolean"},
+	{"status_before", "text"}, {"session_id", "text"}, {"identity_id", "text"}, {"request_id", "text"},
 	{"pipeline_name", "text"}, {"consultant", "text"}, {"repository", "text"},
-	{"question_neutral", "text"}, {"question_translated", "text"}, {"question_messages", "json"},
-	{"answer_neutral", "text"}, {"answer_translated", "text"}, {"answer_messages", "json"}, {"metadata", "jsonb"},
+	{"question_neutral", "text"}, {"question_translated", "text"}, {"question_messages", "json"}, {"metadata", "jsonb"},
 }
 
-func (r *turnRow) encode(b *rowBuffer, partition int) {
+func (r *turnRow) encodeQuestion(b *rowBuffer, partition int) {
 	t := &r.turn
-	b.begin(len(turnColumns))
+	b.begin(len(questionColumns))
 	b.bigint(t.Place)
 	b.bigint(t.Started)
-	b.seq(t.Final)
 	b.seq(t.Gone)
 	b.time(t.CreatedAt)
-	b.time(t.FinalizedAt)
 	b.time(t.DeletedAt)
 	b.uuid(t.ID)
 	b.uuid(t.Replaces)
@@ -39,11 +33,8 @@ func (r *turnRow) encode(b *rowBuffer, partition int) {
 	b.integer(t.Version)
 	b.smallint(partition)
 	b.nanos(t.CreatedAt)
-	b.nanos(t.FinalizedAt)
 	b.nanos(t.DeletedAt)
 	b.boolean(t.TranslateChat)
-	b.boolean(t.Answer != nil && t.Answer.AnswerTranslatedIsFallback)
-	b.word(t.Status.String())
 	if t.Status == conversation.Redacted {
 		b.word(t.Was.String())
 	} else {
@@ -52,20 +43,9 @@ func (r *turnRow) encode(b *rowBuffer, partition int) {
 	b.word(r.session)
 	b.word(r.owner)
 	b.word(t.RequestID)
-	encodeQuestion(b, t.Question)
-	encodeAnswer(b, t.Answer)
-	b.jsonb(toJSONB(t.Metadata()))
-}
-
-func encodeQuestion(b *rowBuffer, q *events.Question) {
+	q := t.Question
 	if q == nil {
-		b.null()
-		b.null()
-		b.null()
-		b.word("")
-		b.null()
-		b.null()
-		return
+		q = &noQuestion
 	}
 	b.optionalText(q.PipelineName)
 	b.optionalText(q.Consultant)
@@ -73,23 +53,14 @@ func encodeQuestion(b *rowBuffer, q *events.Question) {
 	b.text(q.QuestionNeutral)
 	b.optionalText(q.QuestionTranslated)
 	b.json(toJSON(q.QuestionMessages))
+	b.jsonb(toJSONB(q.Metadata))
 }
 
-func encodeAnswer(b *rowBuffer, a *events.Answer) {
-	if a == nil {
-		b.null()
-		b.null()
-		b.null()
-		return
-	}
-	b.text(a.AnswerNeutral)
-	b.optionalText(a.AnswerTranslated)
-	b.json(toJSON(a.AnswerMessages))
-}
+// noQuestion is a tombstone's.
+var noQuestion events.Question
 
-// answerColumns are what a turn gets by its answer.
 var answerColumns = columns{
-	{"turn_id", "uuid"}, {"final_position", "bigint"}, {"finalized_at", "timestamptz"}, {"finalized_ns", "smallint"},
+	{"final_position", "bigint"}, {"finalized_at", "timestamptz"}, {"turn_id", "uuid"}, {"finalized_ns", "smallint"},
 	{"answer_translated_is_fallback", "boolean"}, {"answer_neutral", "text"}, {"answer_translated", "text"},
 	{"answer_messages", "json"}, {"metadata", "jsonb"},
 }
@@ -97,12 +68,21 @@ var answerColumns = columns{
 func (r *turnRow) encodeAnswer(b *rowBuffer) {
 	t := &r.turn
 	b.begin(len(answerColumns))
-	b.uuid(t.ID)
 	b.seq(t.Final)
 	b.time(t.FinalizedAt)
+	b.uuid(t.ID)
 	b.nanos(t.FinalizedAt)
-	b.boolean(t.Answer.AnswerTranslatedIsFallback)
-	encodeAnswer(b, t.Answer)
+	if a := t.Answer; a != nil {
+		b.boolean(a.AnswerTranslatedIsFallback)
+		b.text(a.AnswerNeutral)
+		b.optionalText(a.AnswerTranslated)
+		b.json(toJSON(a.AnswerMessages))
+	} else {
+		b.boolean(false)
+		b.null()
+		b.null()
+		b.null()
+	}
 	b.jsonb(toJSONB(t.AnswerMetadata))
 }
 

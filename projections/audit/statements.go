@@ -8,21 +8,24 @@ import (
 // statements name the schema. The planner knows nothing of how few rows a batch stages, so begin keeps it from reading a whole
 // table to join them.
 type statements struct {
-	begin                                              string
-	claim, fence, park, applied                        string
-	forgetTurns, forgetSessions, forgetRedacted, stand string
-	clearLedger, clearSecurity                         string
-	copyLedger, copySecurity, copyTurns                string
-	mergeTurns, answer, replace                        string
-	mergeSessions, moveSessions, link                string
-	head, cut, sessionTurns, identityTurns             string
+	begin                                  string
+	claim, fence, park, applied            string
+	forgetAnswers, forgetQuestions         string
+	forgetSessions, forgetRedacted, stand  string
+	clearLedger, clearSecurity             string
+	copyLedger, copySecurity               string
+	copyQuestions, copyAnswers             string
+	mergeQuestions, mergeAnswers, replace  string
+	mergeSessions, moveSessions, link      string
+	head, cut, sessionTurns, identityTurns string
 }
 
 func newStatements(schema string) statements {
 	s := texts()
 	r := strings.NewReplacer("{s}", schema, "{ledger}", ledgerColumns.names(), "{security}", securityColumns.names(),
-		"{turn}", turnColumns.names(), "{turn rows}", turnColumns.unnest("r"), "{set turn}", turnColumns.assign("excluded", "turn_id"),
-		"{answer rows}", answerColumns.unnest("a"),
+		"{question}", questionColumns.names(), "{question rows}", questionColumns.unnest("r"), "{set question}", questionColumns.assign("excluded", "turn_id"),
+		"{answer}", answerColumns.names(), "{answer rows}", answerColumns.unnest("r"), "{set answer}", answerColumns.assign("excluded", "turn_id"),
+		"{turn}", turnColumns,
 		"{session}", sessionColumns.names(), "{session rows}", sessionColumns.unnest("r"), "{set session}", sessionColumns.assign("excluded", "session_id"),
 		"{activity rows}", activityColumns.unnest("r"), "{move session}", activityColumns.assign("r", "session_id"),
 		"{link}", linkColumns.names(), "{link rows}", linkColumns.unnest("r"), "{set link}", linkColumns.assign("excluded", "session_id"))
@@ -47,29 +50,28 @@ func texts() statements {
 			on conflict (projection, partition, seq) do update set reason = excluded.reason, attempts = d.attempts + 1, parked_at = now()`,
 		applied: `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`,
 
-		forgetTurns: `delete from {s}.turns where session_id = any($1)`,
+		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
+		forgetQuestions: `delete from {s}.questions where session_id = any($1)`,
 		forgetSessions: `delete from {s}.event_ledger l using unnest($3::text[], $4::bigint[]) as gone (session_id, link)
 			where l.partition = $1 and l.seq <= $2 and l.session_id = gone.session_id and l.seq <> gone.link`,
 		forgetRedacted: `with gone as materialized (select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
 			delete from {s}.event_ledger l where l.partition = $1 and l.seq <= $2 and l.session_id = any($3)
 			and ((l.session_id, l.turn_id) in (select * from gone) or (l.session_id, l.replaces_turn_id) in (select * from gone))`,
-		stand: `select turn_id from {s}.turns where turn_id = any($1)`,
+		stand: `select turn_id from {s}.questions where turn_id = any($1)`,
 
 		clearLedger:   `delete from {s}.event_ledger where partition = $1 and seq > $2 and seq <= $3`,
 		clearSecurity: `delete from {s}.security_events where partition = $1 and seq > $2 and seq <= $3`,
 
-		copyLedger:   `copy {s}.event_ledger ({ledger}) from stdin binary`,
-		copySecurity: `copy {s}.security_events ({security}) from stdin binary`,
-		copyTurns:    `copy {s}.turns ({turn}) from stdin binary`,
-		mergeTurns: `insert into {s}.turns ({turn}) select * from {turn rows}
-			on conflict (turn_id) do update set {set turn}`,
-		answer: `update {s}.turns t set status = 'finalized', final_position = a.final_position, finalized_at = a.finalized_at,
-			finalized_ns = a.finalized_ns, answer_translated_is_fallback = a.answer_translated_is_fallback,
-			answer_neutral = a.answer_neutral, answer_translated = a.answer_translated, answer_messages = a.answer_messages,
-			metadata = coalesce(t.metadata || a.metadata, t.metadata, a.metadata)
-			from {answer rows} where t.turn_id = a.turn_id and t.status = 'pending'`,
-		replace: `update {s}.turns t set status = 'replaced', replaced_by_turn_id = r.by
-			from unnest($1::uuid[], $2::uuid[]) as r (turn_id, by) where t.turn_id = r.turn_id`,
+		copyLedger:    `copy {s}.event_ledger ({ledger}) from stdin binary`,
+		copySecurity:  `copy {s}.security_events ({security}) from stdin binary`,
+		copyQuestions: `copy {s}.questions ({question}) from stdin binary`,
+		copyAnswers:   `copy {s}.answers ({answer}) from stdin binary`,
+		mergeQuestions: `insert into {s}.questions ({question}) select * from {question rows}
+			on conflict (turn_id) do update set {set question}`,
+		mergeAnswers: `insert into {s}.answers ({answer}) select * from {answer rows}
+			on conflict (turn_id) do update set {set answer}`,
+		replace: `update {s}.questions q set replaced_by_turn_id = r.by
+			from unnest($1::uuid[], $2::uuid[]) as r (turn_id, by) where q.turn_id = r.turn_id`,
 		mergeSessions: `insert into {s}.sessions ({session}) select * from {session rows}
 			on conflict (session_id) do update set {set session}`,
 		moveSessions: `update {s}.sessions s set {move session} from {activity rows} where s.session_id = r.session_id`,
@@ -78,11 +80,12 @@ func texts() statements {
 
 		head: `select {session}, c.seq from {s}.sessions s join {s}.projection_checkpoints c using (partition)
 			where s.session_id = $1 and c.projection = $2`,
-		cut: `select place from {s}.turns where session_id = $1 and status = 'finalized' and place > $2
-			order by place desc, record_version desc offset $3 limit 1`,
+		cut: `select q.place from {s}.questions q join {s}.answers a using (turn_id)
+			where q.session_id = $1 and q.place > $2 and q.deleted_at is null and q.replaced_by_turn_id is null
+			order by q.place desc, q.record_version desc offset $3 limit 1`,
 		sessionTurns: `select {turn} from {s}.turns where session_id = $1 and place >= $2 order by place, record_version`,
 		identityTurns: `select {turn} from {s}.turns
-			where identity_id = $1 and status in ('pending', 'finalized')
+			where identity_id = $1 and deleted_at is null and replaced_by_turn_id is null
 			and (created_at, partition, place, record_version) > ($2, $3, $4, $5)
 			and (created_at, created_ns) >= ($6, $7) and (created_at, created_ns) < ($8, $9)
 			order by created_at, partition, place, record_version limit $10`,
@@ -91,9 +94,9 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetTurns, &s.forgetSessions, &s.forgetRedacted, &s.stand,
+		&s.begin, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.clearLedger, &s.clearSecurity,
-		&s.copyLedger, &s.copySecurity, &s.copyTurns, &s.mergeTurns, &s.answer, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
+		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}
 }
 

@@ -18,6 +18,13 @@ type Turn struct {
 	conversation.Turn
 }
 
+// turnColumns of the view, in the order in which a row is read.
+const turnColumns = `place, position, final_position, deleted_position, created_at, finalized_at, deleted_at,
+	turn_id, replaces_turn_id, replaced_by_turn_id, record_version, partition, created_ns, coalesce(finalized_ns, 0), deleted_ns,
+	translate_chat, coalesce(answer_translated_is_fallback, false), status, status_before, session_id, identity_id, request_id,
+	pipeline_name, consultant, repository, question_neutral, question_translated, question_messages,
+	answer_neutral, answer_translated, answer_messages, metadata`
+
 // stored is a row as it is read, in the order of turnColumns.
 type stored struct {
 	place, position                          uint64
@@ -90,7 +97,7 @@ func (s *stored) turn() (Turn, error) {
 		QuestionNeutral: fromText(s.question), QuestionTranslated: plain(s.questionTranslated),
 		QuestionMessages: fromJSON(s.questionMessages), Metadata: fromJSONB(s.metadata),
 	}
-	if t.Final != 0 {
+	if !t.FinalizedAt.IsZero() {
 		t.Answer = &events.Answer{
 			AnswerNeutral: plain(s.answer), AnswerTranslated: plain(s.answerTransl), AnswerTranslatedIsFallback: s.fallback,
 			AnswerMessages: fromJSON(s.answerMessages),

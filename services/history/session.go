@@ -61,18 +61,19 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	state := conversation.New(id, s.cfg.Rules)
 	for e, err := range s.log.Session(ctx, id, 0, math.MaxUint64) {
 		if err != nil {
 			return fmt.Errorf("load session: %w", err)
 		}
-		x.state.Fold(e)
+		state.Fold(e)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.early {
-		x.state.Fold(m.Recorded())
+		state.Fold(m.Recorded())
 	}
-	x.early, x.ready = nil, true
+	x.state, x.early, x.ready = state, nil, true
 	return nil
 }
 

@@ -12,9 +12,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/services/contextbuilder"
-	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 // marker stands for a text of a user. It is no id: ids may be logged.
@@ -78,23 +75,16 @@ func bodies(known []string) []string {
 // an error, or stands in a log line or a metric. A valid session id may be logged.
 func TestNoErrorLineOrMetricHoldsAText(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]setting{
-		"real": func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-			c.Identities = &identities{}
+	for name, make := range map[string]func(*testing.T) *stack{
+		"real": prepared,
+		"log down": func(t *testing.T) *stack {
+			return start(t, failingWith(fmt.Errorf("%w: nats: timeout", jetlog.ErrUnavailable)))
 		},
-		"log down": func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-			c.Turns = failing{err: fmt.Errorf("%w: nats: timeout", jetlog.ErrUnavailable)}
-		},
-		"internal": func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-			c.Turns = failing{err: fmt.Errorf("json: %s", marker)}
-		},
+		"internal": func(t *testing.T) *stack { return start(t, failingWith(fmt.Errorf("json: %s", marker))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := prepared(t)
-			if name != "real" {
-				s = start(t, set)
-			}
+			s := make(t)
 			s.ok(http.StatusOK, "PUT", "/v1/sessions/l/identity", `{"identity_id":"ada"}`)
 			tried := 0
 			try := func(method, path, body string, header ...string) {

@@ -274,6 +274,12 @@ func (f failing) StartTurn(context.Context, conversation.Start) (httpapi.Turn, e
 	return httpapi.Turn{}, f.err
 }
 
+func failingWith(err error) setting {
+	return func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Turns = failing{err: err}
+	}
+}
+
 func TestErrorsOfThePorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -310,9 +316,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 
 func TestATurnTooLargeForTheLog(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(cfg *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		cfg.Turns = failing{err: jetlog.ErrTooLarge}
-	})
+	s := start(t, failingWith(jetlog.ErrTooLarge))
 	requireProblem(t, s.do("POST", "/v1/sessions/s/turns", fresh+`}`), http.StatusRequestEntityTooLarge, "body_too_large")
 	require.Zero(t, s.head())
 }

@@ -47,7 +47,9 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			t.handle(w, r)
 			return
 		default:
-			allowed = append(allowed, t.method)
+			if allowed = append(allowed, t.method); t.method == http.MethodGet {
+				allowed = append(allowed, http.MethodHead)
+			}
 		}
 	}
 	if allowed == nil {

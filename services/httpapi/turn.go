@@ -33,7 +33,7 @@ type turnJSON struct {
 	AnswerMessages             rawList         `json:"answer_messages"`
 	Metadata                   rawObject       `json:"metadata"`
 	RecordVersion              int             `json:"record_version" doc:"1 for a first turn, one higher with each correction"`
-	ReplacedByTurnID           *uuid.UUID      `json:"replaced_by_turn_id"`
+	ReplacedByTurnID           *string         `json:"replaced_by_turn_id"`
 	DeletedAt                  *time.Time      `json:"deleted_at"`
 	Duplicate                  bool            `json:"duplicate" doc:"The log had it already; what came first stands"`
 	DroppedMetadata            []string        `json:"dropped_metadata" nullable:"false" doc:"Keys that are not on the allowlist and were not kept"`
@@ -55,7 +55,8 @@ func newTurnJSON(t *Turn) turnJSON {
 		out.DroppedMetadata = []string{}
 	}
 	if t.ReplacedBy != uuid.Nil {
-		out.ReplacedByTurnID = &t.ReplacedBy
+		id := t.ReplacedBy.String()
+		out.ReplacedByTurnID = &id
 	}
 	if q := t.Question; q != nil {
 		out.PipelineName, out.Consultant, out.Repository = optional(&q.PipelineName), optional(&q.Consultant), optional(&q.Repository)

@@ -1,7 +1,6 @@
 package recenttest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -39,7 +38,7 @@ func loads(b *testing.B, open Open, tr Traffic, shown int) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		began := time.Now()
-		snap, err := view.Load(context.Background(), ids[i%len(ids)], 0, shown)
+		snap, err := view.Load(b.Context(), ids[i%len(ids)], 0, shown)
 		took = append(took, time.Since(began))
 		if err != nil || snap.State == nil {
 			b.Fatal("no snapshot", err)
@@ -62,13 +61,13 @@ func BenchmarkApply(b *testing.B, open Open) {
 				if i%max(len(batches), 1) == 0 {
 					b.StopTimer()
 					view = open(b, recent.Limits{}, rules)
-					at, err := view.Claim(context.Background(), 0)
+					at, err := view.Claim(b.Context(), 0)
 					require.NoError(b, err)
 					batches = tr.Batches(at)
 					b.StartTimer()
 				}
 				batch := batches[i%len(batches)]
-				if err := view.Apply(context.Background(), batch); err != nil {
+				if err := view.Apply(b.Context(), batch); err != nil {
 					b.Fatal(err)
 				}
 				applied += len(batch.Events)

@@ -49,7 +49,7 @@ func again(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a", "b").correct("s", "a", "a2").start("s", "c").turn("o", "x").redact("s", "b").answer("s", "c").erase("o")
 	for n := range len(w.log.Events) {
-		w.feed.redeliver(uint64(n), 1) //nolint:gosec // small
+		w.feed.redeliver(uint64(n), 1)
 		require.Equal(t, uint64(n+1), w.load("s", -1).Applied.Seq)
 		for _, s := range []string{"s", "o"} {
 			want := newReference(s, rules, limits, time.Now())
@@ -63,12 +63,12 @@ func again(t *testing.T, open Open) {
 	}
 	first := w.log.Events[:3]
 	b := (&Feed{t: t, log: w.log, judge: projections.NewJudge(w.log, rules, 0), At: projections.Checkpoint{Epoch: w.feed.At.Epoch}}).judged(first)
-	require.ErrorIs(t, w.view.Apply(context.Background(), b), projections.ErrFenced, "the checkpoint is further on")
+	require.ErrorIs(t, w.view.Apply(t.Context(), b), projections.ErrFenced, "the checkpoint is further on")
 }
 
 func fenced(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	ctx := context.Background()
+	ctx := t.Context()
 	w.turn("s", "a", "b", "c")
 	old := w.feed
 	old.Apply(old.Batch(2))
@@ -100,7 +100,7 @@ func crash(t *testing.T, open Open) {
 		b.To.Created = created
 		w.feed.Apply(b)
 		w.feed.Claim(0)
-		require.Equal(t, uint64(n+1), w.feed.At.Seq) //nolint:gosec // small
+		require.Equal(t, uint64(n+1), w.feed.At.Seq)
 		require.Equal(t, w.log.Events[n].ID, w.feed.At.EventID)
 		require.True(t, created.Equal(w.feed.At.Created))
 	}
@@ -131,7 +131,7 @@ func parked(t *testing.T, open Open) {
 	require.Nil(t, w.load("s", -1).State, "the log must be asked")
 	require.Equal(t, uint64(5), w.load("s", -1).Applied.Seq)
 	require.Equal(t, []string{"x"}, w.requests("other", -1))
-	got, err := letters.DeadLetters(context.Background())
+	got, err := letters.DeadLetters(t.Context())
 	require.NoError(t, err)
 	e := w.log.Events[4]
 	require.Equal(t, []recent.DeadLetter{{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: "a test"}}, got)
@@ -146,11 +146,11 @@ func waiting(t *testing.T, open Open) {
 		Wait(context.Context, events.Position) error
 	})
 	require.True(t, ok, "a backend waits for a position")
-	short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, view.Wait(short, events.Position{Seq: 1}), context.DeadlineExceeded)
 
-	long, cancel := context.WithTimeout(context.Background(), soon)
+	long, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- view.Wait(long, events.Position{Seq: 3}) }()
@@ -180,7 +180,7 @@ func concurrent(t *testing.T, open Open) {
 					return
 				default:
 				}
-				if p := inconsistent(w.view); p != "" {
+				if p := inconsistent(t.Context(), w.view); p != "" {
 					problems <- p
 					return
 				}
@@ -200,8 +200,8 @@ func concurrent(t *testing.T, open Open) {
 
 // inconsistent says what is wrong with a snapshot of a session whose events 2i+1 and
 // 2i+2 are turn i.
-func inconsistent(view recent.View) string {
-	snap, err := view.Load(context.Background(), "s", 0, -1)
+func inconsistent(ctx context.Context, view recent.View) string {
+	snap, err := view.Load(ctx, "s", 0, -1)
 	if err != nil {
 		return err.Error()
 	}

@@ -3,7 +3,6 @@ package recenttest
 import (
 	"context"
 	"iter"
-	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,11 +69,17 @@ func (l *Log) Session(_ context.Context, sessionID string, after, upTo uint64) i
 	}
 }
 
+// T is a test, a benchmark or a run of a property.
+type T interface {
+	require.TestingT
+	Context() context.Context
+}
+
 // Feed brings a log into a view as a runner does.
 type Feed struct {
 	At projections.Checkpoint
 
-	t     require.TestingT
+	t     T
 	log   *Log
 	view  projections.Projection
 	judge *projections.Judge
@@ -82,7 +87,7 @@ type Feed struct {
 
 // NewFeed claims the partition; a view without a checkpoint is begun after a
 // sequence.
-func NewFeed(t require.TestingT, log *Log, view projections.Projection, start uint64) *Feed {
+func NewFeed(t T, log *Log, view projections.Projection, start uint64) *Feed {
 	f := &Feed{t: t, log: log, view: view}
 	f.Claim(start)
 	return f
@@ -90,7 +95,7 @@ func NewFeed(t require.TestingT, log *Log, view projections.Projection, start ui
 
 // Claim takes the partition over, as a new runner does.
 func (f *Feed) Claim(start uint64) {
-	at, err := f.view.Claim(context.Background(), 0)
+	at, err := f.view.Claim(f.t.Context(), 0)
 	require.NoError(f.t, err)
 	if at.Seq == 0 {
 		at.Seq = start
@@ -106,7 +111,7 @@ func (f *Feed) Batch(most int) projections.Batch {
 func (f *Feed) judged(run []events.Recorded) projections.Batch {
 	b := projections.Batch{From: f.At, To: f.At}
 	for _, e := range run {
-		j, err := f.judge.Judge(context.Background(), e)
+		j, err := f.judge.Judge(f.t.Context(), e)
 		require.NoError(f.t, err)
 		b.Events = append(b.Events, j)
 		b.To.Seq, b.To.EventID = e.Position.Seq, e.ID
@@ -116,7 +121,7 @@ func (f *Feed) judged(run []events.Recorded) projections.Batch {
 
 // Apply applies a batch that is to be applied.
 func (f *Feed) Apply(b projections.Batch) {
-	require.NoError(f.t, f.view.Apply(context.Background(), b))
+	require.NoError(f.t, f.view.Apply(f.t.Context(), b))
 	f.At = b.To
 }
 
@@ -129,5 +134,3 @@ func (f *Feed) All(most int) {
 
 // ID of the turn that a request opens.
 func ID(session, request string) uuid.UUID { return events.TurnID(session, request) }
-
-var _ require.TestingT = (*testing.T)(nil)

@@ -1,7 +1,6 @@
 package recenttest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -103,7 +102,7 @@ func (d *delivery) compare() {
 	for i, v := range d.views {
 		for _, s := range sessions {
 			for _, n := range []int{-1, shown} {
-				snap, err := v.Load(context.Background(), s, 0, n)
+				snap, err := v.Load(d.rt.Context(), s, 0, n)
 				require.NoError(d.rt, err)
 				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s, n)
 				applied := d.feeds[i].At.Position()
@@ -127,13 +126,13 @@ func (f *Feed) redeliver(back uint64, n int) {
 func (f *Feed) rival(start uint64) {
 	late := f.Batch(3)
 	f.Claim(start)
-	require.ErrorIs(f.t, f.view.Apply(context.Background(), late), projections.ErrFenced)
-	require.ErrorIs(f.t, f.view.Park(context.Background(), late, "late"), projections.ErrFenced)
+	require.ErrorIs(f.t, f.view.Apply(f.t.Context(), late), projections.ErrFenced)
+	require.ErrorIs(f.t, f.view.Park(f.t.Context(), late, "late"), projections.ErrFenced)
 }
 
 func (f *Feed) park() {
 	b := f.Batch(1)
-	require.NoError(f.t, f.view.Park(context.Background(), b, "a test"))
+	require.NoError(f.t, f.view.Park(f.t.Context(), b, "a test"))
 	f.At = b.To
 }
 

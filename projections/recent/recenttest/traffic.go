@@ -1,7 +1,6 @@
 package recenttest
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -34,9 +33,9 @@ func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
 	if tr.Batch == 0 {
 		tr.Batch = 500
 	}
-	at, err := view.Claim(context.Background(), 0)
+	at, err := view.Claim(t.Context(), 0)
 	require.NoError(t, err)
-	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(context.Background(), b)) })
+	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(t.Context(), b)) })
 }
 
 // Batches judges the traffic without a view.

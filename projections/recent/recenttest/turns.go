@@ -75,15 +75,15 @@ func leave(t *testing.T, open Open) {
 
 func chain(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	w.turn("s", "a", "b").correct("s", "a", "a2").correct("s", "a2", "a3").flush()
-	require.Equal(t, []string{"a3", "b"}, w.requests("s", -1))
-	w.redact("s", "a").flush()
-	require.Equal(t, []string{"b"}, w.requests("s", -1))
+	w.turn("chain", "a", "b").correct("chain", "a", "a2").correct("chain", "a2", "a3").flush()
+	require.Equal(t, []string{"a3", "b"}, w.requests("chain", -1))
+	w.redact("chain", "a").flush()
+	require.Equal(t, []string{"b"}, w.requests("chain", -1))
 
 	// A foreign publisher names a version that is long replaced, and no tombstones.
-	w.turn("s", "c").correct("s", "c", "c2").correct("s", "c2", "c3").flush()
-	w.add(&events.TurnRedacted{TurnID: ID("s", "c"), SessionID: "s"}).flush()
-	require.Equal(t, []string{"b"}, w.requests("s", -1))
+	w.turn("chain", "c").correct("chain", "c", "c2").correct("chain", "c2", "c3").flush()
+	w.add(&events.TurnRedacted{TurnID: ID("chain", "c"), SessionID: "chain"}).flush()
+	require.Equal(t, []string{"b"}, w.requests("chain", -1))
 }
 
 // restored plays the log of a session whose redacted turn was erased: only the

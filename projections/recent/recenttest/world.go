@@ -1,7 +1,6 @@
 package recenttest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -107,7 +106,7 @@ func (w *world) flush() *world {
 
 func (w *world) load(session string, shown int) recent.Snapshot {
 	w.t.Helper()
-	snap, err := w.view.Load(context.Background(), session, 0, shown)
+	snap, err := w.view.Load(w.t.Context(), session, 0, shown)
 	require.NoError(w.t, err)
 	return snap
 }

@@ -190,7 +190,7 @@ func (r *reader) uint() (n uint64) {
 
 func (r *reader) int() int64 {
 	n := r.uint()
-	return int64(n>>1) ^ -int64(n&1) //nolint:gosec // zigzag, as encoding/binary has it
+	return int64(n>>1) ^ -int64(n&1) // zigzag, as encoding/binary has it
 }
 
 func (r *reader) time() time.Time {

@@ -3,10 +3,10 @@ package redis
 import "errors"
 
 var (
-	// ErrEviction: the Redis evicts keys when its memory is full.
+	// ErrEviction says that the Redis evicts keys when its memory is full.
 	ErrEviction = errors.New("this Redis evicts keys, and an evicted session is lost to the view; run: redis-cli config set maxmemory-policy noeviction (and put it into redis.conf)")
-	// ErrAnswer: what Redis holds was not written by this version.
+	// ErrAnswer says that what Redis holds was not written by this version.
 	ErrAnswer = errors.New("what Redis holds can't be read: rebuild it with turnledger projections rebuild recent")
-	errDown   = errors.New("Redis did not answer a moment ago")
+	errDown   = errors.New("no answer from Redis a moment ago")
 	errClosed = errors.New("the view is closed")
 )

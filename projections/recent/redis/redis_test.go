@@ -113,7 +113,7 @@ func TestDown(t *testing.T) {
 	_, err := f.view.Load(t.Context(), "s", 0, 10)
 	require.Error(t, err)
 	_, err = f.view.Load(t.Context(), "s", 0, 10)
-	require.ErrorContains(t, err, "did not answer a moment ago")
+	require.ErrorContains(t, err, "no answer from Redis a moment ago")
 	_, err = f.view.Claim(t.Context(), 0)
 	require.Error(t, err)
 	require.Error(t, f.view.Wait(t.Context(), events.Position{Seq: 1}))
@@ -153,7 +153,7 @@ func TestHangs(t *testing.T) {
 	require.Error(t, err)
 	require.Less(t, time.Since(began), 10*time.Second)
 	_, err = f.view.Load(t.Context(), "s", 0, 10)
-	require.ErrorContains(t, err, "did not answer a moment ago")
+	require.ErrorContains(t, err, "no answer from Redis a moment ago")
 	f.server.Resume()
 	require.Eventually(t, func() bool {
 		snap, err := f.view.Load(context.Background(), "s", 0, -1)

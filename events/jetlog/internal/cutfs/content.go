@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"syscall"
-	"time"
 )
 
 const sector = 512
@@ -109,7 +108,7 @@ func (d *disk) write(ino uint64, off int64, data []byte, atEnd, sync bool) sysca
 			e.off = len(f.file.now)
 		}
 		f.file.do(e)
-		f.mtime = time.Now()
+		f.mtime = now()
 		if sync {
 			d.syncNode(f)
 		}
@@ -126,7 +125,7 @@ func (d *disk) truncate(ino, size uint64) syscall.Errno {
 		if int(size) != len(f.file.now) {
 			f.file.do(edit{off: int(size), truncate: true})
 		}
-		f.mtime = time.Now()
+		f.mtime = now()
 		return 0
 	})
 }

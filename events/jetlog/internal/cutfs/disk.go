@@ -85,12 +85,16 @@ func newDisk(opts Options) *disk {
 }
 
 func newNode(ino uint64, mode uint32) *node {
-	n := &node{ino: ino, mode: mode, mtime: time.Now()}
+	n := &node{ino: ino, mode: mode, mtime: now()}
 	if n.isDir() {
 		n.dir = entries{now: map[string]*node{}, durable: map[string]*node{}}
 	}
 	return n
 }
+
+// now is the clock of modification times. It is as coarse as a kernel's that ticks 100 times a second,
+// so two changes may well have one time.
+func now() time.Time { return time.Now().Truncate(10 * time.Millisecond) }
 
 func (n *node) isDir() bool { return n.mode&syscall.S_IFMT == syscall.S_IFDIR }
 

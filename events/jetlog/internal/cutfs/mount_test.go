@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
@@ -160,6 +161,16 @@ func TestSystemCalls(t *testing.T) {
 		require.NoError(t, unix.Fstat(int(held.Fd()), &st))
 		require.Equal(t, before, st.Ino, "the replaced file lives on while it is open")
 		require.Equal(t, "old", readAll(t, held))
+	})
+	t.Run("a change of names changes the directory's time", func(t *testing.T) {
+		before, err := os.Stat(d.dir)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			d.write("touch", "x")
+			d.remove("touch")
+			after, err := os.Stat(d.dir)
+			return err == nil && after.ModTime().After(before.ModTime())
+		}, 10*time.Second, time.Millisecond)
 	})
 	t.Run("directory errors", func(t *testing.T) {
 		d.mkdir("full")

@@ -44,6 +44,7 @@ func (d *disk) record(edits []nameEdit, after []*dirOp) {
 			gone.parent, gone.naming = nil, nil
 		}
 		e.apply(e.dir.dir.now)
+		e.dir.mtime = now()
 	}
 	for _, e := range edits {
 		if e.to != nil {

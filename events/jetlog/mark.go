@@ -1,0 +1,48 @@
+package jetlog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// syncKey marks in a stream who makes its events durable. A stream behind another
+// process's gate gives PubAcks before the disk has the event, and only that process
+// knows when it has: nobody else may acknowledge or show what is in it.
+const (
+	syncKey    = "turnledger.sync"
+	syncGate   = "gate"
+	syncServer = "server"
+)
+
+func (l *Log) mark() string {
+	if l.cfg.GateDir != "" {
+		return syncGate
+	}
+	return syncServer
+}
+
+// checkMark keeps the mark of a stream that this process's own server holds, and
+// refuses another's that is behind a gate.
+func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
+	have := info.Config.Metadata[syncKey]
+	if l.cfg.Outside {
+		if have == syncGate {
+			return fmt.Errorf("%w: stream %s is on a server that acknowledges before the disk has an event, and only its own process knows better: set TURNLEDGER_SYNC=always there",
+				ErrStream, info.Config.Name)
+		}
+		return nil
+	}
+	if have == l.mark() {
+		return nil
+	}
+	cfg := info.Config
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	cfg.Metadata[syncKey] = l.mark()
+	if _, err := l.js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("mark stream %s: %w: %w", cfg.Name, ErrUnavailable, err)
+	}
+	return nil
+}

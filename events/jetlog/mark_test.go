@@ -1,0 +1,38 @@
+package jetlog_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// A process that can't see the gate must neither acknowledge nor show what is
+// behind it.
+func TestAnotherProcessMayNotUseALogBehindAGate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func(sync embedded.Sync) error {
+		s, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: sync, Listen: "127.0.0.1:0"})
+		require.NoError(t, err)
+		defer s.Stop()
+		own, err := s.Connect()
+		require.NoError(t, err)
+		defer own.Close()
+		_, err = jetlog.Open(t.Context(), own, jetlog.Config{GateDir: s.GateDir()})
+		require.NoError(t, err)
+		nc, err := nats.Connect(s.URL())
+		require.NoError(t, err)
+		defer nc.Close()
+		_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		return err
+	}
+	err := open(embedded.Group)
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	require.ErrorContains(t, err, "TURNLEDGER_SYNC=always")
+	require.NoError(t, open(embedded.Always))
+	require.ErrorIs(t, open(embedded.Group), jetlog.ErrStream)
+}

@@ -1,0 +1,93 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// tables are audit tables in a database of their own, and what a test wants to see of them.
+type tables struct {
+	*audit.Audit
+	t    testing.TB
+	pool *pgxpool.Pool
+	url  string
+	name string
+}
+
+// open makes the tables for a log.
+func open(t testing.TB, log *journal) *tables { return openIn(t, pgtest.URL(t), "turnledger", log) }
+
+func openIn(t testing.TB, url, schema string, log *journal) *tables {
+	t.Helper()
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Backfill: log.fold})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	pool, err := pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return &tables{Audit: a, t: t, pool: pool, url: url, name: schema}
+}
+
+// filled applies a whole log in batches of at most most events.
+func filled(t testing.TB, log *journal, most int) *tables {
+	t.Helper()
+	a := open(t, log)
+	claim(t, log, a).all(most)
+	return a
+}
+
+// names of all tables.
+var names = []string{"questions", "answers", "sessions", "session_links", "event_ledger", "security_events", "projection_checkpoints", "dead_letters"}
+
+// dump gives the rows of each table, without what is no consequence of the log.
+func (a *tables) dump() map[string][]string {
+	a.t.Helper()
+	out := map[string][]string{}
+	for _, table := range names {
+		out[table] = a.column("select (to_jsonb(t) - '{applied_at,parked_at,epoch,head_position}'::text[])::text from " + a.name + "." + table + " t order by 1")
+	}
+	return out
+}
+
+// column runs a query of one text column.
+func (a *tables) column(sql string, args ...any) []string {
+	a.t.Helper()
+	found, err := a.pool.Query(context.Background(), sql, args...)
+	require.NoError(a.t, err)
+	out, err := pgx.CollectRows(found, pgx.RowTo[string])
+	require.NoError(a.t, err)
+	return out
+}
+
+func (a *tables) exec(sql string, args ...any) {
+	a.t.Helper()
+	_, err := a.pool.Exec(context.Background(), sql, args...)
+	require.NoError(a.t, err)
+}
+
+// requests lists the turns of a session in their order, each with its status.
+func (a *tables) requests(session string) []string {
+	a.t.Helper()
+	return a.column("select request_id || ' ' || status from turnledger.turns where session_id = $1 order by place, record_version", session)
+}
+
+func (a *tables) count(table string) int {
+	a.t.Helper()
+	return len(a.column("select '' from " + a.name + "." + table))
+}
+
+// empty takes every row out.
+func (a *tables) empty() {
+	a.t.Helper()
+	for _, table := range names {
+		a.exec(fmt.Sprintf("delete from %s.%s", a.name, table))
+	}
+}
