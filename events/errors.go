@@ -11,5 +11,5 @@ var (
 	// never its content.
 	ErrMalformed = errors.New("malformed event")
 	// ErrID: an id of a session, request or identity that breaks CONTRACT §2.
-	ErrID = errors.New("must be 1 to 256 bytes of UTF-8 without control characters, and not . or ..")
+	ErrID = errors.New("must be 1 to 256 bytes of UTF-8 without control characters, other than one or two dots")
 )

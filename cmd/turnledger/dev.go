@@ -30,7 +30,7 @@ func (c *devCmd) Run(e *env) error {
 		return err
 	}
 	if c.NATSURL == "" && c.NATSListen == "" {
-		c.NATSListen = freeNATS()
+		c.NATSListen = freeNATS(e.ctx)
 	}
 	pg, err := c.postgres(e, logger)
 	if err != nil {

@@ -93,7 +93,7 @@ func TestKill9DuringImportLosesNothing(t *testing.T) {
 		rounds = 50
 	}
 	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test's own dice
+	rng := rand.New(rand.NewPCG(seed, 2))
 	files := conversationFiles(t)
 	conversations := readConversations(t, files)
 	dir := dataDir(t)

@@ -28,7 +28,7 @@ type progress struct {
 // newProgress begins; total is in bytes, -1 if it is not known.
 func newProgress(out io.Writer, what string, total int64) *progress {
 	p := &progress{out: out, what: what, total: total, began: time.Now(), spoken: time.Now()}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) { //nolint:gosec // a file descriptor fits an int
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))

@@ -42,7 +42,7 @@ func parseRoles(s string) (roles, error) {
 func (r roles) fit(c Config) error {
 	embedded := c.NATSURL == ""
 	switch {
-	case embedded && c.NATSListen == "" && !(r.has(roleAPI) && r.has(roleContext)):
+	case embedded && c.NATSListen == "" && (!r.has(roleAPI) || !r.has(roleContext)):
 		return fmt.Errorf("%w: --roles %s: the embedded NATS is reachable in this process only, so nobody else could do the rest: set TURNLEDGER_NATS_URL, or run the roles api and context here", errUsage, r)
 	case r.has(roleRecent) && c.RedisURL == "" && !r.has(roleContext):
 		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set TURNLEDGER_REDIS_URL, or run the role context here", errUsage, r)

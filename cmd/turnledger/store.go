@@ -100,8 +100,8 @@ func (s *store) ready(ctx context.Context) error {
 
 // freeNATS gives the listener that dev offers to pipelines: the usual port of
 // 127.0.0.1 if nobody has it.
-func freeNATS() string {
-	l, err := net.Listen("tcp", "127.0.0.1:4222")
+func freeNATS(ctx context.Context) string {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
 	if err != nil {
 		return ""
 	}

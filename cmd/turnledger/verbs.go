@@ -140,7 +140,7 @@ type redactCmd struct {
 }
 
 func (c *redactCmd) Run(e *env) error {
-	if !c.Yes && term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a file descriptor fits an int
+	if !c.Yes && term.IsTerminal(int(os.Stdin.Fd())) {
 		_, _ = fmt.Fprintf(e.err, "Redact turn %s of session %s for ever? [y/N] ", c.Turn, c.Session)
 		var answer string
 		_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no

@@ -102,10 +102,9 @@ func (v *views) openRecent(roles roles) error {
 	return nil
 }
 
-func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error)) *runner.Runner {
+func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error)) {
 	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: start, Logger: v.logger, Metrics: v.metrics})
 	v.feeds = append(v.feeds, r)
-	return r
 }
 
 // run feeds the views until ctx ends.

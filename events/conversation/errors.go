@@ -33,7 +33,7 @@ func (r *Refusal) Error() string { return r.Detail }
 
 // Is matches refusals by code.
 func (r *Refusal) Is(target error) bool {
-	other, ok := target.(*Refusal) //nolint:errorlint // Is compares one link of the chain
+	other, ok := target.(*Refusal)
 	return ok && other.Code == r.Code
 }
 

@@ -69,7 +69,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, Linked, Corrected, Reset:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Erased, Refused: // nobody's part in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Erased, Refused, Noted: // nobody's part in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)

@@ -129,9 +129,9 @@ func object(m map[string]json.RawMessage) json.RawMessage {
 }
 
 func validIDs(pairs ...string) error {
-	for i := 0; i < len(pairs); i += 2 {
-		if err := events.ValidID(pairs[i+1]); err != nil {
-			return &Invalid{pairs[i], err.Error()}
+	for pair := range slices.Chunk(pairs, 2) {
+		if err := events.ValidID(pair[1]); err != nil {
+			return &Invalid{pair[0], err.Error()}
 		}
 	}
 	return nil

@@ -134,7 +134,7 @@ func TestErasedSession(t *testing.T) {
 		require.Equal(t, 1, a.count("questions"))
 		require.Zero(t, a.count("answers"))
 		require.Equal(t, []string{"other 0", "s 6"}, a.column("select session_id || ' ' || coalesce(erased_position, 0) from turnledger.sessions order by 1"))
-		require.Equal(t, []string{"2", "6", "9", "10"}, a.column("select seq::text from turnledger.event_ledger order by seq"))
+		require.Equal(t, []string{"2", "6", "9", "10"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"))
 		require.Equal(t, l.state("s").Head(), head(t, a, "s"))
 		require.Equal(t, []string{"7 session_erased"}, security(a))
 	})

@@ -123,14 +123,10 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	return nil
 }
 
-// head notes what a session is after the event. A start alone needs no note, which halves what is written of sessions live:
-// head_position tells readers which turns to count in.
+// head notes what a session is after the event.
 func (p *plan) head(e *projections.Judged) {
 	h := p.heads[e.SessionID]
 	if h == nil {
-		if e.Change.Kind == conversation.Started && !e.Change.NewBoundary {
-			return
-		}
 		h = new(headRow)
 		p.heads[e.SessionID] = h
 	}

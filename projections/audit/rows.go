@@ -174,7 +174,7 @@ func (p *plan) record(e *projections.Judged) {
 }
 
 var sessionColumns = columns{
-	{"head_position", "bigint"}, {"linked_position", "bigint"}, {"boundary", "bigint"}, {"reset_position", "bigint"}, {"erased_position", "bigint"},
+	{"linked_position", "bigint"}, {"boundary", "bigint"}, {"reset_position", "bigint"}, {"erased_position", "bigint"},
 	{"created_at", "timestamptz"}, {"last_active_at", "timestamptz"}, {"erased_at", "timestamptz"},
 	{"finalized", "int"}, {"pending", "int"}, {"shown_finalized", "int"}, {"shown_pending", "int"},
 	{"partition", "smallint"}, {"created_ns", "smallint"}, {"last_active_ns", "smallint"}, {"erased_ns", "smallint"},
@@ -184,7 +184,6 @@ var sessionColumns = columns{
 func encodeSession(b *rowBuffer, e *projections.Judged) {
 	h := &e.Head
 	b.begin(len(sessionColumns))
-	b.bigint(e.Position.Seq)
 	b.seq(h.LinkedAt)
 	b.bigint(h.Boundary)
 	b.seq(h.ResetAt)
@@ -206,14 +205,13 @@ func encodeSession(b *rowBuffer, e *projections.Judged) {
 
 // activityColumns are what turns that come and go change in a session.
 var activityColumns = columns{
-	{"head_position", "bigint"}, {"last_active_at", "timestamptz"}, {"last_active_ns", "smallint"},
+	{"last_active_at", "timestamptz"}, {"last_active_ns", "smallint"},
 	{"finalized", "int"}, {"pending", "int"}, {"shown_finalized", "int"}, {"shown_pending", "int"}, {"session_id", "text"},
 }
 
 func encodeActivity(b *rowBuffer, e *projections.Judged) {
 	h := &e.Head
 	b.begin(len(activityColumns))
-	b.bigint(e.Position.Seq)
 	b.time(h.LastActive)
 	b.nanos(h.LastActive)
 	b.integer(h.Finalized)

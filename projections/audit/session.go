@@ -21,13 +21,12 @@ import (
 func (a *Audit) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
 	var state *conversation.State
 	var at events.Position
-	var counted uint64
 	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var err error
-		if state, at, counted, err = a.head(ctx, tx, sessionID); err != nil || state == nil {
+		if state, at, err = a.head(ctx, tx, sessionID); err != nil || state == nil {
 			return err
 		}
-		return a.fill(ctx, tx, state, counted, limit)
+		return a.fill(ctx, tx, state, limit)
 	})
 	if err != nil {
 		return nil, events.Position{}, unavailable("read a session's turns", err)
@@ -35,33 +34,33 @@ func (a *Audit) SessionTurns(ctx context.Context, sessionID string, limit int) (
 	return state, at, nil
 }
 
-// head gives the session without turns, the position of its partition, and the sequence of the last event that the session's
-// row counts.
-func (a *Audit) head(ctx context.Context, tx pgx.Tx, sessionID string) (_ *conversation.State, at events.Position, counted uint64, _ error) {
+// head gives the session without turns, and the position of its partition.
+func (a *Audit) head(ctx context.Context, tx pgx.Tx, sessionID string) (*conversation.State, events.Position, error) {
 	var h conversation.Head
+	var at events.Position
 	var linked, reset, erased *uint64
 	var created, active, gone *time.Time
 	var createdNs, activeNs, goneNs int
 	var identity *string
-	err := tx.QueryRow(ctx, a.sql.head, sessionID, projection).Scan(&counted, &linked, &h.Boundary, &reset, &erased, &created, &active, &gone,
+	err := tx.QueryRow(ctx, a.sql.head, sessionID, projection).Scan(&linked, &h.Boundary, &reset, &erased, &created, &active, &gone,
 		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, &at.Partition, &createdNs, &activeNs, &goneNs,
 		new(string), &identity, &at.Seq)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, events.Position{}, 0, nil
+		return nil, events.Position{}, nil
 	}
 	if err != nil {
-		return nil, events.Position{}, 0, err
+		return nil, events.Position{}, err
 	}
 	h.Identity, h.LinkedAt, h.ResetAt, h.Erased = zeroIfNull(identity), zeroIfNull(linked), zeroIfNull(reset), zeroIfNull(erased)
 	h.CreatedAt, h.LastActive, h.ErasedAt = exact(created, createdNs), exact(active, activeNs), exact(gone, goneNs)
 	state := conversation.New(sessionID, a.cfg.Rules)
 	state.Adopt(h)
 	state.Applied = at.Seq
-	return state, at, counted, nil
+	return state, at, nil
 }
 
-// fill gives the state its turns. Those behind counted are the newest, so that they are always among them.
-func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, counted uint64, limit int) error {
+// fill gives the state its turns.
+func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, limit int) error {
 	from := uint64(0)
 	if limit >= 0 {
 		// A turn that nothing is asked of is left out, too.
@@ -79,11 +78,6 @@ func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, 
 	for i := range turns {
 		t := &turns[i].Turn
 		state.Turns = append(state.Turns, t)
-		if t.Place > counted {
-			state.Pending++
-			state.ShownPending++
-			state.LastActive = t.CreatedAt
-		}
 		if t.Status == conversation.Pending || t.Status == conversation.Finalized {
 			live++
 		}

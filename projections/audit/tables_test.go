@@ -52,7 +52,7 @@ func (a *tables) dump() map[string][]string {
 	a.t.Helper()
 	out := map[string][]string{}
 	for _, table := range names {
-		out[table] = a.column("select (to_jsonb(t) - '{applied_at,parked_at,epoch,head_position}'::text[])::text from " + a.name + "." + table + " t order by 1")
+		out[table] = a.column("select (to_jsonb(t) - '{applied_at,parked_at,epoch}'::text[])::text from " + a.name + "." + table + " t order by 1")
 	}
 	return out
 }

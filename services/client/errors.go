@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	// ErrURL: the server's URL is not one.
+	// ErrURL says that the server's URL is not one.
 	ErrURL = errors.New("want a URL such as http://127.0.0.1:8480")
-	// ErrAnswerTooLarge: an answer is larger than Config.MaxAnswer.
+	// ErrAnswerTooLarge says that an answer is larger than Config.MaxAnswer.
 	ErrAnswerTooLarge = errors.New("the answer is larger than this client takes: ask for less at once")
-	// ErrAnswer: what answered is not Turnledger.
+	// ErrAnswer says that what answered is not Turnledger.
 	ErrAnswer = errors.New("not an answer of Turnledger: check the URL")
 )
 
@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 
 // Is matches errors by code: errors.Is(err, &client.Error{Code: "turn_redacted"}).
 func (e *Error) Is(target error) bool {
-	other, ok := target.(*Error) //nolint:errorlint // Is compares one link of the chain
+	other, ok := target.(*Error)
 	return ok && other.Code == e.Code
 }
 

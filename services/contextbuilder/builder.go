@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -162,7 +163,11 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 		pieces[i] = piece{turn: t, messages: messagesOf(t, req.Language)}
 	}
 	taken, _ := window(pieces, budget{req.MaxMessages, req.MaxTokens})
-	var out []Message
+	n := 0
+	for _, p := range taken {
+		n += len(p.messages)
+	}
+	out := make([]Message, 0, n)
 	for _, p := range taken {
 		out = append(out, p.messages...)
 	}
@@ -201,6 +206,9 @@ func laterThanFirst(s *conversation.State, id uuid.UUID) bool {
 }
 
 func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time, error) {
+	if err := b.reached(ctx, req); err != nil {
+		return Reading{}, time.Time{}, err
+	}
 	var last time.Time
 	reading, err := b.reader.AsOf(ctx, req.SessionID, func(e events.Recorded) bool {
 		then := e.Time.Before(req.AsOf.Time) || e.Time.Equal(req.AsOf.Time)
@@ -217,6 +225,22 @@ func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time
 		now = last
 	}
 	return reading, now, err
+}
+
+// reached waits for the place that an as-of names, and for the positions that the
+// answer must have reached. A place in another partition is before or after nothing
+// of the session.
+func (b *Builder) reached(ctx context.Context, req Request) error {
+	partition := b.reader.log.Partition(req.SessionID)
+	least := slices.Clone(req.MinPosition)
+	if p := req.AsOf.Position; p != nil {
+		if p.Partition != partition {
+			return &conversation.Invalid{Field: "as_of.position", Why: "is of another partition than the session's: take a position that one of its turns has"}
+		}
+		least = append(least, *p)
+	}
+	_, err := b.reader.head(ctx, partition, least)
+	return err
 }
 
 // asked gives the turns that the prompt may show, and how many the session has of

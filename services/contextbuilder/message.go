@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"bytes"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -70,11 +71,49 @@ func (m Message) answers() string {
 
 // textMessage makes a plain message.
 func textMessage(role, text string) Message {
-	content := marshal(text)
-	raw := make([]byte, 0, len(content)+len(role)+24)
+	raw := make([]byte, 0, len(text)+len(text)/16+len(role)+26)
 	raw = append(append(append(raw, `{"role":"`...), role...), `","content":`...)
-	raw = append(append(raw, content...), '}')
-	return Message{raw: raw, head: messageHead{Role: role, Content: content}}
+	from := len(raw)
+	raw = append(appendString(raw, text), '}')
+	return Message{raw: raw, head: messageHead{Role: role, Content: raw[from : len(raw)-1 : len(raw)-1]}}
+}
+
+// appendString appends a text as JSON. Prompts are made of little else, and
+// encoding/json would copy each text three times.
+func appendString(to []byte, s string) []byte {
+	to = append(to, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c, size := s[i], 1
+		if c >= utf8.RuneSelf {
+			var r rune
+			if r, size = utf8.DecodeRuneInString(s[i:]); r == utf8.RuneError && size == 1 {
+				to = append(append(to, s[from:i]...), `\ufffd`...)
+				from = i + 1
+			}
+		} else if c < ' ' || c == '"' || c == '\\' {
+			to = appendEscaped(append(to, s[from:i]...), c)
+			from = i + 1
+		}
+		i += size
+	}
+	return append(append(to, s[from:]...), '"')
+}
+
+func appendEscaped(to []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '"', '\\':
+		return append(to, '\\', c)
+	case '\n':
+		return append(to, '\\', 'n')
+	case '\r':
+		return append(to, '\\', 'r')
+	case '\t':
+		return append(to, '\\', 't')
+	default:
+		return append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+	}
 }
 
 // parseMessages reads a stored list. What is no object is left as it is, with no
@@ -103,7 +142,7 @@ const (
 
 // messagesOf gives what a prompt shows of a turn.
 func messagesOf(t *conversation.Turn, lang Language) []Message {
-	var out []Message
+	out := make([]Message, 0, 2)
 	if q := t.Question; q != nil {
 		out = half(out, "user", string(q.QuestionMessages), q.QuestionNeutral, q.QuestionTranslated, lang)
 	}

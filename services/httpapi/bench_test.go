@@ -32,7 +32,7 @@ var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
 // quiet logs as a deployment does: no line for what went well.
 func quiet(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-	c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.Logger = slog.New(slog.NewTextHandler(&lines{}, nil))
 }
 
 // spread runs n pieces of work over the connections and gives the rate per second.

@@ -84,7 +84,7 @@ func (w *answer) Write(b []byte) (int, error) {
 // logged.
 func (a *API) finish(w *answer, r *http.Request, c *call, began time.Time) {
 	if p := recover(); p != nil {
-		if p == http.ErrAbortHandler {
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
 		c.err = &panicked{kind: fmt.Sprintf("%T", p), stack: debug.Stack()}

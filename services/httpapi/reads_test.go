@@ -307,6 +307,21 @@ func TestMinPosition(t *testing.T) {
 	}
 }
 
+func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 2))
+	s.record("s", "r", "q", "a")
+	mine := events.Partition("s", 2)
+	ask := func(partition, seq int) answer {
+		return s.do("POST", "/v1/sessions/s/context", fmt.Sprintf(`{"message":"m","as_of":{"position":"%d:%d"}}`, partition, seq))
+	}
+	require.Len(t, ask(mine, 2).body["messages"], 3)
+	requireProblem(t, ask(mine, 3), http.StatusServiceUnavailable, "position_not_reached")
+	requireProblem(t, ask(1-mine, 1), http.StatusUnprocessableEntity, "invalid_argument", "as_of.position")
+	a := s.do("POST", fmt.Sprintf("/v1/sessions/s/context?min_position=%d:3", mine), `{"message":"m","as_of":{"time":"2026-01-01T00:00:00Z"}}`)
+	requireProblem(t, a, http.StatusServiceUnavailable, "position_not_reached")
+}
+
 // identities is an audit port that remembers what it was asked.
 type identities struct {
 	asked httpapi.IdentityAsk

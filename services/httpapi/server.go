@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrOpen: the API would be open to others than this machine.
+// ErrOpen says that the API would be open to others than this machine.
 var ErrOpen = errors.New("without authentication the API listens on a loopback address only: set TURNLEDGER_AUTH, or TURNLEDGER_LISTEN=127.0.0.1:8480")
 
 // CheckListen holds the address to listen on against whether requests are
@@ -96,9 +96,11 @@ func (s *Server) stop(ctx context.Context, inner *http.Server, failed <-chan err
 	ctx, cancel := context.WithTimeout(ctx, s.drain)
 	defer cancel()
 	err := inner.Shutdown(ctx)
-	<-failed
-	if err == nil {
-		return nil
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", served)
 	}
-	return errors.Join(fmt.Errorf("requests were still under way after %s", s.drain), inner.Close())
+	if err != nil {
+		return errors.Join(fmt.Errorf("requests were still under way after %s", s.drain), inner.Close())
+	}
+	return nil
 }

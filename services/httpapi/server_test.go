@@ -122,7 +122,7 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- httpapi.NewServer(s.api, nil, 0).Run(ctx, l) }()
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}
 		var told sync.Map
 		var count atomic.Int32
 		enough := make(chan struct{})
@@ -166,7 +166,7 @@ func TestStoppingHasADeadline(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	under, release := make(chan struct{}), make(chan struct{})
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(under)
 		<-release
 		if r.Context().Err() == nil {

@@ -2,7 +2,6 @@
 -- room for. Positions are sequences in the stream of the row's partition. Ids are compared byte by byte (collation "C").
 
 create table {{.schema}}.sessions (
-    head_position    bigint not null,
     linked_position  bigint,
     boundary         bigint not null,
     reset_position   bigint,
@@ -22,8 +21,6 @@ create table {{.schema}}.sessions (
     identity_id      text collate "C"
 ) with (fillfactor = 60);
 comment on table {{.schema}}.sessions is 'linked sessions, and the closed row of erased ones';
-comment on column {{.schema}}.sessions.head_position is
-    'the last event that the row counts; turns with a later place are pending, and counted by nobody yet';
 
 create table {{.schema}}.session_links (
     linked_position  bigint not null,

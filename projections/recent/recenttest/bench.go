@@ -50,10 +50,10 @@ func loads(b *testing.B, open Open, tr Traffic, shown int) {
 
 // BenchmarkApply measures batches of new turns.
 func BenchmarkApply(b *testing.B, open Open) {
-	for _, size := range []int{1, 500, 2000} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+	for _, c := range []struct{ batch, turns int }{{1, 20}, {500, 20}, {500, 1}, {2000, 20}} {
+		b.Run(fmt.Sprintf("batch=%d/turns=%d", c.batch, c.turns), func(b *testing.B) {
 			// Each batch list is used once per view: a second time it would be old.
-			tr := Traffic{Sessions: max(size/4, 25), Turns: 20, Batch: size}
+			tr := Traffic{Sessions: max(c.batch*5/c.turns, 25), Turns: c.turns, Batch: c.batch}
 			var batches []projections.Batch
 			var view recent.View
 			applied := 0

@@ -3,6 +3,7 @@ package recenttest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,20 @@ func again(t *testing.T, open Open) {
 			require.Equal(t, Plain(want.load(-1)), Plain(w.load(s, -1).State), "after event %d", n+1)
 		}
 	}
+	// A tail that starts anew may say things again in the middle of a batch.
+	w.start("s", "d").add(&events.LinkRefused{SessionID: "s", IdentityID: "x"})
+	n := len(w.log.Events)
+	twice := w.feed.judged(append(slices.Clone(w.log.Events[n-2:]), w.log.Events[:n-1]...))
+	twice.To.Seq = uint64(n) //nolint:gosec // small
+	w.feed.Apply(twice)
+	want := newReference("s", rules, limits, time.Now())
+	for _, e := range w.log.Events {
+		if e.SessionID == "s" {
+			want.apply(e)
+		}
+	}
+	require.Equal(t, Plain(want.load(-1)), Plain(w.load("s", -1).State))
+
 	first := w.log.Events[:3]
 	b := (&Feed{t: t, log: w.log, judge: projections.NewJudge(w.log, rules, 0), At: projections.Checkpoint{Epoch: w.feed.At.Epoch}}).judged(first)
 	require.ErrorIs(t, w.view.Apply(t.Context(), b), projections.ErrFenced, "the checkpoint is further on")
@@ -165,7 +180,7 @@ func waiting(t *testing.T, open Open) {
 // position says, nor half of a turn.
 func concurrent(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	const turns = 60
+	const turns = 1000
 	for i := range turns {
 		w.turn("s", fmt.Sprint(i))
 	}
@@ -187,7 +202,7 @@ func concurrent(t *testing.T, open Open) {
 			}
 		})
 	}
-	w.feed.All(3)
+	w.feed.All(400)
 	close(stop)
 	readers.Wait()
 	select {

@@ -1,0 +1,195 @@
+package audit_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+func TestRedaction(t *testing.T) {
+	t.Parallel()
+	rule(t, "leaves a tombstone of every version", func(l *journal) {
+		l.add(started("s", "r1"), finalized("s", "r1"), linked("s", "u"), corrected("s", "r1b", "r1"), started("s", "r2"))
+		l.redact("s", id("s", "r1b"))
+		l.redact("s", id("s", "r2"))
+		l.add(started("s", "r3"))
+	}, func(t *testing.T, l *journal, a *tables) {
+		require.Equal(t, []string{"r1 redacted", "r1b redacted", "r2 redacted", "r3 pending"}, a.requests("s"))
+		sameSession(t, a, l, "s")
+		require.Equal(t, []string{"3", "6", "7", "8"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"),
+			"rows of what the eraser takes out go too")
+	})
+	rule(t, "takes no later event about the turn in, and keeps the attempt", func(l *journal) {
+		l.add(linked("s", "u"), started("s", "r1"))
+		l.redact("s", id("s", "r1"))
+		l.add(started("s", "r1"), finalized("s", "r1"), corrected("s", "r1b", "r1"))
+		l.publish(envelope(l.events[2].Fact))
+	}, func(t *testing.T, l *journal, a *tables) {
+		sameSession(t, a, l, "s")
+		require.Equal(t, []string{"1", "3"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"))
+		require.Equal(t, []string{"4 turn_redacted", "5 turn_redacted", "6 turn_redacted"}, security(a))
+	})
+	rule(t, "of a turn that the link left out shows its tombstone", func(l *journal) {
+		l.add(started("s", "r1"), finalized("s", "r1"))
+		l.pass(25 * time.Hour)
+		l.add(linked("s", "u"))
+		l.redact("s", id("s", "r1"))
+	}, func(t *testing.T, _ *journal, a *tables) {
+		require.Equal(t, []string{"r1 redacted"}, a.requests("s"))
+	})
+	rule(t, "in an anonymous session takes ledger rows only", func(l *journal) {
+		l.add(started("s", "r1"), started("s", "r2"))
+		l.redact("s", id("s", "r1"))
+	}, func(t *testing.T, _ *journal, a *tables) {
+		require.Zero(t, a.count("questions"))
+		require.Equal(t, []string{"2", "3"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"))
+	})
+}
+
+// The rows must be the same whether the turn's own events still stand in the log or not.
+func TestRedactedLogGivesTheSameRows(t *testing.T) {
+	t.Parallel()
+	logs := map[string]func(*journal){
+		"a turn, its correction, and what names them": func(l *journal) {
+			l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"), finalized("s", "r2"), corrected("s", "r1b", "r1"))
+			other := started("s", "r1")
+			other.QuestionNeutral = "another"
+			l.add(other, corrected("s", "r1c", "r1"))
+			l.redact("s", id("s", "r1"))
+			l.add(finalized("s", "r1"), started("s", "r3"))
+		},
+		"a turn from before the link": func(l *journal) {
+			l.add(started("s", "r1"), started("s", "r2"), finalized("s", "r1"), linked("s", "u"), finalized("s", "r2"))
+			l.redact("s", id("s", "r1"))
+		},
+		"a turn redacted before the link": func(l *journal) {
+			l.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
+			l.redact("s", id("s", "r1"))
+			l.add(linked("s", "u"), finalized("s", "r2"))
+		},
+		"a turn without which the session seems silent before its link": func(l *journal) {
+			l.add(started("s", "r1"), finalized("s", "r1"))
+			l.pass(20 * time.Hour)
+			l.add(started("s", "r2"), finalized("s", "r2"))
+			l.pass(20 * time.Hour)
+			l.add(linked("s", "u"), started("s", "r3"), corrected("s", "r1b", "r1"), finalized("s", "r3"))
+			l.redact("s", id("s", "r2"))
+			l.add(started("s", "r4"), corrected("s", "r1c", "r1b"))
+		},
+		"the only turn before a silence": func(l *journal) {
+			l.add(started("s", "r1"), finalized("s", "r1"))
+			l.pass(30 * time.Hour)
+			l.add(linked("s", "u"), started("s", "r2"))
+			l.redact("s", id("s", "r1"))
+		},
+		"an erased session": func(l *journal) {
+			l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), &events.LinkRefused{SessionID: "s", IdentityID: "thief"})
+			l.redact("s", id("s", "r1"))
+			l.add(erased("s"), started("s", "r2"))
+		},
+	}
+	for name, write := range logs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whole := newJournal()
+			write(whole)
+			left := whole.without(goneFrom(whole))
+			require.Less(t, len(left.events), len(whole.events))
+			for split, most := range splits {
+				live, anew := filled(t, whole, most).dump(), filled(t, left, most).dump()
+				for _, table := range []string{"questions", "answers", "sessions", "session_links", "event_ledger"} {
+					require.Equal(t, live[table], anew[table], "%s, %s", table, split)
+				}
+				require.Subset(t, live["security_events"], anew["security_events"])
+			}
+		})
+	}
+}
+
+// goneFrom tells what the eraser takes out of a log: what names a redacted turn, and all of an erased session but its link
+// and the erasure.
+func goneFrom(l *journal) func(events.Recorded) bool {
+	return func(e events.Recorded) bool {
+		s := l.state(e.SessionID)
+		if s.Erased != 0 {
+			return e.Position.Seq != s.LinkedAt && e.Position.Seq != s.Erased
+		}
+		return slices.ContainsFunc(named(e.Fact), func(turn uuid.UUID) bool {
+			t := s.Turn(turn)
+			return t != nil && t.Gone != 0 && t.Gone != e.Position.Seq
+		})
+	}
+}
+
+func named(f events.Fact) []uuid.UUID {
+	switch f := f.(type) {
+	case *events.TurnStarted:
+		return []uuid.UUID{f.TurnID}
+	case *events.TurnFinalized:
+		return []uuid.UUID{f.TurnID}
+	case *events.TurnRedacted:
+		return []uuid.UUID{f.TurnID}
+	case *events.TurnCorrected:
+		return []uuid.UUID{f.TurnID, f.ReplacesTurnID}
+	default:
+		return nil
+	}
+}
+
+func TestNoTextStays(t *testing.T) {
+	t.Parallel()
+	const marker = "MARKER-of-a-text"
+	log := newJournal()
+	secret := func(request string) *events.TurnStarted {
+		return &events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request, Question: events.Question{
+			PipelineName: marker, Consultant: marker, Repository: marker, QuestionNeutral: marker, QuestionTranslated: marker,
+			QuestionMessages: []byte(`[{"role":"user","content":"` + marker + `"}]`), Metadata: []byte(`{"channel":"` + marker + `"}`),
+		}}
+	}
+	reply := func(request string) *events.TurnFinalized {
+		return &events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Metadata: []byte(`{"locale":"` + marker + `"}`), Answer: events.Answer{
+			AnswerNeutral: marker, AnswerTranslated: marker, AnswerMessages: []byte(`[{"role":"assistant","content":"` + marker + `"}]`),
+		}}
+	}
+	log.add(linked("s", "u"), secret("r1"), reply("r1"), secret("r2"), reply("r2"), reply("r9"))
+	log.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte(marker), Header: events.Header{
+		events.HeaderID: {marker + " in an id"}, events.HeaderType: {marker + " in a type"}, events.HeaderSpecVersion: {"1.0"},
+	}})
+	log.add(&events.LinkRefused{SessionID: "s", IdentityID: "thief", SourceHash: marker + " in a hash"})
+	log.add(reply("r2"), secret("r1"))
+	a := filled(t, log, 3)
+	require.NotEmpty(t, a.holding(marker, "questions", "answers"), "the search finds what there is")
+	require.Empty(t, a.holding(marker, "sessions", "session_links", "event_ledger", "security_events", "dead_letters", "projection_checkpoints"))
+
+	log.redact("s", id("s", "r1"))
+	f := claim(t, log, a)
+	f.all(10)
+	log.redact("s", id("s", "r2"))
+	log.add(secret("r1"), reply("r2"))
+	f.all(10)
+	a.exec("vacuum analyze")
+	require.Empty(t, a.holding(marker, names...))
+	require.Empty(t, a.column("select tablename || '.' || attname from pg_stats s where schemaname = 'turnledger' and s::text like '%' || $1 || '%'", marker))
+
+	log.publish(envelope(secret("r3")))
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a reason"))
+	require.Empty(t, a.holding(marker, names...))
+}
+
+// holding names the tables in which a text stands in any column.
+func (a *tables) holding(text string, tables ...string) (out []string) {
+	for _, table := range tables {
+		rows := a.column("select t::text from " + a.name + "." + table + " t")
+		if slices.ContainsFunc(rows, func(r string) bool { return strings.Contains(r, text) }) {
+			out = append(out, table)
+		}
+	}
+	return out
+}

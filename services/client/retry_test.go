@@ -1,0 +1,226 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// troubled lets requests through to the API only after some have met trouble.
+func troubled(times int32, trouble func(w http.ResponseWriter, r *http.Request, api http.Handler), seen *atomic.Int32) func(http.Handler) http.Handler {
+	return func(api http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if seen.Add(1) <= times {
+				trouble(w, r, api)
+				return
+			}
+			api.ServeHTTP(w, r)
+		})
+	}
+}
+
+// drop does the work and loses the answer: the connection breaks.
+func drop(_ http.ResponseWriter, r *http.Request, api http.Handler) {
+	api.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler)
+}
+
+// cut does the work and loses half of the answer.
+func cut(w http.ResponseWriter, r *http.Request, api http.Handler) {
+	done := httptest.NewRecorder()
+	api.ServeHTTP(done, r)
+	w.Header().Set("Content-Length", fmt.Sprint(done.Body.Len()))
+	_, _ = w.Write(done.Body.Bytes()[:done.Body.Len()/2])
+	panic(http.ErrAbortHandler)
+}
+
+// refuse breaks the connection before anything was done.
+func refuse(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
+
+// hang does the work and never answers.
+func hang(_ http.ResponseWriter, r *http.Request, api http.Handler) {
+	api.ServeHTTP(httptest.NewRecorder(), r)
+	<-r.Context().Done()
+}
+
+// status answers something else, with or without having done the work.
+func status(code int, work bool) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, api http.Handler) {
+		if work {
+			api.ServeHTTP(httptest.NewRecorder(), r)
+		} else {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		w.WriteHeader(code)
+	}
+}
+
+var troubles = map[string]func(http.ResponseWriter, *http.Request, http.Handler){
+	"a dropped answer":     drop,
+	"half an answer":       cut,
+	"a refused connection": refuse,
+	"no answer in time":    hang,
+	"429":                  status(429, false),
+	"502 after the work":   status(502, true),
+	"502 before the work":  status(502, false),
+	"503 after the work":   status(503, true),
+	"504 after the work":   status(504, true),
+	"503 without the work": status(503, false),
+}
+
+// hasty makes a client that does not wait long where no answer comes.
+func hasty(trouble string) func(*client.Config) {
+	return func(cfg *client.Config) {
+		if trouble == "no answer in time" {
+			cfg.Attempt = time.Second
+		}
+	}
+}
+
+func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range troubles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen atomic.Int32
+			times := int32(3)
+			if name == "no answer in time" {
+				times = 1
+			}
+			s := start(t, troubled(times, trouble, &seen))
+			c := s.client(hasty(name))
+			turn, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, seen.Load(), times+1)
+			seen.Store(0)
+			_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID, AnswerNeutral: "a"})
+			require.NoError(t, err)
+			seen.Store(0)
+			better := "better"
+			_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID, AnswerNeutral: &better})
+			require.NoError(t, err)
+			seen.Store(0)
+			_, err = c.LinkSession(t.Context(), "ada", "s")
+			require.NoError(t, err)
+			seen.Store(0)
+			turns, err := c.ListRecentFinalizedTurns(t.Context(), "s", 10)
+			require.NoError(t, err)
+			require.Len(t, turns, 1)
+			seen.Store(0)
+			_, err = c.Redact(t.Context(), client.Redact{SessionID: "s", TurnID: turn.TurnID})
+			require.NoError(t, err)
+			require.Equal(t, 5, s.events("s"), "started, finalized, corrected, linked, redacted")
+		})
+	}
+}
+
+func TestWhatMayNotBeSaidTwiceIsSentOnce(t *testing.T) {
+	t.Parallel()
+	better := "better"
+	for name, call := range map[string]func(context.Context, *client.Client) error{
+		"a start without request id": func(ctx context.Context, c *client.Client) error {
+			_, err := c.StartTurn(ctx, client.Start{SessionID: "s", QuestionNeutral: "q"})
+			return err
+		},
+		"a correction without request id": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Correct(ctx, client.Correct{SessionID: "s", TurnID: "t", AnswerNeutral: &better})
+			return err
+		},
+		"a reset": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Reset(ctx, "s", "")
+			return err
+		},
+	} {
+		for trouble, does := range troubles {
+			t.Run(name+" and "+trouble, func(t *testing.T) {
+				t.Parallel()
+				var seen atomic.Int32
+				s := stub(t, troubled(1<<30, does, &seen))
+				c := s.client(func(cfg *client.Config) {
+					hasty(trouble)(cfg)
+					cfg.Tries = 2
+				})
+				require.Error(t, call(t.Context(), c))
+				want := int32(1)
+				if trouble == "429" { // not looked at, and so not said
+					want = 2
+				}
+				require.Equal(t, want, seen.Load())
+			})
+		}
+	}
+}
+
+func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{400, 401, 403, 404, 409, 410, 413, 422, 500, 501} {
+		var seen atomic.Int32
+		s := stub(t, troubled(1<<30, status(code, false), &seen))
+		_, err := s.client(nil).StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
+		var p *client.Error
+		require.ErrorAs(t, err, &p)
+		require.Equal(t, code, p.Status)
+		require.EqualValues(t, 1, seen.Load())
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Int32
+	s := stub(t, troubled(1<<30, status(503, false), &seen))
+	_, err := s.client(func(cfg *client.Config) { cfg.Tries = 3 }).Session(t.Context(), "s")
+	var p *client.Error
+	require.ErrorAs(t, err, &p)
+	require.EqualValues(t, 3, seen.Load())
+
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	c, err := client.New(client.Config{URL: gone.URL, Tries: 2})
+	require.NoError(t, err)
+	_, err = c.Session(t.Context(), "a-session")
+	require.ErrorContains(t, err, "connection refused")
+	require.NotContains(t, err.Error(), "a-session")
+}
+
+// The server says when to come back: not before, and not if that is too late.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Int32
+	wait := "1"
+	s := stub(t, troubled(1, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.Header().Set("Retry-After", wait)
+		w.WriteHeader(http.StatusTooManyRequests)
+	}, &seen))
+	began := time.Now()
+	_, err := s.client(nil).Session(t.Context(), "s")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), time.Second)
+
+	seen.Store(0)
+	wait = time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	_, err = s.client(nil).Session(t.Context(), "s")
+	var p *client.Error
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, http.StatusTooManyRequests, p.Status)
+	require.EqualValues(t, 1, seen.Load())
+}
+
+func TestTheCallerMayGiveUp(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Int32
+	s := stub(t, troubled(1<<30, hang, &seen))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := s.client(nil).StartTurn(ctx, client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.EqualValues(t, 1, seen.Load())
+}

@@ -1,0 +1,23 @@
+package contextbuilder
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func FuzzTextMessage(f *testing.F) {
+	for _, s := range []string{"", "plain", "a\"b\\c\n\r\t\x00\x1f\x7f", "żółć 日本 🙂 \u2028<&>", "\xff half \xc3", "\ufffd", "\xed\xa0\x80"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		m := textMessage("user", s)
+		want, err := json.Marshal(map[string]string{"role": "user", "content": s})
+		require.NoError(t, err)
+		require.JSONEq(t, string(want), string(m.raw))
+		var content string
+		require.NoError(t, json.Unmarshal(m.head.Content, &content))
+		require.Equal(t, m.Text(), content)
+	})
+}
