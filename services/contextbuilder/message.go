@@ -84,6 +84,10 @@ func appendString(to []byte, s string) []byte {
 	to = append(to, '"')
 	from := 0
 	for i := 0; i < len(s); {
+		if i+8 <= len(s) && plain(s[i:i+8]) {
+			i += 8
+			continue
+		}
 		c, size := s[i], 1
 		if c >= utf8.RuneSelf {
 			var r rune
@@ -98,6 +102,16 @@ func appendString(to []byte, s string) []byte {
 		i += size
 	}
 	return append(append(to, s[from:]...), '"')
+}
+
+// plain tells of eight bytes at once that JSON takes them as they are: ASCII, no
+// control, no quote, no backslash.
+func plain(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	// Of bytes below 0x80, subtracting sets the high bit where they are too small.
+	return (w|(w-' '*ones)|((w^'"'*ones)-ones)|((w^'\\'*ones)-ones))&high == 0
 }
 
 func appendEscaped(to []byte, c byte) []byte {
