@@ -66,14 +66,16 @@ func TestForeignMessagesHideNothing(t *testing.T) {
 
 func TestBrokenHeadersHideNothing(t *testing.T) {
 	t.Parallel()
-	for _, header := range []string{"NATS/1.0\r\nno colon\r\n\r\n", "NATS/1.0\r\n\r\n", "NATS/1.0 12\r\n\r\n", "NATS/1.0\r\na: b", "HTTP/1.1\r\na: b\r\n\r\n", "NATS/1.0\r\n: x\r\n\r\n"} {
+	for _, header := range []string{"NATS/1.0\r\nno colon\r\n\r\n", "NATS/1.0\r\n\r\n", "NATS/1.0 12\r\n\r\n", "NATS/1.0\r\na: b", "HTTP/1.1\r\na: b\r\n\r\n", "NATS/1.0\r\n: x\r\n\r\n",
+		"NATS/1.0\r\na: b\r\n\r\nc: d\r\n\r\n", "NATS/1.0\r\nStatus: 404\r\nDescription: Message Not Found\r\n\r\nc: d\r\n\r\n",
+		"NATS/1.0\r\nStatus: 204\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\nc: d\r\n\r\n", "NATS/1.0 404 Message Not Found\r\n\r\n"} {
 		t.Run(strings.ReplaceAll(header, "\r\n", "|"), func(t *testing.T) {
 			t.Parallel()
 			s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "127.0.0.1:0"})
 			require.NoError(t, err)
 			t.Cleanup(s.Stop)
 			log := natstest.LogOn(t, s, 1)
-			between(t, log, func() { publishRaw(t, s.URL(), events.SessionSubject("s"), header, "x") })
+			between(t, log, func() { publishRaw(t, s.URL(), events.SessionSubject("s"), header, "") })
 		})
 	}
 }
@@ -114,6 +116,9 @@ func between(t *testing.T, log *jetlog.Log, foreign func()) {
 		seqs = append(seqs, e.Position.Seq)
 	}
 	require.Equal(t, []uint64{1, 2, 3, 4}, seqs)
+	since, err := log.SeqAt(ctx, 0, got[1].Time)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, since)
 	for seq := range uint64(4) {
 		_, found, err := log.At(ctx, events.Position{Seq: seq + 1})
 		require.NoError(t, err)

@@ -56,7 +56,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Now = time.Now
 	}
 	var err error
-	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 { //nolint:gosec // not negative here
+	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 {
 		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d", ErrStream, events.Buckets, c.Partitions))
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {

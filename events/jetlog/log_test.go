@@ -1,12 +1,8 @@
 package jetlog_test
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,75 +54,4 @@ func TestAppendedEventsAreReadBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again.Duplicate)
 	require.EqualValues(t, 1, again.Position.Seq)
-}
-
-func TestTailFollowsInOrder(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	tail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
-	require.NoError(t, err)
-	defer tail.Close()
-	var wg sync.WaitGroup
-	for i := range 500 {
-		wg.Go(func() {
-			_, err := log.Append(context.WithoutCancel(t.Context()), jetlog.Append{Facts: []events.Fact{started("s", fmt.Sprint(i), "x")}})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	seen := uint64(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for seen < 500 {
-		batch, err := tail.Next(ctx)
-		require.NoError(t, err)
-		for _, m := range batch {
-			seen++
-			require.Equal(t, seen, m.Position.Seq)
-			require.NotNil(t, m.Recorded().Fact)
-		}
-	}
-	wg.Wait()
-}
-
-func BenchmarkHead(b *testing.B) {
-	log := natstest.Log(b, 1)
-	_, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{started("s", "r1", "one")}})
-	require.NoError(b, err)
-	for b.Loop() {
-		_, _ = log.Head(b.Context(), 0)
-	}
-}
-
-func BenchmarkUnknownSession(b *testing.B) {
-	log := natstest.Log(b, 1)
-	_, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{started("s", "r1", "one")}})
-	require.NoError(b, err)
-	for b.Loop() {
-		for range log.Session(b.Context(), "unknown", 0, 10) {
-		}
-	}
-}
-
-func BenchmarkAppend64(b *testing.B) {
-	log := natstest.Log(b, 1)
-	b.SetParallelism(32)
-	var n sync.Mutex
-	i := 0
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			n.Lock()
-			i++
-			k := i
-			n.Unlock()
-			ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{started(fmt.Sprint("s", k%1000), fmt.Sprint(k), "one")}})
-			if err == nil {
-				err = log.Durable(b.Context(), ack.Position)
-			}
-			if err != nil {
-				b.Error(err)
-			}
-		}
-	})
 }

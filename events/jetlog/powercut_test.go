@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -30,8 +28,9 @@ import (
 // rewritten block into place before it syncs it (filestore.go, compactWithFloor). Always: the server
 // syncs a new block, but not the folder that the block is new in.
 var (
-	groupDisk  = cutfs.Options{ReplacingRenameSyncsData: true}
-	alwaysDisk = cutfs.Options{FsyncFileMakesNewNameDurable: true}
+	posixDisk  = cutfs.Options{OutliveCut: true}
+	groupDisk  = cutfs.Options{OutliveCut: true, ReplacingRenameSyncsData: true}
+	alwaysDisk = cutfs.Options{OutliveCut: true, FsyncFileMakesNewNameDurable: true}
 )
 
 // TestPowerCutLosesNothingAcknowledged is the proof of the durability gate (DESIGN §3): what was
@@ -43,32 +42,33 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 
 func TestPowerCutLosesNothingAcknowledgedWithSyncAlways(t *testing.T) {
 	t.Parallel()
-	survive(t, embedded.Always, alwaysDisk, 5, 50)
+	survive(t, embedded.Always, alwaysDisk, 4, 50)
 }
 
 // The two tests below show that those above can fail.
 
 func TestPowerCutFindsLossWithoutGate(t *testing.T) {
 	t.Parallel()
-	findLoss(t, 20, func(seed int64) *history { return newHistory(seed, plans[0], embedded.None, cutfs.Options{}) })
+	findLoss(t, 20, func(seed int64) *history { return newHistory(seed, plans[0], embedded.None, posixDisk) })
 }
 
 // TestPowerCutFindsUnsyncedCompaction: on a file system that may keep a rename without the data the
 // gate does lose events. If no loss is found any more, the server was mended: groupDisk may go.
 func TestPowerCutFindsUnsyncedCompaction(t *testing.T) {
 	t.Parallel()
-	p := plan{lives: 1, smallBlocks: true, compact: true, timer: 10 * time.Millisecond, midRewrite: true}
-	findLoss(t, 100, func(seed int64) *history { return newHistory(seed, p, embedded.Group, cutfs.Options{}) })
+	findLoss(t, 100, func(seed int64) *history { return newHistory(seed, compacting, embedded.Group, posixDisk) })
 }
 
 func survive(t *testing.T, mode embedded.Sync, disk cutfs.Options, cuts, torture int) {
+	reach := 7
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
-		cuts = torture
+		cuts, reach = torture, 8
 	}
 	cut, promised, seed := 0, 0, int64(0)
 	for ; cut < cuts; seed++ {
 		p := plans[int(seed)%len(plans)]
 		h := newHistory(seed, p, mode, disk)
+		h.draws, h.reach = 3, reach
 		require.NoError(t, h.run(t), "seed %d, %+v", seed, p)
 		cut, promised = cut+p.lives, promised+h.promises
 	}
@@ -77,7 +77,9 @@ func survive(t *testing.T, mode embedded.Sync, disk cutfs.Options, cuts, torture
 
 func findLoss(t *testing.T, seeds int64, history func(seed int64) *history) {
 	for seed := range seeds {
-		err := history(seed).run(t)
+		h := history(seed)
+		h.draws, h.reach = 8, 7
+		err := h.run(t)
 		if errors.Is(err, errLost) {
 			t.Logf("seed %d: %v", seed, err)
 			return
@@ -100,12 +102,14 @@ type plan struct {
 	midRewrite  bool          // cut only when a block is being rewritten
 }
 
+var compacting = plan{lives: 1, smallBlocks: true, compact: true, timer: 10 * time.Millisecond, midRewrite: true}
+
 var plans = []plan{
 	{lives: 3, smallBlocks: true},
 	{lives: 3, smallBlocks: true, erase: true},
 	{lives: 1, smallBlocks: true, erase: true, compact: true, timer: 10 * time.Millisecond},
 	{lives: 3, erase: true},
-	{lives: 1, smallBlocks: true, compact: true, timer: 10 * time.Millisecond, midRewrite: true},
+	compacting,
 	{lives: 1, smallBlocks: true, erase: true, compact: true, purge: true, timer: 10 * time.Millisecond},
 	{lives: 2, smallBlocks: true, erase: true, midRewrite: true},
 }
@@ -118,6 +122,9 @@ type history struct {
 	disk cutfs.Options
 	rng  *rand.Rand
 
+	draws    int          // how many outcomes of the last cut are looked at
+	reach    int          // the cut comes within 64<<(reach-1) changes
+	fs       *cutfs.FS    // of the present life
 	image    *cutfs.Image // what the last cut left; nil before the first
 	promises int
 
@@ -131,20 +138,31 @@ type history struct {
 func newHistory(seed int64, p plan, mode embedded.Sync, disk cutfs.Options) *history {
 	return &history{
 		plan: p, seed: seed, mode: mode, disk: disk,
-		rng:      rand.New(rand.NewPCG(uint64(seed), 2)), //nolint:gosec // reproducible on purpose
+		rng:      rand.New(rand.NewPCG(uint64(seed), 2)),
 		promised: map[uint64]events.Recorded{}, loose: map[uint64]bool{}, purged: map[string]uint64{},
 	}
 }
 
-// run lives and dies, then looks a last time and appends.
+// run lives and dies, then looks at what is left.
 func (h *history) run(t *testing.T) error {
 	for n := range h.lives {
 		if err := h.live(t, n); err != nil {
 			return fmt.Errorf("life %d: %w", n, err)
 		}
 	}
-	dir, _ := h.mount(t)
-	log, err := h.open(t.Context(), dir)
+	died := h.fs
+	for n := range h.draws {
+		if err := h.look(t); err != nil {
+			return fmt.Errorf("draw %d of the last cut: %w", n, err)
+		}
+		h.image = died.Cut(h.seed*100 + int64(h.lives+n))
+	}
+	return nil
+}
+
+// look starts a server on the image, and appends if all is there.
+func (h *history) look(t *testing.T) error {
+	log, err := h.open(t.Context(), h.mount(t))
 	if err != nil {
 		return err
 	}
@@ -152,56 +170,58 @@ func (h *history) run(t *testing.T) error {
 	if err := h.check(t.Context(), log); err != nil {
 		return err
 	}
-	return h.append(t.Context(), log, session(0), 1)
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: h.facts(session(0), 1)})
+	if err != nil {
+		return err
+	}
+	return log.Durable(t.Context(), ack.Position)
 }
 
-func (h *history) mount(t *testing.T) (dir string, m *cutfs.FS) {
+// mount mounts the image, or an empty disk, for the present life.
+func (h *history) mount(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	var err error
 	if h.image == nil {
-		m, err = cutfs.Mount(dir, h.disk)
+		h.fs, err = cutfs.Mount(dir, h.disk)
 	} else {
-		m, err = h.image.Mount(dir)
+		h.fs, err = h.image.Mount(dir)
 	}
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Unmount()) })
-	return dir, m
+	fs := h.fs
+	t.Cleanup(func() { require.NoError(t, fs.Unmount()) })
+	return dir
 }
 
 // live starts the server on what the last cut left, looks whether all is there, loads it, and cuts the
 // power at a seeded change: mostly under load, sometimes while the server starts.
 func (h *history) live(t *testing.T, n int) error {
-	dir, m := h.mount(t)
+	dir := h.mount(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	if n > 0 && h.rng.IntN(4) == 0 {
-		m.CutAfter(1 + h.rng.Int64N(60))
+		h.fs.CutAfter(1 + h.rng.Int64N(60))
 	}
-	go func() {
-		select {
-		case <-m.Off():
-			stop()
-		case <-ctx.Done():
-		}
-	}()
-	// What a server says whose disk is off counts for nothing: it takes an I/O error for "no message".
-	if err := h.loadUntil(ctx, m, dir); !off(m) {
+	err := h.loadUntil(ctx, dir)
+	switch {
+	case errors.Is(err, errLost):
+		return err
+	case !h.off():
 		return fmt.Errorf("it ended before the cut: %w", err)
 	}
-	h.image = m.Cut(h.seed*100 + int64(n))
+	h.image = h.fs.Cut(h.seed*100 + int64(n))
 	return nil
 }
 
-func off(m *cutfs.FS) bool {
+func (h *history) off() bool {
 	select {
-	case <-m.Off():
+	case <-h.fs.Off():
 		return true
 	default:
 		return false
 	}
 }
 
-func (h *history) loadUntil(ctx context.Context, m *cutfs.FS, dir string) error {
+func (h *history) loadUntil(ctx context.Context, dir string) error {
 	log, err := h.open(ctx, dir)
 	if err != nil {
 		return err
@@ -210,22 +230,22 @@ func (h *history) loadUntil(ctx context.Context, m *cutfs.FS, dir string) error 
 	if err := h.check(ctx, log); err != nil {
 		return err
 	}
-	h.arm(m)
+	h.arm()
 	h.load(ctx, log)
-	return ctx.Err()
+	return ctx.Err() // of a load that did not get to the cut
 }
 
 // arm sets the moment of the cut: any change, or one within a few changes of a block being rewritten, by
 // an erasure ("N.blk.tmp" becomes "N.blk") or a compaction ("N.new" does).
-func (h *history) arm(m *cutfs.FS) {
+func (h *history) arm() {
 	if !h.midRewrite {
-		m.CutAfter(1 + h.rng.Int64N(64<<h.rng.IntN(8)))
+		h.fs.CutAfter(1 + h.rng.Int64N(64<<h.rng.IntN(h.reach)))
 		return
 	}
-	m.CutAfter(10_000)
-	m.CutAtRename(func(from, to string) bool {
+	h.fs.CutAfter(4000)
+	h.fs.CutAtRename(func(from, to string) bool {
 		return strings.HasSuffix(to, ".blk") && (strings.HasSuffix(from, ".new") || strings.HasSuffix(from, ".blk.tmp"))
-	}, 1+h.rng.IntN(8), h.rng.Int64N(6))
+	}, 1+h.rng.IntN(8), h.rng.Int64N(4))
 }
 
 // openLog is a running server and its log.
@@ -309,171 +329,4 @@ func makeSmallBlocks(ctx context.Context, js jetstream.JetStream) error {
 	cfg.MaxBytes = -1
 	_, err := js.UpdateStream(ctx, cfg)
 	return err
-}
-
-const writers = 6
-
-func session(w int) string { return fmt.Sprintf("s%d", w) }
-
-// load writes, reads and deletes until the cut ends ctx.
-func (h *history) load(ctx context.Context, log *openLog) {
-	var wg sync.WaitGroup
-	loop := func(on bool, job func(context.Context, *openLog, *rand.Rand)) {
-		rng := rand.New(rand.NewPCG(h.rng.Uint64(), h.rng.Uint64())) //nolint:gosec // reproducible on purpose
-		if !on {
-			return
-		}
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				job(ctx, log, rng)
-			}
-		})
-	}
-	for w := range writers {
-		loop(true, func(ctx context.Context, log *openLog, rng *rand.Rand) {
-			_ = h.append(ctx, log, session(w), 1+max(0, rng.IntN(8)-4))
-		})
-	}
-	// Always has no gate, and the server shows an atomic batch before it has synced it.
-	loop(h.mode == embedded.Group, h.followTail)
-	loop(h.erase, h.eraseOne)
-	loop(h.compact, h.deleteMany)
-	loop(h.purge, h.purgeSession)
-	wg.Wait()
-}
-
-// append appends n events at once and, when they are acknowledged, holds the log to them.
-func (h *history) append(ctx context.Context, log *openLog, session string, n int) error {
-	facts := h.facts(session, n)
-	ack, err := log.Append(ctx, jetlog.Append{Facts: facts})
-	if err != nil {
-		return err
-	}
-	if err := log.Durable(ctx, ack.Position); err != nil {
-		return err
-	}
-	for i, f := range facts {
-		env, err := events.Encode(f, time.Time{})
-		if err != nil {
-			return err
-		}
-		seq := ack.Position.Seq - uint64(n-1-i) //nolint:gosec // i < n
-		h.promise(seq, events.Recorded{ID: f.EventID(), SessionID: session, Body: env.Body})
-	}
-	return nil
-}
-
-func (h *history) facts(session string, n int) []events.Fact {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	facts := make([]events.Fact, n)
-	for i := range facts {
-		h.made++
-		facts[i] = started(session, fmt.Sprint(h.made), strings.Repeat("text ", 20+h.made*7919%280))
-	}
-	return facts
-}
-
-func (h *history) promise(seq uint64, e events.Recorded) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.promised[seq]; !known {
-		h.promised[seq] = e
-		h.promises++
-	}
-}
-
-// followTail holds the log to what a gated tail shows.
-func (h *history) followTail(ctx context.Context, log *openLog, _ *rand.Rand) {
-	tail, err := log.Tail(ctx, 0, 0, jetlog.TailOptions{})
-	if err != nil {
-		return
-	}
-	defer tail.Close()
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, m := range batch {
-			e := m.Recorded()
-			h.promise(e.Position.Seq, events.Recorded{ID: e.ID, SessionID: e.SessionID, Body: e.Body})
-		}
-	}
-}
-
-// pick gives a random promised event, 0 if there is none, after noting what else may go with it.
-func (h *history) pick(rng *rand.Rand, note func(seq uint64)) uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.promised) == 0 {
-		return 0
-	}
-	seq := 1 + rng.Uint64N(uint64(len(h.promised)))
-	note(seq)
-	return seq
-}
-
-func (h *history) eraseOne(ctx context.Context, log *openLog, rng *rand.Rand) {
-	if seq := h.pick(rng, func(seq uint64) { h.loose[seq] = true }); seq > 0 {
-		_ = log.stream.SecureDeleteMsg(ctx, seq)
-	}
-}
-
-// deleteMany deletes most of a small block's events, so that the server compacts it.
-func (h *history) deleteMany(ctx context.Context, log *openLog, rng *rand.Rand) {
-	var seqs []uint64
-	h.pick(rng, func(from uint64) {
-		for seq := from; seq < from+40; seq++ {
-			if rng.IntN(5) > 0 {
-				h.loose[seq] = true
-				seqs = append(seqs, seq)
-			}
-		}
-	})
-	for _, seq := range seqs {
-		_ = log.stream.DeleteMsg(ctx, seq)
-	}
-}
-
-func (h *history) purgeSession(ctx context.Context, log *openLog, rng *rand.Rand) {
-	of := ""
-	seq := h.pick(rng, func(seq uint64) {
-		if of = h.promised[seq].SessionID; of != "" {
-			h.purged[of] = max(h.purged[of], seq)
-		}
-	})
-	if of != "" {
-		_ = log.stream.Purge(ctx, jetstream.WithPurgeSubject(events.SessionSubject(of)), jetstream.WithPurgeSequence(seq))
-	}
-}
-
-// check looks for every event that was promised: the same bytes at the same place.
-func (h *history) check(ctx context.Context, log *openLog) error {
-	found := map[uint64]events.Recorded{}
-	for w := range writers {
-		for e, err := range log.Session(ctx, session(w), 0, math.MaxUint64) {
-			if err != nil {
-				return err
-			}
-			found[e.Position.Seq] = e
-		}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var lost error
-	count := 0
-	for seq, want := range h.promised {
-		got, ok := found[seq]
-		switch {
-		case !ok && (h.loose[seq] || seq < h.purged[want.SessionID]):
-			delete(h.promised, seq)
-		case !ok || got.ID != want.ID || string(got.Body) != string(want.Body):
-			count++
-			lost = fmt.Errorf("%w: %s at %d (there: %q), %d of %d in all", errLost, want.ID, seq, got.ID, count, len(h.promised))
-		}
-	}
-	// What is gone gives its sequence free for another event.
-	maps.DeleteFunc(h.loose, func(seq uint64, _ bool) bool { _, ok := found[seq]; return !ok })
-	return lost
 }

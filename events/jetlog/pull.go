@@ -20,9 +20,10 @@ import (
 // consumer's end, for ever; and they can stall for a heartbeat when asked for
 // little (DESIGN §5). Here an event is what comes with a JetStream reply subject.
 type pull struct {
-	nc       *nats.Conn
-	sub      *nats.Subscription
-	in       chan *nats.Msg
+	nc  *nats.Conn
+	sub *nats.Subscription
+	in  chan *nats.Msg
+	// consumer is "stream.name".
 	consumer string
 	request  []byte
 	batch    int
@@ -33,6 +34,9 @@ type pull struct {
 	// open counts what the open request may still bring, got what it has brought.
 	open, got int
 	silence   *time.Timer
+	// turned tells of a connection that came back, perhaps to a server that does not
+	// know the open request, or that was closed.
+	turned chan nats.Status
 }
 
 const (
@@ -59,9 +63,11 @@ func (l *Log) openPull(stream, consumer string, batch int) (*pull, error) {
 	}
 	p := &pull{
 		nc: l.nc, in: make(chan *nats.Msg, batch+statusRoom), request: request, batch: batch, inbox: l.nc.NewInbox(),
-		consumer: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, silence: time.NewTimer(pullSilence),
+		consumer: stream + "." + consumer, silence: time.NewTimer(pullSilence),
+		turned: l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED),
 	}
 	if p.sub, err = l.nc.ChanSubscribe(p.inbox+".*", p.in); err != nil {
+		p.stop()
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return p, nil
@@ -97,6 +103,9 @@ func (p *pull) next(ctx context.Context) (*nats.Msg, error) {
 		case <-p.silence.C:
 			p.open = 0
 			return nil, errLost
+		case <-p.turned:
+			p.open = 0
+			return nil, errLost
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -107,7 +116,7 @@ func (p *pull) ask() error {
 	p.open, p.got = p.batch, 0
 	p.asked++
 	p.reply = p.inbox + "." + strconv.FormatUint(p.asked, 36)
-	if err := p.nc.PublishRequest(p.consumer, p.reply, p.request); err != nil {
+	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+p.consumer, p.reply, p.request); err != nil {
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return nil
@@ -144,15 +153,18 @@ func (p *pull) status(m *nats.Msg) error {
 	return errLost
 }
 
-func (p *pull) close() {
-	p.silence.Stop()
+// discard closes, and tells the server that nobody needs the consumer any more; one
+// that does not hear it removes it after a time.
+func (p *pull) discard() {
+	p.stop()
 	_ = p.sub.Unsubscribe()
+	_ = p.nc.Publish("$JS.API.CONSUMER.DELETE."+p.consumer, nil)
 }
 
 // drain closes, and gives the events that were on their way: the server sends none
 // any more, and what it had sent before is here.
 func (p *pull) drain() (left []*nats.Msg) {
-	p.silence.Stop()
+	defer p.stop()
 	closed := make(chan struct{})
 	p.sub.SetClosedHandler(func(string) { close(closed) })
 	if err := p.sub.Drain(); err != nil {
@@ -173,4 +185,9 @@ func (p *pull) drain() (left []*nats.Msg) {
 			return left
 		}
 	}
+}
+
+func (p *pull) stop() {
+	p.silence.Stop()
+	p.nc.RemoveStatusListener(p.turned)
 }

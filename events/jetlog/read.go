@@ -61,17 +61,19 @@ type sessionRead struct {
 	id          string
 	after, upTo uint64
 	// must is the session's last sequence that the leader knew of: a replica that
-	// ends before it lags behind. Since is when one first did.
-	must  uint64
-	since time.Time
+	// ends before it lags behind, and what it lacks is read from the leader.
+	must    uint64
+	lacking bool
+	asked   int
 }
 
 const (
 	// pageSize bounds the events of one answer, pageBytes about their bytes.
 	pageSize  = 512
 	pageBytes = 4 << 20
-	// lagPause is waited before a replica that lags behind is asked again.
-	lagPause = 2 * time.Millisecond
+	// replicaDeadline is for one of several replicas. A session that must be read from
+	// the disk takes up to 300 ms.
+	replicaDeadline = readDeadline / 4
 )
 
 // leaderFirst asks for what the read must hold. A leader that has been deposed
@@ -94,50 +96,60 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	if r.after >= r.upTo {
 		return nil, true, nil
 	}
-	page, end, err := r.log.sessionPage(ctx, r.p, events.SessionSubject(r.id), r.after+1, r.upTo)
+	read := r.log.sessionPage
+	if r.lacking {
+		read = r.log.single
+	}
+	page, end, err := read(ctx, r.p, events.SessionSubject(r.id), r.after+1, r.upTo)
 	if err != nil {
 		return nil, false, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
 	if n := len(page); n > 0 {
-		r.after, r.since = page[n-1].Position.Seq, time.Time{}
+		r.after = page[n-1].Position.Seq
 		if err := r.p.gate.wait(ctx, r.after); err != nil {
 			return nil, false, err
 		}
 	}
-	switch {
-	case end == more:
-		return page, false, nil
-	case end == beyond || r.after >= r.must:
-		return page, true, nil
-	}
-	return page, false, r.behind(ctx)
+	done, err := r.over(ctx, end)
+	return page, done, err
 }
 
-// behind waits for a replica that answered with less than its leader has. What it
-// lacks may have been erased meanwhile, so the leader is asked again too.
-func (r *sessionRead) behind(ctx context.Context) error {
-	if r.since.IsZero() {
-		r.since = time.Now()
+// over tells whether a read is over that came to an end of its pages.
+func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
+	switch {
+	case end == beyond, r.after >= r.must && (end == ended || r.lacking):
+		return true, nil
+	case end == more:
+		return false, nil
+	case r.lacking:
+		// The leader does not have what it had: it was erased meanwhile, or another
+		// server than before thinks that it leads. Who leads is asked again.
+		r.asked++
+		err := r.leaderFirst(ctx)
+		if err == nil && r.after < r.must && r.asked == 3 {
+			err = fmt.Errorf("read session: %w: its servers contradict each other", ErrUnavailable)
+		}
+		return r.after >= r.must, err
 	}
-	pause(ctx, lagPause)
-	if ctx.Err() != nil || time.Since(r.since) > readDeadline {
-		return fmt.Errorf("read session: %w: the replicas lag behind their leader", ErrUnavailable)
-	}
-	return r.leaderFirst(ctx)
+	r.lacking = true
+	return false, nil
 }
 
 // sessionPage reads directly. An event that can't come that way, since its header
 // is no header, is read from the leader by itself.
 func (l *Log) sessionPage(ctx context.Context, p *partition, subject string, from, upTo uint64) ([]events.Recorded, pageEnd, error) {
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
-	defer cancel()
-	page, end, err := l.page(ctx, p, subject, from, upTo, pageSize)
+	page, end, err := l.askReplicas(ctx, p, subject, from, upTo)
 	if !errors.Is(err, errUnreadable) {
 		return page, end, err
 	}
 	if len(page) > 0 {
 		return page, more, nil
 	}
+	return l.single(ctx, p, subject, from, upTo)
+}
+
+// single reads the next event of a subject from the leader.
+func (l *Log) single(ctx context.Context, p *partition, subject string, from, upTo uint64) ([]events.Recorded, pageEnd, error) {
 	m, err := l.message(ctx, p, map[string]any{"seq": from, "next_by_subj": subject})
 	switch {
 	case err != nil || m == nil:
@@ -146,6 +158,25 @@ func (l *Log) sessionPage(ctx context.Context, p *partition, subject string, fro
 		return nil, beyond, nil
 	}
 	return []events.Recorded{m.recorded(p)}, more, nil
+}
+
+// askReplicas reads a page from any replica. One that can't be reached, although the
+// server that we are connected to does not know yet, is silent: with replicas
+// another is asked before the time is over.
+func (l *Log) askReplicas(ctx context.Context, p *partition, subject string, from, upTo uint64) (page []events.Recorded, end pageEnd, err error) {
+	patience := readDeadline
+	if l.cfg.Replicas > 1 {
+		patience = replicaDeadline
+	}
+	for began := time.Now(); ; {
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		page, end, err = l.page(attempt, p, subject, from, upTo, pageSize)
+		cancel()
+		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		if !silent || time.Since(began) >= readDeadline {
+			return page, end, err
+		}
+	}
 }
 
 // At gives the durable event at a position, and false where there is none: it was

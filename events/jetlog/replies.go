@@ -30,7 +30,12 @@ func (r *replies) box(n int) (address string, answers <-chan *nats.Msg, done fun
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.started {
-		if _, err := r.nc.Subscribe(r.prefix+".*", r.deliver); err != nil {
+		sub, err := r.nc.Subscribe(r.prefix+".*", r.deliver)
+		if err == nil {
+			// What comes was asked for, and each request bounds its answers.
+			err = sub.SetPendingLimits(-1, -1)
+		}
+		if err != nil {
 			return "", nil, nil, fmt.Errorf("subscribe to replies: %w", err)
 		}
 		r.started = true

@@ -79,8 +79,8 @@ func (l *Log) NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{log: l, cfg: cfg}, nil
 }
 
-// Subscribe follows a topic until ctx ends, the subscriber is closed, or the stream
-// was made anew; the channel is then closed. What is not acked by then comes again, at once, to whoever
+// Subscribe follows a topic until ctx ends, the subscriber or the connection is
+// closed, or the stream was made anew; the channel is then closed. What is not acked by then comes again, at once, to whoever
 // subscribes next.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	p, consumer, err := s.consumer(topic)
@@ -148,15 +148,17 @@ func (r *groupReader) connect(ctx context.Context) (*pull, error) {
 // run emits until ctx ends.
 func (r *groupReader) run(ctx context.Context) {
 	defer close(r.out)
+	var patience patience
 	for ctx.Err() == nil {
 		m, err := r.in.next(ctx)
 		if err == nil {
+			patience = 0
 			r.emit(ctx, m)
 			continue
 		}
-		for wait := 10 * time.Millisecond; err != nil && ctx.Err() == nil; wait = min(2*wait, time.Second) {
-			pause(ctx, wait)
-			if err = r.revive(ctx); errors.Is(err, ErrStream) {
+		for err != nil && ctx.Err() == nil {
+			patience.wait(ctx)
+			if err = r.revive(ctx); errors.Is(err, ErrStream) || r.log.nc.IsClosed() {
 				return
 			}
 		}

@@ -144,22 +144,36 @@ func (t *Tail) Close() {
 // and only on the stream that the tail began on.
 func (t *Tail) run(ctx context.Context, in *pull) {
 	defer close(t.done)
+	var patience patience
 	for {
+		before := t.last
 		err := t.follow(ctx, in)
-		in.close()
-		for wait := 10 * time.Millisecond; err != nil; wait = min(2*wait, time.Second) {
-			if ctx.Err() != nil {
-				t.fail(ErrClosed)
+		in.discard()
+		if t.last > before {
+			patience = 0
+		}
+		for err != nil {
+			if err := t.over(ctx, err); err != nil {
+				t.fail(err)
 				return
 			}
-			if errors.Is(err, ErrStream) || t.log.nc.IsClosed() {
-				t.fail(fmt.Errorf("tail %s: %w", t.p.name, err))
-				return
-			}
-			pause(ctx, wait)
+			patience.wait(ctx)
 			in, err = t.connect(ctx)
 		}
 	}
+}
+
+// over gives the error that ends the tail, nil for one after which it goes on.
+func (t *Tail) over(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ErrClosed
+	case errors.Is(err, ErrStream):
+		return fmt.Errorf("tail %s: %w", t.p.name, err)
+	case t.log.nc.IsClosed():
+		return fmt.Errorf("tail %s: %w: %w", t.p.name, ErrUnavailable, err)
+	}
+	return nil
 }
 
 // connect makes a consumer after the last event taken. The stream is looked at
@@ -266,15 +280,5 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// pause waits, but not longer than ctx.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

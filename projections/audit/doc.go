@@ -17,8 +17,8 @@
 //
 // What PostgreSQL can't hold is written so that it comes back as it was: U+0000 in a text as "␀0" (and "␀" itself as "␀␀"),
 // messages nested deeper than 500 levels as a JSON string. Messages keep their bytes (json); metadata is jsonb, so its spaces,
-// key order and forms of numbers are PostgreSQL's, and a number that does not fit numeric becomes a string. Bytes that are not
-// UTF-8, which JSON does not allow, become U+FFFD.
+// key order and forms of numbers are PostgreSQL's; a number that does not fit numeric and what nests deeper than 500 levels
+// become strings. Bytes that are not UTF-8, which JSON does not allow, become U+FFFD.
 //
 // The package refuses to hold texts anywhere but in turns, and to answer for what it could not read: a failing read is
 // ErrUnavailable, never an empty answer. No error of it holds a value of a row.

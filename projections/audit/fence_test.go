@@ -128,14 +128,18 @@ func TestCrashInMidTransaction(t *testing.T) {
 	// The last table that an apply writes is locked, so that it hangs with all else written.
 	blocker, err := a.pool.Begin(t.Context())
 	require.NoError(t, err)
+	defer func() { _ = blocker.Rollback(context.Background()) }()
 	_, err = blocker.Exec(t.Context(), "lock table turnledger.sessions in exclusive mode")
 	require.NoError(t, err)
 	broken := make(chan error, 1)
 	b := f.batch(100)
 	go func() { broken <- a.Apply(t.Context(), b) }()
+	var waits []string
 	require.Eventually(t, func() bool {
-		return len(a.column("select pid::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and pg_terminate_backend(pid)")) > 0
-	}, 30*time.Second, time.Millisecond)
+		waits = a.column("select pid::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+		return len(waits) == 1
+	}, 30*time.Second, 5*time.Millisecond)
+	a.exec("select pg_terminate_backend($1::text::int)", waits[0])
 	err = <-broken
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 	require.False(t, projections.IsPermanent(err))

@@ -158,16 +158,12 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 	}
 	turns, before := b.asked(req, state)
 	turns = sinceSilence(turns, b.idle(req), now)
-	pieces := make([]piece, len(turns))
-	for i, t := range turns {
-		pieces[i] = piece{turn: t, messages: messagesOf(t, req.Language)}
-	}
-	taken, _ := window(pieces, budget{req.MaxMessages, req.MaxTokens})
+	taken, _ := window(piecesOf(turns, req.Language), budget{req.MaxMessages, req.MaxTokens})
 	n := 0
 	for _, p := range taken {
 		n += len(p.messages)
 	}
-	out := make([]Message, 0, n)
+	out := make([]Message, 0, n+around)
 	for _, p := range taken {
 		out = append(out, p.messages...)
 	}
@@ -266,7 +262,11 @@ func (b *Builder) asked(req Request, s *conversation.State) ([]*conversation.Tur
 	return turns, total
 }
 
-// assemble puts the prompt together: system prompt, memory, history, message.
+// around is how many messages a prompt has besides its history.
+const around = 3
+
+// assemble puts the prompt together: system prompt, memory, history, message. It
+// takes history over.
 func (b *Builder) assemble(ctx context.Context, req Request, res *Result, history []Message) {
 	if req.Memory && b.cfg.Memory != nil {
 		snippet, err := b.cfg.Memory.Snippet(ctx, req.SessionID, req.IdentityID, req.Message)
@@ -279,15 +279,14 @@ func (b *Builder) assemble(ctx context.Context, req Request, res *Result, histor
 	if req.Rewrite {
 		current = b.rewrite(ctx, req, res, history)
 	}
-	messages := make([]Message, 0, len(history)+3)
+	var before []Message
 	if req.SystemPrompt != "" {
-		messages = append(messages, textMessage("system", req.SystemPrompt))
+		before = append(before, textMessage("system", req.SystemPrompt))
 	}
 	if res.MemorySnippet != "" {
-		messages = append(messages, textMessage("system", "Long-term memory:\n"+res.MemorySnippet))
+		before = append(before, textMessage("system", "Long-term memory:\n"+res.MemorySnippet))
 	}
-	messages = append(messages, history...)
-	messages = append(messages, textMessage("user", current))
+	messages := append(slices.Insert(history, 0, before...), textMessage("user", current))
 	if req.Format == Anthropic {
 		res.System, messages = toAnthropic(messages)
 	}

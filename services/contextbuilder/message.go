@@ -134,7 +134,7 @@ func appendEscaped(to []byte, c byte) []byte {
 // role: it was held against its form when it was recorded.
 func parseMessages(list json.RawMessage) []Message {
 	var raws []json.RawMessage
-	if json.Unmarshal(list, &raws) != nil {
+	if len(list) == 0 || json.Unmarshal(list, &raws) != nil {
 		return nil
 	}
 	out := make([]Message, len(raws))
@@ -154,26 +154,23 @@ const (
 	Translated Language = "translated"
 )
 
-// messagesOf gives what a prompt shows of a turn.
-func messagesOf(t *conversation.Turn, lang Language) []Message {
-	out := make([]Message, 0, 2)
+// appendMessages appends what a prompt shows of a turn.
+func appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
 	if q := t.Question; q != nil {
-		out = half(out, "user", string(q.QuestionMessages), q.QuestionNeutral, q.QuestionTranslated, lang)
+		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
 	}
 	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
-		out = half(out, "assistant", string(a.AnswerMessages), a.AnswerNeutral, a.AnswerTranslated, lang)
+		out = half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated, lang)
 	}
 	return out
 }
 
-func half(out []Message, role, messages, neutral, translated string, lang Language) []Message {
-	if messages != "" {
-		if list := parseMessages(json.RawMessage(messages)); len(list) > 0 {
-			for _, m := range list {
-				out = append(out, m.in(lang))
-			}
-			return out
+func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
+	if list := parseMessages(messages); len(list) > 0 {
+		for _, m := range list {
+			out = append(out, m.in(lang))
 		}
+		return out
 	}
 	if lang == Translated && translated != "" {
 		return append(out, textMessage(role, translated))

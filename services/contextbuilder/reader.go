@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// ErrPositionNotReached: the log does not hold the position that a read asked for.
+// ErrPositionNotReached says that the log does not hold the position that a read asked for.
 var ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")
 
 // Log is what reads need of the log; *jetlog.Log is one.

@@ -13,6 +13,18 @@ type piece struct {
 	messages []Message
 }
 
+// piecesOf gives every turn its messages; they stand side by side in memory.
+func piecesOf(turns []*conversation.Turn, lang Language) []piece {
+	all := make([]Message, 0, 2*len(turns))
+	pieces := make([]piece, len(turns))
+	for i, t := range turns {
+		from := len(all)
+		all = appendMessages(all, t, lang)
+		pieces[i] = piece{turn: t, messages: all[from:len(all):len(all)]}
+	}
+	return pieces
+}
+
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
 // budget of a window. Tokens 0 is none.

@@ -71,6 +71,7 @@ func New(log Log, cfg Config) *Service {
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
 	s.sessions = otter.Must(&otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
+		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
 	})
 	for range log.Partitions() {

@@ -150,7 +150,13 @@ func (w *writing) answer(ctx context.Context, d conversation.Decision, head conv
 		rest = applied
 	}
 	at := events.Position{Partition: w.partition, Seq: rest}
-	if err := w.log.Durable(ctx, at); err != nil {
+	// What the answer shows beside, such as another process's final, must be durable
+	// too.
+	shown := at
+	if t := d.Turn; t != nil {
+		shown.Seq = max(at.Seq, t.Started, t.Final, t.Gone)
+	}
+	if err := w.log.Durable(ctx, shown); err != nil {
 		return verdict{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	mine := w.last != 0 && rest >= w.first && rest <= w.last

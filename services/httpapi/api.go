@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -98,6 +99,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Not what a page of another site made a browser send.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
 		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost").write(out)
+		return
+	}
+	// Where the query can't be read, a parameter would be taken for missing.
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		fieldErrors{{Field: "query", Why: "is not percent-encoded as it should be"}}.problem().write(out)
 		return
 	}
 	a.router.ServeHTTP(out, r)

@@ -53,13 +53,17 @@ func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
 	return out, nil
 }
 
-// page is what is asked of a listing.
+// page is what is asked of a listing: turns of a status, of which the session has so
+// many in all, or whole, turns of every status.
 type page struct {
 	limit  int
-	wanted func(*conversation.Turn) bool
+	status conversation.Status
+	total  func(conversation.Counts) int
 	whole  bool
 	before cursor
 }
+
+func (p page) wanted(t *conversation.Turn) bool { return p.whole || t.Status == p.status }
 
 func newPage(in *turnsIn) (p page, err error) {
 	if p.limit, err = limit(in.Limit); err != nil {
@@ -67,11 +71,11 @@ func newPage(in *turnsIn) (p page, err error) {
 	}
 	switch in.Status {
 	case "", "finalized":
-		p.wanted = func(t *conversation.Turn) bool { return t.Status == conversation.Finalized }
+		p.status, p.total = conversation.Finalized, func(c conversation.Counts) int { return c.Finalized }
 	case "pending":
-		p.wanted = func(t *conversation.Turn) bool { return t.Status == conversation.Pending }
+		p.status, p.total = conversation.Pending, func(c conversation.Counts) int { return c.Pending }
 	case "all":
-		p.wanted, p.whole = func(*conversation.Turn) bool { return true }, true
+		p.whole = true
 	default:
 		return p, invalid("status", "must be finalized, pending or all")
 	}
@@ -82,8 +86,8 @@ func newPage(in *turnsIn) (p page, err error) {
 }
 
 // pageOf gives the turns of a page, oldest first, with one more in front where there
-// are older ones. What the view holds is enough if it holds that one, too, or the
-// whole session; else the whole session is read.
+// are older ones. What the view holds is enough if it holds that one, too, or all
+// that there are; else the whole session is read.
 func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conversation.Turn, error) {
 	shown := p.before.passed + p.limit + 1
 	if p.whole {
@@ -94,7 +98,7 @@ func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conv
 		return reading, nil, err
 	}
 	turns := p.of(reading.State)
-	if len(turns) > p.limit || reading.State.Whole || p.whole {
+	if len(turns) > p.limit || p.allIn(reading.State) {
 		return reading, turns, nil
 	}
 	reading, err = a.read(ctx, in.SessionID, in.MinPosition, -1)
@@ -102,6 +106,20 @@ func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conv
 		return reading, nil, err
 	}
 	return reading, p.of(reading.State), nil
+}
+
+// allIn tells whether a state holds all turns that are wanted.
+func (p page) allIn(s *conversation.State) bool {
+	if s.Whole || p.whole {
+		return true
+	}
+	held := 0
+	for _, t := range s.Turns {
+		if p.wanted(t) {
+			held++
+		}
+	}
+	return held == p.total(s.Counts)
 }
 
 // of gives the newest turns that are wanted, oldest first, one more than fit.

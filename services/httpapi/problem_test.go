@@ -160,6 +160,8 @@ var refusals = map[string]refusal{
 	"turns: cursor":                       wrong("GET", onS+"/turns?cursor=x", nil, "cursor"),
 	"turns: cursor of nothing":            wrong("GET", onS+"/turns?cursor=MC4wLjA", nil, "cursor"),
 	"turns: min_position":                 wrong("GET", onS+"/turns?min_position=x", nil, "min_position"),
+	"turns: escapes":                      wrong("GET", onS+"/turns?limit=%zz", nil, "query"),
+	"turns: semicolon":                    wrong("GET", onS+"/turns?limit=1;status=all", nil, "query"),
 	"history: limit":                      wrong("GET", onS+"/history?limit=0", nil, "limit"),
 	"history: min_position":               wrong("GET", onS+"/history?min_position=0:1,0:2", nil, "min_position"),
 	"context: no body":                    malformed("POST", onS+"/context", nil),

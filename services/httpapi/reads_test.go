@@ -382,6 +382,22 @@ func TestProjections(t *testing.T) {
 	}}}, s.ok(http.StatusOK, "GET", "/v1/projections", nil))
 }
 
+// A view keeps no tombstones; turns that it holds all of need no log.
+func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := startOn(t, log, withMemoryView(t, log))
+	gone := s.record("s", "r1", "q1", "a1")
+	s.record("s", "r2", "q2", "a2")
+	s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+gone+"/redact", nil)
+	require.Eventually(t, func() bool {
+		page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)
+		require.Equal(t, []string{"q2"}, column(page["turns"], "question_neutral"))
+		return strings.Contains(s.logs.String(), `"source":"view","turns":1`)
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"], 2)
+}
+
 // The cap of a view bounds memory, not the truth.
 func TestTurnsBeyondTheCapOfTheView(t *testing.T) {
 	t.Parallel()

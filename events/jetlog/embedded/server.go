@@ -189,6 +189,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.InProcessServer(s.ns), nats.MaxReconnects(-1), nats.Name("turnledger"),
 		nats.UserInfo(s.cfg.User, s.cfg.Password),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.log.Warnf("%v", err) }),
 	}, opts...)
 	nc, err := nats.Connect("", all...)
 	if err != nil {

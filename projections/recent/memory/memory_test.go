@@ -27,7 +27,7 @@ var (
 // holds, also where each session has one turn.
 func TestHeap(t *testing.T) {
 	// From 32 turns on a state keeps an index.
-	for perSession, turns := range map[int]int{1: 100_000, 10: 100_000, 40: 20_000} {
+	for perSession, turns := range map[int]int{1: 30_000, 10: 100_000, 40: 20_000} {
 		t.Run(fmt.Sprintf("%d turns a session", perSession), func(t *testing.T) {
 			tr := recenttest.Traffic{Sessions: turns / perSession, Turns: perSession}
 			view := memory.New(recent.Limits{}, rules, nil)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -29,7 +30,7 @@ func TestBackendsAgree(t *testing.T) {
 		},
 		func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
 			prefix := "agree-" + strconv.FormatInt(views.Add(1), 10)
-			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules})
+			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: time.Minute})
 			require.NoError(t, err)
 			return v
 		})

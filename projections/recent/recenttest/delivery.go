@@ -66,7 +66,7 @@ func again(t *testing.T, open Open) {
 	w.start("s", "d").add(&events.LinkRefused{SessionID: "s", IdentityID: "x"})
 	n := len(w.log.Events)
 	twice := w.feed.judged(append(slices.Clone(w.log.Events[n-2:]), w.log.Events[:n-1]...))
-	twice.To.Seq = uint64(n) //nolint:gosec // small
+	twice.To.Seq = uint64(n)
 	w.feed.Apply(twice)
 	want := newReference("s", rules, limits, time.Now())
 	for _, e := range w.log.Events {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -22,11 +23,15 @@ func TestConformance(t *testing.T) {
 	recenttest.Run(t, opener(redistest.Start(t)))
 }
 
+// patience is for a machine that is busy with other tests.
+const patience = time.Minute
+
 // opener gives views that share a server and no key.
 func opener(server *redistest.Server) recenttest.Open {
 	var views atomic.Int64
 	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
-		return view(t, redis.Config{URL: server.URL(), Prefix: "test-" + strconv.FormatInt(views.Add(1), 10), Limits: limits, Rules: rules})
+		prefix := "test-" + strconv.FormatInt(views.Add(1), 10)
+		return view(t, redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: patience})
 	}
 }
 

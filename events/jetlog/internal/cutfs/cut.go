@@ -21,7 +21,7 @@ type drawer struct {
 }
 
 func newDrawer(seed int64) *drawer {
-	rng := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // reproducible on purpose
+	rng := rand.New(rand.NewPCG(uint64(seed), 0))
 	odds := []float64{0, 0.1, 0.5, 0.9, 1}
 	return &drawer{rng: rng, data: odds[rng.IntN(len(odds))], names: odds[rng.IntN(len(odds))]}
 }
@@ -62,6 +62,9 @@ type names map[*node]map[string]*node
 func (d *disk) survive(draw *drawer) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.aside != nil {
+		d = d.aside
+	}
 	left := newDisk(d.opts)
 	left.nextIno = d.nextIno
 	left.adopt(left.root, d.root, d.surviveNames(draw), draw)

@@ -19,6 +19,10 @@ type Options struct {
 	// ReplacingRenameSyncsData makes durable the data of a file that is renamed over another one, before
 	// the rename can be, as ext4 does by default (auto_da_alloc). XFS does not.
 	ReplacingRenameSyncsData bool
+	// OutliveCut lets the programs go on after a cut, on a disk that nobody will see again, so that they
+	// can be stopped in order. Else all they do fails with EIO. Either way the cut leaves the same; but
+	// what they say or learn after the cut, a real cut would not have let them: see [FS.Off].
+	OutliveCut bool
 }
 
 const rootIno = 1
@@ -27,7 +31,7 @@ const rootIno = 1
 const sweepEvery = 4096
 
 // disk is the model: what processes see now, what is durable, and the changes in between. All
-// methods lock; after freeze they answer EIO and change nothing.
+// methods lock; after freeze they answer EIO and change nothing, unless the disk outlives the cut.
 type disk struct {
 	opts Options
 
@@ -42,6 +46,7 @@ type disk struct {
 	freezeAt int64 // freeze when changes gets here
 	renamed  func(from, to string)
 	frozen   chan struct{}
+	aside    *disk // what the cut met, where the disk outlives it
 }
 
 // node is one inode: a file or a directory, never both.
@@ -106,7 +111,7 @@ func (n *node) attr() attr {
 func (d *disk) observe(ino uint64, f func(*node) syscall.Errno) syscall.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.isFrozen() {
+	if d.isFrozen() && !d.opts.OutliveCut {
 		return syscall.EIO
 	}
 	n, ok := d.nodes[ino]
@@ -127,7 +132,7 @@ func (d *disk) change(ino uint64, f func(*node) syscall.Errno) syscall.Errno {
 			d.sweep()
 		}
 		if d.changes >= d.freezeAt {
-			close(d.frozen)
+			d.cut()
 		}
 		return 0
 	})
@@ -142,13 +147,22 @@ func (d *disk) isFrozen() bool {
 	}
 }
 
-// freeze ends the disk's life in the running processes. Idempotent.
+// cut is freeze for who holds the lock.
+func (d *disk) cut() {
+	if d.isFrozen() {
+		return
+	}
+	if d.opts.OutliveCut {
+		d.aside = d.clone()
+	}
+	close(d.frozen)
+}
+
+// freeze fixes what later draws start from. Idempotent.
 func (d *disk) freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.isFrozen() {
-		close(d.frozen)
-	}
+	d.cut()
 }
 
 // freezeAfter freezes the disk right after n more changes, the last of which still answers.

@@ -71,12 +71,13 @@ func (m *FS) CutAtRename(match func(from, to string) bool, n int, more int64) {
 	m.disk.freezeAtRename(match, n, more)
 }
 
-// Off is closed when the power is cut.
+// Off is closed when the power is cut: before any operation returns that came after the cut. So a
+// promise counts only if Off is still open once it was given.
 func (m *FS) Off() <-chan struct{} { return m.disk.frozen }
 
 // Cut cuts the power, if it is still on, and draws from seed what is left. From then on every
-// operation on the mount fails with EIO and changes nothing. One state of the disk and one seed always
-// give the same image, so several seeds may be drawn from one cut.
+// operation on the mount fails with EIO and changes nothing ([Options] may say otherwise). One cut and
+// one seed always give the same image; several seeds may be drawn from one cut.
 func (m *FS) Cut(seed int64) *Image {
 	m.disk.freeze()
 	draw := newDrawer(seed)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -128,8 +129,9 @@ func TestSystemCalls(t *testing.T) {
 	t.Run("append goes to the end", func(t *testing.T) {
 		d.write("log", "a")
 		f := d.open("log", os.O_APPEND)
-		d.open("log", os.O_APPEND).Write([]byte("b"))
-		_, err := f.Write([]byte("c"))
+		_, err := d.open("log", os.O_APPEND).Write([]byte("b"))
+		require.NoError(t, err)
+		_, err = f.Write([]byte("c"))
 		require.NoError(t, err)
 		require.Equal(t, "abc", read(t, d.path("log")))
 	})
@@ -225,6 +227,33 @@ func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
 	require.Equal(t, img.Paths(), d.Cut(2).Paths())
 }
 
+func TestProgramsMayOutliveTheCut(t *testing.T) {
+	t.Parallel()
+	d := mount(t, cutfs.Options{OutliveCut: true})
+	d.mkdir("dir")
+	d.sync(".")
+	d.save("dir/f", "kept")
+	d.write("dir/g", "maybe")
+	d.CutAfter(1)
+	d.rename("dir/f", "dir/h")
+	<-d.Off()
+	before := d.outcomes(listing)
+	d.save("dir/g", "too late")
+	d.save("late", "too late")
+	d.sync("dir/h")
+	d.remove("dir/h")
+	require.Equal(t, before, d.outcomes(listing))
+	require.Equal(t, []string{"dir/ dir/f", "dir/ dir/f dir/g", "dir/ dir/g dir/h", "dir/ dir/h"}, keys(before))
+	require.Equal(t, "too late", read(t, d.path("late")))
+	for content := range d.outcomes(func(img *cutfs.Image) string {
+		data, _ := img.ReadFile("dir/g")
+		return string(data)
+	}) {
+		require.True(t, strings.HasPrefix("maybe", content) || len(content) == len("maybe"), content)
+		require.NotContains(t, content, "late")
+	}
+}
+
 func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 	t.Parallel()
 	d := mount(t, cutfs.Options{})
@@ -282,7 +311,7 @@ func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 	require.NoError(t, err)
 	f, err := os.Create(filepath.Join(dir, "f"))
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	require.NoError(t, m.Unmount())
 	_, err = f.WriteString("x")
 	require.Error(t, err)

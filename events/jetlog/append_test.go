@@ -1,0 +1,415 @@
+package jetlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+func fact(session, request string) events.Fact { return started(session, request, "text") }
+
+func link(session string) events.Fact {
+	return &events.SessionLinked{SessionID: session, IdentityID: "i"}
+}
+
+func expect(seq uint64, facts ...events.Fact) jetlog.Append {
+	return jetlog.Append{Facts: facts, Expect: &seq}
+}
+
+func conflict(t *testing.T, err error, last uint64) {
+	t.Helper()
+	var c *jetlog.Conflict
+	require.ErrorAs(t, err, &c)
+	require.ErrorIs(t, err, jetlog.ErrConflict)
+	require.Equal(t, last, c.Last)
+}
+
+// ids gives the event ids of a session in their order.
+func ids(t *testing.T, log *jetlog.Log, session string) (out []string) {
+	t.Helper()
+	for _, e := range read(t, log, session) {
+		out = append(out, e.ID)
+	}
+	return out
+}
+
+func TestOutcomesOnOneReplica(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ctx := t.Context()
+	_, err := log.Append(ctx, expect(3, fact("s", "r1")))
+	conflict(t, err, 0)
+	first, err := log.Append(ctx, expect(0, fact("s", "r1")))
+	require.NoError(t, err)
+	require.False(t, first.Duplicate)
+	// The same again: the expectation is looked at before the id.
+	_, err = log.Append(ctx, expect(0, fact("s", "r1")))
+	conflict(t, err, first.Position.Seq)
+	again, err := log.Append(ctx, expect(first.Position.Seq, fact("s", "r1")))
+	require.NoError(t, err)
+	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
+	// An atomic append is there whole, or not at all.
+	_, err = log.Append(ctx, expect(0, link("s"), fact("s", "r2")))
+	conflict(t, err, first.Position.Seq)
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), fact("s", "r1")}})
+	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	require.Equal(t, []string{fact("s", "r1").EventID()}, ids(t, log, "s"))
+	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), fact("s", "r2")))
+	require.NoError(t, err)
+	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
+	// A salt makes another id.
+	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{fact("s", "r1")}, Salt: "1"})
+	require.NoError(t, err)
+	require.False(t, salted.Duplicate)
+	require.Equal(t, []string{fact("s", "r1").EventID(), link("s").EventID(), fact("s", "r2").EventID(), fact("s", "r1").EventID()}, ids(t, log, "s"))
+}
+
+func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	_, err := log.Append(t.Context(), expect(0))
+	require.Error(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("a", "r"), fact(elsewhere(log, "a"), "r")}})
+	require.ErrorContains(t, err, "partitions")
+	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
+		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNotReached)
+		_, _, err = log.At(t.Context(), at)
+		require.ErrorIs(t, err, jetlog.ErrNotReached)
+		_, err = log.Head(t.Context(), at.Partition)
+		require.ErrorIs(t, err, jetlog.ErrNotReached)
+		_, err = log.Tail(t.Context(), at.Partition, 0, jetlog.TailOptions{})
+		require.ErrorIs(t, err, jetlog.ErrNotReached)
+	}
+	_, found, err := log.At(t.Context(), events.Position{})
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+// elsewhere gives a session of another partition.
+func elsewhere(log *jetlog.Log, session string) string {
+	for i := 0; ; i++ {
+		if other := fmt.Sprint("s", i); log.Partition(other) != log.Partition(session) {
+			return other
+		}
+	}
+}
+
+func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	const most = 100_000
+	nc := small(t, most)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{MaxEvent: most})
+	require.NoError(t, err)
+	before := nc.Stats().OutBytes
+	huge := started("s", "r", strings.Repeat("x", most))
+	for _, facts := range [][]events.Fact{{huge}, {fact("s", "r1"), huge}} {
+		_, err = log.Append(t.Context(), jetlog.Append{Facts: facts})
+		require.ErrorIs(t, err, jetlog.ErrTooLarge)
+		require.NotContains(t, err.Error(), "xxx")
+	}
+	require.Equal(t, before, nc.Stats().OutBytes)
+	// What is just below goes in, alone and in an atomic append.
+	large := strings.Repeat("x", most-1000)
+	at := add(t, log, "s", "r2", large)
+	require.NoError(t, log.Durable(t.Context(), at))
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), started("s", "r3", large)}})
+	require.NoError(t, err)
+	require.Len(t, read(t, log, "s"), 3)
+}
+
+// losing is a way to a server that carries everything, and loses what the server
+// says when it is told to.
+type losing struct {
+	listener net.Listener
+	target   string
+	// lose the connection with the next word of the server.
+	lose atomic.Bool
+	lost chan struct{}
+	all  sync.WaitGroup
+}
+
+func newLosing(t *testing.T, target string) *losing {
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	w := &losing{target: u.Host, lost: make(chan struct{}, 10)}
+	w.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w.all.Go(w.accept)
+	t.Cleanup(func() { _ = w.listener.Close(); w.all.Wait() })
+	return w
+}
+
+func (w *losing) accept() {
+	for {
+		in, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", w.target)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		w.all.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+		w.all.Go(func() { w.back(in, out) })
+	}
+}
+
+func (w *losing) back(client, server net.Conn) {
+	defer func() { _ = client.Close(); _ = server.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		if w.lose.CompareAndSwap(true, false) {
+			w.lost <- struct{}{}
+			return
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// overLosing opens a log over a way that can lose an answer.
+func overLosing(t *testing.T) (*losing, *jetlog.Log) {
+	t.Helper()
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "127.0.0.1:0"})
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	w := newLosing(t, s.URL())
+	nc, err := nats.Connect(w.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 900 * time.Millisecond})
+	require.NoError(t, err)
+	return w, log
+}
+
+func TestLostAnswerLeavesOneEvent(t *testing.T) {
+	t.Parallel()
+	w, log := overLosing(t)
+	w.lose.Store(true)
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	require.NoError(t, err)
+	<-w.lost
+	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: true}, ack)
+	require.NoError(t, log.Durable(t.Context(), ack.Position))
+	require.Len(t, ids(t, log, "s"), 1)
+}
+
+func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
+	t.Parallel()
+	w, log := overLosing(t)
+	w.lose.Store(true)
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), fact("s", "r1")}})
+	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	<-w.lost
+	require.Equal(t, []string{link("s").EventID(), fact("s", "r1").EventID()}, ids(t, log, "s"))
+	w.lose.Store(true)
+	_, err = log.Append(t.Context(), expect(2, fact("s", "r2")))
+	conflict(t, err, 3)
+	<-w.lost
+	require.Equal(t, fact("s", "r2").EventID(), ids(t, log, "s")[2])
+}
+
+func TestSilentServerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := natstest.ServerIn(t, t.TempDir(), embedded.Group)
+	nc := natstest.Connect(t, s)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
+	require.NoError(t, err)
+	at := add(t, log, "s", "r1", "x")
+	require.NoError(t, log.Durable(t.Context(), at))
+	s.Stop()
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = log.Head(ctx, 0)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	for _, err := range log.Session(ctx, "s", 0, 10) {
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a log that can't be read is not one without history")
+	}
+	_, _, err = log.At(ctx, at)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	_, err = log.Last(ctx, "s")
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	_, err = log.Tail(ctx, 0, 0, jetlog.TailOptions{})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	nc.Close()
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+}
+
+func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	rng := rand.New(rand.NewPCG(1, 1))
+	const requests = 300
+	var want []string
+	given := 0
+	for i := range requests {
+		f := fact("s", fmt.Sprint(i))
+		want = append(want, f.EventID())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(400))*time.Microsecond)
+		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+			require.ErrorIs(t, err, jetlog.ErrUnavailable)
+			given++
+		}
+		cancel()
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		require.NoError(t, err)
+	}
+	t.Logf("%d of %d callers went away", given, requests)
+	require.Equal(t, want, ids(t, log, "s"))
+}
+
+func TestRestartKeepsEverythingAndKnowsDuplicates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var want []string
+	for life := range 3 {
+		s := natstest.ServerIn(t, dir, embedded.Group)
+		log := natstest.LogOn(t, s, 4)
+		for i := range 50 * life {
+			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", fmt.Sprint(i))}})
+			require.NoError(t, err)
+			require.Equal(t, jetlog.Ack{Position: events.Position{Partition: log.Partition("s"), Seq: uint64(i + 1)}, Duplicate: true}, ack)
+			require.NoError(t, log.Durable(t.Context(), ack.Position))
+		}
+		for i := 50 * life; i < 50*(life+1); i++ {
+			f := fact("s", fmt.Sprint(i))
+			want = append(want, f.EventID())
+			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+			require.NoError(t, err)
+			require.False(t, ack.Duplicate)
+		}
+		require.Equal(t, want, ids(t, log, "s"))
+		s.Stop()
+	}
+}
+
+// restarting is a server on one address that can be stopped and started under load.
+type restarting struct {
+	t      *testing.T
+	dir    string
+	listen string
+	server *embedded.Server
+}
+
+func newRestarting(t *testing.T) *restarting {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &restarting{t: t, dir: t.TempDir(), listen: l.Addr().String()}
+	require.NoError(t, l.Close())
+	r.start()
+	t.Cleanup(func() { r.server.Stop() })
+	return r
+}
+
+func (r *restarting) start() {
+	var err error
+	r.server, err = embedded.Start(r.t.Context(), embedded.Config{Dir: r.dir, Sync: embedded.Group, Listen: r.listen})
+	require.NoError(r.t, err)
+}
+
+func (r *restarting) restart() {
+	r.server.Stop()
+	r.start()
+}
+
+func (r *restarting) log() *jetlog.Log {
+	nc, err := nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
+	require.NoError(r.t, err)
+	r.t.Cleanup(nc.Close)
+	log, err := jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second})
+	require.NoError(r.t, err)
+	return log
+}
+
+func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRestarting(t)
+	log := r.log()
+	tail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
+	require.NoError(t, err)
+	defer tail.Close()
+	const writers, each = 8, 60
+	var load sync.WaitGroup
+	var done atomic.Int64
+	for w := range writers {
+		load.Go(func() {
+			for i := range each {
+				if err := persist(t.Context(), log, fact(fmt.Sprint("s", w), fmt.Sprint(i))); err != nil {
+					t.Error(err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	for n := range int64(3) {
+		require.Eventually(t, func() bool { return done.Load() > n*writers*each/4 }, 30*time.Second, time.Millisecond)
+		r.restart()
+	}
+	load.Wait()
+	for w := range writers {
+		var want []string
+		for i := range each {
+			want = append(want, fact(fmt.Sprint("s", w), fmt.Sprint(i)).EventID())
+		}
+		require.Equal(t, want, ids(t, log, fmt.Sprint("s", w)))
+	}
+	followed(t, tail, writers*each)
+}
+
+// persist asks again until the log has an event on disk.
+func persist(ctx context.Context, log *jetlog.Log, f events.Fact) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		if err == nil {
+			err = log.Durable(ctx, ack.Position)
+		}
+		if err == nil || !errors.Is(err, jetlog.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// followed holds that a tail gives events 1 to n, each once and in order.
+func followed(t *testing.T, tail *jetlog.Tail, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for seen := uint64(0); seen < uint64(n); {
+		batch, err := tail.Next(ctx)
+		require.NoError(t, err, "after %d of %d", seen, n)
+		for _, m := range batch {
+			seen++
+			require.Equal(t, seen, m.Position.Seq)
+		}
+	}
+}

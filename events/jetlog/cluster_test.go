@@ -1,0 +1,285 @@
+package jetlog_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// TestThreeReplicas is one test, since a cluster takes a second to come up.
+func TestThreeReplicas(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	t.Run("outcomes", func(t *testing.T) { testOutcomesOnReplicas(t, c.Log(t, 1)) })
+	t.Run("a session is never stale", func(t *testing.T) { testSessionIsNeverStale(t, c) })
+	t.Run("partitions and replicas are fixed", func(t *testing.T) {
+		refused(t, c.Connect(t), jetlog.Config{Partitions: 8, Replicas: 3}, "set TURNLEDGER_PARTITIONS=1")
+		refused(t, c.Connect(t), jetlog.Config{Replicas: 1}, "has 3 replicas", "set TURNLEDGER_REPLICAS=3")
+	})
+	t.Run("a leader stops under load", func(t *testing.T) { testLeaderStops(t, c) })
+}
+
+// On three replicas the event id is looked at before the expectation.
+func testOutcomesOnReplicas(t *testing.T, log *jetlog.Log) {
+	ctx := t.Context()
+	_, err := log.Append(ctx, expect(3, fact("out", "r1")))
+	conflict(t, err, 0)
+	first, err := log.Append(ctx, expect(0, fact("out", "r1")))
+	require.NoError(t, err)
+	again, err := log.Append(ctx, expect(0, fact("out", "r1")))
+	require.NoError(t, err)
+	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
+	_, err = log.Append(ctx, expect(0, fact("out", "r2")))
+	conflict(t, err, first.Position.Seq)
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("out"), fact("out", "r1")}})
+	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	_, err = log.Append(ctx, expect(0, link("out"), fact("out", "r2")))
+	conflict(t, err, first.Position.Seq)
+	both, err := log.Append(ctx, expect(first.Position.Seq, link("out"), fact("out", "r2")))
+	require.NoError(t, err)
+	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
+	require.Len(t, ids(t, log, "out"), 3)
+
+	// Of many who expect the same at once one wins, and the same id at once is one event.
+	var won, once atomic.Int64
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			_, err := log.Append(ctx, expect(0, fact("race", fmt.Sprint(i))))
+			var lost *jetlog.Conflict
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.As(err, &lost):
+				t.Error(err)
+			}
+			ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{fact("same", "r")}})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case !ack.Duplicate:
+				once.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, won.Load())
+	require.EqualValues(t, 1, once.Load())
+	require.Len(t, ids(t, log, "race"), 1)
+	require.Len(t, ids(t, log, "same"), 1)
+}
+
+// testSessionIsNeverStale reads after each write through each server, and so from
+// whichever replica: direct get alone is old then in about half the tries.
+func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
+	const writers, writes = 2, 200
+	var logs []*jetlog.Log
+	for i := range c.Servers {
+		logs = append(logs, c.LogOn(t, c.ConnectTo(t, i), 1))
+	}
+	var all sync.WaitGroup
+	var reads atomic.Int64
+	for w := range writers {
+		all.Go(func() {
+			session := fmt.Sprint("fresh", w)
+			for i := range writes {
+				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact(session, fmt.Sprint(i))}})
+				for _, log := range logs {
+					if err == nil {
+						err = sees(t, log, session, ack.Position)
+					}
+					reads.Add(2)
+				}
+				if err != nil {
+					t.Errorf("after %d writes: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d reads", reads.Load())
+}
+
+// sees holds that a session read now ends with a position, whatever bound the read
+// has, and that the head is not before it.
+func sees(t *testing.T, log *jetlog.Log, session string, at events.Position) error {
+	ends := func(upTo uint64) error {
+		last := uint64(0)
+		for e, err := range log.Session(t.Context(), session, at.Seq-1, upTo) {
+			if err != nil {
+				return err
+			}
+			last = e.Position.Seq
+		}
+		if last != at.Seq {
+			return fmt.Errorf("the session ends with %d, not %s", last, at)
+		}
+		return nil
+	}
+	if err := ends(math.MaxUint64); err != nil {
+		return err
+	}
+	head, err := log.Head(t.Context(), at.Partition)
+	if err != nil {
+		return err
+	}
+	if head.Seq < at.Seq {
+		return fmt.Errorf("the head is %s, before %s", head, at)
+	}
+	return ends(head.Seq)
+}
+
+// load writes sessions until it is stopped, asks again what is unknown, and holds the
+// log to it.
+type load struct {
+	log   *jetlog.Log
+	acked atomic.Int64
+	stop  chan struct{}
+	all   sync.WaitGroup
+	wrote []int
+}
+
+func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
+	l := &load{log: log, stop: make(chan struct{}), wrote: make([]int, writers)}
+	for w := range writers {
+		l.all.Go(func() {
+			for {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				if err := persist(t.Context(), log, fact(fmt.Sprint("load", w), fmt.Sprint(l.wrote[w]))); err != nil {
+					t.Error(err)
+					return
+				}
+				l.wrote[w]++
+				l.acked.Add(1)
+			}
+		})
+	}
+	return l
+}
+
+// goesOn waits for more acknowledged events.
+func (l *load) goesOn(t *testing.T, more int64) {
+	t.Helper()
+	from := l.acked.Load()
+	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, time.Minute, 5*time.Millisecond, "nothing is acknowledged any more")
+}
+
+// end stops the writers, and holds that a tail from the beginning shows every event
+// that was acknowledged once, each session in its order.
+func (l *load) end(t *testing.T, tail *jetlog.Tail) {
+	t.Helper()
+	close(l.stop)
+	l.all.Wait()
+	want, total := map[string][]string{}, 0
+	for w, n := range l.wrote {
+		session := fmt.Sprint("load", w)
+		for i := range n {
+			want[session] = append(want[session], fact(session, fmt.Sprint(i)).EventID())
+		}
+		require.Equal(t, want[session], ids(t, l.log, session))
+		total += n
+	}
+	got, ctx := map[string][]string{}, deadline(t, 30*time.Second)
+	for seen, last := 0, uint64(0); seen < total; {
+		batch, err := tail.Next(ctx)
+		require.NoError(t, err)
+		for _, m := range batch {
+			require.Greater(t, m.Position.Seq, last)
+			last = m.Position.Seq
+			e := m.Recorded()
+			if _, ok := want[e.SessionID]; ok {
+				require.False(t, slices.Contains(got[e.SessionID], e.ID))
+				got[e.SessionID] = append(got[e.SessionID], e.ID)
+				seen++
+			}
+		}
+	}
+	require.Equal(t, want, got)
+	t.Logf("%d events acknowledged", total)
+}
+
+// testLeaderStops stops leaders in an orderly way under load: leadership is handed on.
+func testLeaderStops(t *testing.T, c *natstest.Cluster) {
+	log := c.Log(t, 1)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	l := startLoad(t, log, 8)
+	l.goesOn(t, 100)
+	leader := c.Leader(t, events.StreamName(0), 0, 1, 2)
+	c.Servers[leader].Shutdown()
+	l.goesOn(t, 100)
+	l.end(t, tail)
+}
+
+// TestLeaderThatIsCutOff is cut off from its followers under load, with clients of its
+// own, and killed later. It goes on thinking that it leads for ten seconds, the
+// others elect another after four at the earliest.
+func TestLeaderThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartFragileCluster(t)
+	log := c.Log(t, 1)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	stream := events.StreamName(0)
+	old := c.Leader(t, stream, 0, 1, 2)
+	rest := []int{(old + 1) % 3, (old + 2) % 3}
+	cutOff := c.LogOn(t, c.ConnectTo(t, old), 1)
+	l := startLoad(t, c.LogOn(t, c.ConnectTo(t, rest[0]), 1), 4)
+	l.goesOn(t, 50)
+	c.Isolate(t, old)
+
+	// What it answers must hold what was acknowledged before it was asked.
+	readers := make(chan struct{})
+	var wrong, refused atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			select {
+			case <-readers:
+				return
+			default:
+			}
+			before := l.acked.Load()
+			head, err := cutOff.Head(t.Context(), 0)
+			switch {
+			case errors.Is(err, jetlog.ErrUnavailable):
+				refused.Add(1)
+			case err != nil:
+				t.Error(err)
+				return
+			case int64(head.Seq) < before:
+				wrong.Add(1)
+			}
+		}
+	})
+	c.Leader(t, stream, rest...)
+	l.goesOn(t, 50)
+	stillLeads := c.Servers[old].JetStreamIsStreamLeader("$G", stream)
+	_, err := cutOff.Head(deadline(t, 3*time.Second), 0)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	for _, err := range cutOff.Session(deadline(t, 3*time.Second), "load0", 0, math.MaxUint64) {
+		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	}
+	close(readers)
+	all.Wait()
+	t.Logf("deposed, and still thinks that it leads: %t; refused %d reads", stillLeads, refused.Load())
+	require.Zero(t, wrong.Load(), "stale reads")
+
+	c.Kill(t, old)
+	l.goesOn(t, 50)
+	l.end(t, tail)
+}

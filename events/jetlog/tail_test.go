@@ -1,0 +1,281 @@
+package jetlog_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+func openTail(t *testing.T, log *jetlog.Log, after uint64, opts jetlog.TailOptions) *jetlog.Tail {
+	t.Helper()
+	tail, err := log.Tail(t.Context(), 0, after, opts)
+	require.NoError(t, err)
+	t.Cleanup(tail.Close)
+	return tail
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestTailFollowsInOrder(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Go(func() {
+			if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", fmt.Sprint(i))}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	followed(t, tail, 500)
+	wg.Wait()
+}
+
+func TestTailBeginsAfterASequence(t *testing.T) {
+	t.Parallel()
+	log, stream, _ := gated(t)
+	for i := range 10 {
+		add(t, log, "s", fmt.Sprint(i), "x")
+	}
+	require.NoError(t, stream.DeleteMsg(t.Context(), 8))
+	got, err := openTail(t, log, 6, jetlog.TailOptions{MaxBatch: 2}).Next(deadline(t, 5*time.Second))
+	require.NoError(t, err)
+	require.NotEmpty(t, got)
+	require.LessOrEqual(t, len(got), 2)
+	require.EqualValues(t, 7, got[0].Position.Seq)
+	tail := openTail(t, log, 7, jetlog.TailOptions{})
+	got, err = tail.Next(deadline(t, 5*time.Second))
+	require.NoError(t, err)
+	require.EqualValues(t, 9, got[0].Position.Seq, "what was erased leaves a gap")
+	_, err = log.Tail(t.Context(), 0, 11, jetlog.TailOptions{})
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	require.ErrorContains(t, err, "rebuild the projections")
+	end := openTail(t, log, 10, jetlog.TailOptions{})
+	_, err = end.Next(deadline(t, 20*time.Millisecond))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	at := add(t, log, "s", "10", "x")
+	got, err = end.Next(deadline(t, 5*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, at, got[0].Position)
+}
+
+// TestTailGoesOnWhereItsConsumerIsLost takes each consumer away, as a server that
+// lost power does with those it keeps in memory.
+func TestTailGoesOnWhereItsConsumerIsLost(t *testing.T) {
+	t.Parallel()
+	log, stream, _ := gated(t)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	for round := range 5 {
+		for name := range stream.ConsumerNames(t.Context()).Name() {
+			require.NoError(t, stream.DeleteConsumer(t.Context(), name))
+		}
+		at := add(t, log, "s", fmt.Sprint(round), "x")
+		got, err := tail.Next(deadline(t, 10*time.Second))
+		require.NoError(t, err)
+		require.Len(t, got, 1)
+		require.Equal(t, at, got[0].Position)
+	}
+}
+
+func TestTailSurvivesItsConnection(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	nc := natstest.Connect(t, s)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir()})
+	require.NoError(t, err)
+	other := natstest.LogOn(t, s, 1)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	n := 0
+	for range 5 {
+		require.NoError(t, nc.ForceReconnect())
+		for range 20 {
+			add(t, other, "s", fmt.Sprint(n), "x")
+			n++
+		}
+	}
+	followed(t, tail, n)
+}
+
+func TestTailOfAClosedConnectionFails(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	nc := natstest.Connect(t, s)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir()})
+	require.NoError(t, err)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	nc.Close()
+	_, err = tail.Next(deadline(t, 10*time.Second))
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+}
+
+func TestClosedTailGivesNothing(t *testing.T) {
+	t.Parallel()
+	log, stream, _ := gated(t)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := tail.Next(t.Context())
+		waiting <- err
+	}()
+	tail.Close()
+	require.ErrorIs(t, <-waiting, jetlog.ErrClosed)
+	tail.Close()
+	_, err := tail.Next(t.Context())
+	require.ErrorIs(t, err, jetlog.ErrClosed)
+	require.Eventually(t, func() bool {
+		info, err := stream.Info(t.Context())
+		return err == nil && info.State.Consumers == 0
+	}, 5*time.Second, time.Millisecond, "its consumer stays behind")
+}
+
+// TestStreamMadeAnewEndsTheTail also where the new stream is longer than the old
+// one was: a consumer of the old sequence would then skip what is before.
+func TestStreamMadeAnewEndsTheTail(t *testing.T) {
+	t.Parallel()
+	for _, longer := range []bool{false, true} {
+		t.Run(fmt.Sprint("longer ", longer), func(t *testing.T) {
+			t.Parallel()
+			s := natstest.Server(t)
+			log := natstest.LogOn(t, s, 1)
+			js, err := jetstream.New(natstest.Connect(t, s))
+			require.NoError(t, err)
+			tail := openTail(t, log, 0, jetlog.TailOptions{})
+			for i := range 3 {
+				add(t, log, "s", fmt.Sprint(i), "x")
+			}
+			followed(t, tail, 3)
+			require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
+			anew := natstest.LogOn(t, s, 1)
+			if longer {
+				for i := range 6 {
+					add(t, anew, "s", fmt.Sprint(i), "x")
+				}
+			}
+			_, err = tail.Next(deadline(t, 20*time.Second))
+			require.ErrorIs(t, err, jetlog.ErrStream)
+			_, err = log.Tail(t.Context(), 0, 0, jetlog.TailOptions{})
+			require.ErrorIs(t, err, jetlog.ErrStream)
+			require.Eventually(t, func() bool {
+				_, err := log.Head(t.Context(), 0)
+				return err != nil
+			}, 10*time.Second, 10*time.Millisecond)
+			_, err = log.Head(t.Context(), 0)
+			require.ErrorIs(t, err, jetlog.ErrStream)
+		})
+	}
+}
+
+// TestSlowReaderHoldsNothingUp lets far more come than a tail keeps, in number and
+// in bytes, before it reads.
+func TestSlowReaderHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ events, size, batch int }{"many": {2500, 10, 20}, "large": {6, 7 << 20, 1000}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := natstest.Server(t)
+			log, nc := natstest.LogOn(t, s, 1), natstest.Connect(t, s)
+			tail := openTail(t, log, 0, jetlog.TailOptions{MaxBatch: c.batch, Ungated: true})
+			body := make([]byte, c.size)
+			for range c.events {
+				require.NoError(t, nc.Publish(events.SessionSubject("s"), body))
+			}
+			require.Eventually(t, func() bool {
+				head, err := log.Head(t.Context(), 0)
+				return err == nil && head.Seq == uint64(c.events)
+			}, 20*time.Second, time.Millisecond)
+			followed(t, tail, c.events)
+		})
+	}
+}
+
+func TestSessionGivesItsRange(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	var want []uint64
+	for i := range 1200 { // more than a page
+		session := "s"
+		if i%2 == 1 {
+			session = "other"
+		}
+		if at := add(t, log, session, fmt.Sprint(i), "x"); session == "s" {
+			want = append(want, at.Seq)
+		}
+	}
+	seqs := func(after, upTo uint64) (out []uint64) {
+		for e, err := range log.Session(t.Context(), "s", after, upTo) {
+			require.NoError(t, err)
+			out = append(out, e.Position.Seq)
+		}
+		return out
+	}
+	require.Equal(t, want, seqs(0, math.MaxUint64))
+	require.Equal(t, want, seqs(0, 1200))
+	require.Equal(t, want[:550], seqs(0, want[549]))
+	require.Equal(t, want[:550], seqs(0, want[549]+1))
+	require.Equal(t, want[10:20], seqs(want[9], want[19]))
+	require.Empty(t, seqs(5, 5))
+	require.Empty(t, seqs(9, 5))
+	require.Empty(t, seqs(math.MaxUint64, math.MaxUint64))
+	for range log.Session(t.Context(), "s", 0, math.MaxUint64) {
+		break // a reader may stop
+	}
+	last, err := log.Last(t.Context(), "s")
+	require.NoError(t, err)
+	require.Equal(t, want[len(want)-1], last)
+}
+
+func TestHeadSeesWhatOthersPublish(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log, other := natstest.LogOn(t, s, 1), natstest.LogOn(t, s, 1)
+	for i := range 60 {
+		writer := log
+		if i%3 > 0 {
+			writer = other
+		}
+		at := add(t, writer, "s", fmt.Sprint(i), "x")
+		head, err := log.Head(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, at, head)
+	}
+}
+
+func TestSequenceAtATime(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	before, err := log.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour))
+	require.NoError(t, err)
+	require.Zero(t, before)
+	var times []time.Time
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	for i := range 5 {
+		add(t, log, "s", fmt.Sprint(i), "x")
+		got, err := tail.Next(deadline(t, 5*time.Second))
+		require.NoError(t, err)
+		times = append(times, got[0].Time)
+	}
+	for i, at := range times {
+		seq, err := log.SeqAt(t.Context(), 0, at)
+		require.NoError(t, err)
+		require.EqualValues(t, i, seq)
+	}
+	after, err := log.SeqAt(t.Context(), 0, times[4].Add(time.Second))
+	require.NoError(t, err)
+	require.EqualValues(t, 5, after)
+}

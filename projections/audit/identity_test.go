@@ -1,0 +1,217 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/audit"
+)
+
+// identityLog has two identities with turns in several sessions, which take turns.
+func identityLog() *journal {
+	log := newJournal()
+	log.add(started("s1", "before"), linked("s1", "u"), linked("s2", "u"), linked("s3", "other"))
+	for i := range 5 {
+		for _, s := range []string{"s1", "s2", "s3"} {
+			log.add(started(s, fmt.Sprint("r", i)))
+		}
+	}
+	for i := range 4 {
+		log.add(finalized("s1", fmt.Sprint("r", i)))
+	}
+	log.add(corrected("s1", "r1b", "r1"))
+	log.redact("s1", id("s1", "r2"))
+	log.redact("s2", id("s2", "r0"))
+	return log
+}
+
+func TestIdentityTurns(t *testing.T) {
+	t.Parallel()
+	log := identityLog()
+	a := filled(t, log, 7)
+	all := []string{"s1 before", "s1 r0", "s1 r1b", "s2 r1", "s2 r2", "s1 r3", "s2 r3", "s1 r4", "s2 r4"}
+
+	t.Run("over all sessions, oldest first, without redacted and replaced ones", func(t *testing.T) {
+		t.Parallel()
+		turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
+		require.NoError(t, err)
+		require.Empty(t, next)
+		require.Equal(t, all, requestsOf(turns))
+		for _, turn := range turns {
+			require.Equal(t, "u", turn.IdentityID)
+			sameTurn(t, log.state(turn.SessionID).Turn(turn.ID), &turn.Turn)
+		}
+	})
+	t.Run("in pages of any size, each turn once", func(t *testing.T) {
+		t.Parallel()
+		for size := 1; size <= len(all)+1; size++ {
+			var got []string
+			for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+				turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, size, cursor)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(turns), size)
+				got, cursor = append(got, requestsOf(turns)...), next
+			}
+			require.Equal(t, all, got, size)
+		}
+	})
+	t.Run("since is within the bounds and until is not, to the nanosecond", func(t *testing.T) {
+		t.Parallel()
+		at := log.state("s2").Turn(id("s2", "r2")).CreatedAt
+		require.NotZero(t, at.Nanosecond()%1000)
+		for _, c := range []struct {
+			since, until time.Time
+			want         []string
+		}{
+			{at, time.Time{}, all[4:]},
+			{at.Add(1), time.Time{}, all[5:]},
+			{at.Add(-1), at, nil},
+			{time.Time{}, at, all[:4]},
+			{time.Time{}, at.Add(1), all[:5]},
+			{at, at.Add(1), all[4:5]},
+		} {
+			turns, _, err := a.IdentityTurns(t.Context(), "u", c.since, c.until, 100, "")
+			require.NoError(t, err)
+			require.Equal(t, c.want, requestsOf(turns))
+		}
+	})
+	t.Run("of nobody are none", func(t *testing.T) {
+		t.Parallel()
+		turns, next, err := a.IdentityTurns(t.Context(), "nobody", time.Time{}, time.Time{}, 10, "")
+		require.NoError(t, err)
+		require.Empty(t, turns)
+		require.Empty(t, next)
+	})
+	t.Run("a limit beyond the bounds is clamped", func(t *testing.T) {
+		t.Parallel()
+		turns, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 1<<40, "")
+		require.NoError(t, err)
+		require.Len(t, turns, len(all))
+	})
+	t.Run("a cursor that none was is refused", func(t *testing.T) {
+		t.Parallel()
+		for _, cursor := range []string{"x", "AAAA", "MS4yLjMuNA==", "MS4yLjMuNHg", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OS4wLjEuMQ", "%"} {
+			_, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, cursor)
+			require.ErrorIs(t, err, audit.ErrCursor, cursor)
+			require.ErrorIs(t, err, conversation.ErrInvalid)
+		}
+	})
+}
+
+func requestsOf(turns []audit.Turn) (out []string) {
+	for _, t := range turns {
+		out = append(out, t.SessionID+" "+t.RequestID)
+	}
+	return out
+}
+
+func TestSessionTurns(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"))
+	for i := range 6 {
+		log.add(started("s", fmt.Sprint("r", i)))
+		if i != 3 {
+			log.add(finalized("s", fmt.Sprint("r", i)))
+		}
+	}
+	log.redact("s", id("s", "r4"))
+	log.add(corrected("s", "r1b", "r1"))
+	a := filled(t, log, 4)
+
+	ask := func(limit int) (*conversation.State, []string) {
+		state, at, err := a.SessionTurns(t.Context(), "s", limit)
+		require.NoError(t, err)
+		require.Equal(t, events.Position{Seq: log.last}, at)
+		require.Equal(t, log.last, state.Applied)
+		require.Equal(t, log.state("s").Head(), state.Head())
+		var out []string
+		for _, t := range state.Turns {
+			out = append(out, t.RequestID)
+		}
+		return state, out
+	}
+	all := []string{"r0", "r1", "r1b", "r2", "r3", "r4", "r5"}
+	for limit, want := range map[int][]string{-1: all, 1: all[6:], 2: all[3:], 3: all[1:], 4: all, 5: all, 10_000: all} {
+		state, got := ask(limit)
+		require.Equal(t, want, got, "limit %d", limit)
+		require.Equal(t, limit < 0 || limit > 4, state.Whole, "limit %d", limit)
+	}
+
+	// After a reset nothing before it is asked for.
+	log.add(log.state("s").DecideReset("", 0).Facts...)
+	log.add(started("s", "r6"), finalized("s", "r6"), started("s", "r7"))
+	claim(t, log, a).all(10)
+	for limit, want := range map[int][]string{0: {"r6", "r7"}, 1: {"r6", "r7"}, 5: {"r6", "r7"}, -1: append(slices.Clone(all), "r6", "r7")} {
+		state, got := ask(limit)
+		require.Equal(t, want, got, "limit %d", limit)
+		require.False(t, state.Whole)
+	}
+
+	state, at, err := a.SessionTurns(t.Context(), "unknown", 10)
+	require.NoError(t, err)
+	require.Nil(t, state)
+	require.Equal(t, events.Position{}, at)
+}
+
+// A state that is given back can be folded on.
+func TestSessionTurnsCanBeFoldedOn(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
+	a := filled(t, log, 10)
+	log.add(finalized("s", "r2"), started("s", "r3"), corrected("s", "r1b", "r1"))
+	state, at, err := a.SessionTurns(t.Context(), "s", -1)
+	require.NoError(t, err)
+	require.True(t, state.Whole)
+	for e, err := range log.Session(t.Context(), "s", at.Seq, log.last) {
+		require.NoError(t, err)
+		require.True(t, state.Fold(e).Kind.Applied())
+	}
+	want := log.state("s")
+	require.Equal(t, want.Head(), state.Head())
+	require.Len(t, state.Turns, len(want.Turns))
+	for i, w := range want.Turns {
+		sameTurn(t, w, state.Turns[i])
+	}
+}
+
+// Without PostgreSQL there is no answer, and never an empty one.
+func TestReadsWithoutPostgres(t *testing.T) {
+	t.Parallel()
+	a := filled(t, identityLog(), 100)
+	a.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	reads := map[string]func() error{
+		"IdentityTurns": func() error {
+			_, _, err := a.IdentityTurns(ctx, "u", time.Time{}, time.Time{}, 1, "")
+			return err
+		},
+		"SessionTurns": func() error { _, _, err := a.SessionTurns(ctx, "s1", 1); return err },
+		"Applied":      func() error { _, err := a.Applied(ctx, 0); return err },
+		"Claim":        func() error { _, err := a.Claim(ctx, 0); return err },
+	}
+	for name, read := range reads {
+		require.ErrorIs(t, read(), audit.ErrUnavailable, name)
+	}
+
+	b := filled(t, identityLog(), 100)
+	b.exec("drop schema turnledger cascade")
+	_, _, err := b.SessionTurns(ctx, "s1", 1)
+	require.ErrorIs(t, err, audit.ErrUnavailable)
+
+	stopped, stop := context.WithCancel(ctx)
+	stop()
+	_, err = filled(t, identityLog(), 100).Applied(stopped, 0)
+	require.ErrorIs(t, err, audit.ErrUnavailable)
+	require.True(t, errors.Is(err, context.Canceled))
+}

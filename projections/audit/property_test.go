@@ -1,0 +1,278 @@
+package audit_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// However a log is split into batches, delivered again, taken over and broken off, the rows are those of one batch, those of
+// a fold of the log, and, of all but the security events, those of the log after the eraser has been through it.
+func TestRowsAreThoseOfTheLog(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	var current *journal
+	a := openAll(t, url, func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
+		return current.fold(ctx, session, upTo)
+	})
+	one, many := a[0], a[1]
+	rapid.Check(t, func(t *rapid.T) {
+		log := randomLog(t)
+		current = log
+		steps := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "steps"), 0))
+		one.empty()
+		claim(t, log, one).all(len(log.events) + 1)
+		want := one.dump()
+		many.empty()
+		unsteady(t, log, many, steps)
+		require.Equal(t, want, many.dump(), "split")
+		reference(t, log, one)
+
+		left := log.without(goneFrom(log))
+		current = left
+		many.empty()
+		claim(t, left, many).all(1 + steps.IntN(50))
+		anew := many.dump()
+		for _, table := range []string{"questions", "answers", "sessions", "session_links", "event_ledger"} {
+			require.Equal(t, want[table], anew[table], "erased: %s", table)
+		}
+	})
+}
+
+func openAll(t *testing.T, url string, backfill func(context.Context, string, uint64) (*conversation.State, error)) (out []*tables) {
+	for _, schema := range []string{"one", "many"} {
+		a := openIn(t, url, schema, nil)
+		a.Close()
+		var err error
+		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Backfill: backfill})
+		require.NoError(t, err)
+		t.Cleanup(a.Audit.Close)
+		out = append(out, a)
+	}
+	return out
+}
+
+// unsteady applies a log as runners do that stop, come back, are killed, and deliver again. What a kill leaves hangs on the
+// moment, so that the steps come from a source of their own.
+func unsteady(t *rapid.T, log *journal, a *tables, steps *rand.Rand) {
+	f := claim(t, log, a)
+	var last projections.Batch
+	for {
+		switch steps.IntN(10) {
+		case 0:
+			f = claim(t, log, a)
+		case 1:
+			if len(last.Events) > 0 {
+				require.ErrorIs(t, a.Apply(context.Background(), last), projections.ErrFenced)
+			}
+		case 2:
+			killed(t, f, a, time.Duration(steps.IntN(3000))*time.Microsecond)
+			if _, err := a.Claim(context.Background(), 0); err != nil {
+				// The one connection of the pool was cut after its work.
+				require.ErrorIs(t, err, audit.ErrUnavailable)
+			}
+			f = claim(t, log, a)
+		default:
+			last = f.batch(1 + steps.IntN(20))
+			if len(last.Events) == 0 {
+				return
+			}
+			require.NoError(t, a.Apply(context.Background(), last))
+			f.at = last.To
+		}
+	}
+}
+
+// killed applies a batch while the connections are cut.
+func killed(t *rapid.T, f *feed, a *tables, after time.Duration) {
+	b := f.batch(20)
+	if len(b.Events) == 0 {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Apply(context.Background(), b) }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+		return
+	case <-time.After(after):
+	}
+	a.exec("select pg_terminate_backend(pid) from (select pid from pg_stat_activity where datname = current_database() and application_name = $1 offset 0) p", "audit_"+a.name)
+	if err := <-done; err != nil {
+		require.ErrorIs(t, err, audit.ErrUnavailable)
+		require.False(t, errors.Is(err, projections.ErrFenced))
+	}
+}
+
+var sessions = []string{"s0", "s1", "s2"}
+
+// randomLog is what several publishers, some of them wrong, may leave in a log.
+func randomLog(t *rapid.T) *journal {
+	log := newJournal()
+	for range rapid.IntRange(1, 60).Draw(t, "events") {
+		session := rapid.SampledFrom(sessions).Draw(t, "session")
+		request := rapid.SampledFrom([]string{"r1", "r2", "r3", "r4"}).Draw(t, "request")
+		before := log.last
+		act(t, log, session, request)
+		if log.last > before && rapid.IntRange(0, 9).Draw(t, "again") == 0 {
+			e := log.events[rapid.IntRange(0, len(log.events)-1).Draw(t, "which")]
+			if e.Fact != nil {
+				log.publish(envelope(e.Fact))
+			}
+		}
+		if rapid.IntRange(0, 7).Draw(t, "silence") == 0 {
+			log.pass(time.Duration(rapid.IntRange(1, 30).Draw(t, "hours")) * time.Hour)
+		}
+	}
+	return log
+}
+
+// act appends what a command decides, or something that no command would.
+func act(t *rapid.T, log *journal, session, request string) {
+	s := log.state(session)
+	turn := id(session, request)
+	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
+	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
+	switch rapid.IntRange(0, 15).Draw(t, "act") {
+	case 0, 1, 2:
+		q := question(request)
+		q.QuestionNeutral = text
+		log.add(&events.TurnStarted{TurnID: turn, SessionID: session, RequestID: request, Question: q})
+	case 3, 4, 5:
+		log.add(&events.TurnFinalized{TurnID: turn, SessionID: session, Answer: events.Answer{AnswerNeutral: text}, Metadata: json.RawMessage(`{"n":"` + text + `"}`)})
+	case 6, 7:
+		log.add(s.DecideLink(identity, "hash").Facts...)
+	case 8:
+		log.add(s.DecideStart(conversation.Start{SessionID: session, RequestID: request, IdentityID: identity, Question: question(request)}).Facts...)
+	case 9, 10:
+		log.add(corrected(session, request+text, rapid.SampledFrom([]string{request, request + "one", request + "two"}).Draw(t, "old")))
+	case 11, 12:
+		log.add(s.DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
+	case 13:
+		log.add(s.DecideReset("", 0).Facts...)
+	case 14:
+		if rapid.Bool().Draw(t, "erase") {
+			log.add(erased(session))
+		}
+	case 15:
+		wrong := envelope(started(session, request))
+		wrong.Body = []byte(`{"turn_id":"` + text + `"}`)
+		log.publish(wrong)
+		log.add(&events.IdentityErased{IdentityID: identity, ReceiptID: "x"}, linked(session, identity))
+	}
+}
+
+// reference folds the log by itself and holds every table against it.
+func reference(t *rapid.T, log *journal, a *tables) {
+	var ledger, security []string
+	for _, session := range append(slices.Clone(sessions), "") {
+		state, in, rows := conversation.New(session, rules), map[uuid.UUID]bool{}, map[uint64][]uuid.UUID{}
+		for _, e := range log.events {
+			if e.SessionID != session {
+				continue
+			}
+			if session == "" {
+				ledger = append(ledger, fmt.Sprint(e.Position.Seq))
+				continue
+			}
+			c := state.Fold(e)
+			if c.Kind == conversation.Anomaly || c.Kind == conversation.Refused {
+				security = append(security, fmt.Sprint(e.Position.Seq, " ", c.Kind, " ", c.Reason))
+			}
+			belong(state, c, in)
+			log.stay(state, e, c, rows)
+		}
+		for seq := range rows {
+			ledger = append(ledger, fmt.Sprint(seq))
+		}
+		if session != "" {
+			sameRows(t, a, state, in)
+		}
+	}
+	require.ElementsMatch(t, ledger, a.column("select seq::text from one.event_ledger"))
+	require.ElementsMatch(t, security, a.column("select seq || ' ' || kind || ' ' || case kind when 'anomaly' then reason else '' end from one.security_events"))
+}
+
+// belong keeps which turns of a session belong to the audit.
+func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]bool) {
+	if c.Kind == conversation.Linked || c.Kind == conversation.TurnGone && c.NewBoundary && state.Identity != "" {
+		for _, turn := range state.Turns {
+			if turn.Place > state.Boundary {
+				in[turn.ID] = true
+			}
+		}
+	}
+	if state.Identity == "" {
+		return
+	}
+	switch c.Kind {
+	case conversation.Started:
+		in[c.Turn.ID] = true
+	case conversation.Corrected:
+		in[c.Turn.ID] = in[c.Turns[0].ID]
+	case conversation.TurnGone:
+		for _, turn := range c.Turns {
+			in[turn.ID] = true
+		}
+	}
+}
+
+// stay keeps which events of a session have a ledger row.
+func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change, rows map[uint64][]uuid.UUID) {
+	names := named(e.Fact)
+	switch {
+	case c.Kind == conversation.Erased:
+		for seq := range rows {
+			if seq != state.LinkedAt {
+				delete(rows, seq)
+			}
+		}
+	case state.Erased != 0:
+		return
+	case c.Kind == conversation.TurnGone:
+		for seq, turns := range rows {
+			if slices.ContainsFunc(turns, func(id uuid.UUID) bool { return slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id }) }) {
+				delete(rows, seq)
+			}
+		}
+	case slices.ContainsFunc(names, func(id uuid.UUID) bool { t := state.Turn(id); return t != nil && t.Gone != 0 }):
+		return
+	}
+	rows[e.Position.Seq] = names
+}
+
+// sameRows holds the rows of a session against its fold.
+func sameRows(t *rapid.T, a *tables, want *conversation.State, in map[uuid.UUID]bool) {
+	have, at, err := a.SessionTurns(context.Background(), want.SessionID, -1)
+	require.NoError(t, err)
+	if want.Identity == "" && want.Erased == 0 {
+		require.Nil(t, have)
+		return
+	}
+	require.NotNil(t, have)
+	require.GreaterOrEqual(t, at.Seq, want.Applied)
+	require.Equal(t, want.Head(), have.Head())
+	turns := slices.DeleteFunc(slices.Clone(want.Turns), func(t *conversation.Turn) bool { return !in[t.ID] })
+	require.Len(t, have.Turns, len(turns))
+	for i, w := range turns {
+		sameTurn(t, w, have.Turns[i])
+	}
+	if have.Whole {
+		require.Len(t, turns, len(want.Turns))
+	}
+}
