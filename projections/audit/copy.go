@@ -16,10 +16,12 @@ func copyRows(ctx context.Context, tx pgx.Tx, sql string, count int, encode func
 		return nil
 	}
 	stream := &rows{count: count, encode: encode, buf: buffers.Get().(*rowBuffer)}
-	defer buffers.Put(stream.buf)
 	stream.buf.b = append(stream.buf.b[:0], "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
-	_, err := tx.Conn().PgConn().CopyFrom(ctx, stream, sql)
-	return err
+	if _, err := tx.Conn().PgConn().CopyFrom(ctx, stream, sql); err != nil {
+		return err // CopyFrom may still be reading the stream after the connection broke
+	}
+	buffers.Put(stream.buf)
+	return nil
 }
 
 var buffers = sync.Pool{New: func() any { return &rowBuffer{b: make([]byte, 0, 2*chunk)} }}

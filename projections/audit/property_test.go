@@ -43,6 +43,9 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 		require.Equal(t, want, many.dump(), "split")
 		reference(t, log, one)
 
+		if resetHidesLink(log) {
+			return
+		}
 		left := log.without(goneFrom(log))
 		current = left
 		many.empty()
@@ -51,6 +54,25 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 		for _, table := range []string{"questions", "answers", "sessions", "session_links", "event_ledger"} {
 			require.Equal(t, want[table], anew[table], "erased: %s", table)
 		}
+	})
+}
+
+// resetHidesLink knows the logs whose past a redaction does not tell whole: it says what the boundary was when it came
+// (events.SessionMark), which after a reset is no longer what the link left out.
+func resetHidesLink(log *journal) bool {
+	return slices.ContainsFunc(sessions, func(session string) bool {
+		state, reset := conversation.New(session, rules), false
+		for _, e := range log.events {
+			if e.SessionID != session {
+				continue
+			}
+			c := state.Fold(e)
+			reset = reset || c.Kind == conversation.Reset && state.Identity != ""
+			if reset && c.Kind == conversation.TurnGone {
+				return true
+			}
+		}
+		return false
 	})
 }
 
@@ -229,6 +251,7 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
 		}
+	default:
 	}
 }
 
@@ -246,7 +269,9 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 		return
 	case c.Kind == conversation.TurnGone:
 		for seq, turns := range rows {
-			if slices.ContainsFunc(turns, func(id uuid.UUID) bool { return slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id }) }) {
+			if slices.ContainsFunc(turns, func(id uuid.UUID) bool {
+				return slices.ContainsFunc(c.Turns, func(t *conversation.Turn) bool { return t.ID == id })
+			}) {
 				delete(rows, seq)
 			}
 		}

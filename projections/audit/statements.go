@@ -23,12 +23,12 @@ type statements struct {
 func newStatements(schema string) statements {
 	s := texts()
 	r := strings.NewReplacer("{s}", schema, "{ledger}", ledgerColumns.names(), "{security}", securityColumns.names(),
-		"{question}", questionColumns.names(), "{question rows}", questionColumns.unnest("r"), "{set question}", questionColumns.assign("excluded", "turn_id"),
-		"{answer}", answerColumns.names(), "{answer rows}", answerColumns.unnest("r"), "{set answer}", answerColumns.assign("excluded", "turn_id"),
+		"{question}", questionColumns.names(), "{question rows}", questionColumns.rows(), "{set question}", questionColumns.assign("excluded", "turn_id"),
+		"{answer}", answerColumns.names(), "{answer rows}", answerColumns.rows(), "{set answer}", answerColumns.assign("excluded", "turn_id"),
 		"{turn}", turnColumns,
-		"{session}", sessionColumns.names(), "{session rows}", sessionColumns.unnest("r"), "{set session}", sessionColumns.assign("excluded", "session_id"),
-		"{activity rows}", activityColumns.unnest("r"), "{move session}", activityColumns.assign("r", "session_id"),
-		"{link}", linkColumns.names(), "{link rows}", linkColumns.unnest("r"), "{set link}", linkColumns.assign("excluded", "session_id"))
+		"{session}", sessionColumns.names(), "{session rows}", sessionColumns.rows(), "{set session}", sessionColumns.assign("excluded", "session_id"),
+		"{activity rows}", activityColumns.rows(), "{move session}", activityColumns.assign("r", "session_id"),
+		"{link}", linkColumns.names(), "{link rows}", linkColumns.rows(), "{set link}", linkColumns.assign("excluded", "session_id"))
 	for _, text := range s.all() {
 		*text = r.Replace(*text)
 	}
@@ -115,10 +115,10 @@ func (c columns) list(of func(i int) string) string {
 
 func (c columns) names() string { return c.list(func(i int) string { return c[i].name }) }
 
-// unnest gives the rows whose columns are the statement's parameters.
-func (c columns) unnest(alias string) string {
+// rows gives, as r, the rows whose columns are the statement's parameters.
+func (c columns) rows() string {
 	arrays := c.list(func(i int) string { return "$" + strconv.Itoa(i+1) + "::" + c[i].typ + "[]" })
-	return "unnest(" + arrays + ") as " + alias + " (" + c.names() + ")"
+	return "unnest(" + arrays + ") as r (" + c.names() + ")"
 }
 
 // assign sets all but the key to what another row says.

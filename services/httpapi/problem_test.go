@@ -203,9 +203,6 @@ var refusals = map[string]refusal{
 	"another method on a call of reading": refused("PATCH", onS+"/history", nil, http.StatusMethodNotAllowed, "method_not_allowed"),
 }
 
-// streamed is a body of unknown length.
-func streamed(s string) any { return struct{ *strings.Reader }{strings.NewReader(s)} }
-
 // prepared is a stack with a turn in every state.
 func prepared(t *testing.T) *stack {
 	s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {

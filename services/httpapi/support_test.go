@@ -126,6 +126,9 @@ type answer struct {
 	body   map[string]any
 }
 
+// streamed is a body of unknown length.
+type streamed string
+
 // do sends a request; a body that is a string goes as it is, others as JSON.
 func (s *stack) do(method, path string, body any, header ...string) answer {
 	s.t.Helper()
@@ -140,6 +143,8 @@ func (s *stack) try(method, path string, body any, header ...string) (answer, er
 	case nil:
 	case string:
 		r = strings.NewReader(b)
+	case streamed:
+		r = struct{ io.Reader }{strings.NewReader(string(b))}
 	case io.Reader:
 		r = b
 	default:
