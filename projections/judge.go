@@ -42,7 +42,7 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 		MaximumWeight: judgeBytes,
 		// Maintenance in place: a goroutine for each Set costs more than the fold.
 		Executor: func(work func()) { work() },
-		Weigher:       func(_ string, s *conversation.State) uint32 { return weight(s) },
+		Weigher:  func(_ string, s *conversation.State) uint32 { return weight(s) },
 		OnDeletion: func(e otter.DeletionEvent[string, *conversation.State]) {
 			if e.WasEvicted() {
 				j.whole.Store(false)
