@@ -53,7 +53,7 @@ type Answer struct {
 	AnswerMessages             json.RawMessage `json:"answer_messages,omitempty"`
 }
 
-// TurnStarted: a request opened a turn with its question.
+// TurnStarted says: a request opened a turn with its question.
 type TurnStarted struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
@@ -61,7 +61,7 @@ type TurnStarted struct {
 	Question
 }
 
-// TurnFinalized: the turn has its answer. Metadata is laid over that of the start.
+// TurnFinalized says: the turn has its answer. Metadata is laid over that of the start.
 type TurnFinalized struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
@@ -69,7 +69,7 @@ type TurnFinalized struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// SessionLinked: the session belongs to an identity, from its beginning on.
+// SessionLinked says: the session belongs to an identity, from its beginning on.
 type SessionLinked struct {
 	SessionID  string `json:"session_id"`
 	IdentityID string `json:"identity_id"`
@@ -106,7 +106,7 @@ type SessionMark struct {
 	ShownPending   int `json:"shown_pending"`
 }
 
-// TurnRedacted: the turn, with all its versions, must never be shown again.
+// TurnRedacted says: the turn, with all its versions, must never be shown again.
 // Tombstones holds every version, oldest first, so that a replay gives the same
 // tombstones when the turn's own events are physically gone (DESIGN §1); Session
 // does the same for the session.
@@ -120,7 +120,7 @@ type TurnRedacted struct {
 	Session    *SessionMark `json:"session,omitempty"`
 }
 
-// TurnCorrected: a whole replacing turn, in the place of ReplacesTurnID.
+// TurnCorrected says: a whole replacing turn, in the place of ReplacesTurnID.
 type TurnCorrected struct {
 	TurnID         uuid.UUID `json:"turn_id"`
 	SessionID      string    `json:"session_id"`
@@ -130,7 +130,7 @@ type TurnCorrected struct {
 	Answer
 }
 
-// SessionReset: prompts and history start after it; nothing is deleted. After is
+// SessionReset says: prompts and history start after it; nothing is deleted. After is
 // the session's last position that the reset was decided on; it makes the event
 // id of each reset its own.
 type SessionReset struct {
@@ -147,14 +147,14 @@ type SessionErased struct {
 	ErasedBy  string `json:"erased_by,omitempty"`
 }
 
-// LinkRefused: somebody asked to link a session that belongs to another identity.
+// LinkRefused says: somebody asked to link a session that belongs to another identity.
 type LinkRefused struct {
 	SessionID  string `json:"session_id"`
 	IdentityID string `json:"identity_id"`
 	SourceHash string `json:"source_hash,omitempty"`
 }
 
-// IdentityErased: all sessions of an identity go, also those linked later.
+// IdentityErased says: all sessions of an identity go, also those linked later.
 type IdentityErased struct {
 	IdentityID string `json:"identity_id"`
 	ReceiptID  string `json:"receipt_id"`
@@ -162,7 +162,7 @@ type IdentityErased struct {
 	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
-// ErasureReceipt: what an erasure has reached in one place of storage.
+// ErasureReceipt says: what an erasure has reached in one place of storage.
 type ErasureReceipt struct {
 	IdentityID string `json:"identity_id"`
 	ReceiptID  string `json:"receipt_id"`

@@ -40,11 +40,11 @@ func TestImportsPointOneWay(t *testing.T) {
 			ImportPath string
 			Imports    []string
 		}
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 		packages++
 		for _, dep := range p.Imports {
 			if !strings.HasPrefix(dep, module) {

@@ -183,8 +183,8 @@ func TestPublishReturnsWhenOnDisk(t *testing.T) {
 	}()
 	<-began
 	select {
-	case <-published:
-		require.Fail(t, "published before the fsync")
+	case err := <-published:
+		require.Fail(t, "published before the fsync", err)
 	default:
 	}
 	close(open)

@@ -232,7 +232,8 @@ func TestSessionGivesItsRange(t *testing.T) {
 	require.Empty(t, seqs(5, 5))
 	require.Empty(t, seqs(9, 5))
 	require.Empty(t, seqs(math.MaxUint64, math.MaxUint64))
-	for range log.Session(t.Context(), "s", 0, math.MaxUint64) {
+	for _, err := range log.Session(t.Context(), "s", 0, math.MaxUint64) {
+		require.NoError(t, err)
 		break // a reader may stop
 	}
 	last, err := log.Last(t.Context(), "s")

@@ -96,6 +96,6 @@ func (m *watermarkModel) check(t *rapid.T) {
 func (m *watermarkModel) giveUpAll() {
 	for _, x := range m.waiting {
 		x.cancel()
-		<-x.done
+		_ = <-x.done
 	}
 }

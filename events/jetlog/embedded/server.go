@@ -152,7 +152,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	f, err := os.Open(parent)
+	f, err := os.Open(parent) //nolint:gosec // the folder above the one that the operator named
 	if err != nil {
 		return err
 	}
