@@ -96,6 +96,6 @@ func (m *watermarkModel) check(t *rapid.T) {
 func (m *watermarkModel) giveUpAll() {
 	for _, x := range m.waiting {
 		x.cancel()
-		_ = <-x.done
+		<-x.done //nolint:errcheck // it says only that the wait is over
 	}
 }
