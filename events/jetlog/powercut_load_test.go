@@ -56,6 +56,7 @@ func (h *history) load(ctx context.Context, log *openLog) {
 	}
 	die()
 	wg.Wait()
+	h.append(ctx, log, session(0), 1) // behind whatever the server still has in its queue
 }
 
 // append appends n events at once and, when they are acknowledged before the cut, holds the log to them.
