@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -97,19 +98,35 @@ func (c contexts) Build(ctx context.Context, req httpapi.ContextRequest) (httpap
 }
 
 // identities lists an identity's turns from the audit tables.
-type identities struct{ tables *auditTables }
+type identities struct {
+	tables *auditTables
+	log    *jetlog.Log
+}
 
 func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) (httpapi.IdentityPage, error) {
 	tables, err := i.tables.get()
 	if err != nil {
 		return httpapi.IdentityPage{}, fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
 	}
-	if err := caughtUp(ctx, tables, ask.MinPosition); err != nil {
+	// The tables are no source of truth: the answer must hold all that was
+	// acknowledged before the call.
+	least := ask.MinPosition
+	for k := range i.log.Partitions() {
+		head, err := i.log.Head(ctx, k)
+		if err != nil {
+			return httpapi.IdentityPage{}, err
+		}
+		least = append(least, head)
+	}
+	if err := caughtUp(ctx, tables, least); err != nil {
 		return httpapi.IdentityPage{}, err
 	}
 	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
 	if errors.Is(err, audit.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
+	}
+	if errors.Is(err, audit.ErrCursor) {
+		err = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	}
 	page := httpapi.IdentityPage{NextCursor: next}
 	for _, t := range turns {
@@ -130,6 +147,9 @@ func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position)
 	for _, p := range least {
 		for {
 			at, err := tables.Applied(ctx, p.Partition)
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
+			}
 			if err == nil && at.Seq >= p.Seq {
 				break
 			}

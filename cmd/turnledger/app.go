@@ -89,7 +89,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Contexts = contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{
 			SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout),
 		})}
-		c.Identities = identities{a.views.audit}
+		c.Identities = identities{a.views.audit, a.store.log}
 	}
 	a.handler = httpapi.New(c)
 }
