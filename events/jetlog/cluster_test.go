@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -81,25 +83,32 @@ func testOutcomesOnReplicas(t *testing.T, log *jetlog.Log) {
 }
 
 // testSessionIsNeverStale reads after each write through each server, and so from
-// whichever replica: direct get alone is old then in about half the tries.
+// whichever replica, until direct get alone has been old often enough, at the same
+// place, to know that it could have been.
 func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
-	const writers, writes = 2, 200
+	const writers, reads, stale = 2, 2000, 50
 	var logs []*jetlog.Log
+	var conns []*nats.Conn
 	for i := range c.Servers {
-		logs = append(logs, c.LogOn(t, c.ConnectTo(t, i), 1))
+		conns = append(conns, c.ConnectTo(t, i))
+		logs = append(logs, c.LogOn(t, conns[i], 1))
 	}
+	var done, old atomic.Int64
+	end := time.Now().Add(30 * time.Second)
 	var all sync.WaitGroup
-	var reads atomic.Int64
 	for w := range writers {
 		all.Go(func() {
 			session := fmt.Sprint("fresh", w)
-			for i := range writes {
+			for i := 0; (done.Load() < reads || old.Load() < stale) && time.Now().Before(end); i++ {
 				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact(session, fmt.Sprint(i))}})
-				for _, log := range logs {
+				if err == nil && i%2 == 0 {
+					old.Add(staleDirectGets(conns, session, ack.Position.Seq))
+				}
+				for k := range logs {
 					if err == nil {
-						err = sees(t, log, session, ack.Position)
+						err = sees(t, logs[(i+k)%3], session, ack.Position)
 					}
-					reads.Add(2)
+					done.Add(2)
 				}
 				if err != nil {
 					t.Errorf("after %d writes: %v", i, err)
@@ -109,7 +118,22 @@ func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d reads", reads.Load())
+	t.Logf("%d reads; direct get alone was old %d times", done.Load(), old.Load())
+	require.NotZero(t, old.Load(), "no replica was ever behind: the test proves nothing")
+}
+
+// staleDirectGets asks through each connection as nats.go would.
+func staleDirectGets(conns []*nats.Conn, session string, acked uint64) (old int64) {
+	for _, nc := range conns {
+		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0)+"."+events.SessionSubject(session), nil, time.Second)
+		if err != nil {
+			continue
+		}
+		if seq, _ := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64); seq < acked {
+			old++
+		}
+	}
+	return old
 }
 
 // sees holds that a session read now ends with a position, whatever bound the read

@@ -96,11 +96,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	if r.after >= r.upTo {
 		return nil, true, nil
 	}
-	read := r.log.sessionPage
-	if r.lacking {
-		read = r.log.single
-	}
-	page, end, err := read(ctx, r.p, events.SessionSubject(r.id), r.after+1, r.upTo)
+	page, end, err := r.read(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
@@ -135,48 +131,44 @@ func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	return false, nil
 }
 
-// sessionPage reads directly. An event that can't come that way, since its header
-// is no header, is read from the leader by itself.
-func (l *Log) sessionPage(ctx context.Context, p *partition, subject string, from, upTo uint64) ([]events.Recorded, pageEnd, error) {
-	page, end, err := l.askReplicas(ctx, p, subject, from, upTo)
-	if !errors.Is(err, errUnreadable) {
-		return page, end, err
+// read gives the next events from any replica or, where one has shown to lack
+// something, the next one from the leader. An event that can't come directly, since
+// its header is no header, is read from the leader by itself.
+func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, error) {
+	if r.lacking {
+		return r.single(ctx)
 	}
-	if len(page) > 0 {
+	patience := readDeadline
+	if r.log.cfg.Replicas > 1 {
+		patience = replicaDeadline
+	}
+	attempt, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	page, end, err := r.log.page(attempt, r.p, events.SessionSubject(r.id), r.after+1, r.upTo, pageSize)
+	switch {
+	case errors.Is(err, errUnreadable) && len(page) > 0:
 		return page, more, nil
+	case errors.Is(err, errUnreadable):
+		return r.single(ctx)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && r.log.cfg.Replicas > 1:
+		// A replica that can't be reached, and the server that we are connected to does
+		// not know yet.
+		r.lacking = true
+		return r.single(ctx)
 	}
-	return l.single(ctx, p, subject, from, upTo)
+	return page, end, err
 }
 
-// single reads the next event of a subject from the leader.
-func (l *Log) single(ctx context.Context, p *partition, subject string, from, upTo uint64) ([]events.Recorded, pageEnd, error) {
-	m, err := l.message(ctx, p, map[string]any{"seq": from, "next_by_subj": subject})
+// single reads the next event from the leader.
+func (r *sessionRead) single(ctx context.Context) ([]events.Recorded, pageEnd, error) {
+	m, err := r.log.message(ctx, r.p, map[string]any{"seq": r.after + 1, "next_by_subj": events.SessionSubject(r.id)})
 	switch {
 	case err != nil || m == nil:
 		return nil, ended, err
-	case m.Seq > upTo:
+	case m.Seq > r.upTo:
 		return nil, beyond, nil
 	}
-	return []events.Recorded{m.recorded(p)}, more, nil
-}
-
-// askReplicas reads a page from any replica. One that can't be reached, although the
-// server that we are connected to does not know yet, is silent: with replicas
-// another is asked before the time is over.
-func (l *Log) askReplicas(ctx context.Context, p *partition, subject string, from, upTo uint64) (page []events.Recorded, end pageEnd, err error) {
-	patience := readDeadline
-	if l.cfg.Replicas > 1 {
-		patience = replicaDeadline
-	}
-	for began := time.Now(); ; {
-		attempt, cancel := context.WithTimeout(ctx, patience)
-		page, end, err = l.page(attempt, p, subject, from, upTo, pageSize)
-		cancel()
-		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-		if !silent || time.Since(began) >= readDeadline {
-			return page, end, err
-		}
-	}
+	return []events.Recorded{m.recorded(r.p)}, more, nil
 }
 
 // At gives the durable event at a position, and false where there is none: it was

@@ -17,6 +17,7 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 	}
 	err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.write(ctx, tx, b, p) })
 	if collides(err) {
+		a.cfg.Logger.Warn("the audit tables hold rows of these events already; they are written over", "position", b.From.Position())
 		err = a.inTx(ctx, b, func(tx pgx.Tx) error { return a.overwrite(ctx, tx, b, p) })
 	}
 	return failure("apply to the audit", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; one whose
-// process stands still is broken off after 15 s.
+// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; one that stands
+// still between two statements is broken off after 15 s.
 func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	c := projections.Checkpoint{Partition: partition}
 	var created *int64

@@ -1,6 +1,8 @@
 // Package audit keeps the durable record of linked sessions in PostgreSQL: their turns, links and refused links, a ledger of
 // every event, and dead letters. It is a projection of the log (projections.Projection) and the read side of its tables.
 //
+// A turn is a row of questions and one of answers, joined by the view turns: an answer that comes later is written by itself.
+//
 // Rules, in log order:
 //   - Only turns of linked sessions have rows. A link brings in the session's earlier turns, those after its boundary.
 //   - A correction is a new row in the old one's place; the old row names it. A redaction leaves a tombstone: ids, positions,

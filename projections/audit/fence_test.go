@@ -3,6 +3,8 @@ package audit_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,6 +166,23 @@ func TestRowsThatStandAlreadyAreWrittenOver(t *testing.T) {
 		claim(t, log, a).all(most)
 		require.Equal(t, before, a.dump(), split)
 	}
+}
+
+// One statement is not given more than PostgreSQL takes.
+func TestLargeRowsAreWrittenOverInParts(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"))
+	for i := range 5 {
+		request := fmt.Sprint("r", i)
+		large := finalized("s", request)
+		large.AnswerNeutral = strings.Repeat(request, 2<<20)
+		log.add(started("s", request), large)
+	}
+	a := filled(t, log, 1000)
+	a.exec("update turnledger.projection_checkpoints set seq = 0; update turnledger.answers set answer_neutral = ''; delete from turnledger.questions where place > 6")
+	claim(t, log, a).all(1000)
+	sameSession(t, a, log, "s")
 }
 
 func TestPark(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Bounds of a page.
@@ -33,9 +35,11 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 		limit = defaultLimit
 	}
 	limit = min(limit, maxLimit)
-	turns, err = collectTurns(a.pool.Query(ctx, a.sql.identityTurns, identity,
-		after.created, after.partition, after.seq, after.version,
-		micros(since), nanos(since), micros(until), nanos(until), limit+1))
+	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
+		turns, err = collectTurns(tx.Query(ctx, a.sql.identityTurns, identity, after.created, after.partition, after.seq, after.version,
+			micros(since), nanos(since), micros(until), nanos(until), limit+1))
+		return err
+	})
 	if err != nil {
 		return nil, "", unavailable("list the turns of an identity", err)
 	}

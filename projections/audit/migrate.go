@@ -37,6 +37,9 @@ func (a *Audit) migrate(ctx context.Context) error {
 		return a.hint(err)
 	}
 	m.Data["schema"] = a.cfg.Schema
+	m.OnStart = func(version int32, name, _, _ string) {
+		a.cfg.Logger.Info("the audit tables are brought up to date", "schema", a.cfg.Schema, "version", version, "migration", name)
+	}
 	if err := m.LoadMigrations(migrations); err != nil {
 		return fmt.Errorf("audit: load the migrations: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 func (a *Audit) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
 	var state *conversation.State
 	var at events.Position
-	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
 		var err error
 		if state, at, err = a.head(ctx, tx, sessionID); err != nil || state == nil {
 			return err

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// statements name the schema. The planner knows nothing of how few rows a batch stages, so begin keeps it from reading a whole
-// table to join them.
+// statements name the schema. Their plans are kept, also those that were made while the tables were small: so begin and read
+// keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
-	begin                                  string
+	begin, read                            string
 	claim, fence, park, applied            string
 	forgetAnswers, forgetQuestions         string
 	forgetSessions, forgetRedacted, stand  string
@@ -35,10 +35,12 @@ func newStatements(schema string) statements {
 	return s
 }
 
+const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off`
+
 func texts() statements {
 	return statements{
-		begin: `begin; set local synchronous_commit = off; set local jit = off; set local enable_hashjoin = off;
-			set local enable_mergejoin = off; set local idle_in_transaction_session_timeout = '15s'`,
+		begin: `begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '15s'; ` + byIndex,
+		read:  `begin isolation level repeatable read read only; ` + byIndex,
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
 			on conflict (projection, partition) do update set epoch = c.epoch + 1
@@ -94,7 +96,7 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
+		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}
