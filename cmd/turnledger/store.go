@@ -27,15 +27,26 @@ func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*store, er
 	if cfg.NATSURL != "" {
 		return openOutside(ctx, cfg)
 	}
-	s, err := openEmbedded(ctx, cfg, embedded.Sync(cfg.Sync), logger)
-	if errors.Is(err, jetlog.ErrLayout) {
-		logger.Warn("the server's files are not laid out as group sync needs: every write is synced by itself, which is slower", "err", err)
-		s, err = openEmbedded(ctx, cfg, embedded.Always, logger)
-	}
-	if err == nil && cfg.Sync == string(embedded.None) {
+	sync := embedded.Sync(cfg.Sync)
+	switch sync {
+	case embedded.Group:
+		s, err := openGrouped(ctx, cfg, logger)
+		if !errors.Is(err, jetlog.ErrLayout) && !errors.Is(err, embedded.ErrFileSystem) {
+			return s, err
+		}
+		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err", err)
+		sync = embedded.Always
+	case embedded.None:
 		logger.Warn("TURNLEDGER_SYNC=none: a power failure loses turns that were acknowledged")
 	}
-	return s, err
+	return openEmbedded(ctx, cfg, sync, logger)
+}
+
+func openGrouped(ctx context.Context, cfg Config, logger *slog.Logger) (*store, error) {
+	if err := embedded.CheckFileSystem(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	return openEmbedded(ctx, cfg, embedded.Group, logger)
 }
 
 func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *slog.Logger) (*store, error) {

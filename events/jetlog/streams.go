@@ -64,9 +64,13 @@ const (
 	codeNoSuitablePeers      = 10005
 )
 
+// gathering is how long the servers of a cluster that has just started may take to
+// know each other.
+const gathering = 10 * time.Second
+
 func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, error) {
 	want := l.streamConfig(k)
-	stream, err := l.js.CreateStream(ctx, want)
+	stream, err := l.createStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		// Another process made it meanwhile, otherwise than this one would.
 		stream, err = l.js.Stream(ctx, want.Name)
@@ -85,6 +89,21 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 			ErrStream, want.Name)
 	default:
 		return nil, fmt.Errorf("make stream %s: %w: %w", want.Name, ErrUnavailable, err)
+	}
+}
+
+// createStream waits a while for the servers of a cluster to gather.
+func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	var between patience
+	for began := time.Now(); ; {
+		stream, err := l.js.CreateStream(ctx, want)
+		if code, _ := apiError(err); code != codeNoSuitablePeers || time.Since(began) > gathering {
+			return stream, err
+		}
+		between.wait(ctx)
+		if ctx.Err() != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -1,0 +1,46 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrFileSystem: the file system may keep a rename without the data that was written
+// before it, and so is not one for Group.
+var ErrFileSystem = errors.New("a power failure may reorder what this file system keeps")
+
+// ordered are the file systems, by their magic number (statfs(2)), that put the data
+// of a file on disk before a rename of it over another: the server's compaction
+// renames before it syncs, where it does not sync each write by itself. On a file
+// system in memory there is nothing to keep.
+var ordered = map[int64]string{
+	0xef53:     "ext2/ext3/ext4",
+	0x9123683e: "btrfs",
+	0x2fc12fc1: "zfs",
+	0x01021994: "tmpfs",
+}
+
+// CheckFileSystem gives ErrFileSystem when a store directory, which need not be there
+// yet, lies where Group would not keep what was acknowledged.
+func CheckFileSystem(dir string) error {
+	var st syscall.Statfs_t
+	err := syscall.Statfs(dir, &st)
+	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		err = syscall.Statfs(dir, &st)
+	}
+	if err != nil {
+		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+	}
+	return order(int64(st.Type)) //nolint:unconvert // another width elsewhere
+}
+
+func order(magic int64) error {
+	if _, ok := ordered[magic&0xffffffff]; !ok {
+		return fmt.Errorf("%w (type 0x%x)", ErrFileSystem, magic)
+	}
+	return nil
+}
