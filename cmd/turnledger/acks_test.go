@@ -35,7 +35,7 @@ func (a *acks) set(session, turn, status string) {
 // importAll runs an import that remembers each acknowledgement, until the server
 // is gone.
 func (a *acks) importAll(t testing.TB, p *process, files []string) {
-	im := &importer{rec: noting{p.recorder(), a}, seen: map[string][32]byte{}, report: io.Discard, bar: newProgress(io.Discard, "", -1)}
+	im := &importer{rec: noting{p.recorder(t), a}, seen: map[string][32]byte{}, report: io.Discard, bar: newProgress(io.Discard, "", -1)}
 	_ = im.files(context.WithoutCancel(t.Context()), files, 8) // ends with the server
 }
 

@@ -18,7 +18,6 @@ import (
 type importCmd struct {
 	Files    []string `arg:"" name:"file" help:"JSON Lines files, one conversation a line; - is standard input."`
 	Parallel int      `help:"Conversations recorded at once." default:"16"`
-	JSON     bool     `help:"Machine output."`
 	remote
 }
 
@@ -32,7 +31,11 @@ func (c *importCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	im := &importer{rec: remoteRecorder{c.remote}, seen: map[string][32]byte{}, report: e.err, bar: newProgress(e.err, "importing", total)}
+	rec, err := c.recorder()
+	if err != nil {
+		return err
+	}
+	im := &importer{rec: rec, seen: map[string][32]byte{}, report: e.err, bar: newProgress(e.err, "importing", total)}
 	err = im.files(e.ctx, c.Files, c.Parallel)
 	im.bar.done()
 	if c.JSON {
@@ -41,7 +44,7 @@ func (c *importCmd) Run(e *env) error {
 		}
 	} else {
 		_, _ = fmt.Fprintf(e.out, "%d conversations with %d turns: %d turns recorded, %d were there already\n",
-			im.conversations.Load(), im.turns.Load(), im.recorded.Load(), im.turns.Load()-im.recorded.Load())
+			im.conversations.Load(), im.turns.Load(), im.recorded.Load(), im.there.Load())
 	}
 	if err == nil && im.bad.Load() > 0 {
 		err = fmt.Errorf("%d lines were not imported whole; mend them and run the import again", im.bad.Load())
@@ -64,13 +67,13 @@ type importer struct {
 	mu   sync.Mutex
 	seen map[string][32]byte
 
-	conversations, turns, recorded, bad atomic.Int64
+	conversations, turns, recorded, there, bad atomic.Int64
 }
 
 func (im *importer) summary() map[string]int64 {
 	return map[string]int64{
 		"conversations": im.conversations.Load(), "turns": im.turns.Load(),
-		"turns_recorded": im.recorded.Load(), "lines_failed": im.bad.Load(),
+		"turns_recorded": im.recorded.Load(), "turns_there": im.there.Load(), "lines_failed": im.bad.Load(),
 	}
 }
 
@@ -168,8 +171,7 @@ func (im *importer) line(ctx context.Context, l line) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var gone *unreachableError
-	if errors.As(err, &gone) {
+	if errors.Is(err, errUnreachable) {
 		return err
 	}
 	if err != nil {
@@ -214,7 +216,9 @@ func (im *importer) record(ctx context.Context, session string, turns []turnIn) 
 			}
 			duplicate = duplicate && again
 		}
-		if !duplicate {
+		if duplicate {
+			im.there.Add(1)
+		} else {
 			im.recorded.Add(1)
 		}
 	}

@@ -190,4 +190,9 @@ func (p *process) context(t testing.TB, id string) []any {
 	return messages[:len(messages)-1]
 }
 
-func (p *process) recorder() recorder { return remoteRecorder{remote{URL: p.url}} }
+func (p *process) recorder(t testing.TB) recorder {
+	t.Helper()
+	r, err := remote{URL: p.url}.recorder()
+	require.NoError(t, err)
+	return r
+}

@@ -2,39 +2,36 @@ package main
 
 import (
 	"context"
-	"net/http"
+
+	"github.com/turnledger/turnledger/services/client"
 )
 
+// importTries outlast a server that is restarted meanwhile.
+const importTries = 8
+
 // remoteRecorder records turns on a running server.
-type remoteRecorder struct{ remote }
+type remoteRecorder struct {
+	remote
+	store client.SessionStore
+}
+
+func (r remote) recorder() (remoteRecorder, error) {
+	c, err := r.dial(importTries, nil)
+	return remoteRecorder{r, c}, err
+}
 
 func (r remoteRecorder) start(ctx context.Context, session string, t turnIn) (string, bool, error) {
-	body := t.question.body("question")
-	body["request_id"] = t.requestID
-	var out struct {
-		TurnID    string `json:"turn_id"`
-		Duplicate bool   `json:"duplicate"`
-	}
-	_, err := r.call(ctx, http.MethodPost, sessionPath(session)+"/turns", body, &out)
-	return out.TurnID, out.Duplicate, err
+	turn, err := r.store.StartTurn(ctx, client.Start{
+		SessionID: session, RequestID: t.requestID,
+		QuestionNeutral: t.question.neutral, QuestionTranslated: t.question.translated, QuestionMessages: t.question.messages,
+	})
+	return turn.TurnID, turn.Duplicate, r.explain(ctx, err)
 }
 
 func (r remoteRecorder) finalize(ctx context.Context, session, turnID string, t turnIn) (bool, error) {
-	var out struct {
-		Duplicate bool `json:"duplicate"`
-	}
-	_, err := r.call(ctx, http.MethodPost, sessionPath(session)+"/turns/"+turnID+"/finalize", t.answer.body("answer"), &out)
-	return out.Duplicate, err
-}
-
-// body gives a half as the API takes it, under names that begin with what it is.
-func (h halfIn) body(what string) map[string]any {
-	body := map[string]any{what + "_neutral": h.neutral}
-	if h.translated != "" {
-		body[what+"_translated"] = h.translated
-	}
-	if h.messages != nil {
-		body[what+"_messages"] = h.messages
-	}
-	return body
+	turn, err := r.store.FinalizeTurn(ctx, client.Finalize{
+		SessionID: session, TurnID: turnID,
+		AnswerNeutral: t.answer.neutral, AnswerTranslated: t.answer.translated, AnswerMessages: t.answer.messages,
+	})
+	return turn.Duplicate, r.explain(ctx, err)
 }

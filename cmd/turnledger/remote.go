@@ -3,75 +3,79 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/turnledger/turnledger/services/client"
 )
 
 // remote is where a verb finds the running server.
 type remote struct {
-	URL string `help:"The running server." default:"http://127.0.0.1:8480" env:"TURNLEDGER_URL"`
-	Key string `help:"Key for the server." env:"TURNLEDGER_KEY"`
+	URL  string `help:"The running server." default:"http://127.0.0.1:8480" env:"TURNLEDGER_URL"`
+	Key  string `help:"Key for the server." env:"TURNLEDGER_KEY"`
+	JSON bool   `help:"Machine output."`
 }
 
-// call sends a request and reads the answer into out; raw is the answer as it
-// came. A problem is an error with what the server said.
-func (r remote) call(ctx context.Context, method, path string, body, out any) (raw json.RawMessage, err error) {
-	var in io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		in = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, r.URL+path, in)
+// dial gives a client that tries each call so many times.
+func (r remote) dial(tries uint, transport http.RoundTripper) (*client.Client, error) {
+	c, err := client.New(client.Config{URL: r.URL, Key: r.Key, Tries: tries, Transport: transport})
 	if err != nil {
 		return nil, fmt.Errorf("%w: --url: %w", errUsage, err)
 	}
-	if r.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+r.Key)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	return c, nil
+}
+
+// ask makes one call of the server. With --json it prints the answer as it came, else
+// as show does.
+func ask[T any](e *env, r remote, call func(*client.Client) (T, error), show func(T) error) error {
+	answer := &lastAnswer{}
+	c, err := r.dial(1, answer)
 	if err != nil {
-		return nil, &unreachableError{r.URL, err}
+		return err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err = io.ReadAll(resp.Body)
+	defer c.Close()
+	got, err := call(c)
+	switch {
+	case err != nil:
+		return r.explain(e.ctx, err)
+	case r.JSON:
+		_, err = fmt.Fprintf(e.out, "%s\n", bytes.TrimSpace(answer.body))
+		return err
+	default:
+		return show(got)
+	}
+}
+
+// lastAnswer is a transport that keeps the last answer.
+type lastAnswer struct{ body []byte }
+
+func (l *lastAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
-		return nil, &unreachableError{r.URL, err}
+		return nil, err
 	}
-	if resp.StatusCode >= http.StatusBadRequest {
-		return nil, problemOf(resp.StatusCode, raw)
-	}
-	return raw, json.Unmarshal(raw, out)
+	l.body, err = io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(l.body))
+	return resp, err
 }
 
-// unreachableError: there is no server to talk to.
-type unreachableError struct {
-	url string
-	err error
-}
+// errUnreachable: there is no server to talk to.
+var errUnreachable = errors.New("no server answers")
 
-func (e *unreachableError) Error() string {
-	return fmt.Sprintf("no server answers at %s: %v (start one with: turnledger dev, or set TURNLEDGER_URL)", e.url, errors.Unwrap(e.err))
-}
-
-func (e *unreachableError) Unwrap() error { return e.err }
-
-func problemOf(status int, raw []byte) error {
-	var p struct {
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-		Errors []struct {
-			Location string `json:"location"`
-			Message  string `json:"message"`
-		} `json:"errors"`
+// explain says what to do about an error of the client.
+func (r remote) explain(ctx context.Context, err error) error {
+	var problem *client.Error
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case errors.As(err, &problem) && problem.Code == "":
+		return fmt.Errorf("what answers at %s with status %d is not Turnledger: check --url", r.URL, problem.Status)
+	case problem != nil, errors.Is(err, client.ErrAnswer):
+		return err
+	default:
+		return fmt.Errorf("%w at %s: %w (start one with: turnledger dev, or set TURNLEDGER_URL)", errUnreachable, r.URL, err)
 	}
-	if json.Unmarshal(raw, &p) != nil || p.Code == "" {
-		return fmt.Errorf("the server answered with status %d and no problem of Turnledger's: is it another server?", status)
-	}
-	return fmt.Errorf("%s: %s", p.Code, p.Detail)
 }

@@ -36,6 +36,7 @@ func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*store, er
 		}
 		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err", err)
 		sync = embedded.Always
+	case embedded.Always:
 	case embedded.None:
 		logger.Warn("TURNLEDGER_SYNC=none: a power failure loses turns that were acknowledged")
 	}

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
+
+	"github.com/turnledger/turnledger/services/client"
 )
 
 type contextCmd struct {
@@ -22,48 +23,31 @@ type contextCmd struct {
 	Format       string `help:"openai or anthropic."`
 	Pending      bool   `help:"With the questions that have no answer yet."`
 	AsOf         string `name:"as-of" help:"A position (0:42) or a time (RFC 3339): what would have been sent then."`
-	JSON         bool   `help:"Machine output."`
 	remote
 }
 
 func (c *contextCmd) Run(e *env) error {
-	body := map[string]any{"message": c.Message, "include_pending": c.Pending}
-	for name, value := range map[string]string{"system_prompt": c.SystemPrompt, "language": c.Language, "format": c.Format} {
-		if value != "" {
-			body[name] = value
-		}
-	}
-	if c.MaxMessages != 0 {
-		body["max_messages"] = c.MaxMessages
+	req := client.ContextRequest{
+		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: c.MaxMessages,
+		Language: c.Language, Format: c.Format, IncludePending: c.Pending,
 	}
 	if c.AsOf != "" {
-		key := "position"
-		if strings.Contains(c.AsOf, "-") {
-			key = "time"
+		req.AsOf = &client.AsOf{Position: c.AsOf}
+		if at, err := time.Parse(time.RFC3339, c.AsOf); err == nil {
+			req.AsOf = &client.AsOf{Time: at}
 		}
-		body["as_of"] = map[string]string{key: c.AsOf}
 	}
-	var out struct {
-		System       string            `json:"system"`
-		Messages     []json.RawMessage `json:"messages"`
-		Found        bool              `json:"session_found"`
-		HistoryTurns int               `json:"history_turns"`
-		Dropped      int               `json:"dropped_turns"`
-		Source       string            `json:"source"`
-		Position     string            `json:"position"`
-		Warnings     []string          `json:"warnings"`
-	}
-	raw, err := c.call(e.ctx, http.MethodPost, sessionPath(c.Session)+"/context", body, &out)
-	if err != nil || c.JSON {
-		return errors.Join(err, printRaw(e, c.JSON, raw))
-	}
+	return ask(e, c.remote, func(s *client.Client) (client.Context, error) { return s.Context(e.ctx, c.Session, req) }, func(out client.Context) error { return c.show(e, out) })
+}
+
+func (c *contextCmd) show(e *env, out client.Context) error {
 	if out.System != "" {
 		_, _ = fmt.Fprintf(e.out, "system: %s\n", out.System)
 	}
 	for _, m := range out.Messages {
 		printMessage(e, m)
 	}
-	_, err = fmt.Fprintf(e.err, "(%d turns of history, %d left out, from the %s at %s)\n", out.HistoryTurns, out.Dropped, out.Source, out.Position)
+	_, err := fmt.Fprintf(e.err, "(%d turns of history, %d left out, from the %s at %s)\n", out.HistoryTurns, out.DroppedTurns, out.Source, out.Position)
 	return err
 }
 
@@ -85,48 +69,32 @@ func printMessage(e *env, raw json.RawMessage) {
 type historyCmd struct {
 	Session string `arg:"" help:"The session."`
 	Limit   int    `help:"Turns, the newest." default:"20"`
-	JSON    bool   `help:"Machine output."`
 	remote
 }
 
 func (c *historyCmd) Run(e *env) error {
-	var out struct {
-		History []struct {
-			Question string `json:"question_neutral"`
-			Answer   string `json:"answer_neutral"`
-		} `json:"history"`
-	}
-	raw, err := c.call(e.ctx, http.MethodGet, fmt.Sprintf("%s/history?limit=%d", sessionPath(c.Session), c.Limit), nil, &out)
-	if err != nil || c.JSON {
-		return errors.Join(err, printRaw(e, c.JSON, raw))
-	}
-	for _, h := range out.History {
-		_, _ = fmt.Fprintf(e.out, "Q: %s\nA: %s\n", h.Question, h.Answer)
-	}
-	if len(out.History) == 0 {
-		_, _ = fmt.Fprintln(e.err, "(no finalized turns)")
-	}
-	return nil
+	return ask(e, c.remote, func(s *client.Client) ([]client.Pair, error) { return s.History(e.ctx, c.Session, c.Limit) }, func(pairs []client.Pair) error {
+		for _, p := range pairs {
+			_, _ = fmt.Fprintf(e.out, "Q: %s\nA: %s\n", p.QuestionNeutral, p.AnswerNeutral)
+		}
+		if len(pairs) == 0 {
+			_, _ = fmt.Fprintln(e.err, "(no finalized turns)")
+		}
+		return nil
+	})
 }
 
 type linkCmd struct {
 	Session  string `arg:"" help:"The session."`
 	Identity string `arg:"" help:"The identity that it belongs to."`
-	JSON     bool   `help:"Machine output."`
 	remote
 }
 
 func (c *linkCmd) Run(e *env) error {
-	var out struct {
-		Identity string `json:"identity_id"`
-		Position string `json:"position"`
-	}
-	raw, err := c.call(e.ctx, http.MethodPut, sessionPath(c.Session)+"/identity", map[string]string{"identity_id": c.Identity}, &out)
-	if err != nil || c.JSON {
-		return errors.Join(err, printRaw(e, c.JSON, raw))
-	}
-	_, err = fmt.Fprintf(e.out, "session %s belongs to %s (position %s)\n", c.Session, out.Identity, out.Position)
-	return err
+	return ask(e, c.remote, func(s *client.Client) (client.Session, error) { return s.LinkSession(e.ctx, c.Identity, c.Session) }, func(out client.Session) error {
+		_, err := fmt.Fprintf(e.out, "session %s belongs to %s (position %s)\n", c.Session, out.IdentityID, out.Position)
+		return err
+	})
 }
 
 type redactCmd struct {
@@ -135,7 +103,6 @@ type redactCmd struct {
 	Reason  string `help:"Why."`
 	By      string `help:"Who."`
 	Yes     bool   `help:"Don't ask." short:"y"`
-	JSON    bool   `help:"Machine output."`
 	remote
 }
 
@@ -148,64 +115,30 @@ func (c *redactCmd) Run(e *env) error {
 			return errors.New("not redacted")
 		}
 	}
-	var out struct {
-		Position  string `json:"position"`
-		Duplicate bool   `json:"duplicate"`
-	}
-	raw, err := c.call(e.ctx, http.MethodPost, sessionPath(c.Session)+"/turns/"+url.PathEscape(c.Turn)+"/redact",
-		map[string]string{"reason": c.Reason, "redacted_by": c.By}, &out)
-	if err != nil || c.JSON {
-		return errors.Join(err, printRaw(e, c.JSON, raw))
-	}
-	said := "redacted"
-	if out.Duplicate {
-		said = "was redacted before"
-	}
-	_, err = fmt.Fprintf(e.out, "turn %s %s (position %s)\n", c.Turn, said, out.Position)
-	return err
+	req := client.Redact{SessionID: c.Session, TurnID: c.Turn, Reason: c.Reason, RedactedBy: c.By}
+	return ask(e, c.remote, func(s *client.Client) (client.Turn, error) { return s.Redact(e.ctx, req) }, func(out client.Turn) error {
+		said := "redacted"
+		if out.Duplicate {
+			said = "was redacted before"
+		}
+		_, err := fmt.Fprintf(e.out, "turn %s %s (position %s)\n", c.Turn, said, out.Position)
+		return err
+	})
 }
 
 type projectionsCmd struct {
 	List projectionsListCmd `cmd:"" help:"Show how far each view is."`
 }
 
-type projectionsListCmd struct {
-	JSON bool `help:"Machine output."`
-	remote
-}
+type projectionsListCmd struct{ remote }
 
 func (c *projectionsListCmd) Run(e *env) error {
-	var out struct {
-		Projections []struct {
-			Name       string  `json:"name"`
-			Partition  int     `json:"partition"`
-			Position   string  `json:"position"`
-			Head       string  `json:"head"`
-			LagEvents  int64   `json:"lag_events"`
-			LagSeconds float64 `json:"lag_seconds"`
-			State      string  `json:"state"`
-			LastError  string  `json:"last_error"`
-		} `json:"projections"`
-	}
-	raw, err := c.call(e.ctx, http.MethodGet, "/v1/projections", nil, &out)
-	if err != nil || c.JSON {
-		return errors.Join(err, printRaw(e, c.JSON, raw))
-	}
-	w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "NAME\tPARTITION\tPOSITION\tHEAD\tLAG\tSTATE\tLAST ERROR")
-	for _, p := range out.Projections {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d (%.1fs)\t%s\t%s\n", p.Name, p.Partition, p.Position, p.Head, p.LagEvents, p.LagSeconds, p.State, p.LastError)
-	}
-	return w.Flush()
-}
-
-func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
-
-// printRaw prints the server's answer as it came.
-func printRaw(e *env, asked bool, raw json.RawMessage) error {
-	if !asked || raw == nil {
-		return nil
-	}
-	_, err := fmt.Fprintf(e.out, "%s\n", strings.TrimSpace(string(raw)))
-	return err
+	return ask(e, c.remote, func(s *client.Client) ([]client.Projection, error) { return s.Projections(e.ctx) }, func(all []client.Projection) error {
+		w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
+		_, _ = fmt.Fprintln(w, "NAME\tPARTITION\tPOSITION\tHEAD\tLAG\tSTATE\tLAST ERROR")
+		for _, p := range all {
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d (%.1fs)\t%s\t%s\n", p.Name, p.Partition, p.Position, p.Head, p.LagEvents, p.LagSeconds, p.State, p.LastError)
+		}
+		return w.Flush()
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrFileSystem: the file system may keep a rename without the data that was written
+// ErrFileSystem says that the file system may keep a rename without the data that was written
 // before it, and so is not one for Group.
 var ErrFileSystem = errors.New("a power failure may reorder what this file system keeps")
 
