@@ -117,6 +117,9 @@ const (
 // measure refuses a message that the log would not take, before it is published.
 func (l *Log) measure(m *nats.Msg) error {
 	header := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) + batchRoom
+	if header <= maxHeader && int64(header+len(m.Data)) <= l.cfg.MaxEvent {
+		return nil // Open has seen that the server takes it
+	}
 	if header > maxHeader || int64(header+len(m.Data)) > l.nc.MaxPayload() {
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, header+len(m.Data))
 	}

@@ -87,8 +87,12 @@ func (g *gate) wait(ctx context.Context, seq uint64) error {
 			break
 		}
 	}
-	for g.durable.At() < seq {
+	x := g.durable.reach(seq)
+	defer g.durable.drop(x)
+	for {
 		select {
+		case <-x.done:
+			return nil
 		case g.turn <- struct{}{}:
 			err := g.lead(seq)
 			<-g.turn
@@ -99,7 +103,6 @@ func (g *gate) wait(ctx context.Context, seq uint64) error {
 			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 		}
 	}
-	return nil
 }
 
 // lead syncs for all who have said what they want until now.

@@ -138,25 +138,34 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 	if r.lacking {
 		return r.single(ctx)
 	}
-	patience := readDeadline
-	if r.log.cfg.Replicas > 1 {
-		patience = replicaDeadline
+	page, end, err := r.ask(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		if r.log.cfg.Replicas > 1 {
+			// A replica that can't be reached, and the server that we are connected to does
+			// not know yet.
+			r.lacking = true
+			return r.single(ctx)
+		}
+		// A server that has just restarted may have dropped the question.
+		page, end, err = r.ask(ctx)
 	}
-	attempt, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	page, end, err := r.log.page(attempt, r.p, events.SessionSubject(r.id), r.after+1, r.upTo, pageSize)
 	switch {
 	case errors.Is(err, errUnreadable) && len(page) > 0:
 		return page, more, nil
 	case errors.Is(err, errUnreadable):
 		return r.single(ctx)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && r.log.cfg.Replicas > 1:
-		// A replica that can't be reached, and the server that we are connected to does
-		// not know yet.
-		r.lacking = true
-		return r.single(ctx)
 	}
 	return page, end, err
+}
+
+func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, error) {
+	patience := readDeadline
+	if r.log.cfg.Replicas > 1 {
+		patience = replicaDeadline
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.log.page(ctx, r.p, events.SessionSubject(r.id), r.after+1, r.upTo, pageSize)
 }
 
 // single reads the next event from the leader.

@@ -36,14 +36,7 @@ func (w *Watermark) Advance(seq uint64) {
 
 // Wait blocks until the sequence is at least seq, or ctx ends.
 func (w *Watermark) Wait(ctx context.Context, seq uint64) error {
-	w.mu.Lock()
-	if w.at >= seq {
-		w.mu.Unlock()
-		return nil
-	}
-	x := &waiter{seq: seq, done: make(chan struct{})}
-	heap.Push(&w.waiting, x)
-	w.mu.Unlock()
+	x := w.reach(seq)
 	select {
 	case <-x.done:
 		return nil
@@ -51,6 +44,20 @@ func (w *Watermark) Wait(ctx context.Context, seq uint64) error {
 		w.drop(x)
 		return ctx.Err()
 	}
+}
+
+// reach gives a waiter that is done when the sequence is at least seq. One that goes
+// away before is to be dropped.
+func (w *Watermark) reach(seq uint64) *waiter {
+	x := &waiter{seq: seq, index: -1, done: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at >= seq {
+		close(x.done)
+	} else {
+		heap.Push(&w.waiting, x)
+	}
+	return x
 }
 
 func (w *Watermark) drop(x *waiter) {

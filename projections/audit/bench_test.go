@@ -11,11 +11,15 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
+	"github.com/turnledger/turnledger/projections/runner"
 )
 
 const benchEvents = 100_000
@@ -42,6 +46,64 @@ func BenchmarkAuditLive(b *testing.B) { benchmark(b, load{active: 64, batch: 500
 // was opened in, as with a model that takes its time.
 func BenchmarkAuditLiveLate(b *testing.B) { benchmark(b, load{active: 2000, batch: 500}) }
 
+// BenchmarkAuditCatchUp is the same through a runner that reads the events from a real log, as serve does.
+func BenchmarkAuditCatchUp(b *testing.B) {
+	l := load{active: 64, batch: 5000}
+	log := l.append(b)
+	s := newStage(b, l)
+	var floor, apply time.Duration
+	for b.Loop() {
+		floor += s.floor(b)
+		s.empty(b)
+		began := time.Now()
+		catchUp(b, log, s.audit, l.batch)
+		apply += time.Since(began)
+	}
+	s.report(b, floor, apply)
+}
+
+// append writes the log, each session's events in order, 64 sessions at once.
+func (l load) append(b *testing.B) *jetlog.Log {
+	b.Helper()
+	log := natstest.Log(b, 1)
+	var turn [64]chan events.Fact
+	var g errgroup.Group
+	for w := range turn {
+		turn[w] = make(chan events.Fact, 100)
+		g.Go(func() error {
+			for f := range turn[w] {
+				if _, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for e := range l.log() {
+		turn[events.Bucket(e.Fact.Subject())%64] <- e.Fact
+	}
+	for _, c := range turn {
+		close(c)
+	}
+	require.NoError(b, g.Wait())
+	return log
+}
+
+// catchUp feeds the projection until it has the whole log.
+func catchUp(b *testing.B, log *jetlog.Log, a *audit.Audit, batch int) {
+	b.Helper()
+	r := runner.New(log, a, runner.Config{Rules: rules, MaxBatch: batch})
+	ctx, stop := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	require.Eventually(b, func() bool {
+		at, err := a.Applied(ctx, 0)
+		return err == nil && at.Seq >= benchEvents
+	}, 2*time.Minute, 5*time.Millisecond)
+	stop()
+	require.NoError(b, <-ended)
+}
+
 // benchmark tells which part of the floor's speed, measured beside it, is reached.
 func benchmark(b *testing.B, l load) {
 	s := newStage(b, l)
@@ -50,6 +112,10 @@ func benchmark(b *testing.B, l load) {
 		floor += s.floor(b)
 		apply += s.apply(b)
 	}
+	s.report(b, floor, apply)
+}
+
+func (s *stage) report(b *testing.B, floor, apply time.Duration) {
 	b.ReportMetric(floor.Seconds()/apply.Seconds(), "x_copy")
 	b.ReportMetric(float64(b.N*s.rows)/apply.Seconds(), "rows/s")
 	b.ReportMetric(float64(b.N*benchEvents)/apply.Seconds(), "events/s")

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -22,6 +23,8 @@ type session struct {
 	state *conversation.State
 	early []jetlog.Message
 	ready bool
+	// asked is the bytes of the questions that the state holds.
+	asked int
 }
 
 // session gives a held session, hydrated from the log where it was not held.
@@ -62,18 +65,19 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 		return ctx.Err()
 	}
 	state := conversation.New(id, s.cfg.Rules)
+	var asked int
 	for e, err := range s.log.Session(ctx, id, 0, math.MaxUint64) {
 		if err != nil {
 			return fmt.Errorf("load session: %w", err)
 		}
-		state.Fold(e)
+		asked += fold(state, e)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.early {
-		state.Fold(m.Recorded())
+		asked += fold(state, m.Recorded())
 	}
-	x.state, x.early, x.ready = state, nil, true
+	x.state, x.asked, x.early, x.ready = state, asked, nil, true
 	return nil
 }
 
@@ -85,7 +89,29 @@ func (x *session) take(m jetlog.Message) {
 		x.early = append(x.early, m)
 		return
 	}
-	x.state.Fold(m.Recorded())
+	x.asked += fold(x.state, m.Recorded())
+}
+
+// fold keeps of the texts only the questions that wait for their answer, whose writer
+// is shown both. It gives the bytes by which they grew.
+func fold(state *conversation.State, e events.Recorded) (grown int) {
+	c := state.Fold(e)
+	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
+		c.Turn.Question = &f.Question
+		return size(c.Turn.Question)
+	}
+	if c.Kind == conversation.Answered {
+		grown = -size(c.Turn.Question)
+		c.Turn.Question = nil
+	}
+	return grown
+}
+
+func size(q *events.Question) int {
+	if q == nil {
+		return 0
+	}
+	return len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages)
 }
 
 // decide runs a decision on the state as it is, and gives its last sequence and

@@ -54,9 +54,18 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (Tu
 	if c.StartFirst, err = s.startFirst(c); err != nil {
 		return Turn{}, err
 	}
-	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideFinalize(c) })
+	var asked *events.Question
+	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
+		if t := st.Turn(c.TurnID); t != nil && t.Question != nil {
+			asked = t.Question
+		}
+		return st.DecideFinalize(c)
+	})
 	if err != nil {
 		return Turn{}, err
+	}
+	if v.turn.Status != conversation.Redacted {
+		v.turn.Question = asked
 	}
 	return s.fullTurn(ctx, c.SessionID, v, dropped)
 }
