@@ -3,6 +3,8 @@ package events
 import (
 	"encoding/json"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/uuid"
 )
 
@@ -38,9 +40,13 @@ var catalogue = map[string]func([]byte) (Fact, error){
 	TypeErasureReceipt: read[ErasureReceipt],
 }
 
+// asBefore is what encoding/json takes: the log keeps messages and metadata as their
+// senders wrote them, a name twice included.
+var asBefore = jsonv1.DefaultOptionsV1()
+
 func read[F Fact](body []byte) (Fact, error) {
 	f := new(F)
-	if err := json.Unmarshal(body, f); err != nil {
+	if err := jsonv2.Unmarshal(body, f, asBefore); err != nil {
 		return nil, err
 	}
 	return any(f).(Fact), nil
@@ -129,13 +135,18 @@ func (t Tombstone) replaces(old Tombstone) bool {
 		t.RecordVersion == old.RecordVersion+1 && t.Place == old.Place
 }
 
+// badMessages and badObject are given parts of a body that was read as JSON: what
+// begins as an object is one.
 func badMessages(raw json.RawMessage) string {
-	var list []map[string]json.RawMessage
-	if len(raw) > 0 && json.Unmarshal(raw, &list) != nil {
+	if len(raw) == 0 {
+		return ""
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
 		return "malformed_messages"
 	}
 	for _, m := range list {
-		if m == nil {
+		if m[0] != '{' {
 			return "malformed_messages"
 		}
 	}
@@ -143,8 +154,7 @@ func badMessages(raw json.RawMessage) string {
 }
 
 func badObject(raw json.RawMessage) string {
-	var object map[string]json.RawMessage
-	if len(raw) > 0 && json.Unmarshal(raw, &object) != nil {
+	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
 		return "malformed_metadata"
 	}
 	return ""

@@ -72,7 +72,7 @@ func (s *BatchSubscriber) Open(ctx context.Context, partition int) error {
 	if s.opened[partition] != nil {
 		return nil
 	}
-	tail, err := s.log.Tail(ctx, partition, s.after(partition), TailOptions{MaxBatch: s.max})
+	tail, err := s.log.Tail(ctx, partition, s.after(partition), TailOptions{MaxBatch: s.max, Decode: true})
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Message is an event as the tail delivers it, not decoded yet.
+// Message is an event as the tail delivers it.
 type Message struct {
 	Subject  string
 	Position events.Position
 	Time     time.Time
 	header   nats.Header
 	body     []byte
+	decoded  *events.Recorded
 }
 
 func recordedMessage(p *partition, m *nats.Msg, meta *nats.MsgMetadata) Message {
@@ -29,8 +30,11 @@ func recordedMessage(p *partition, m *nats.Msg, meta *nats.MsgMetadata) Message 
 	}
 }
 
-// Recorded decodes the message.
+// Recorded decodes the message, unless the tail did.
 func (m Message) Recorded() events.Recorded {
+	if m.decoded != nil {
+		return *m.decoded
+	}
 	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}, m.Position, m.Time)
 }
 
@@ -38,6 +42,8 @@ func (m Message) Recorded() events.Recorded {
 // for a fold that is shown to nobody before the gate.
 type TailOptions struct {
 	Ungated bool
+	// Decode decodes ahead, while the reader is busy with what it has.
+	Decode bool
 	// MaxBatch bounds one Next; 1,000 by default.
 	MaxBatch int
 }
@@ -244,6 +250,10 @@ func (t *Tail) follow(ctx context.Context, in *pull) error {
 // enough.
 func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	msg := recordedMessage(t.p, m, meta)
+	if t.opts.Decode {
+		e := msg.Recorded()
+		msg.decoded = &e
+	}
 	for {
 		t.mu.Lock()
 		if len(t.ready) < 4*t.opts.MaxBatch && t.bytes < maxReady {
