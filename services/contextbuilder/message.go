@@ -69,13 +69,26 @@ func (m Message) answers() string {
 	return m.head.ToolCallID
 }
 
-// textMessage makes a plain message.
+// arena is the memory that the plain messages of a prompt stand in, side by side.
+type arena []byte
+
+// text makes a plain message.
+func (a *arena) text(role, text string) Message {
+	from := len(*a)
+	*a = append(append(append(*a, `{"role":"`...), role...), `","content":`...)
+	content := len(*a)
+	*a = append(appendString(*a, text), '}')
+	end := len(*a)
+	return Message{raw: json.RawMessage((*a)[from:end:end]), head: messageHead{Role: role, Content: json.RawMessage((*a)[content : end-1 : end-1])}}
+}
+
+// room is about what a text takes as a message.
+func room(text string) int { return len(text) + len(text)/16 + 40 }
+
+// textMessage makes a plain message by itself.
 func textMessage(role, text string) Message {
-	raw := make([]byte, 0, len(text)+len(text)/16+len(role)+26)
-	raw = append(append(append(raw, `{"role":"`...), role...), `","content":`...)
-	from := len(raw)
-	raw = append(appendString(raw, text), '}')
-	return Message{raw: raw, head: messageHead{Role: role, Content: raw[from : len(raw)-1 : len(raw)-1]}}
+	a := make(arena, 0, room(text))
+	return a.text(role, text)
 }
 
 // appendString appends a text as JSON. Prompts are made of little else, and
@@ -155,17 +168,17 @@ const (
 )
 
 // appendMessages appends what a prompt shows of a turn.
-func appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
+func (a *arena) appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
 	if q := t.Question; q != nil {
-		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
+		out = a.half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
 	}
-	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
-		out = half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated, lang)
+	if r := t.Answer; r != nil && t.Status == conversation.Finalized {
+		out = a.half(out, "assistant", r.AnswerMessages, r.AnswerNeutral, r.AnswerTranslated, lang)
 	}
 	return out
 }
 
-func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
+func (a *arena) half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
 		for _, m := range list {
 			out = append(out, m.in(lang))
@@ -173,9 +186,9 @@ func half(out []Message, role string, messages json.RawMessage, neutral, transla
 		return out
 	}
 	if lang == Translated && translated != "" {
-		return append(out, textMessage(role, translated))
+		return append(out, a.text(role, translated))
 	}
-	return append(out, textMessage(role, neutral))
+	return append(out, a.text(role, neutral))
 }
 
 // in gives a stored message that carries its own translation in that language.
