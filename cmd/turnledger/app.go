@@ -45,23 +45,26 @@ func listen(ctx context.Context, cfg Config) (net.Listener, error) {
 }
 
 // openApp opens all that the roles need; the listener is its own from now on.
-func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logger *slog.Logger) (a *app, err error) {
-	a = &app{cfg: cfg, roles: roles, logger: logger, listener: l}
-	defer func() {
-		if err != nil {
-			a.close()
-		}
-	}()
-	if a.store, err = openStore(ctx, cfg, logger); err != nil {
+func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logger *slog.Logger) (*app, error) {
+	a := &app{cfg: cfg, roles: roles, logger: logger, listener: l}
+	if err := a.open(ctx); err != nil {
+		a.close()
 		return nil, err
+	}
+	return a, nil
+}
+
+func (a *app) open(ctx context.Context) (err error) {
+	if a.store, err = openStore(ctx, a.cfg, a.logger); err != nil {
+		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if a.views, err = openViews(ctx, cfg, roles, a.store.log, runner.NewMetrics(registry), logger); err != nil {
-		return nil, err
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, runner.NewMetrics(registry), a.logger); err != nil {
+		return err
 	}
 	a.serve(registry)
-	return a, nil
+	return nil
 }
 
 // serve wires the HTTP API to what the roles have.

@@ -17,9 +17,12 @@ type Decision struct {
 	// depends on it.
 	Expect bool
 	// Turn and Rest answer where nothing is to be appended: the turn, and the
-	// sequence of the event that the answer rests on.
+	// sequence of the event that the answer rests on. Said, where it is another, is the
+	// sequence of the event that says what was asked for: who did not write that one
+	// asked for it again.
 	Turn *Turn
 	Rest uint64
+	Said uint64
 	Err  error
 }
 
@@ -52,7 +55,7 @@ func (s *State) DecideStart(c Start) Decision {
 	if c.IdentityID != "" {
 		rest = max(rest, s.LinkedAt)
 	}
-	return Decision{Turn: t, Rest: rest}
+	return Decision{Turn: t, Rest: rest, Said: t.Started}
 }
 
 func (s *State) refuseStart(c Start) (Decision, bool) {

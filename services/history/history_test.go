@@ -193,3 +193,77 @@ func TestAnAnomalyDoesNotSwallowTheRightEvent(t *testing.T) {
 	require.False(t, turn.Duplicate)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 }
+
+// TestWhatOneProcessAcknowledgedTheNextSees has the second process answer before its
+// tail has brought what the first wrote.
+func TestWhatOneProcessAcknowledgedTheNextSees(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	a, b := run(t, log), run(t, log)
+	ctx := t.Context()
+	for _, s := range []*history.Service{a, b} {
+		_, err := s.StartTurn(ctx, start("s", "first"))
+		require.NoError(t, err)
+	}
+	for i := range 300 {
+		request := fmt.Sprint(i)
+		id := events.TurnID("s", request)
+		_, err := a.StartTurn(ctx, start("s", request))
+		require.NoError(t, err)
+		_, err = b.FinalizeTurn(ctx, finalize("s", request))
+		require.NoError(t, err)
+		again, err := a.StartTurn(ctx, start("s", request))
+		require.NoError(t, err)
+		require.Equal(t, conversation.Finalized, again.Status)
+		words := "better"
+		corrected, err := a.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request, AnswerNeutral: &words})
+		require.NoError(t, err)
+		_, err = b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request, AnswerNeutral: &words})
+		require.ErrorIs(t, err, conversation.ErrTurnReplaced)
+		_, err = b.RedactTurn(ctx, "s", conversation.Redact{TurnID: corrected.ID})
+		require.NoError(t, err)
+		again, err = a.StartTurn(ctx, start("s", request))
+		require.NoError(t, err)
+		require.Equal(t, conversation.Redacted, again.Status)
+		require.Nil(t, again.Question)
+	}
+}
+
+// TestResetGoesBehindWhatAnotherProcessAcknowledged holds that a reset is not taken
+// for an earlier one that it did not know of.
+func TestResetGoesBehindWhatAnotherProcessAcknowledged(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	a, b := run(t, log), run(t, log)
+	ctx := t.Context()
+	for _, s := range []*history.Service{a, b} {
+		_, err := s.StartTurn(ctx, start("s", "first"))
+		require.NoError(t, err)
+	}
+	for i := range 200 {
+		_, err := a.ResetSession(ctx, "s", "")
+		require.NoError(t, err)
+		turn, err := a.StartTurn(ctx, start("s", fmt.Sprint(i)))
+		require.NoError(t, err)
+		reset, err := b.ResetSession(ctx, "s", "")
+		require.NoError(t, err)
+		require.Greater(t, reset.ResetAt, turn.Position.Seq)
+		_, err = b.StartTurn(ctx, start("s", fmt.Sprint("b", i)))
+		require.NoError(t, err)
+	}
+}
+
+func TestStartThatComesAgainWithAnIdentityIsADuplicate(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	_, err := s.StartTurn(t.Context(), start("s", "r"))
+	require.NoError(t, err)
+	again := start("s", "r")
+	again.IdentityID = "ada"
+	turn, err := s.StartTurn(t.Context(), again)
+	require.NoError(t, err)
+	require.True(t, turn.Duplicate)
+	require.Equal(t, "ada", turn.IdentityID)
+	require.EqualValues(t, 2, turn.Position.Seq)
+}

@@ -101,11 +101,12 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn
 	if err != nil {
 		return Turn{}, err
 	}
-	old, err := s.correctable(ctx, c)
+	w := s.writing(c.SessionID)
+	old, err := w.correctable(ctx, c)
 	if err != nil {
 		return Turn{}, err
 	}
-	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
+	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
 		if old == nil {
 			d, _ := st.CorrectRefused(c)
 			return d
@@ -120,8 +121,10 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn
 
 // correctable gives the turn to correct with its texts, or nil where the log has
 // the answer already. Texts never change, so they may be read before the decision.
-func (s *Service) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
-	w := writing{Service: s, id: c.SessionID, partition: s.log.Partition(c.SessionID)}
+func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, err
+	}
 	x, err := w.current(ctx)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (s *Service) correctable(ctx context.Context, c conversation.Correct) (*con
 	if answered {
 		return nil, d.Err
 	}
-	if err := s.texts(ctx, w.partition, d.Turn); err != nil {
+	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
 		return nil, err
 	}
 	if d.Turn.Question == nil || d.Turn.Answer == nil {
@@ -163,9 +166,13 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (S
 	if err := validSession(sessionID); err != nil {
 		return Session{}, err
 	}
-	partition := s.log.Partition(sessionID)
+	// What a reset leaves behind is what the log holds when it is asked for.
+	w := s.writing(sessionID)
+	if _, err := w.refresh(ctx); err != nil {
+		return Session{}, err
+	}
 	var before *uint64
-	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision {
+	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
 		if before == nil {
 			at := st.ResetAt
 			before = &at
@@ -174,7 +181,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (S
 			// Done, by this call or by another at the same time, whatever came after.
 			return conversation.Decision{Rest: st.ResetAt}
 		}
-		return st.DecideReset(reason, partition)
+		return st.DecideReset(reason, w.partition)
 	})
 	return Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }

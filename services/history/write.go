@@ -29,8 +29,19 @@ const attempts = 32
 
 // write decides, appends and decides again on the state that holds the event,
 // until the log gives the answer.
-func (s *Service) write(ctx context.Context, sessionID string, decide func(*conversation.State) conversation.Decision) (verdict, error) {
-	w := writing{Service: s, id: sessionID, partition: s.log.Partition(sessionID), decide: decide}
+func (s *Service) write(ctx context.Context, sessionID string, decide decider) (verdict, error) {
+	return s.writing(sessionID).run(ctx, decide)
+}
+
+// decider is a decision of one command.
+type decider func(*conversation.State) conversation.Decision
+
+func (s *Service) writing(sessionID string) *writing {
+	return &writing{Service: s, id: sessionID, partition: s.log.Partition(sessionID)}
+}
+
+func (w *writing) run(ctx context.Context, decide decider) (verdict, error) {
+	w.decide = decide
 	for range attempts {
 		v, done, err := w.round(ctx)
 		if done || err != nil {
@@ -45,11 +56,14 @@ type writing struct {
 	*Service
 	id        string
 	partition int
-	decide    func(*conversation.State) conversation.Decision
+	decide    decider
 
 	// first and last sequence that this write appended; 0 before.
 	first, last uint64
 	facts       []events.Fact
+	// fresh: the state holds all that was acknowledged before this write was asked for.
+	// Only such a state may answer or refuse without an append.
+	fresh bool
 	// expect overrides the expectation, where the server's last sequence went back
 	// behind the state's, since the session's last event was erased.
 	expect *uint64
@@ -63,6 +77,9 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 	}
 	d, applied, head := x.decide(w.decide)
 	switch {
+	case !w.fresh && (d.Err != nil || len(d.Facts) == 0):
+		_, err := w.refresh(ctx)
+		return verdict{}, false, err
 	case d.Err != nil:
 		return verdict{}, false, errors.Join(d.Err, w.record(ctx, d.Facts))
 	case len(d.Facts) == 0:
@@ -88,8 +105,20 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 	}
 	if !ack.Duplicate {
 		w.first, w.last, w.facts = ack.Position.Seq-uint64(len(d.Facts))+1, ack.Position.Seq, d.Facts
+		w.fresh = true
 	}
 	return verdict{}, false, w.settle(ctx, ack.Position.Seq)
+}
+
+// refresh brings the fold to what the log holds now, whoever wrote it, and gives the
+// log's last sequence.
+func (w *writing) refresh(ctx context.Context) (uint64, error) {
+	head, err := w.log.Head(ctx, w.partition)
+	if err != nil {
+		return 0, err
+	}
+	w.fresh = true
+	return head.Seq, w.settle(ctx, head.Seq)
 }
 
 // current gives the session, read anew where what is held was dropped from memory
@@ -126,16 +155,13 @@ func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
 		w.expect = &conflict.Last
 		return nil
 	case errors.As(err, &conflict), errors.Is(err, jetlog.ErrBatchDuplicate):
-		head, err := w.log.Head(ctx, w.partition)
+		head, err := w.refresh(ctx)
 		if err != nil {
-			return err
-		}
-		if err := w.settle(ctx, head.Seq); err != nil {
 			return err
 		}
 		w.expect = nil
 		if conflict == nil {
-			w.salt = strconv.FormatUint(head.Seq, 10)
+			w.salt = strconv.FormatUint(head, 10)
 		}
 		return nil
 	default:
@@ -159,7 +185,11 @@ func (w *writing) answer(ctx context.Context, d conversation.Decision, head conv
 	if err := w.log.Durable(ctx, shown); err != nil {
 		return verdict{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
-	mine := w.last != 0 && rest >= w.first && rest <= w.last
+	said := rest
+	if d.Said != 0 {
+		said = d.Said
+	}
+	mine := w.last != 0 && said >= w.first && said <= w.last
 	return verdict{turn: d.Turn, head: head, position: at, duplicate: !mine, facts: w.facts}, nil
 }
 
