@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -91,17 +92,24 @@ func natsListener(s string) (address, user, password string, err error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
-		return "", "", "", errors.New("TURNLEDGER_NATS_LISTEN: want host:port or nats://user:password@host:port")
+		return "", "", "", fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: want host:port or nats://user:password@host:port", errUsage)
 	}
 	password, _ = u.User.Password()
 	return u.Host, u.User.Username(), password, nil
 }
 
-// secretless gives a URL without its password.
+// secretless gives an address or URL without its password.
 func secretless(s string) string {
+	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
+		return s
+	}
 	u, err := url.Parse(s)
-	if err != nil {
-		return "(set)"
+	if err != nil || u.Scheme == "" {
+		return "(set)" // such as a PostgreSQL connection string of keywords
+	}
+	if q := u.Query(); q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
 	}
 	return u.Redacted()
 }

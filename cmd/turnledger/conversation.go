@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // turnIn is one turn of a conversation that is imported.
@@ -38,6 +39,9 @@ func parseConversation(line []byte) (session string, turns []turnIn, err error) 
 	var in struct {
 		ConversationID string            `json:"conversation_id"`
 		Messages       []json.RawMessage `json:"messages"`
+	}
+	if !utf8.Valid(line) {
+		return "", nil, errors.New("not UTF-8: convert the file")
 	}
 	if err := json.Unmarshal(line, &in); err != nil {
 		return "", nil, errors.New("not a JSON object with conversation_id and messages")

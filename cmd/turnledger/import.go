@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -64,7 +63,6 @@ type importer struct {
 	bar    *progress
 	report io.Writer
 
-	mu   sync.Mutex
 	seen map[string][32]byte
 
 	conversations, turns, recorded, there, bad atomic.Int64
@@ -91,41 +89,66 @@ func sizes(files []string) (total int64, err error) {
 	return total, nil
 }
 
-// line is one conversation on its way in.
+// line is one conversation on its way in, or what is wrong with it.
 type line struct {
-	where string
-	text  []byte
+	where   string
+	size    int64
+	session string
+	turns   []turnIn
+	err     error
 }
 
+// files reads one file after the other, and records several conversations at once.
 func (im *importer) files(ctx context.Context, files []string, parallel int) error {
 	lines := make(chan line, parallel)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		defer close(lines)
-		for _, name := range files {
-			if err := readLines(ctx, name, lines); err != nil {
-				return err
+		return interruptible(ctx, func() error {
+			defer close(lines)
+			for _, name := range files {
+				if err := im.read(ctx, name, lines); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 	for range parallel {
 		g.Go(func() error {
-			for l := range lines {
-				if err := im.line(ctx, l); err != nil {
-					return err
+			for {
+				select {
+				case l, more := <-lines:
+					if !more {
+						return nil
+					}
+					if err := im.line(ctx, l); err != nil {
+						return err
+					}
+					im.bar.add(l.size)
+				case <-ctx.Done():
+					return ctx.Err()
 				}
-				im.bar.add(int64(len(l.text)) + 1)
 			}
-			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// readLines gives the lines of a file that are not empty. A last line without a
-// line feed is one too.
-func readLines(ctx context.Context, name string, out chan<- line) error {
+// interruptible runs what may wait for a terminal, and leaves it there when ctx ends.
+func interruptible(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read gives the lines of a file that are not empty, in order, a conversation once. A
+// last line without a line feed is one too.
+func (im *importer) read(ctx context.Context, name string, out chan<- line) error {
 	f := os.Stdin
 	if name != "-" {
 		var err error
@@ -137,9 +160,17 @@ func readLines(ctx context.Context, name string, out chan<- line) error {
 	r := bufio.NewReaderSize(f, 1<<20)
 	for n := 1; ; n++ {
 		text, err := r.ReadBytes('\n')
-		if len(bytes.TrimSpace(text)) > 0 {
+		l := line{where: fmt.Sprintf("%s:%d", name, n), size: int64(len(text))}
+		if n == 1 {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			l.session, l.turns, l.err = parseConversation(text)
+			if l.err == nil {
+				l.err = im.once(l.session, text)
+			}
 			select {
-			case out <- line{fmt.Sprintf("%s:%d", name, n), text}:
+			case out <- l:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -156,17 +187,14 @@ func readLines(ctx context.Context, name string, out chan<- line) error {
 // line records one conversation. What is wrong with the line is reported; only
 // what ends the run is an error.
 func (im *importer) line(ctx context.Context, l line) error {
-	session, turns, err := parseConversation(l.text)
-	if err == nil {
-		err = im.once(session, l.text)
-	}
+	err := l.err
 	if errors.Is(err, errSameLine) {
 		return nil
 	}
 	if err == nil {
 		im.conversations.Add(1)
-		im.turns.Add(int64(len(turns)))
-		err = im.record(ctx, session, turns)
+		im.turns.Add(int64(len(l.turns)))
+		err = im.record(ctx, l.session, l.turns)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -186,9 +214,7 @@ var errSameLine = errors.New("the same line again")
 // once refuses a second conversation under the same id: its turns would be taken
 // for those of the first.
 func (im *importer) once(session string, text []byte) error {
-	sum := sha256.Sum256(bytes.TrimSpace(text))
-	im.mu.Lock()
-	defer im.mu.Unlock()
+	sum := sha256.Sum256(text)
 	before, ok := im.seen[session]
 	switch {
 	case !ok:

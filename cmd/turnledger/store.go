@@ -58,6 +58,9 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 	srv, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, Logger: logger,
 	})
+	if errors.Is(err, embedded.ErrListen) {
+		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", errUsage, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,13 @@ func (c *redactCmd) Run(e *env) error {
 	if !c.Yes && term.IsTerminal(int(os.Stdin.Fd())) {
 		_, _ = fmt.Fprintf(e.err, "Redact turn %s of session %s for ever? [y/N] ", c.Turn, c.Session)
 		var answer string
-		_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
+		err := interruptible(e.ctx, func() error {
+			_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 		if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
 			return errors.New("not redacted")
 		}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// said runs a command line to its end.
+func said(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var o, e bytes.Buffer
+	code = run(ctx, args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// TestAStartThatCannotWorkSaysWhatToDo goes through what can be wrong when the log and
+// the views are opened.
+func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"taken API port":         {[]string{"--listen", taken.Addr().String()}, exitFailed, "set TURNLEDGER_LISTEN"},
+		"taken NATS port":        {[]string{"--nats-listen", taken.Addr().String()}, exitUsage, "NATS_LISTEN"},
+		"no NATS address":        {[]string{"--nats-listen", "abc"}, exitUsage, "want host:port"},
+		"NATS open to all":       {[]string{"--nats-listen", "0.0.0.0:0"}, exitUsage, "put credentials into it"},
+		"no PostgreSQL URL":      {[]string{"--postgres-url", "zzz"}, exitFailed, "PostgreSQL URL"},
+		"no Redis URL":           {[]string{"--redis-url", "zzz"}, exitFailed, "redis"},
+		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, exitFailed, "is it running"},
+		"partitions":             {[]string{"--partitions", "3"}, exitUsage, "power of two"},
+		"data in a file":         {[]string{"--data-dir", file}, exitFailed, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")}, c.args...)
+			code, _, errs := said(t, args...)
+			require.Equal(t, c.code, code, errs)
+			require.Contains(t, errs, c.says)
+			require.NotContains(t, errs, "hidden")
+		})
+	}
+}
+
+func TestConfigShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	for in, out := range map[string]string{
+		"": "", "127.0.0.1:4222": "127.0.0.1:4222", "nats://u:pw@h:1": "nats://u:xxxxx@h:1",
+		"host=h password=pw": "(set)", "postgres://h/db?password=pw": "postgres://h/db?password=xxxxx",
+	} {
+		require.Equal(t, out, secretless(in))
+	}
+}
+
+// noted is a recorder in memory.
+type noted map[string][]string
+
+func (n noted) start(_ context.Context, session string, t turnIn) (string, bool, error) {
+	n[session] = append(n[session], t.question.neutral)
+	return t.requestID, false, nil
+}
+
+func (n noted) finalize(context.Context, string, string, turnIn) (bool, error) { return false, nil }
+
+// TestALineThatCannotBeReadIsReported holds that the rest goes in.
+func TestALineThatCannotBeReadIsReported(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "c.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte("\xef\xbb\xbf"+
+		`{"conversation_id":"a","messages":[{"role":"user","content":"first"}]}
+{"conversation_id":"a","messages":[{"role":"user","content":"second"}]}
+{"conversation_id":"a","messages":[{"role":"user","content":"first"}]}
+{"conversation_id":"b","messages":[{"role":"user","content":"caf`+"\xe9"+`"}]}
+{"conversation_id":"c","messages":[{"role":"user","content":"last"}]}`), 0o600))
+	for range 20 {
+		rec := noted{}
+		var report bytes.Buffer
+		im := &importer{rec: rec, seen: map[string][32]byte{}, report: &report, bar: newProgress(io.Discard, "", -1)}
+		require.NoError(t, im.files(t.Context(), []string{file}, 1))
+		require.Equal(t, noted{"a": {"first"}, "c": {"last"}}, rec)
+		require.EqualValues(t, 2, im.bad.Load())
+		require.Contains(t, report.String(), "c.jsonl:2: another conversation")
+		require.Contains(t, report.String(), "c.jsonl:4: not UTF-8")
+	}
+}
