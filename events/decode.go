@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"errors"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -42,7 +43,22 @@ var catalogue = map[string]func([]byte) (Fact, error){
 
 // asBefore is what encoding/json takes: the log keeps messages and metadata as their
 // senders wrote them, a name twice included.
-var asBefore = jsonv1.DefaultOptionsV1()
+// An id has one form only, that of the schemas.
+var asBefore = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(readUUID)))
+
+func readUUID(raw []byte, id *uuid.UUID) error {
+	if len(raw) != len(id.String())+2 {
+		return errors.New("not a UUID")
+	}
+	text := raw[1 : len(raw)-1]
+	if err := id.UnmarshalText(text); err != nil {
+		return err
+	}
+	if id.String() != string(text) {
+		return errors.New("not a UUID in lower case")
+	}
+	return nil
+}
 
 func read[F Fact](body []byte) (Fact, error) {
 	f := new(F)

@@ -153,6 +153,7 @@ func envelopeEdits() []edit {
 		{"a body that is a list", start, body(`[]`), "malformed_body"},
 		{"an empty body", start, body(`{}`), "malformed_id"},
 		{"a null body", start, body(`null`), "malformed_id"},
+		{"a turn id in upper case", start, body(`{"turn_id":"` + strings.ToUpper(events.TurnID("s1", "r1").String()) + `","session_id":"s1","request_id":"r1","question_neutral":"q"}`), "malformed_body"},
 		{"a turn id that is no uuid", start, body(`{"turn_id":"secret","session_id":"s1","request_id":"r1","question_neutral":"q"}`), "malformed_body"},
 	}
 }

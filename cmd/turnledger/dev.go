@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/turnledger/turnledger/projections/audit/localpg"
@@ -37,13 +38,7 @@ func (c *devCmd) Run(e *env) error {
 		return errors.Join(err, l.Close())
 	}
 	if pg != nil {
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), stopDeadline)
-			defer cancel()
-			if err := pg.Stop(ctx); err != nil {
-				logger.Error("PostgreSQL did not stop cleanly", "err", err)
-			}
-		}()
+		defer keep(e.ctx, pg, logger)()
 	}
 	a, err := openApp(e.ctx, c.Config, allRoles, l, logger)
 	if err != nil {
@@ -75,6 +70,39 @@ func (c *devCmd) postgres(e *env, logger *slog.Logger) (*localpg.Server, error) 
 	}
 	c.PostgresURL = pg.URL()
 	return pg, nil
+}
+
+// keep starts the private PostgreSQL again when it ends by itself, until what it gives
+// back is called: that stops it for good.
+func keep(ctx context.Context, pg *localpg.Server, logger *slog.Logger) (stop func()) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-pg.Done():
+			}
+			logger.Warn("PostgreSQL has ended and is started again", "log", pg.LogFile())
+			if err := pg.Restart(life); err != nil && life.Err() == nil {
+				logger.Error("PostgreSQL does not start; the audit catches up when it does", "err", err)
+				select {
+				case <-life.Done():
+				case <-time.After(5 * time.Second):
+				}
+			}
+		}
+	})
+	return func() {
+		end()
+		keeper.Wait()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+		defer cancel()
+		if err := pg.Stop(ctx); err != nil {
+			logger.Error("PostgreSQL did not stop cleanly", "err", err)
+		}
+	}
 }
 
 func (c *devCmd) screen(w io.Writer, a *app) {

@@ -3,6 +3,11 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,4 +126,23 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	projectors.caughtUp(t, "recent", "audit")
 	require.Equal(t, exchange(3), api.context(t, "s"))
 	require.Equal(t, questions(3), api.audited(t, "u"))
+}
+
+// dev looks after its own PostgreSQL.
+func TestDevStartsItsPostgresAgain(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	p := start(t, nil, "dev", "--data-dir", dir)
+	p.must(t, http.StatusOK, http.MethodPut, session("s")+"/identity", map[string]any{"identity_id": "u"})
+	p.say(t, "s", 0)
+	p.caughtUp(t, "audit")
+	raw, err := os.ReadFile(filepath.Join(dir, "postgres", "cluster", "postmaster.pid"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.Fields(string(raw))[0])
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	p.say(t, "s", 1)
+	p.caughtUp(t, "audit")
+	require.Equal(t, questions(2), p.audited(t, "u"))
+	require.Contains(t, p.log.String(), "PostgreSQL has ended and is started again")
 }

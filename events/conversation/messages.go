@@ -4,18 +4,25 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // ImageText stands for an image whose data is not kept.
 const ImageText = "[Image sent: photo]"
 
-// inlineImage is a data URL, also where a JSON text in the text escapes its slashes.
-var inlineImage = regexp.MustCompile(`(?i)data:image\\?/[a-z0-9.+-]+(?:;[a-z0-9=.+-]+)*;base64,(?:[a-z0-9+/=_%-]|\\/)+`)
+// inlineImage is a data URL, also where a JSON text in the text escapes its slashes,
+// or the bare base64 of a PNG, JPEG, GIF or WebP, which its first bytes tell.
+var inlineImage = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:;[a-z0-9=.+-]+)*;base64,)(?:[A-Za-z0-9+/=_%-]|\\/)+` +
+	`|(?:iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ)(?:[A-Za-z0-9+/_-]|\\/){64,}=*`)
+
+// imageSigns are what a text with such data holds, in lower case.
+var imageSigns = []string{";base64,", "ivborw0kggo", "9j", "r0lgod", "uklgr"}
 
 // cleanText puts ImageText in the place of inline base64 images.
 func cleanText(s string) string {
-	if !strings.Contains(strings.ToLower(s), ";base64,") {
+	lower := strings.ToLower(s)
+	if !slices.ContainsFunc(imageSigns, func(sign string) bool { return strings.Contains(lower, sign) }) {
 		return s
 	}
 	return inlineImage.ReplaceAllString(s, ImageText)
@@ -53,7 +60,8 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 // withoutImages gives a message whose base64 images have become ImageText, and
 // false where it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
-	if lower := bytes.ToLower(m); !bytes.Contains(lower, []byte("image")) && !bytes.Contains(lower, []byte(`\u00`)) {
+	lower := bytes.ToLower(m)
+	if !slices.ContainsFunc(append(imageSigns, "image", `\u00`), func(sign string) bool { return bytes.Contains(lower, []byte(sign)) }) {
 		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(m))
@@ -103,18 +111,25 @@ func scrub(v any) (any, bool) {
 
 // holdsImageData knows the content parts of the vendors that carry image bytes:
 // data URLs in OpenAI's image_url and input_image, Anthropic's base64 source, the
-// data of MCP's images and Gemini's inline data.
+// data of MCP's images and Gemini's inline data, the image of the AI SDK, and files
+// that are images.
 func holdsImageData(part map[string]any) bool {
 	image := part["type"] == "image"
-	if imageBytes(part, image) || isDataURL(part["image_url"]) {
+	if imageBytes(part, image) || isDataURL(part["image_url"]) || isImage(part["image"]) || isImage(part["file_data"]) {
 		return true
 	}
-	for _, name := range []string{"image_url", "source", "inline_data", "inlineData"} {
-		if inner, ok := part[name].(map[string]any); ok && (imageBytes(inner, image) || isDataURL(inner["url"])) {
+	for _, name := range []string{"image_url", "source", "inline_data", "inlineData", "file"} {
+		if inner, ok := part[name].(map[string]any); ok && (imageBytes(inner, image) || isDataURL(inner["url"]) || isImage(inner["file_data"])) {
 			return true
 		}
 	}
 	return false
+}
+
+// isImage tells whether a string is image data and nothing else.
+func isImage(v any) bool {
+	s, ok := v.(string)
+	return ok && cleanText(strings.TrimSpace(s)) == ImageText
 }
 
 func imageBytes(part map[string]any, image bool) bool {
@@ -128,6 +143,7 @@ func imageBytes(part map[string]any, image bool) bool {
 
 func isDataURL(v any) bool {
 	s, ok := v.(string)
+	s = strings.TrimSpace(s)
 	return ok && len(s) > 5 && strings.EqualFold(s[:5], "data:")
 }
 

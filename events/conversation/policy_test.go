@@ -3,6 +3,7 @@ package conversation_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,5 +83,40 @@ func TestMergeMetadata(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want, string(conversation.MergeMetadata(json.RawMessage(c.base), json.RawMessage(c.over))))
 		})
+	}
+}
+
+// TestImageDataIsNotKept goes through the shapes in which senders put image bytes.
+func TestImageDataIsNotKept(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{
+		"iVBORw0KGgo" + strings.Repeat("Aa1+/", 20) + "==",
+		"/9j/" + strings.Repeat("4AAQSk", 20),
+		"R0lGODlh" + strings.Repeat("AQAB", 30),
+		"UklGRiQAAABXRUJQ" + strings.Repeat("VlA4", 30),
+	} {
+		for _, message := range []string{
+			`{"role":"user","content":"look","images":["` + data + `"]}`,
+			`{"role":"user","content":[{"type":"image","image":"` + data + `"}]}`,
+			`{"role":"user","content":[{"type":"input_file","file_data":"` + data + `","filename":"x.png"}]}`,
+			`{"role":"user","content":[{"type":"file","file":{"file_data":"data:image/png;base64,` + data + `"}}]}`,
+			`{"role":"user","content":[{"type":"image_url","image_url":{"url":" data:image/png;base64,` + data + `"}}]}`,
+			`{"role":"tool","content":"{\"screenshot\": \"` + strings.ReplaceAll(data, "/", `\\/`) + `\", \"ok\": true}"}`,
+			`{"role":"tool","content":"before ` + data + ` after"}`,
+		} {
+			start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+				Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}})
+			require.NoError(t, err)
+			kept := string(start.Question.QuestionMessages)
+			require.NotContains(t, kept, data[len(data)-20:], message)
+			require.Contains(t, kept, conversation.ImageText)
+			require.NotContains(t, kept, `"url"`, "a text part stands in the image's place")
+		}
+	}
+	// What only looks like it stays.
+	for _, text := range []string{"see /9j/a.txt and iVBORw0KGgo", "UklGR is how RIFF begins", "data:text/plain;base64,aGVsbG8="} {
+		start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: text}})
+		require.NoError(t, err)
+		require.Equal(t, text, start.Question.QuestionNeutral)
 	}
 }

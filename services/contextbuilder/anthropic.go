@@ -144,12 +144,12 @@ func toolResult(m Message, before []Message) block {
 	return block{Type: "text", Text: "[Tool result" + name + ": " + text + "]"}
 }
 
-// contentBlocks gives a message's content as blocks; empty texts, which the API
-// refuses, are left out.
+// contentBlocks gives a message's content as blocks; texts of nothing but white
+// space, which the API refuses, are left out.
 func contentBlocks(content json.RawMessage) []block {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
-		if text == "" {
+		if strings.TrimSpace(text) == "" {
 			return nil
 		}
 		return []block{{Type: "text", Text: text}}
@@ -166,7 +166,7 @@ func contentBlocks(content json.RawMessage) []block {
 	var out []block
 	for _, p := range parts {
 		switch {
-		case p.Text != "":
+		case strings.TrimSpace(p.Text) != "":
 			out = append(out, block{Type: "text", Text: p.Text})
 		case p.Type == "image" && len(p.Source) > 0:
 			out = append(out, block{Type: "image", Source: p.Source})

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -19,6 +18,21 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
+
+// fed gives a memory view that has reached a position, and follows the log on.
+func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
+	t.Helper()
+	view := memory.New(recent.Limits{}, rules, nil)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- runner.New(log, view, runner.Config{Rules: rules}).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	require.NoError(t, view.Wait(t.Context(), at))
+	return view
+}
 
 // BenchmarkBuild builds contexts of 20 messages in process, with the memory view,
 // of sessions of 200 and of 5,000 turns, beside 1,000 other sessions.
@@ -44,13 +58,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	fill("200", 200)
 	head := fill("5000", 5000)
-	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
-	view := memory.New(recent.Limits{}, rules, nil)
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	go func() { done <- runner.New(log, view, runner.Config{Rules: rules}).Run(ctx) }()
-	require.NoError(b, view.Wait(b.Context(), head))
-	builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: view}), contextbuilder.Config{})
+	builder := builder(log, fed(b, log, head))
 	for _, session := range []string{"200", "5000"} {
 		b.Run("turns="+session, func(b *testing.B) {
 			took := make([]time.Duration, 0, b.N)
@@ -66,6 +74,4 @@ func BenchmarkBuild(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 		})
 	}
-	cancel()
-	require.NoError(b, <-done)
 }

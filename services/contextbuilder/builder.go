@@ -144,7 +144,7 @@ func (r Request) valid() error {
 // history gives the previous messages, oldest first.
 func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, error) {
 	if req.History != nil {
-		messages, warnings := cleanHistory(req.History)
+		messages, warnings := cleanHistory(req.History, req.MaxMessages)
 		return Result{Source: FromRequest, Warnings: warnings}, messages, nil
 	}
 	reading, now, err := b.read(ctx, req)
@@ -156,7 +156,7 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 	if state.Expired(now) || state.Erased != 0 {
 		return res, nil, nil
 	}
-	turns, before := b.asked(req, state)
+	turns, before := asked(req, reading)
 	turns = sinceSilence(turns, b.idle(req), now)
 	taken, _ := window(piecesOf(turns, req.Language), budget{req.MaxMessages, req.MaxTokens})
 	n := 0
@@ -241,23 +241,27 @@ func (b *Builder) reached(ctx context.Context, req Request) error {
 
 // asked gives the turns that the prompt may show, and how many the session has of
 // them, those that are not held included.
-func (b *Builder) asked(req Request, s *conversation.State) ([]*conversation.Turn, int) {
-	until := ^uint64(0)
+func asked(req Request, r Reading) (turns []*conversation.Turn, total int) {
+	s, until := r.State, ^uint64(0)
 	if t := s.Turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until = t.Place
 	}
-	var turns []*conversation.Turn
-	for _, t := range s.Turns {
-		if t.Place < until && s.Shown(t) && (t.Status == conversation.Finalized || req.IncludePending) {
-			turns = append(turns, t)
-		}
-	}
-	if s.Whole || req.TurnID != uuid.Nil {
-		return turns, len(turns)
-	}
-	total := s.ShownFinalized
+	// What is not held is older than what is.
+	total = s.ShownFinalized
 	if req.IncludePending {
 		total += s.ShownPending
+	}
+	for _, t := range s.Turns {
+		switch {
+		case !s.Shown(t) || t.Status != conversation.Finalized && !req.IncludePending:
+		case t.Place < until:
+			turns = append(turns, t)
+		default:
+			total--
+		}
+	}
+	if s.Whole || r.Source == FromLog {
+		total = len(turns)
 	}
 	return turns, total
 }

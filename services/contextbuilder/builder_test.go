@@ -20,6 +20,8 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
 // record appends a whole turn; an empty answer leaves it pending.
 func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
 	t.Helper()
@@ -39,7 +41,7 @@ func add(t testing.TB, log *jetlog.Log, f events.Fact) events.Position {
 }
 
 func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder {
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, Deadline: 200 * time.Millisecond})
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules, Deadline: 200 * time.Millisecond})
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
@@ -131,6 +133,7 @@ func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
 	r, err = b.Build(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q2", "assistant: a2", "user: m"}, texts(t, r))
+	require.Zero(t, r.DroppedTurns, "the window left nothing out")
 }
 
 func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
@@ -139,15 +142,19 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	for i := range 30 {
 		record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
 	}
-	record(t, log, "s", "now", "asked now", "")
+	at := record(t, log, "s", "now", "asked now", "")
+	for _, b := range []*contextbuilder.Builder{builder(log, nil), builder(log, fed(t, log, at))} {
+		for _, pending := range []bool{false, true} {
+			r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: pending})
+			require.NoError(t, err)
+			require.Equal(t, 20, r.HistoryMessages)
+			require.Equal(t, 10, r.HistoryTurns)
+			require.Equal(t, 20, r.DroppedTurns)
+			require.NotContains(t, texts(t, r)[:20], "user: asked now")
+		}
+	}
 	b := builder(log, nil)
-	r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: true})
-	require.NoError(t, err)
-	require.Equal(t, 20, r.HistoryMessages)
-	require.Equal(t, 10, r.HistoryTurns)
-	require.Equal(t, 20, r.DroppedTurns)
-	require.NotContains(t, texts(t, r)[:20], "user: asked now")
-	r, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
+	r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
 }

@@ -2,6 +2,7 @@ package contextbuilder
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -13,9 +14,9 @@ const (
 )
 
 // cleanHistory takes a client's own history: role and content of what is a message
-// of a user or an assistant; the rest is dropped, never refused. The last 20
-// messages and 100 KB are kept.
-func cleanHistory(list []json.RawMessage) (out []Message, warnings []string) {
+// of a user or an assistant; the rest is dropped, never refused. The last messages are
+// kept, up to most, 20 and 100 KB. Warnings say what was cut off, or soon will be.
+func cleanHistory(list []json.RawMessage, most int) (out []Message, warnings []string) {
 	for _, raw := range list {
 		var m struct {
 			Role    string  `json:"role"`
@@ -29,11 +30,11 @@ func cleanHistory(list []json.RawMessage) (out []Message, warnings []string) {
 	if len(out) >= historyWarnFrom {
 		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older messages are dropped")
 	}
-	out = out[max(0, len(out)-historyMessages):]
+	out = out[max(0, len(out)-min(most, historyMessages)):]
 	size := 0
 	for i, m := range slices.Backward(out) {
 		if size += len(m.raw); size > historyBytes {
-			return out[i+1:], warnings
+			return out[i+1:], append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of the last %d messages are dropped", i+1, len(out)))
 		}
 	}
 	return out, warnings

@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,7 +103,7 @@ func TestCleanHistory(t *testing.T) {
 		return out
 	}
 	out, warnings := cleanHistory(raw(`{"role":"user","content":"a","timestamp":1}`, `null`, `7`, `{"role":"user"}`, `{"role":"robot","content":"x"}`,
-		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`))
+		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`), 20)
 	require.Empty(t, warnings)
 	require.Len(t, out, 2)
 	require.JSONEq(t, `{"role":"user","content":"a"}`, string(out[0].raw))
@@ -110,17 +111,23 @@ func TestCleanHistory(t *testing.T) {
 	for i := range 25 {
 		many = append(many, json.RawMessage(fmt.Sprintf(`{"role":"user","content":"m%d"}`, i)))
 	}
-	out, warnings = cleanHistory(many)
+	out, warnings = cleanHistory(many, 100)
 	require.Len(t, out, 20)
 	require.Equal(t, "m5", out[0].Text())
 	require.Len(t, warnings, 1)
+	out, _ = cleanHistory(many, 2)
+	require.Len(t, out, 2)
+	large := raw(`{"role":"user","content":"`+strings.Repeat("x", 60<<10)+`"}`, `{"role":"assistant","content":"`+strings.Repeat("y", 60<<10)+`"}`)
+	out, warnings = cleanHistory(large, 20)
+	require.Len(t, out, 1)
+	require.Equal(t, []string{"conversation_history is larger than 100 KB; its oldest 1 of the last 2 messages are dropped"}, warnings)
 }
 
 func TestAnthropicForm(t *testing.T) {
 	t.Parallel()
 	list := parseMessages(json.RawMessage(`[
 		{"role":"system","content":"be kind"},
-		{"role":"assistant","content":"hello"},
+		{"role":"assistant","content":"hello"},{"role":"assistant","content":" \n"},
 		{"role":"user","content":"one"},{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/x.png"}}]},
 		{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]},
 		{"role":"tool","tool_call_id":"c1","content":"42"},

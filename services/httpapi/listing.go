@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -79,9 +80,7 @@ func newPage(in *turnsIn) (p page, err error) {
 	default:
 		return p, invalid("status", "must be finalized, pending or all")
 	}
-	if in.Cursor != "" {
-		p.before, err = parseCursor(in.Cursor)
-	}
+	p.before, err = parseCursor(in.Cursor, in.SessionID)
 	return p, err
 }
 
@@ -139,13 +138,14 @@ func (p page) of(s *conversation.State) []*conversation.Turn {
 // cursor is the place of the oldest turn that was given, and how many were given
 // so far: the order of a session's turns never changes, but their number may.
 type cursor struct {
+	session uint32
 	place   uint64
 	version int
 	passed  int
 }
 
 func (p page) next(oldest *conversation.Turn) cursor {
-	return cursor{oldest.Place, oldest.Version, min(p.before.passed+p.limit, conversationTurns)}
+	return cursor{p.before.session, oldest.Place, oldest.Version, min(p.before.passed+p.limit, conversationTurns)}
 }
 
 // conversationTurns bounds what a cursor makes a view look for.
@@ -158,16 +158,23 @@ func (c cursor) after(t *conversation.Turn) bool {
 
 // String gives the opaque form.
 func (c cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d", c.place, c.version, c.passed))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed))
 }
 
-func parseCursor(s string) (cursor, error) {
-	var c cursor
+// parseCursor reads a cursor of a session; an empty one is before nothing.
+func parseCursor(s, sessionID string) (cursor, error) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(sessionID))
+	c := cursor{session: h.Sum32()}
+	if s == "" {
+		return c, nil
+	}
+	of := c.session
 	raw, err := base64.RawURLEncoding.DecodeString(s)
 	if err == nil {
-		_, err = fmt.Sscanf(string(raw), "%d.%d.%d", &c.place, &c.version, &c.passed)
+		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &c.session, &c.place, &c.version, &c.passed)
 	}
-	if err != nil || c.place == 0 || c.passed < 0 || c.passed > conversationTurns || c.String() != s {
+	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns || c.String() != s {
 		return cursor{}, invalid("cursor", "must be the next_cursor of the page before")
 	}
 	return c, nil

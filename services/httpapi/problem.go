@@ -13,7 +13,7 @@ import (
 
 // What a port may say besides the errors of events/conversation and events/jetlog.
 var (
-	ErrPositionNotReached = errors.New("the position is not reached yet: read again, or without min_position")
+	ErrPositionNotReached = errors.New("the log does not hold the position yet: ask again in a moment")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
 )
 

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -158,6 +159,7 @@ var refusals = map[string]refusal{
 	"turns: limit a fraction":             wrong("GET", onS+"/turns?limit=1.5", nil, "limit"),
 	"turns: status":                       wrong("GET", onS+"/turns?status=final", nil, "status"),
 	"turns: cursor":                       wrong("GET", onS+"/turns?cursor=x", nil, "cursor"),
+	"turns: cursor of another session":    wrong("GET", onS+"/turns?cursor="+base64.RawURLEncoding.EncodeToString([]byte("7.1.1.1")), nil, "cursor"),
 	"turns: cursor of nothing":            wrong("GET", onS+"/turns?cursor=MC4wLjA", nil, "cursor"),
 	"turns: min_position":                 wrong("GET", onS+"/turns?min_position=x", nil, "min_position"),
 	"turns: escapes":                      wrong("GET", onS+"/turns?limit=%zz", nil, "query"),
