@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"sync"
 	"testing"
@@ -32,11 +33,14 @@ func (a *acks) set(session, turn, status string) {
 	}
 }
 
-// importAll runs an import that remembers each acknowledgement, until the server
-// is gone.
-func (a *acks) importAll(t testing.TB, p *process, files []string) {
+// importAll runs an import that remembers each acknowledgement, until ctx ends.
+func (a *acks) importAll(ctx context.Context, t testing.TB, p *process, files iter.Seq2[int, string]) {
 	im := &importer{rec: noting{p.recorder(t), a}, seen: map[string][32]byte{}, report: io.Discard, bar: newProgress(io.Discard, "", -1)}
-	_ = im.files(context.WithoutCancel(t.Context()), files, 8) // ends with the server
+	var names []string
+	for _, name := range files {
+		names = append(names, name)
+	}
+	_ = im.files(ctx, names, 8) // broken off
 }
 
 // check finds every acknowledged turn in the state that was acknowledged.

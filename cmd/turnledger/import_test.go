@@ -3,10 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,32 +99,54 @@ func TestKill9DuringImportLosesNothing(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 2))
 	files := conversationFiles(t)
-	conversations := readConversations(t, files)
 	dir := dataDir(t)
 	acknowledged := newAcks()
 	for round := range rounds {
 		p := start(t, nil, "dev", "--data-dir", dir)
 		acknowledged.check(t, p, seed)
+		// There is always something new to record.
+		files = append(files, madeConversations(t, rng, round))
+		ctx, end := context.WithCancel(t.Context())
+		before := acknowledged.len()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			acknowledged.importAll(t, p, files)
+			acknowledged.importAll(ctx, t, p, slices.Backward(files))
 		}()
-		pause := time.NewTimer(time.Duration(50+rng.IntN(3000)) * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-done:
-		}
+		moment := before + rng.IntN(madeTurns)
+		require.Eventually(t, func() bool { return acknowledged.len() > moment }, time.Minute, 200*time.Microsecond)
 		p.kill(t)
+		end()
 		<-done
-		t.Logf("seed %d round %d: %d turns acknowledged", seed, round, acknowledged.len())
+		t.Logf("seed %d round %d: %d more turns acknowledged", seed, round, acknowledged.len()-before)
 	}
 	p := start(t, nil, "dev", "--data-dir", dir)
 	acknowledged.check(t, p, seed)
 	code, out, errs := turnledger(t, p, append([]string{"import"}, files...)...)
 	require.Equal(t, exitDone, code, "%s%s", out, errs)
-	for _, c := range conversations {
+	for _, c := range readConversations(t, files) {
 		require.Equal(t, c.Messages, p.context(t, c.ID), "seed %d: %s", seed, c.ID)
 	}
+	t.Logf("seed %d: %d rounds, %d turns acknowledged", seed, rounds, acknowledged.len())
 	p.stop(t)
+}
+
+// madeTurns are in a file of madeConversations.
+const madeTurns = 400
+
+func madeConversations(t testing.TB, rng *rand.Rand, round int) string {
+	t.Helper()
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for i := range madeTurns / 2 {
+		var messages []any
+		for n := range 4 {
+			role := []string{"user", "assistant"}[n%2]
+			messages = append(messages, map[string]any{"role": role, "content": fmt.Sprintf("%s %d of %d: %s", role, n, i, strings.Repeat("word ", rng.IntN(200)))})
+		}
+		require.NoError(t, enc.Encode(conversationIn{ID: fmt.Sprintf("round-%d-%d", round, i), Messages: messages}))
+	}
+	name := filepath.Join(t.TempDir(), fmt.Sprint("round-", round, ".jsonl"))
+	require.NoError(t, os.WriteFile(name, buf.Bytes(), 0o600))
+	return name
 }
