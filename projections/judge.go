@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync/atomic"
 
-	"github.com/maypok86/otter/v2"
+	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -22,39 +22,53 @@ type SessionReader interface {
 // that it does not hold is read from the log up to the event. Not safe for
 // concurrent use.
 type Judge struct {
-	log    SessionReader
-	rules  conversation.Rules
-	states *otter.Cache[string, *conversation.State]
-	// whole: every session since the log's beginning is held, so that an unknown one
-	// is new and need not be asked for.
-	whole atomic.Bool
+	log   SessionReader
+	rules conversation.Rules
+	// states go by who was active last: a session's next event mostly comes soon.
+	states *simplelru.LRU[string, *conversation.State]
+	bytes  int
+	// seen holds all sessions since the log's beginning, and perhaps others, so that one
+	// that is not in it is new and need not be asked for. Nil where the judge began later.
+	seen *bloom.BloomFilter
 }
 
-// judgeBytes bounds the states that a judge holds.
-const judgeBytes = 64 << 20
+const (
+	// judgeBytes bounds the states that a judge holds.
+	judgeBytes = 64 << 20
+	// judgeSessions of a partition can be told from new ones with a hundredth of them
+	// asked for in vain, in 2.4 MB; of more, more.
+	judgeSessions = 2_000_000
+)
 
 // NewJudge makes the judge of a partition that has been applied up to a sequence.
 func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judge {
 	rules.Slim = true
 	j := &Judge{log: log, rules: rules}
-	j.whole.Store(applied == 0)
-	j.states = otter.Must(&otter.Options[string, *conversation.State]{
-		MaximumWeight: judgeBytes,
-		// Maintenance in place: a goroutine for each Set costs more than the fold.
-		Executor: func(work func()) { work() },
-		Weigher:  func(_ string, s *conversation.State) uint32 { return weight(s) },
-		OnDeletion: func(e otter.DeletionEvent[string, *conversation.State]) {
-			if e.WasEvicted() {
-				j.whole.Store(false)
-			}
-		},
-	})
+	if applied == 0 {
+		j.seen = bloom.NewWithEstimates(judgeSessions, 0.01)
+	}
+	var err error
+	j.states, err = simplelru.NewLRU(judgeBytes/leastWeight, func(_ string, s *conversation.State) { j.bytes -= weight(s) })
+	if err != nil {
+		panic(err) // the size is a constant
+	}
 	return j
 }
 
+// leastWeight is that of a session without turns.
+const leastWeight = 512
+
 // weight estimates the bytes of a slim state.
-func weight(s *conversation.State) uint32 {
-	return uint32(512 + 320*len(s.Turns)) //nolint:gosec // a session has far fewer than 2^32/320 turns
+func weight(s *conversation.State) int { return leastWeight + 320*len(s.Turns) }
+
+// hold makes a state the one that was active last, and lets the oldest go where there
+// is no room. Its weight was taken off before it was folded on.
+func (j *Judge) hold(s *conversation.State) {
+	j.states.Add(s.SessionID, s)
+	j.bytes += weight(s)
+	for j.bytes > judgeBytes && j.states.Len() > 1 {
+		j.states.RemoveOldest()
+	}
 }
 
 // Judge gives the verdict on the next event of the partition.
@@ -62,10 +76,12 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	if e.SessionID == "" {
 		return judgeForeign(e), nil
 	}
-	s, ok := j.states.GetIfPresent(e.SessionID)
-	if !ok {
+	s, ok := j.states.Get(e.SessionID)
+	if ok {
+		j.bytes -= weight(s)
+	} else {
 		s = conversation.New(e.SessionID, j.rules)
-		if !j.whole.Load() {
+		if j.seen == nil || j.seen.TestOrAddString(e.SessionID) {
 			if err := j.hydrate(ctx, s, e.Position.Seq-1); err != nil {
 				return Judged{}, err
 			}
@@ -73,16 +89,15 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	}
 	first := !s.Found()
 	c := s.Fold(e)
-	j.states.Set(e.SessionID, s)
+	j.hold(s)
 	return Judged{Recorded: e, Change: ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
 }
 
 // Forget drops what was folded of a batch that could not be applied; its sessions
 // are read from the log again.
 func (j *Judge) Forget(batch []Judged) {
-	j.whole.Store(false)
 	for _, e := range batch {
-		j.states.Invalidate(e.SessionID)
+		j.states.Remove(e.SessionID)
 	}
 }
 
