@@ -143,7 +143,7 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 	if !feed {
 		return nil
 	}
-	r := runner.New(v.log, v.audit.open.Load(), runner.Config{Rules: v.cfg.rules(), MaxBatch: 5000, Logger: v.logger, Metrics: v.metrics})
+	r := runner.New(v.log, v.audit.open.Load(), runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Logger: v.logger, Metrics: v.metrics})
 	v.auditFeed.Store(r)
 	return r.Run(ctx)
 }

@@ -27,7 +27,7 @@ const benchEvents = 100_000
 // BenchmarkPlainCopy is the floor by itself: the finished rows of turns and of the ledger, encoded beforehand, in one COPY for
 // each of the same indexed tables.
 func BenchmarkPlainCopy(b *testing.B) {
-	s := newStage(b, load{active: 64, batch: 5000})
+	s := newStage(b, load{active: 64, batch: 10_000})
 	var floor time.Duration
 	for b.Loop() {
 		floor += s.floor(b)
@@ -37,7 +37,7 @@ func BenchmarkPlainCopy(b *testing.B) {
 }
 
 // BenchmarkAuditApply is a full catch-up from empty tables, in the batches that the wiring asks for.
-func BenchmarkAuditApply(b *testing.B) { benchmark(b, load{active: 64, batch: 5000}) }
+func BenchmarkAuditApply(b *testing.B) { benchmark(b, load{active: 64, batch: 10_000}) }
 
 // BenchmarkAuditLive is a projection that keeps up with 64 writers.
 func BenchmarkAuditLive(b *testing.B) { benchmark(b, load{active: 64, batch: 500}) }
@@ -48,7 +48,7 @@ func BenchmarkAuditLiveLate(b *testing.B) { benchmark(b, load{active: 2000, batc
 
 // BenchmarkAuditCatchUp is the same through a runner that reads the events from a real log, as serve does.
 func BenchmarkAuditCatchUp(b *testing.B) {
-	l := load{active: 64, batch: 5000}
+	l := load{active: 64, batch: 10_000}
 	log := l.append(b)
 	s := newStage(b, l)
 	var floor, apply time.Duration

@@ -8,7 +8,7 @@ import (
 )
 
 func BenchmarkLoad(b *testing.B) {
-	recenttest.BenchmarkLoad(b, opener(redistest.Start(b)), 1_000, 100_000)
+	recenttest.BenchmarkLoad(b, opener(redistest.Start(b)), 1_000, 1_000_000)
 }
 
 func BenchmarkApply(b *testing.B) { recenttest.BenchmarkApply(b, opener(redistest.Start(b))) }
