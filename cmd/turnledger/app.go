@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -73,28 +75,52 @@ func (a *app) serve(registry *prometheus.Registry) {
 		Projections: fed{a.views}, Registry: registry, Logger: a.logger, Open: true, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
-	if a.roles.has(roleAPI) {
+	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
 		a.history = history.New(a.store.log, history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
+	}
+	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites = writer{a.history}, writer{a.history}
 	}
-	if a.roles.has(roleContext) {
-		rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
-		if a.views.recent != nil {
-			rc.View = a.views.recent
+	if a.roles.has(roleContext) || a.roles.has(roleChat) {
+		reader, builder := a.readSide()
+		if a.roles.has(roleContext) {
+			c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
+			c.Identities = identities{a.views.audit, a.store.log}
 		}
-		if a.views.audit != nil {
-			rc.Archive = a.views.audit
+		if a.roles.has(roleChat) {
+			c.Chat = a.chat(reader, builder)
 		}
-		reader := contextbuilder.NewReader(a.store.log, rc)
-		c.Sessions = sessions{reader}
-		c.Contexts = contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{
-			SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout),
-		})}
-		c.Identities = identities{a.views.audit, a.store.log}
 	}
 	a.handler = httpapi.New(c)
+}
+
+// readSide reads from the views that there are, and the log.
+func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
+	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
+	if a.views.recent != nil {
+		rc.View = a.views.recent
+	}
+	if a.views.audit != nil {
+		rc.Archive = a.views.audit
+	}
+	reader := contextbuilder.NewReader(a.store.log, rc)
+	return reader, contextbuilder.NewBuilder(reader, contextbuilder.Config{
+		SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout),
+	})
+}
+
+// chat answers with the model that is configured, or an echo.
+func (a *app) chat(reader *contextbuilder.Reader, builder *contextbuilder.Builder) httpapi.Chat {
+	var model chat.Model = chat.Echo{}
+	if a.cfg.ModelURL != "" {
+		model = openai.New(openai.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName})
+	}
+	return chats{chat.New(chat.Config{
+		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},
+		Model: model, Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
+	})}
 }
 
 // stopDeadline is how long requests in hand may take to end.

@@ -28,6 +28,10 @@ func (c *configCmd) Run(e *env) error {
 		{"TURNLEDGER_METADATA_KEYS", c.MetadataKeys},
 		{"TURNLEDGER_FINALIZE_WITHOUT_START", fmt.Sprint(c.FinalizeWithoutStart)},
 		{"TURNLEDGER_SYSTEM_PROMPT", given(c.SystemPrompt)},
+		{"TURNLEDGER_MODEL_URL", secretless(c.ModelURL)},
+		{"TURNLEDGER_MODEL_NAME", c.ModelName},
+		{"TURNLEDGER_MODEL_KEY", given(c.ModelKey)},
+		{"TURNLEDGER_ON_PENDING", c.OnPending},
 	}
 	if c.JSON {
 		out := map[string]string{}

@@ -125,6 +125,11 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 		p("  Audit     none: no PostgreSQL")
 	}
 	p("  Recent    %s", recentOf(c.Config))
+	if c.ModelURL != "" {
+		p("  Model     %s at %s", c.ModelName, secretless(c.ModelURL))
+	} else {
+		p("  Model     an echo: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME for a real one")
+	}
 	p("  Data      %s", c.DataDir)
 	p("")
 	p("Record a turn:")

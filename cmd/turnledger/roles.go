@@ -15,9 +15,10 @@ const (
 	roleContext role = "context" // answers reads over HTTP
 	roleRecent  role = "recent"  // feeds the recent view in Redis
 	roleAudit   role = "audit"   // feeds the audit tables
+	roleChat    role = "chat"    // answers messages with a model
 )
 
-var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit}
+var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleChat}
 
 type roles []role
 
@@ -29,7 +30,7 @@ func parseRoles(s string) (roles, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		x := role(strings.TrimSpace(name))
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit", errUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, chat", errUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)
@@ -48,6 +49,8 @@ func (r roles) fit(c Config) error {
 		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set TURNLEDGER_REDIS_URL, or run the role context here", errUsage, r)
 	case r.has(roleAudit) && c.PostgresURL == "" && len(r) == 1:
 		return fmt.Errorf("%w: --roles audit: set TURNLEDGER_POSTGRES_URL", errUsage)
+	case r.has(roleChat) && c.ModelURL == "":
+		return fmt.Errorf("%w: --roles chat: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME", errUsage)
 	default:
 		return nil
 	}

@@ -1,6 +1,8 @@
 package conversation
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
@@ -31,6 +33,9 @@ type Start struct {
 	SessionID, RequestID, IdentityID string
 	Question                         events.Question
 	SourceHash                       string
+	// Busy, where not nil, refuses a new turn while it holds of another that is pending
+	// (chat's policy reject).
+	Busy func(*Turn) bool
 }
 
 // DecideStart decides a start (CONTRACT §2 "Write").
@@ -42,10 +47,13 @@ func (s *State) DecideStart(c Start) Decision {
 	if c.IdentityID != "" && s.Identity == "" {
 		facts = append(facts, &events.SessionLinked{SessionID: c.SessionID, IdentityID: c.IdentityID})
 	}
-	expect := len(facts) > 0
+	expect := len(facts) > 0 || c.Busy != nil
 	id := events.TurnID(c.SessionID, c.RequestID)
 	t := s.Turn(id)
 	if t == nil {
+		if c.Busy != nil && slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Status == Pending && c.Busy(t) }) {
+			return Decision{Err: ErrTurnPending}
+		}
 		facts = append(facts, &events.TurnStarted{TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question})
 	}
 	if len(facts) > 0 {

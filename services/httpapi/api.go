@@ -23,6 +23,8 @@ type Config struct {
 	// Identities is nil where no Postgres is configured.
 	Identities  IdentityReader
 	Projections ProjectionReader
+	// Chat is nil where no model is asked.
+	Chat Chat
 	// Checks of readiness.
 	Checks []Check
 
@@ -79,6 +81,9 @@ func New(cfg Config) *API {
 	if cfg.Sessions != nil {
 		a.reads(api)
 	}
+	if cfg.Chat != nil {
+		a.chats(api)
+	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.router.HandleFunc("GET /healthz", a.healthz)
 	a.router.HandleFunc("GET /readyz", a.readyz)
@@ -114,11 +119,15 @@ var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
 
 // register adds a call: problems for errors, and a deadline.
 func register[I, O any](a *API, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	registerFor(api, a.cfg.Deadline, op, handle)
+}
+
+func registerFor[I, O any](api huma.API, deadline time.Duration, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
 	if b, ok := any(new(I)).(bodied); ok {
 		op.Metadata[metaBody], op.Metadata[metaMembers] = b.bodyType(), membersOf(b.bodyType())
 	}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
-		ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
+		ctx, cancel := context.WithTimeout(ctx, deadline)
 		defer cancel()
 		out, err := handled(ctx, in, handle)
 		if err != nil {

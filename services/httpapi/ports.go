@@ -153,3 +153,36 @@ type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
 }
+
+// Chat answers messages with a model. Its errors are those of TurnWriter and
+// ContextBuilder, and ErrModelFailed: then the turn is pending.
+type Chat interface {
+	Send(ctx context.Context, m ChatMessage, to ChatListener) (ChatReply, error)
+}
+
+// ChatMessage is what a user says. An empty ThreadID, or "new", makes a thread; an
+// empty RequestID is made up.
+type ChatMessage struct {
+	ThreadID, UserID, RequestID, Content string
+	OnPending, SystemPrompt, Language    string
+	MaxMessages, MaxTokens               int
+	IdleTimeout                          *time.Duration
+	Memory, Rewrite                      bool
+}
+
+// ChatListener is told of an answer while it is made, in order.
+type ChatListener interface {
+	Begun(threadID string, turnID uuid.UUID)
+	Piece(text string)
+}
+
+// ChatReply is the answer. Turn is empty for a message of the system; Again says that
+// the request was answered before.
+type ChatReply struct {
+	ThreadID           string
+	Turn               Turn
+	Content, Model     string
+	HistoryTurns       int
+	RewrittenQuery     string
+	Again, Interrupted bool
+}

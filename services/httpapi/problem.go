@@ -14,6 +14,7 @@ import (
 // What a port may say besides the errors of events/conversation and events/jetlog.
 var (
 	ErrPositionNotReached = errors.New("the log does not hold the position yet: ask again in a moment")
+	ErrModelFailed        = errors.New("the model did not answer; the turn is kept and pending, and the same request again asks the model again")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
 )
 
@@ -29,6 +30,7 @@ const (
 	codeLogUnavailable     = "log_unavailable"
 	codeAuditUnavailable   = "audit_unavailable"
 	codePositionNotReached = "position_not_reached"
+	codeModelFailed        = "model_failed"
 )
 
 // kinds says of each code its status and its title.
@@ -54,6 +56,7 @@ var kinds = map[string]struct {
 	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
 	codeLogUnavailable:               {http.StatusServiceUnavailable, "The log does not answer"},
 	codeAuditUnavailable:             {http.StatusServiceUnavailable, "The audit tables do not answer"},
+	codeModelFailed:                  {http.StatusBadGateway, "The model did not answer"},
 	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
 }
 
@@ -119,6 +122,8 @@ func known(err error) *problem {
 		return newProblem(codePositionNotReached, ErrPositionNotReached.Error())
 	case errors.Is(err, ErrAuditUnavailable):
 		return newProblem(codeAuditUnavailable, ErrAuditUnavailable.Error())
+	case errors.Is(err, ErrModelFailed):
+		return newProblem(codeModelFailed, ErrModelFailed.Error())
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

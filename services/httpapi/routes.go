@@ -38,6 +38,20 @@ func (a *API) writes(api huma.API) {
 		unread, gone), metaOptional, true), a.resetSession)
 }
 
+// chats adds the calls that ask a model.
+func (a *API) chats(api huma.API) {
+	chat := func(id, path, summary string) huma.Operation {
+		return operation(id, http.MethodPost, path, summary, unread, conflict, gone, tooBig, http.StatusBadGateway)
+	}
+	stream := func(op huma.Operation) huma.Operation {
+		return with(op, metaAnswer, reflect.TypeFor[chatJSON]())
+	}
+	registerFor(api, chatDeadline, chat("send-message", "/threads/{thread_id}/messages", "Ask the model in a thread"), a.thread)
+	registerFor(api, chatDeadline, stream(chat("stream-message", "/threads/{thread_id}/messages/stream", "The same as server-sent events: begun, delta, done or error")), a.threadStream)
+	registerFor(api, chatDeadline, chat("chat", "/chat", "Ask the model; the thread stands in the body or the header"), a.chat)
+	registerFor(api, chatDeadline, stream(chat("stream-chat", "/chat/stream", "The same as server-sent events: begun, delta, done or error")), a.chatStream)
+}
+
 // reads adds the calls that only read.
 func (a *API) reads(api huma.API) {
 	register(a, api, operation("get-session", http.MethodGet, onSession, "Look at a session"), a.session)

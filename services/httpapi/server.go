@@ -75,7 +75,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		Handler:           s.handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      2 * time.Minute, // a handler that streams lifts it with http.ResponseController
+		WriteTimeout:      3 * time.Minute, // a handler that streams lifts it with http.ResponseController
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),

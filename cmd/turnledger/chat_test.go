@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scripted is a model server that answers from the prompt that it is given, as an
+// OpenAI-compatible endpoint streams.
+type scripted struct {
+	*httptest.Server
+	// hold, where not nil, keeps an answer after its first piece until it is closed.
+	hold chan struct{}
+	// asked are the prompts, as "role: content".
+	asked chan []string
+}
+
+func newScripted(t *testing.T) *scripted {
+	s := &scripted{asked: make(chan []string, 100)}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *scripted) env() []string {
+	return []string{"TURNLEDGER_MODEL_URL=" + s.URL + "/v1", "TURNLEDGER_MODEL_NAME=scripted"}
+}
+
+func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Messages []struct{ Role, Content string }
+	}
+	if json.NewDecoder(r.Body).Decode(&in) != nil || r.URL.Path != "/v1/chat/completions" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	var prompt []string
+	for _, m := range in.Messages {
+		prompt = append(prompt, m.Role+": "+m.Content)
+	}
+	s.asked <- prompt
+	last := in.Messages[len(in.Messages)-1].Content
+	answer := "Donald Trump is an American politician."
+	switch {
+	case strings.Contains(last, "fail"):
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	case strings.Contains(last, "children") && strings.Contains(strings.Join(prompt, "\n"), "Donald Trump is"):
+		answer = "Don Jr., Ivanka, Eric, Tiffany and Barron."
+	case strings.Contains(last, "children"):
+		answer = "The children of John Doe."
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i, word := range strings.SplitAfter(answer, " ") {
+		chunk(w, word, "")
+		if i == 0 && strings.Contains(last, "slowly") && s.hold != nil {
+			select {
+			case <-s.hold:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if strings.Contains(last, "broken") {
+			_, _ = fmt.Fprint(w, "data: {\"choices\": [{\n\n")
+			return
+		}
+	}
+	chunk(w, "", "stop")
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+func chunk(w http.ResponseWriter, text, finish string) {
+	raw, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{
+		"index": 0, "delta": map[string]string{"content": text}, "finish_reason": map[bool]any{true: nil, false: finish}[finish == ""],
+	}}})
+	_, _ = fmt.Fprintf(w, "data: %s\n\n", raw)
+	_ = http.NewResponseController(w).Flush()
+}
+
+func (p *process) ask(t testing.TB, thread string, body map[string]any) map[string]any {
+	t.Helper()
+	return p.must(t, http.StatusOK, http.MethodPost, "/v1/threads/"+thread+"/messages", body)
+}
+
+func content(s string) map[string]any { return map[string]any{"content": s} }
+
+// TestFollowUpQuestionIsAnsweredFromTheConversation is the bug that the product exists
+// against, end to end.
+func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	p := start(t, model.env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	first := p.ask(t, "new", content("Who is Donald Trump?"))
+	thread := first["thread_id"].(string)
+	require.NotEqual(t, "new", thread)
+	second := p.ask(t, thread, content("who are his children"))
+	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", second["content"])
+	require.Equal(t, []string{"user: Who is Donald Trump?"}, <-model.asked)
+	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, <-model.asked)
+
+	// The same request again is answered from the log, and the model is not asked.
+	body := map[string]any{"content": "once", "request_id": "r"}
+	require.Equal(t, false, p.ask(t, thread, body)["duplicate"])
+	<-model.asked
+	again := p.ask(t, thread, body)
+	require.Equal(t, true, again["duplicate"])
+	require.Equal(t, "Donald Trump is an American politician.", again["content"])
+
+	// The system is answered, but neither reads nor leaves history.
+	p.ask(t, thread, map[string]any{"content": "nightly", "user_id": "system"})
+	require.Equal(t, []string{"user: nightly"}, <-model.asked)
+	require.Len(t, p.context(t, thread), 6)
+	require.Empty(t, model.asked)
+}
+
+// TestModelThatFailsLeavesTheTurnPending holds that its question stands in the next
+// prompt, and that it holds up nobody.
+func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	p := start(t, model.env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	for _, how := range []string{"fail", "broken"} {
+		out := p.must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/"+how+"/messages", map[string]any{"content": how + " please", "request_id": "r"})
+		require.Equal(t, "model_failed", out["code"])
+		<-model.asked
+		require.EqualValues(t, 1, p.must(t, http.StatusOK, http.MethodGet, session(how), nil)["pending"])
+		began := time.Now()
+		p.ask(t, how, map[string]any{"content": "Who is Donald Trump?", "on_pending": "reject"})
+		require.Less(t, time.Since(began), 30*time.Second)
+		require.Equal(t, []string{"user: " + how + " please", "user: Who is Donald Trump?"}, <-model.asked)
+	}
+	require.NotContains(t, p.log.String(), "please")
+}
+
+// stream opens a stream and gives its events; it ends with ctx.
+func (p *process) stream(ctx context.Context, t testing.TB, thread string, body map[string]any) <-chan [2]string {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/threads/"+thread+"/messages/stream", bytes.NewReader(raw))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	out := make(chan [2]string, 100)
+	go func() {
+		defer close(out)
+		defer func() { _ = resp.Body.Close() }()
+		name := ""
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if after, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				name = after
+			}
+			if after, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				out <- [2]string{name, after}
+			}
+		}
+	}()
+	return out
+}
+
+// finalized waits until a session has so many answers.
+func (p *process) finalized(t testing.TB, id string, n int) []any {
+	t.Helper()
+	var turns []any
+	require.Eventually(t, func() bool {
+		turns = p.must(t, http.StatusOK, http.MethodGet, session(id)+"/turns", nil)["turns"].([]any)
+		return len(turns) == n
+	}, 20*time.Second, 20*time.Millisecond)
+	return turns
+}
+
+// TestAnswerIsRecordedWhenTheClientIsGone ends the client in the middle of a stream.
+func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	model.hold = make(chan struct{})
+	p := start(t, model.env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	ctx, gone := context.WithCancel(t.Context())
+	events := p.stream(ctx, t, "s", content("slowly: who is Donald Trump?"))
+	require.Equal(t, "begun", (<-events)[0])
+	require.Equal(t, [2]string{"delta", `{"content":"Donald "}`}, <-events)
+	gone()
+	close(model.hold)
+	turns := p.finalized(t, "s", 1)
+	require.Equal(t, "Donald Trump is an American politician.", turns[0].(map[string]any)["answer_neutral"])
+}
+
+// TestSecondMessageWhileOneIsPending goes through the policies, over two processes on
+// one log.
+func TestSecondMessageWhileOneIsPending(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	model.hold = make(chan struct{})
+	nats := freeAddress(t)
+	a := start(t, append(model.env(), "TURNLEDGER_NATS_LISTEN="+nats, "TURNLEDGER_SYNC=always"), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	b := start(t, append(model.env(), "TURNLEDGER_NATS_URL=nats://"+nats, "TURNLEDGER_NATS_LISTEN="), "serve", "--roles", "api,context,recent,chat")
+
+	slow := a.stream(t.Context(), t, "s", content("slowly: who is Donald Trump?"))
+	require.Equal(t, "begun", (<-slow)[0])
+	require.Equal(t, "delta", (<-slow)[0])
+	out := b.must(t, http.StatusConflict, http.MethodPost, "/v1/threads/s/messages", map[string]any{"content": "who?", "on_pending": "reject"})
+	require.Equal(t, "turn_pending", out["code"])
+	require.EqualValues(t, 1, b.must(t, http.StatusOK, http.MethodGet, session("s"), nil)["turns"])
+
+	queued := b.stream(t.Context(), t, "s", content("who are his children"))
+	require.Equal(t, "begun", (<-queued)[0])
+	close(model.hold)
+	var last [2]string
+	for last = range queued {
+	}
+	require.Equal(t, "done", last[0])
+	require.Contains(t, last[1], "Ivanka")
+	a.finalized(t, "s", 2)
+
+	model.hold = make(chan struct{})
+	slow = a.stream(t.Context(), t, "i", content("slowly: who is Donald Trump?"))
+	require.Equal(t, "begun", (<-slow)[0])
+	require.Equal(t, "delta", (<-slow)[0])
+	b.ask(t, "i", map[string]any{"content": "Who else?", "on_pending": "interrupt"})
+	for last = range slow {
+	}
+	require.Equal(t, "done", last[0])
+	require.Contains(t, last[1], `"interrupted":true`)
+	turns := a.finalized(t, "i", 2)
+	require.Equal(t, "Donald ", turns[0].(map[string]any)["answer_neutral"])
+}
+
+// TestEchoAnswersWithoutAKey holds that dev says that it is no real model.
+func TestEchoAnswersWithoutAKey(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "dev", "--data-dir", dataDir(t))
+	require.Contains(t, p.out.String(), "an echo")
+	out := p.must(t, http.StatusOK, http.MethodPost, "/v1/chat", content("hello"))
+	require.Equal(t, "echo", out["model"])
+	require.Contains(t, out["content"], "no model is configured")
+	require.Contains(t, out["content"], "You said: hello")
+}

@@ -1,0 +1,263 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Policy says what becomes of a message that comes while another is being answered.
+type Policy string
+
+// Reject refuses it (conversation.ErrTurnPending). Enqueue lets it wait for its turn.
+// Interrupt ends the answers before it where they are.
+const (
+	Reject    Policy = "reject"
+	Enqueue   Policy = "enqueue"
+	Interrupt Policy = "interrupt"
+)
+
+// SystemUser is answered, but neither reads nor leaves history.
+const SystemUser = "system"
+
+// ErrModel says that the model did not answer, or not to the end. The turn is pending.
+var ErrModel = errors.New("the model did not answer")
+
+// Config of a Service.
+type Config struct {
+	Turns    Turns
+	Sessions Sessions
+	Contexts Contexts
+	Model    Model
+	Policy   Policy // of messages that name none; Enqueue by default
+	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
+	Timeout time.Duration
+	Now     func() time.Time
+	Logger  *slog.Logger
+}
+
+// Service chats. Safe for concurrent use.
+type Service struct {
+	cfg Config
+
+	mu      sync.Mutex
+	running map[uuid.UUID]context.CancelCauseFunc
+	// failed are turns that this process gave up, with when: nobody waits for them.
+	failed map[uuid.UUID]time.Time
+}
+
+// New makes a service; it does no I/O.
+func New(cfg Config) *Service {
+	if cfg.Policy == "" {
+		cfg.Policy = Enqueue
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 120 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Service{cfg: cfg, running: map[uuid.UUID]context.CancelCauseFunc{}, failed: map[uuid.UUID]time.Time{}}
+}
+
+// Message is what a user says in a thread. An empty RequestID is made up.
+type Message struct {
+	ThreadID, UserID, RequestID, Content string
+	Policy                               Policy
+	Options
+}
+
+// Reply is the model's answer. Of a message of the system, Turn is empty.
+type Reply struct {
+	ThreadID       string
+	Turn           Turn
+	Content        string
+	Model          string
+	HistoryTurns   int
+	RewrittenQuery string
+	// Again: the request was answered before.
+	Again bool
+	// Interrupted: a later message ended the answer where it was.
+	Interrupted bool
+}
+
+// Listener is told of a reply while it is made. Its methods are called by one
+// goroutine, in order; they must not block for long.
+type Listener interface {
+	// Begun tells the thread and the turn, before the model is called.
+	Begun(threadID string, turnID uuid.UUID)
+	Piece(text string)
+}
+
+// Send answers a message. The answer is recorded also when ctx ends after the turn has
+// begun. Errors: those of Turns and Contexts, conversation.ErrTurnPending under Reject,
+// and ErrModel.
+func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, error) {
+	if err := m.complete(s.cfg.Policy); err != nil {
+		return Reply{}, err
+	}
+	if m.UserID == SystemUser {
+		return s.aside(ctx, m, to)
+	}
+	turn, err := s.start(ctx, m)
+	if err != nil {
+		return Reply{}, err
+	}
+	reply := Reply{ThreadID: m.ThreadID, Turn: turn, Model: s.cfg.Model.Name()}
+	to.Begun(m.ThreadID, turn.ID)
+	if turn.Status != conversation.Pending {
+		// The same request again: its answer stands.
+		reply.Again = true
+		if turn.Answer != nil {
+			reply.Content = turn.Answer.AnswerNeutral
+			to.Piece(reply.Content)
+		}
+		return reply, nil
+	}
+	// From here on the answer is made for the log, and the client may go.
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
+	defer end()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.register(turn.ID, stop)
+	reply, err = s.answer(ctx, m, reply, to)
+	s.forget(turn.ID, err)
+	return reply, err
+}
+
+// complete fills what may be left out, and refuses what can't be.
+func (m *Message) complete(policy Policy) error {
+	if m.ThreadID == "" || m.ThreadID == "new" {
+		m.ThreadID = uuid.NewString()
+	}
+	if m.RequestID == "" {
+		m.RequestID = uuid.NewString()
+	}
+	if m.Policy == "" {
+		m.Policy = policy
+	}
+	switch {
+	case m.Content == "":
+		return &conversation.Invalid{Field: "content", Why: "is required"}
+	case m.Policy != Reject && m.Policy != Enqueue && m.Policy != Interrupt:
+		return &conversation.Invalid{Field: "on_pending", Why: "must be reject, enqueue or interrupt"}
+	}
+	return nil
+}
+
+func (s *Service) start(ctx context.Context, m Message) (Turn, error) {
+	c := conversation.Start{
+		SessionID: m.ThreadID, RequestID: m.RequestID, IdentityID: m.UserID,
+		Question: events.Question{QuestionNeutral: m.Content, PipelineName: pipeline},
+	}
+	switch m.Policy {
+	case Reject:
+		c.Busy = s.busy
+	case Interrupt:
+		c.Question.PipelineName = interrupting
+	case Enqueue:
+	}
+	return s.cfg.Turns.StartTurn(ctx, c)
+}
+
+// Names of chat's pipeline in the log: with the second, a turn says that it ends those
+// before it.
+const (
+	pipeline     = "chat"
+	interrupting = "chat.interrupt"
+)
+
+// aside answers the system: no history, and none left.
+func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, error) {
+	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer end()
+	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, Fresh: true, Options: m.Options})
+	if err != nil {
+		return Reply{}, err
+	}
+	to.Begun(m.ThreadID, uuid.Nil)
+	text, err := s.cfg.Model.Answer(ctx, prompt, to.Piece)
+	if err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", ErrModel, err)
+	}
+	return Reply{ThreadID: m.ThreadID, Content: text, Model: s.cfg.Model.Name()}, nil
+}
+
+// answer waits for the turn's place, calls the model and records what it says.
+func (s *Service) answer(ctx context.Context, m Message, reply Reply, to Listener) (Reply, error) {
+	said := &pieces{to: to}
+	text, err := s.ask(ctx, m, &reply, said)
+	if errors.Is(err, errInterrupted) {
+		reply.Interrupted, err = true, nil
+		if text = said.text.String(); text == "" {
+			text = interruptedText
+		}
+	}
+	if err != nil {
+		s.cfg.Logger.Warn("a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed", errors.Is(err, ErrModel))
+		return reply, err
+	}
+	return s.record(ctx, reply, text)
+}
+
+// ask gives the model's answer, or errInterrupted.
+func (s *Service) ask(ctx context.Context, m Message, reply *Reply, said *pieces) (string, error) {
+	if err := s.wait(ctx, m, reply.Turn); err != nil {
+		return "", err
+	}
+	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Options: m.Options})
+	if err != nil {
+		return "", err
+	}
+	reply.HistoryTurns, reply.RewrittenQuery = prompt.HistoryTurns, prompt.RewrittenQuery
+	calling, stop := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn, stop) })
+	text, err := s.cfg.Model.Answer(calling, prompt, said.add)
+	cause := context.Cause(calling)
+	stop(nil)
+	watching.Wait()
+	switch {
+	case errors.Is(cause, errInterrupted):
+		return "", errInterrupted
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", ErrModel, err)
+	case text == "":
+		return "", fmt.Errorf("%w: it said nothing", ErrModel)
+	default:
+		return text, nil
+	}
+}
+
+// record gives the turn its answer. Where somebody else was faster, theirs stands.
+func (s *Service) record(ctx context.Context, reply Reply, text string) (Reply, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
+	defer cancel()
+	turn, err := s.cfg.Turns.FinalizeTurn(ctx, conversation.Finalize{
+		SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text},
+	})
+	if err != nil {
+		return reply, err
+	}
+	reply.Turn, reply.Content = turn, text
+	if turn.Answer != nil {
+		reply.Content = turn.Answer.AnswerNeutral
+	}
+	return reply, nil
+}
+
+const (
+	recordDeadline  = 15 * time.Second
+	interruptedText = "[Interrupted]"
+)

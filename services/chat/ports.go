@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Turns records turns; an answer means that the event it rests on is durable. Errors
+// are those of events/conversation and events/jetlog.
+type Turns interface {
+	StartTurn(ctx context.Context, c conversation.Start) (Turn, error)
+	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
+}
+
+// Turn is a turn with the position of the event that the answer rests on.
+type Turn struct {
+	conversation.Turn
+	SessionID, IdentityID string
+	Position              events.Position
+	Duplicate             bool
+}
+
+// Sessions reads a whole session as it is now.
+type Sessions interface {
+	Session(ctx context.Context, sessionID string) (*conversation.State, error)
+}
+
+// Contexts builds prompts.
+type Contexts interface {
+	Build(ctx context.Context, r PromptRequest) (Prompt, error)
+}
+
+// PromptRequest asks for the prompt of a turn; Fresh wants no history at all.
+type PromptRequest struct {
+	SessionID, Message string
+	TurnID             uuid.UUID
+	Fresh              bool
+	Options
+}
+
+// Options of a prompt, as in a context call.
+type Options struct {
+	SystemPrompt           string
+	MaxMessages, MaxTokens int
+	IdleTimeout            *time.Duration
+	Language               string
+	Memory, Rewrite        bool
+}
+
+// Prompt is what the model is sent: messages in the OpenAI form, or in the Anthropic
+// form with the system text apart.
+type Prompt struct {
+	System         string
+	Messages       []json.RawMessage
+	HistoryTurns   int
+	RewrittenQuery string
+}
+
+// Model answers prompts.
+type Model interface {
+	// Name is shown to clients.
+	Name() string
+	// Format of the prompts that it takes, "openai" or "anthropic".
+	Format() string
+	// Answer calls emit with each piece of the answer's text as it comes, and returns
+	// the whole. An error after some pieces says that the answer is not whole.
+	Answer(ctx context.Context, p Prompt, emit func(piece string)) (string, error)
+}
