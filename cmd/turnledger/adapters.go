@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -89,10 +88,10 @@ func (c contexts) Build(ctx context.Context, req httpapi.ContextRequest) (httpap
 	out := httpapi.Context{
 		System: r.System, SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, HistoryTurns: r.HistoryTurns,
 		DroppedTurns: r.DroppedTurns, MemorySnippet: r.MemorySnippet, RewrittenQuery: r.RewrittenQuery, RewriteFallback: r.RewriteFallback,
-		Warnings: r.Warnings, Position: r.Position, Source: string(r.Source), Messages: make([]json.RawMessage, len(r.Messages)),
+		Warnings: r.Warnings, Position: r.Position, Source: string(r.Source), Messages: make([]httpapi.Message, len(r.Messages)),
 	}
-	for i, m := range r.Messages {
-		out.Messages[i] = m.JSON()
+	for i := range r.Messages {
+		out.Messages[i] = &r.Messages[i]
 	}
 	return out, nil
 }

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"math"
 	"net/http"
@@ -143,7 +142,7 @@ func (c contexts) Build(ctx context.Context, q httpapi.ContextRequest) (httpapi.
 	}
 	out := httpapi.Context{SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, Position: r.Position, Source: string(r.Source)}
 	for _, m := range r.Messages {
-		out.Messages = append(out.Messages, json.RawMessage(m.JSON()))
+		out.Messages = append(out.Messages, m)
 	}
 	return out, nil
 }

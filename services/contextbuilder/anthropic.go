@@ -44,7 +44,7 @@ func toAnthropic(messages []Message) (string, []Message) {
 		out = append(out, alternating{role, blocks})
 	}
 	for i, m := range messages {
-		switch m.head.Role {
+		switch m.role {
 		case "system", "developer":
 			system = append(system, plainText(m))
 		case "assistant":
@@ -52,7 +52,7 @@ func toAnthropic(messages []Message) (string, []Message) {
 		case "tool", "function":
 			add("user", toolResult(m, messages[:i]))
 		default:
-			add("user", contentBlocks(m.head.Content)...)
+			add("user", m.contentBlocks()...)
 		}
 	}
 	if len(out) > 0 && out[0].role == "assistant" {
@@ -86,12 +86,12 @@ func (a alternating) message() Message {
 	}
 	content := marshal(append(results, rest...))
 	raw := marshal(map[string]any{"role": a.role, "content": content})
-	return Message{raw: raw, head: messageHead{Role: a.role, Content: content}}
+	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
 func assistantBlocks(m Message, next []Message) []block {
-	blocks := contentBlocks(m.head.Content)
-	for _, c := range m.head.ToolCalls {
+	blocks := m.contentBlocks()
+	for _, c := range m.toolCalls() {
 		if !answeredNext(c.ID, next) {
 			blocks = append(blocks, block{Type: "text", Text: "[Tool call: " + c.Function.Name + " " + c.Function.Arguments + "]"})
 			continue
@@ -109,10 +109,10 @@ func assistantBlocks(m Message, next []Message) []block {
 // answeredNext tells whether the run of tool messages right after a call answers it.
 func answeredNext(id string, next []Message) bool {
 	for _, m := range next {
-		if m.head.Role != "tool" {
+		if m.role != "tool" {
 			return false
 		}
-		if id != "" && m.head.ToolCallID == id {
+		if id != "" && m.answers() == id {
 			return true
 		}
 	}
@@ -124,31 +124,31 @@ func answeredNext(id string, next []Message) bool {
 func toolResult(m Message, before []Message) block {
 	text := plainText(m)
 	for i := len(before) - 1; i >= 0; i-- {
-		if before[i].head.Role == "tool" {
-			if before[i].head.ToolCallID == m.head.ToolCallID {
+		if before[i].role == "tool" {
+			if before[i].answers() == m.answers() {
 				break // answered already
 			}
 			continue
 		}
 		for _, id := range before[i].calls() {
-			if id != "" && id == m.head.ToolCallID && before[i].head.Role == "assistant" {
+			if id != "" && id == m.answers() && before[i].role == "assistant" {
 				return block{Type: "tool_result", ToolUseID: id, Content: text}
 			}
 		}
 		break
 	}
-	name := m.head.Name
+	name := m.name()
 	if name != "" {
 		name = " " + name
 	}
 	return block{Type: "text", Text: "[Tool result" + name + ": " + text + "]"}
 }
 
-// contentBlocks gives a message's content as blocks; texts of nothing but white
+// contentBlocks gives the message's content as blocks; texts of nothing but white
 // space, which the API refuses, are left out.
-func contentBlocks(content json.RawMessage) []block {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
+func (m Message) contentBlocks() []block {
+	text := m.text
+	if m.stored == nil || json.Unmarshal(m.stored.Content, &text) == nil {
 		if strings.TrimSpace(text) == "" {
 			return nil
 		}
@@ -160,7 +160,7 @@ func contentBlocks(content json.RawMessage) []block {
 		Source   json.RawMessage `json:"source"`
 		ImageURL json.RawMessage `json:"image_url"`
 	}
-	if json.Unmarshal(content, &parts) != nil {
+	if json.Unmarshal(m.stored.Content, &parts) != nil {
 		return nil
 	}
 	var out []block
@@ -191,7 +191,7 @@ func imageURL(raw json.RawMessage) string {
 
 func plainText(m Message) string {
 	var texts []string
-	for _, b := range contentBlocks(m.head.Content) {
+	for _, b := range m.contentBlocks() {
 		if b.Text != "" {
 			texts = append(texts, b.Text)
 		}

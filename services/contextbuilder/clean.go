@@ -33,7 +33,7 @@ func cleanHistory(list []json.RawMessage, most int) (out []Message, warnings []s
 	out = out[max(0, len(out)-min(most, historyMessages)):]
 	size := 0
 	for i, m := range slices.Backward(out) {
-		if size += len(m.raw); size > historyBytes {
+		if size += len(m.text); size > historyBytes {
 			return out[i+1:], append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of the last %d messages are dropped", i+1, len(out)))
 		}
 	}

@@ -8,15 +8,19 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Message is a chat message in the OpenAI form, as JSON. Stored messages are given
-// back as they came.
+// Message is a chat message in the OpenAI form. Stored messages are given back as they
+// came; a plain one is written when it is asked for, since prompts are made of little
+// else.
 type Message struct {
-	raw  json.RawMessage
-	head messageHead
+	role string
+	// text of a plain message; of others stored is set.
+	text   string
+	stored *stored
 }
 
-// messageHead is what the window and the forms need to know of a message.
-type messageHead struct {
+// stored is a message as it came, and what the window and the forms need to know of it.
+type stored struct {
+	raw        json.RawMessage
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
 	Name       string          `json:"name"`
@@ -34,62 +38,83 @@ type toolCall struct {
 }
 
 // MarshalJSON gives the message as it came.
-func (m Message) MarshalJSON() ([]byte, error) { return m.raw, nil }
+func (m Message) MarshalJSON() ([]byte, error) { return m.JSON(), nil }
 
 // JSON gives the message as it came; the caller must not change it.
-func (m Message) JSON() json.RawMessage { return m.raw }
+func (m Message) JSON() json.RawMessage {
+	if m.stored != nil {
+		return m.stored.raw
+	}
+	return m.AppendJSON(make([]byte, 0, len(m.text)+len(m.text)/16+40))
+}
+
+// AppendJSON appends the message.
+func (m Message) AppendJSON(to []byte) []byte {
+	if m.stored != nil {
+		return append(to, m.stored.raw...)
+	}
+	to = append(append(append(to, `{"role":"`...), m.role...), `","content":`...)
+	return append(appendString(to, m.text), '}')
+}
 
 // Role of the message.
-func (m Message) Role() string { return m.head.Role }
+func (m Message) Role() string { return m.role }
 
 // Text of a message whose content is a string, else "".
 func (m Message) Text() string {
+	if m.stored == nil {
+		return m.text
+	}
 	var s string
-	if json.Unmarshal(m.head.Content, &s) != nil {
+	if json.Unmarshal(m.stored.Content, &s) != nil {
 		return ""
 	}
 	return s
 }
 
-func (m Message) calls() []string {
-	if len(m.head.ToolCalls) == 0 {
+func (m Message) toolCalls() []toolCall {
+	if m.stored == nil {
 		return nil
 	}
-	ids := make([]string, len(m.head.ToolCalls))
-	for i, c := range m.head.ToolCalls {
+	return m.stored.ToolCalls
+}
+
+func (m Message) calls() []string {
+	calls := m.toolCalls()
+	if len(calls) == 0 {
+		return nil
+	}
+	ids := make([]string, len(calls))
+	for i, c := range calls {
 		ids[i] = c.ID
 	}
 	return ids
 }
 
 func (m Message) answers() string {
-	if m.head.Role != "tool" {
+	if m.role != "tool" || m.stored == nil {
 		return ""
 	}
-	return m.head.ToolCallID
+	return m.stored.ToolCallID
 }
 
-// arena is the memory that the plain messages of a prompt stand in, side by side.
-type arena []byte
-
-// text makes a plain message.
-func (a *arena) text(role, text string) Message {
-	from := len(*a)
-	*a = append(append(append(*a, `{"role":"`...), role...), `","content":`...)
-	content := len(*a)
-	*a = append(appendString(*a, text), '}')
-	end := len(*a)
-	return Message{raw: json.RawMessage((*a)[from:end:end]), head: messageHead{Role: role, Content: json.RawMessage((*a)[content : end-1 : end-1])}}
+func (m Message) name() string {
+	if m.stored == nil {
+		return ""
+	}
+	return m.stored.Name
 }
 
-// room is about what a text takes as a message.
-func room(text string) int { return len(text) + len(text)/16 + 40 }
-
-// textMessage makes a plain message by itself.
-func textMessage(role, text string) Message {
-	a := make(arena, 0, room(text))
-	return a.text(role, text)
+// size is about the bytes of the content.
+func (m Message) size() int {
+	if m.stored == nil {
+		return len(m.text)
+	}
+	return len(m.stored.Content)
 }
+
+// textMessage makes a plain message; the role needs no escapes.
+func textMessage(role, text string) Message { return Message{role: role, text: text} }
 
 // appendString appends a text as JSON. Prompts are made of little else, and
 // encoding/json would copy each text three times.
@@ -152,8 +177,9 @@ func parseMessages(list json.RawMessage) []Message {
 	}
 	out := make([]Message, len(raws))
 	for i, raw := range raws {
-		out[i] = Message{raw: raw}
-		_ = json.Unmarshal(raw, &out[i].head) // a member of an odd type leaves the rest readable
+		m := &stored{raw: raw}
+		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+		out[i] = Message{role: m.Role, stored: m}
 	}
 	return out
 }
@@ -168,17 +194,17 @@ const (
 )
 
 // appendMessages appends what a prompt shows of a turn.
-func (a *arena) appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
+func appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
 	if q := t.Question; q != nil {
-		out = a.half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
+		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
 	}
-	if r := t.Answer; r != nil && t.Status == conversation.Finalized {
-		out = a.half(out, "assistant", r.AnswerMessages, r.AnswerNeutral, r.AnswerTranslated, lang)
+	if a := t.Answer; a != nil && t.Status == conversation.Finalized {
+		out = half(out, "assistant", a.AnswerMessages, a.AnswerNeutral, a.AnswerTranslated, lang)
 	}
 	return out
 }
 
-func (a *arena) half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
+func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
 		for _, m := range list {
 			out = append(out, m.in(lang))
@@ -186,22 +212,25 @@ func (a *arena) half(out []Message, role string, messages json.RawMessage, neutr
 		return out
 	}
 	if lang == Translated && translated != "" {
-		return append(out, a.text(role, translated))
+		return append(out, textMessage(role, translated))
 	}
-	return append(out, a.text(role, neutral))
+	return append(out, textMessage(role, neutral))
 }
 
 // in gives a stored message that carries its own translation in that language.
 func (m Message) in(lang Language) Message {
-	if lang != Translated || m.head.Translated == "" {
+	if lang != Translated || m.stored.Translated == "" {
 		return m
 	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(m.raw, &members) != nil {
+	if json.Unmarshal(m.stored.raw, &members) != nil {
 		return m
 	}
-	members["content"] = marshal(m.head.Translated)
-	m.raw, m.head.Content = marshal(members), members["content"]
+	own := *m.stored
+	own.Content = marshal(own.Translated)
+	members["content"] = own.Content
+	own.raw = marshal(members)
+	m.stored = &own
 	return m
 }
 
@@ -219,8 +248,8 @@ func marshal(v any) json.RawMessage {
 func (p piece) tokens() int {
 	n := 0
 	for _, m := range p.messages {
-		n += len(m.head.Content)/4 + 4
-		for _, c := range m.head.ToolCalls {
+		n += m.size()/4 + 4
+		for _, c := range m.toolCalls() {
 			n += (len(c.Function.Name) + len(c.Function.Arguments)) / 4
 		}
 	}

@@ -15,21 +15,11 @@ type piece struct {
 
 // piecesOf gives every turn its messages; they stand side by side in memory.
 func piecesOf(turns []*conversation.Turn, lang Language) []piece {
-	size := 0
-	for _, t := range turns {
-		if t.Question != nil {
-			size += room(t.Question.QuestionNeutral)
-		}
-		if t.Answer != nil {
-			size += room(t.Answer.AnswerNeutral)
-		}
-	}
-	texts := make(arena, 0, size)
 	all := make([]Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
 	for i, t := range turns {
 		from := len(all)
-		all = texts.appendMessages(all, t, lang)
+		all = appendMessages(all, t, lang)
 		pieces[i] = piece{turn: t, messages: all[from:len(all):len(all)]}
 	}
 	return pieces

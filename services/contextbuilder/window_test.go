@@ -33,7 +33,7 @@ func drawPieces(t *rapid.T) []piece {
 			open = fmt.Sprint("call", i)
 			turn.Answer.AnswerMessages = json.RawMessage(fmt.Sprintf(`[{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}]}]`, open))
 		}
-		out = append(out, piece{turn: turn, messages: new(arena).appendMessages(nil, turn, Neutral)})
+		out = append(out, piece{turn: turn, messages: appendMessages(nil, turn, Neutral)})
 	}
 	return out
 }
@@ -106,7 +106,7 @@ func TestCleanHistory(t *testing.T) {
 		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`), 20)
 	require.Empty(t, warnings)
 	require.Len(t, out, 2)
-	require.JSONEq(t, `{"role":"user","content":"a"}`, string(out[0].raw))
+	require.JSONEq(t, `{"role":"user","content":"a"}`, string(out[0].JSON()))
 	var many []json.RawMessage
 	for i := range 25 {
 		many = append(many, json.RawMessage(fmt.Sprintf(`{"role":"user","content":"m%d"}`, i)))

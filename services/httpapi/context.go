@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -165,26 +164,26 @@ func newContextJSON(c *Context, req ContextRequest) contextJSON {
 // beforeMessages is how contextJSON begins; the messages go after it.
 const beforeMessages = `{"messages":[`
 
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // keepBuffer is the largest buffer that is used again.
 const keepBuffer = 1 << 20
 
-func writeContext(ctx huma.Context, messages []json.RawMessage, rest []byte) {
-	buf := buffers.Get().(*bytes.Buffer)
-	buf.Reset()
-	buf.WriteString(beforeMessages)
+func writeContext(ctx huma.Context, messages []Message, rest []byte) {
+	held := buffers.Get().(*[]byte)
+	buf := append((*held)[:0], beforeMessages...)
 	for i, m := range messages {
 		if i > 0 {
-			buf.WriteByte(',')
+			buf = append(buf, ',')
 		}
-		buf.Write(m)
+		buf = m.AppendJSON(buf)
 	}
-	buf.Write(rest[len(beforeMessages):])
+	buf = append(buf, rest[len(beforeMessages):]...)
 	ctx.SetHeader("Content-Type", "application/json")
-	ctx.SetHeader("Content-Length", strconv.Itoa(buf.Len()))
-	_, _ = ctx.BodyWriter().Write(buf.Bytes()) // the client is gone, then
-	if buf.Cap() <= keepBuffer {
-		buffers.Put(buf)
+	ctx.SetHeader("Content-Length", strconv.Itoa(len(buf)))
+	_, _ = ctx.BodyWriter().Write(buf) // the client is gone, then
+	if cap(buf) <= keepBuffer {
+		*held = buf
+		buffers.Put(held)
 	}
 }

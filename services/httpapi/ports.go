@@ -95,9 +95,12 @@ type AsOf struct {
 	Time     time.Time
 }
 
+// Message is a chat message that writes itself as JSON.
+type Message interface{ AppendJSON(to []byte) []byte }
+
 // Context is a prompt. Messages are written to the client as they are.
 type Context struct {
-	Messages        []json.RawMessage
+	Messages        []Message
 	System          string
 	SessionFound    bool
 	HistoryMessages int

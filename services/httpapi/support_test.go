@@ -321,10 +321,10 @@ func (c contexts) Build(ctx context.Context, q httpapi.ContextRequest) (httpapi.
 		System: r.System, SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, HistoryTurns: r.HistoryTurns,
 		DroppedTurns: r.DroppedTurns, MemorySnippet: r.MemorySnippet, RewrittenQuery: r.RewrittenQuery,
 		RewriteFallback: r.RewriteFallback, Warnings: r.Warnings, Position: r.Position, Source: string(r.Source),
-		Messages: make([]json.RawMessage, len(r.Messages)),
+		Messages: make([]httpapi.Message, len(r.Messages)),
 	}
-	for i, m := range r.Messages {
-		out.Messages[i] = m.JSON()
+	for i := range r.Messages {
+		out.Messages[i] = &r.Messages[i]
 	}
 	return out, nil
 }
