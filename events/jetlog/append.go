@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,21 +37,64 @@ type Ack struct {
 
 // Append writes to the log. It returns when the server has it; Durable tells when
 // the disk has it. An unknown outcome (timeout, no responders, busy) is asked
-// again with the same event ids until the deadline, then ErrUnavailable. An
-// expectation that did not hold is a *Conflict; on one replica that may be because
-// an earlier attempt was stored, whose answer was lost. An event too large is
+// again with the same event ids until the deadline, then ErrUnavailable; what an
+// earlier attempt has stored is found and is no duplicate. An expectation that did not
+// hold is a *Conflict. An event too large is
 // ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
 		return Ack{}, fmt.Errorf("append: %w", err)
 	}
+	mine := rand.Text()
+	for _, m := range msgs {
+		m.Header[appendHeader] = []string{mine}
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 	defer cancel()
-	if len(msgs) == 1 {
-		return l.appendOne(ctx, p, msgs[0])
+	tries := 0
+	ack, err := retry(ctx, func() (Ack, error) {
+		tries++
+		if len(msgs) == 1 {
+			return l.appendOne(ctx, p, msgs[0])
+		}
+		return l.appendBatch(ctx, p, msgs)
+	})
+	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
+		// Perhaps an earlier attempt was stored, and its answer lost.
+		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine); ok {
+			return own, nil
+		}
 	}
-	return l.appendBatch(ctx, p, msgs)
+	return ack, err
+}
+
+// appendHeader tells the appends of one event id apart.
+const appendHeader = "Turnledger-Append"
+
+// own finds what an append has written itself: where the server knows its id from, or
+// behind the sequence that it expected.
+func (l *Log) own(ctx context.Context, p *partition, a Append, ack Ack, subject, mine string) (Ack, bool) {
+	var request map[string]any
+	switch {
+	case ack.Duplicate:
+		request = map[string]any{"seq": ack.Position.Seq}
+	case a.Expect != nil:
+		request = map[string]any{"seq": *a.Expect + 1, "next_by_subj": subject}
+	default:
+		return Ack{}, false
+	}
+	m, err := l.message(ctx, p, request)
+	if err != nil || m == nil {
+		return Ack{}, false
+	}
+	header, err := nats.DecodeHeadersMsg(m.Header)
+	if err != nil || header.Get(appendHeader) != mine {
+		return Ack{}, false
+	}
+	last := m.Seq + uint64(len(a.Facts)) - 1
+	p.saw(last)
+	return Ack{Position: events.Position{Partition: p.number, Seq: last}}, true
 }
 
 // Durable blocks until the event at a position that the log has shown is on disk.
@@ -130,42 +174,38 @@ func (l *Log) measure(m *nats.Msg) error {
 const attempts = 3
 
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
-	return retry(ctx, func() (Ack, error) {
-		attempt, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
-		defer cancel()
-		ack, err := l.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
-		if err != nil {
-			return Ack{}, err
-		}
-		p.saw(ack.Sequence)
-		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
-	})
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
+	defer cancel()
+	ack, err := l.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return Ack{}, err
+	}
+	p.saw(ack.Sequence)
+	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
 }
 
 // appendBatch appends atomically. The events of a batch stand side by side, so the
 // commit's sequence gives all.
 func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
-	return retry(ctx, func() (Ack, error) {
-		attempt, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
-		defer cancel()
-		// Nothing is waited for before the commit: that answers for all.
-		batch, err := jetstreamext.NewBatchPublisher(l.js, jetstreamext.BatchFlowControl{})
-		if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
+	defer cancel()
+	// Nothing is waited for before the commit: that answers for all.
+	batch, err := jetstreamext.NewBatchPublisher(l.js, jetstreamext.BatchFlowControl{})
+	if err != nil {
+		return Ack{}, err
+	}
+	last := len(msgs) - 1
+	for _, m := range msgs[:last] {
+		if err := batch.AddMsg(copyMsg(m)); err != nil {
 			return Ack{}, err
 		}
-		last := len(msgs) - 1
-		for _, m := range msgs[:last] {
-			if err := batch.AddMsg(copyMsg(m)); err != nil {
-				return Ack{}, err
-			}
-		}
-		ack, err := batch.CommitMsg(attempt, copyMsg(msgs[last]))
-		if err != nil {
-			return Ack{}, err
-		}
-		p.saw(ack.Sequence)
-		return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
-	})
+	}
+	ack, err := batch.CommitMsg(ctx, copyMsg(msgs[last]))
+	if err != nil {
+		return Ack{}, err
+	}
+	p.saw(ack.Sequence)
+	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 }
 
 // copyMsg keeps the batch publisher's headers out of a message that may be sent

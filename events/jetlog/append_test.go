@@ -205,6 +205,8 @@ func overLosing(t *testing.T) (*losing, *jetlog.Log) {
 	return w, log
 }
 
+// The only sender of an event is told that it was the first, also when it had to ask
+// twice.
 func TestLostAnswerLeavesOneEvent(t *testing.T) {
 	t.Parallel()
 	w, log := overLosing(t)
@@ -212,24 +214,39 @@ func TestLostAnswerLeavesOneEvent(t *testing.T) {
 	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
 	require.NoError(t, err)
 	<-w.lost
-	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: true}, ack)
+	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}}, ack)
 	require.NoError(t, log.Durable(t.Context(), ack.Position))
 	require.Len(t, ids(t, log, "s"), 1)
+	// Somebody else's event stays that.
+	w.lose.Store(true)
+	ack, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	require.NoError(t, err)
+	<-w.lost
+	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: true}, ack)
 }
 
 func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 	t.Parallel()
 	w, log := overLosing(t)
 	w.lose.Store(true)
-	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), fact("s", "r1")}})
-	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	ack, err := log.Append(t.Context(), expect(0, link("s"), fact("s", "r1")))
+	require.NoError(t, err)
 	<-w.lost
+	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 2}}, ack)
 	require.Equal(t, []string{link("s").EventID(), fact("s", "r1").EventID()}, ids(t, log, "s"))
 	w.lose.Store(true)
-	_, err = log.Append(t.Context(), expect(2, fact("s", "r2")))
-	conflict(t, err, 3)
+	ack, err = log.Append(t.Context(), expect(2, fact("s", "r2")))
+	require.NoError(t, err)
 	<-w.lost
-	require.Equal(t, fact("s", "r2").EventID(), ids(t, log, "s")[2])
+	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 3}}, ack)
+	// Without an expectation there is no telling where to look.
+	w.lose.Store(true)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r3"), fact("s", "r4")}})
+	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
+	<-w.lost
+	w.lose.Store(true)
+	_, err = log.Append(t.Context(), expect(3, fact("s", "r5")))
+	conflict(t, err, 5)
 }
 
 func TestSilentServerIsUnavailable(t *testing.T) {

@@ -36,7 +36,7 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 	}
 	limit = min(limit, maxLimit)
 	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		turns, err = collectTurns(tx.Query(ctx, a.sql.identityTurns, identity, after.created, after.partition, after.seq, after.version,
+		turns, err = collectListed(tx.Query(ctx, a.sql.identityTurns, identity, after.created, after.partition, after.seq, after.version,
 			micros(since), nanos(since), micros(until), nanos(until), limit+1))
 		return err
 	})
@@ -55,7 +55,7 @@ var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// place orders the turns of an identity.
+// place orders the turns of an identity: by time, and in a partition as the log does.
 type place struct {
 	created   time.Time
 	partition int
@@ -63,7 +63,7 @@ type place struct {
 	version   int
 }
 
-func placeOf(t Turn) place { return place{micros(t.CreatedAt), t.Partition, t.Place, t.Version} }
+func placeOf(t Turn) place { return place{micros(t.listed), t.Partition, t.Place, t.Version} }
 
 // String is the cursor behind a turn; its form is nobody's business.
 func (p place) String() string {

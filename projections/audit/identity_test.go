@@ -215,3 +215,30 @@ func TestReadsWithoutPostgres(t *testing.T) {
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 	require.True(t, errors.Is(err, context.Canceled))
 }
+
+// No clock takes part in the order of turns: not one that was set back, either.
+func TestIdentityTurnsStandInTheOrderOfTheLog(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"))
+	log.pass(-time.Hour)
+	log.add(started("s", "r2"), finalized("s", "r2"), started("s", "r3"), finalized("s", "r3"))
+	log.pass(2 * time.Hour)
+	log.add(started("s", "r4"), finalized("s", "r4"))
+	a := filled(t, log, 100)
+	for _, size := range []int{1, 2, 10} {
+		var got []string
+		cursor := ""
+		for {
+			turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, size, cursor)
+			require.NoError(t, err)
+			for _, turn := range turns {
+				got = append(got, turn.RequestID)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		require.Equal(t, []string{"r1", "r2", "r3", "r4"}, got)
+	}
+}

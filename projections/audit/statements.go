@@ -86,11 +86,18 @@ func texts() statements {
 			where q.session_id = $1 and q.place > $2 and q.deleted_at is null and q.replaced_by_turn_id is null
 			order by q.place desc, q.record_version desc offset $3 limit 1`,
 		sessionTurns: `select {turn} from {s}.turns where session_id = $1 and place >= $2 order by place, record_version`,
-		identityTurns: `select {turn} from {s}.turns
-			where identity_id = $1 and deleted_at is null and replaced_by_turn_id is null
-			and (created_at, partition, place, record_version) > ($2, $3, $4, $5)
-			and (created_at, created_ns) >= ($6, $7) and (created_at, created_ns) < ($8, $9)
-			order by created_at, partition, place, record_version limit $10`,
+		// Turns of a partition stand in the order of the log, also where its clock went back: at is the latest time until then.
+		identityTurns: `select {turn}, at from (
+				select turn_id as listed, at from (
+					select turn_id, partition, place, record_version, created_at, created_ns, deleted_at, replaced_by_turn_id,
+						max(created_at) over (partition by partition order by place, record_version) as at
+					from {s}.questions where identity_id = $1) q
+				where deleted_at is null and replaced_by_turn_id is null
+				and (at, partition, place, record_version) > ($2, $3, $4, $5)
+				and (created_at, created_ns) >= ($6, $7) and (created_at, created_ns) < ($8, $9)
+				order by at, partition, place, record_version limit $10) page
+			join {s}.turns on turn_id = listed
+			order by at, partition, place, record_version`,
 	}
 }
 

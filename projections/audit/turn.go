@@ -16,6 +16,8 @@ type Turn struct {
 	SessionID, IdentityID string
 	Partition             int
 	conversation.Turn
+	// listed is the place in time in an identity's listing.
+	listed time.Time
 }
 
 // turnColumns of the view, in the order in which a row is read.
@@ -58,6 +60,15 @@ func (s *stored) targets() []any {
 
 // collectTurns reads all rows of a query of turnColumns.
 func collectTurns(found pgx.Rows, err error) ([]Turn, error) {
+	return collect(found, err, func(*Turn) []any { return nil })
+}
+
+// collectListed reads the place in a listing, too.
+func collectListed(found pgx.Rows, err error) ([]Turn, error) {
+	return collect(found, err, func(t *Turn) []any { return []any{&t.listed} })
+}
+
+func collect(found pgx.Rows, err error, more func(*Turn) []any) ([]Turn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +76,15 @@ func collectTurns(found pgx.Rows, err error) ([]Turn, error) {
 	var out []Turn
 	for found.Next() {
 		var s stored
-		if err := found.Scan(s.targets()...); err != nil {
+		var beside Turn
+		if err := found.Scan(append(s.targets(), more(&beside)...)...); err != nil {
 			return nil, err
 		}
 		t, err := s.turn()
 		if err != nil {
 			return nil, err
 		}
+		t.listed = beside.listed
 		out = append(out, t)
 	}
 	return out, found.Err()

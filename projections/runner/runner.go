@@ -152,13 +152,13 @@ func (f *feeder) claim(ctx context.Context) error {
 		}
 	}
 	cp.Partition, cp.Created = f.partition, f.log.Created(f.partition)
-	f.at, f.stale = cp, false
+	f.at = cp
 	if cp.Seq == 0 && f.cfg.Start != nil {
 		if f.at.Seq, err = f.cfg.Start(ctx, f.partition); err != nil {
 			return err
 		}
 	}
-	f.judge = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq)
+	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq), false
 	f.parts[f.partition].reached(f.at.Seq, time.Time{})
 	return nil
 }
@@ -192,14 +192,16 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.at.Position())
 		}
 	}
+	// Until all is applied, a panic included, nothing of what was judged stands.
+	f.stale = true
 	judged, err := f.judgeAll(ctx, batch)
 	if err == nil {
 		err = f.apply(ctx, judged)
 	}
 	if err != nil {
-		f.stale = true
 		return err
 	}
+	f.stale = false
 	f.parts[f.partition].set("live", nil)
 	return nil
 }

@@ -200,3 +200,26 @@ func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// panicky has a bug that shows once.
+type panicky struct {
+	*sink
+	once sync.Once
+}
+
+func (p *panicky) Apply(ctx context.Context, b projections.Batch) error {
+	p.once.Do(func() { panic("a bug in a projection") })
+	return p.sink.Apply(ctx, b)
+}
+
+// A panic is like any other failure: what was judged for it is judged anew.
+func TestPanicOfAProjectionLosesNothing(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	p := &panicky{sink: newSink()}
+	stop := start(t, log, p)
+	require.Eventually(t, func() bool { return p.reached(0) == 6 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, stop())
+	require.Equal(t, []string{"0:1 started", "0:2 answered", "0:3 started", "0:4 answered", "0:5 started", "0:6 answered"}, p.applied)
+}

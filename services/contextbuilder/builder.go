@@ -156,8 +156,7 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 	if state.Expired(now) || state.Erased != 0 {
 		return res, nil, nil
 	}
-	turns, before := asked(req, reading)
-	turns = sinceSilence(turns, b.idle(req), now)
+	turns, before := asked(req, reading, b.idle(req), now)
 	taken, _ := window(piecesOf(turns, req.Language), budget{req.MaxMessages, req.MaxTokens})
 	n := 0
 	for _, p := range taken {
@@ -240,28 +239,41 @@ func (b *Builder) reached(ctx context.Context, req Request) error {
 }
 
 // asked gives the turns that the prompt may show, and how many the session has of
-// them, those that are not held included.
-func asked(req Request, r Reading) (turns []*conversation.Turn, total int) {
+// them, those that are not held included. A silence is one in which nobody asked
+// anything: a question without an answer ends it, too, and so does the one that is
+// being answered.
+func asked(req Request, r Reading, idle time.Duration, now time.Time) (turns []*conversation.Turn, total int) {
 	s, until := r.State, ^uint64(0)
 	if t := s.Turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
-		until = t.Place
+		until, now = t.Place, t.CreatedAt
 	}
 	// What is not held is older than what is.
 	total = s.ShownFinalized
 	if req.IncludePending {
 		total += s.ShownPending
 	}
+	var before []*conversation.Turn
 	for _, t := range s.Turns {
-		switch {
-		case !s.Shown(t) || t.Status != conversation.Finalized && !req.IncludePending:
+		switch wanted := t.Status == conversation.Finalized || req.IncludePending; {
+		case !s.Shown(t):
 		case t.Place < until:
-			turns = append(turns, t)
-		default:
+			before = append(before, t)
+		case wanted:
 			total--
 		}
 	}
+	held := 0
+	recent := sinceSilence(before, idle, now)
+	for i, t := range before {
+		if t.Status == conversation.Finalized || req.IncludePending {
+			held++
+			if i >= len(before)-len(recent) {
+				turns = append(turns, t)
+			}
+		}
+	}
 	if s.Whole || r.Source == FromLog {
-		total = len(turns)
+		total = held
 	}
 	return turns, total
 }

@@ -183,3 +183,40 @@ func TestTheReadSideCantImportAWriter(t *testing.T) {
 		require.NotContains(t, dep, "turnledger/events/jetlog")
 	}
 }
+
+// A silence is over when somebody asks, be it answered yet or not.
+func TestAQuestionEndsASilence(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int) time.Time { return time.Date(2026, 1, 1, 10, minutes, 0, 0, time.UTC) }
+	state := conversation.New("s", rules)
+	seq := uint64(0)
+	fold := func(minutes int, f events.Fact) {
+		seq++
+		c := state.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: at(minutes)})
+		require.True(t, c.Kind.Applied())
+	}
+	fold(0, &events.TurnStarted{TurnID: events.TurnID("s", "a"), SessionID: "s", RequestID: "a"})
+	fold(0, &events.TurnFinalized{TurnID: events.TurnID("s", "a"), SessionID: "s"})
+	fold(20, &events.TurnStarted{TurnID: events.TurnID("s", "pending"), SessionID: "s", RequestID: "pending"})
+	fold(45, &events.TurnStarted{TurnID: events.TurnID("s", "now"), SessionID: "s", RequestID: "now"})
+	for _, c := range []struct {
+		turn string
+		now  int
+		idle time.Duration
+		want int
+	}{
+		{"now", 46, 30 * time.Minute, 1},
+		{"now", 200, 30 * time.Minute, 1}, // the answer takes its time
+		{"", 46, 30 * time.Minute, 1},
+		{"", 80, 30 * time.Minute, 0},
+		{"now", 46, 22 * time.Minute, 0},
+	} {
+		req := contextbuilder.Request{}
+		if c.turn != "" {
+			req.TurnID = events.TurnID("s", c.turn)
+		}
+		turns, total := contextbuilder.Asked(req, contextbuilder.Reading{State: state}, c.idle, at(c.now))
+		require.Len(t, turns, c.want, "%+v", c)
+		require.Equal(t, 1, total)
+	}
+}

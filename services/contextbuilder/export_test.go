@@ -1,0 +1,4 @@
+package contextbuilder
+
+// Asked is what tests look into.
+var Asked = asked
