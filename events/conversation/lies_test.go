@@ -1,10 +1,12 @@
 package conversation_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
@@ -115,3 +117,47 @@ func tombstone(t *rapid.T, w *world, truth *conversation.State, request string) 
 }
 
 func anySeq(t *rapid.T, label string) uint64 { return rapid.Uint64Range(1, 12).Draw(t, label) }
+
+// TestARedactionOfATurnThatNeverWasIsNotBelieved forges what a redaction says of a turn
+// whose events are gone: where they stood, and what the session was then.
+func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seq uint64) time.Time { return day.Add(time.Duration(seq) * time.Minute) }
+	stone := func(seq uint64) events.Tombstone {
+		p := events.Position{Seq: seq}
+		return events.Tombstone{TurnID: events.TurnID("s", "never"), RequestID: "never", Place: p, Position: p, Status: "pending", CreatedAt: at(seq), RecordVersion: 1}
+	}
+	mark := func(change func(*events.SessionMark)) *events.SessionMark {
+		m := &events.SessionMark{CreatedAt: at(1), LastActiveAt: at(6), Finalized: 3, Pending: 1, ShownFinalized: 3, ShownPending: 1}
+		change(m)
+		return m
+	}
+	for name, c := range map[string]struct {
+		stone events.Tombstone
+		mark  *events.SessionMark
+	}{
+		"where another turn began":        {stone(1), nil},
+		"where another turn was answered": {stone(4), nil},
+		"fewer turns than there are":      {stone(8), mark(func(m *events.SessionMark) { m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending = 0, 0, 0, 0 })},
+		"fewer shown than there are":      {stone(8), mark(func(m *events.SessionMark) { m.ShownFinalized, m.ShownPending = 0, 1 })},
+		"a boundary out of nothing":       {stone(8), mark(func(m *events.SessionMark) { m.Boundary.Seq, m.ShownFinalized, m.ShownPending = 6, 0, 1 })},
+		"a later beginning":               {stone(8), mark(func(m *events.SessionMark) { m.CreatedAt = at(3) })},
+		"active after the redaction":      {stone(8), mark(func(m *events.SessionMark) { m.LastActiveAt = at(100) })},
+	} {
+		s := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
+		fold := func(seq uint64, f events.Fact) conversation.Change {
+			return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: at(seq)})
+		}
+		for i := range uint64(3) {
+			id := events.TurnID("s", fmt.Sprint(i))
+			fold(2*i+1, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i)})
+			fold(2*i+2, &events.TurnFinalized{TurnID: id, SessionID: "s"})
+		}
+		before := s.Head()
+		got := fold(10, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s", Tombstones: []events.Tombstone{c.stone}, Session: c.mark})
+		require.Equal(t, conversation.Anomaly, got.Kind, name)
+		require.Equal(t, before, s.Head(), name)
+		require.Len(t, s.Turns, 3, name)
+	}
+}

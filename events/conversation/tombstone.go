@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +15,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	if t := s.Turn(f.TurnID); t != nil && t.Gone != 0 {
 		return Change{Kind: Duplicate, Turn: t}
 	}
-	if s.restore(f.Tombstones, e.Position.Seq) {
+	if s.restore(f, e) {
 		s.recall(f, e.Position.Seq)
 	}
 	t := s.Turn(f.TurnID)
@@ -82,17 +83,20 @@ func (s *State) mark(partition int) *events.SessionMark {
 
 // restore puts back what the log no longer says of the versions: those that are
 // gone whole, and later halves of others. It tells whether there was anything.
-// Tombstones that contradict what the log says are not believed at all.
-func (s *State) restore(stones []events.Tombstone, before uint64) bool {
+// Tombstones, or a mark, that contradict what the log says are not believed at all.
+func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	var missing []*Turn
-	for _, stone := range stones {
+	for _, stone := range f.Tombstones {
 		want, have := fromTombstone(stone), s.Turn(stone.TurnID)
-		if want.Started >= before || want.Final >= before || have != nil && have.contradicts(want) {
+		if want.Started >= e.Position.Seq || want.Final >= e.Position.Seq || have != nil && have.contradicts(want) {
 			return false
 		}
 		if have == nil || have.Status < want.Status {
 			missing = append(missing, want)
 		}
+	}
+	if len(missing) == 0 || s.taken(f.Tombstones) || !s.plausible(f, e) {
+		return false
 	}
 	for _, want := range missing {
 		if have := s.Turn(want.ID); have != nil {
@@ -103,7 +107,59 @@ func (s *State) restore(stones []events.Tombstone, before uint64) bool {
 			s.insert(want)
 		}
 	}
-	return len(missing) > 0
+	return true
+}
+
+// taken tells whether another event of the session stands where a tombstone says that
+// its turn's did.
+func (s *State) taken(stones []events.Tombstone) bool {
+	claimed, own := map[uint64]bool{}, map[uuid.UUID]bool{}
+	for _, stone := range stones {
+		own[stone.TurnID] = true
+		claimed[stone.Place.Seq], claimed[stone.Position.Seq] = true, true
+		if stone.Final != nil {
+			claimed[stone.Final.Seq] = true
+		}
+	}
+	delete(claimed, 0)
+	if claimed[s.LinkedAt] || claimed[s.ResetAt] {
+		return true
+	}
+	return slices.ContainsFunc(s.Turns, func(t *Turn) bool {
+		return !own[t.ID] && (claimed[t.Place] || claimed[t.Started] || claimed[t.Final] || claimed[t.Gone])
+	})
+}
+
+// plausible tells whether a session that has lost events may have been as a mark says:
+// it had no fewer turns, and began no later than what is left of it; its boundary was
+// before one of its events, or not after where it seems to be now.
+func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
+	m := f.Session
+	if m == nil || m.CreatedAt.IsZero() {
+		return true
+	}
+	shown := 0
+	for _, t := range s.Turns {
+		if t.Place > m.Boundary.Seq && (t.Status == Pending || t.Status == Finalized) {
+			shown++
+		}
+	}
+	if m.Finalized+m.Pending < s.Finalized+s.Pending || m.ShownFinalized+m.ShownPending < shown ||
+		m.ShownFinalized > m.Finalized || m.ShownPending > m.Pending ||
+		s.Found() && m.CreatedAt.After(s.CreatedAt) || m.LastActiveAt.Before(m.CreatedAt) || m.LastActiveAt.After(e.Time) {
+		return false
+	}
+	return m.Boundary.Seq <= s.Boundary || s.begins(f.Tombstones, m.Boundary.Seq+1)
+}
+
+// begins tells whether the session has an event at a sequence, or lost it: only such a
+// one is the first after a boundary.
+func (s *State) begins(stones []events.Tombstone, seq uint64) bool {
+	return seq == s.LinkedAt ||
+		slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started == seq || t.Final == seq }) ||
+		slices.ContainsFunc(stones, func(stone events.Tombstone) bool {
+			return stone.Position.Seq == seq || stone.Final != nil && stone.Final.Seq == seq
+		})
 }
 
 // contradicts tells whether the turn can't be what is left of want where some of
