@@ -118,12 +118,15 @@ func secretless(s string) string {
 		return s
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme == "" {
+	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
 		return "(set)" // such as a PostgreSQL connection string of keywords
 	}
 	if q := u.Query(); q.Has("password") {
 		q.Set("password", "xxxxx")
 		u.RawQuery = q.Encode()
+	}
+	if _, ok := u.User.Password(); u.User != nil && !ok && u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		u.User = url.User("xxxxx") // a token
 	}
 	return u.Redacted()
 }

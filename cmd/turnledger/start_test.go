@@ -41,9 +41,11 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 		"taken NATS port":        {[]string{"--nats-listen", taken.Addr().String()}, exitUsage, "NATS_LISTEN"},
 		"no NATS address":        {[]string{"--nats-listen", "abc"}, exitUsage, "want host:port"},
 		"NATS open to all":       {[]string{"--nats-listen", "0.0.0.0:0"}, exitUsage, "put credentials into it"},
-		"no PostgreSQL URL":      {[]string{"--postgres-url", "zzz"}, exitFailed, "PostgreSQL URL"},
-		"no Redis URL":           {[]string{"--redis-url", "zzz"}, exitFailed, "redis"},
+		"no PostgreSQL URL":      {[]string{"--postgres-url", "host=x passwd hidden"}, exitFailed, "PostgreSQL URL"},
+		"no Redis URL":           {[]string{"--redis-url", "redis:/x:hidden@h"}, exitFailed, "Redis URL"},
 		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, exitFailed, "is it running"},
+		"NATS token":             {[]string{"--nats-url", "nats://hidden@127.0.0.1:1"}, exitFailed, "is it running"},
+		"no NATS URL":            {[]string{"--nats-url", "nats://u:hidden@[bad"}, exitUsage, "want nats://"},
 		"partitions":             {[]string{"--partitions", "3"}, exitUsage, "power of two"},
 		"data in a file":         {[]string{"--data-dir", file}, exitFailed, "not a directory"},
 	} {
@@ -62,7 +64,8 @@ func TestConfigShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	for in, out := range map[string]string{
 		"": "", "127.0.0.1:4222": "127.0.0.1:4222", "nats://u:pw@h:1": "nats://u:xxxxx@h:1",
-		"host=h password=pw": "(set)", "postgres://h/db?password=pw": "postgres://h/db?password=xxxxx",
+		"host=h password=pw": "(set)", "nats://token@h:1": "nats://xxxxx@h:1", "nats://u:pw@[bad": "(set)", "u:pw@h:x": "(set)",
+		"redis:/x:pw@h": "(set)", "postgres://u@h/db": "postgres://u@h/db", "postgres://h/db?password=pw": "postgres://h/db?password=xxxxx",
 	} {
 		require.Equal(t, out, secretless(in))
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -76,6 +78,11 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 }
 
 func openOutside(ctx context.Context, cfg Config) (*store, error) {
+	for one := range strings.SplitSeq(cfg.NATSURL, ",") {
+		if _, err := url.Parse(one); err != nil {
+			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", errUsage) // the error repeats it
+		}
+	}
 	nc, err := nats.Connect(cfg.NATSURL, nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"time"
@@ -85,8 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// pgx leaves the password out of this error.
-		return nil, fmt.Errorf("audit: the PostgreSQL URL can't be read: %w", err)
+		return nil, errors.New("audit: the PostgreSQL URL can't be read: want postgres://user:password@host/database, or keyword=value pairs") // the error repeats it
 	}
 	if pc.ConnConfig.ConnectTimeout == 0 {
 		pc.ConnConfig.ConnectTimeout = connectTimeout

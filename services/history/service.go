@@ -163,6 +163,10 @@ func (s *Service) take(m jetlog.Message) {
 		return
 	}
 	x.take(m)
-	// Weighed anew, if it is still held.
+	s.weighAnew(id)
+}
+
+// weighAnew weighs a session that has grown, if it is still held.
+func (s *Service) weighAnew(id string) {
 	s.sessions.ComputeIfPresent(id, func(held *session) (*session, otter.ComputeOp) { return held, otter.WriteOp })
 }

@@ -50,7 +50,9 @@ func (s *Service) load(ctx context.Context, id string, x *session) {
 	defer cancel()
 	if x.err = s.hydrate(ctx, id, x); x.err != nil {
 		s.sessions.Invalidate(id)
+		return
 	}
+	s.weighAnew(id)
 }
 
 const loadDeadline = 10 * time.Second

@@ -127,7 +127,7 @@ func known(err error) *problem {
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return newProblem(codeLogUnavailable, "the log did not answer; a write may or may not have happened, and the same request again finds out")
+		return newProblem(codeLogUnavailable, "the log did not answer; if it was a write, it may or may not have happened: the same request again finds out")
 	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
 		return newProblem(refusal.Code, refusal.Detail)
 	default:

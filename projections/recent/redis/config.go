@@ -2,8 +2,6 @@ package redis
 
 import (
 	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ func (c Config) withDefaults() Config {
 func (c Config) options() (rueidis.ClientOption, error) {
 	opt, err := rueidis.ParseURL(c.URL)
 	if err != nil {
-		err = fmt.Errorf("the Redis URL can't be read (want redis://, rediss:// or unix://): %w", withoutURL(err))
+		err = errors.New("the Redis URL can't be read: want redis://user:pass@host:6379/0, rediss:// or unix://") // the error repeats it
 	}
 	if strings.ContainsAny(c.Prefix, "{}") {
 		err = errors.Join(err, errors.New("the Redis prefix must not hold { or }"))
@@ -65,13 +63,4 @@ func (c Config) options() (rueidis.ClientOption, error) {
 	// reads on the other.
 	opt.PipelineMultiplex, opt.ReadBufferEachConn, opt.WriteBufferEachConn = 1, 128<<10, 128<<10
 	return opt, err
-}
-
-// withoutURL takes the URL, and so the password, out of an error.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
