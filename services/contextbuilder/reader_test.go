@@ -1,0 +1,113 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// folded gives a session as the log has it up to a sequence, of which it keeps so many
+// turns.
+func folded(t testing.TB, log *jetlog.Log, id string, upTo uint64, keep int) *conversation.State {
+	t.Helper()
+	s := conversation.New(id, rules)
+	for e, err := range log.Session(t.Context(), id, 0, upTo) {
+		require.NoError(t, err)
+		s.Fold(e)
+	}
+	s.DropOldest(keep)
+	return s
+}
+
+// still is a view, and an archive, that stands where it is.
+type still struct {
+	state *conversation.State
+	at    uint64
+	asked int
+}
+
+func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error) {
+	s.asked++
+	if s.state == nil {
+		return recent.Snapshot{}, nil
+	}
+	return recent.Snapshot{State: s.state.Clone(math.MaxInt32), Applied: events.Position{Seq: s.at}}, nil
+}
+
+func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
+	s.asked++
+	if s.state == nil {
+		return nil, events.Position{}, nil
+	}
+	return s.state.Clone(math.MaxInt32), events.Position{Seq: s.at}, nil
+}
+
+func exchange(from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprint("user: q", i), fmt.Sprint("assistant: a", i))
+	}
+	return append(out, "user: now")
+}
+
+// recorded gives a log with so many turns of a session, and where each was answered.
+func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
+	t.Helper()
+	log = natstest.Log(t, 1)
+	for i := range turns {
+		at = append(at, record(t, log, "s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i)).Seq)
+	}
+	return log, at
+}
+
+// A view is behind: what it has not seen comes from the log, be it a little or all, of
+// a session that it holds whole or of which it has dropped turns.
+func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
+	t.Parallel()
+	log, at := recorded(t, 6)
+	// A late duplicate of a turn that the view has dropped must not come back as a new one.
+	add(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0", Question: events.Question{QuestionNeutral: "q0 again"}})
+	for seen := range 6 {
+		for _, keep := range []int{1, 2, math.MaxInt32} {
+			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
+			r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", IncludePending: true})
+			require.NoError(t, err)
+			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
+			require.NotZero(t, view.asked)
+		}
+	}
+}
+
+// The audit tables answer for a session that has left the recent view, where they hold
+// all that the log does of it; else the log answers.
+func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
+	t.Parallel()
+	log, at := recorded(t, 6)
+	for name, archive := range map[string]*still{
+		"caught up":       {state: folded(t, log, "s", at[5], math.MaxInt32), at: at[5]},
+		"behind":          {state: folded(t, log, "s", at[3], math.MaxInt32), at: at[3]},
+		"without it":      {},
+		"with part of it": {state: folded(t, log, "s", at[5], 1), at: at[5]},
+	} {
+		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: archive, Deadline: time.Second})
+		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now"})
+		require.NoError(t, err)
+		require.Equal(t, exchange(0, 6), texts(t, r), name)
+		require.Equal(t, 1, archive.asked, name)
+		want := contextbuilder.FromLog
+		if name == "caught up" {
+			want = contextbuilder.FromView
+		}
+		require.Equal(t, want, r.Source, name)
+	}
+}
