@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -21,20 +22,19 @@ import (
 
 var text = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
-// writers spreads b.N turns over n writers, each with sessions of ten turns.
-func writers(b *testing.B, n int, record func(ctx context.Context, session, request string) error) {
+// recorder writes one turn, start and final.
+type recorder func(ctx context.Context, session, request string) error
+
+// spread has n writers record so many turns, in sessions of ten, and gives the time.
+func spread(b *testing.B, n, turns int, run string, record recorder) time.Duration {
 	b.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	b.ResetTimer()
+	began := time.Now()
 	for range n {
 		wg.Go(func() {
-			for {
-				i := next.Add(1)
-				if i > int64(b.N) {
-					return
-				}
-				if err := record(b.Context(), fmt.Sprintf("session-%d", i/10), fmt.Sprintf("request-%d", i)); err != nil {
+			for i := next.Add(1); i <= int64(turns); i = next.Add(1) {
+				if err := record(b.Context(), fmt.Sprintf("%s-%d", run, i/10), fmt.Sprintf("request-%d", i)); err != nil {
 					b.Error(err)
 					return
 				}
@@ -42,44 +42,66 @@ func writers(b *testing.B, n int, record func(ctx context.Context, session, requ
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
+	return time.Since(began)
 }
 
 func question() events.Question { return events.Question{QuestionNeutral: text, PipelineName: "bench"} }
 
-// BenchmarkRecordTurn sets the durable recording of turns (start and finalize)
-// against plain JetStream publishes of the same events with SyncAlways, and against
-// the same turns written row by row, two statements a turn, into an indexed
-// PostgreSQL table with its default durability.
+// BenchmarkRecordTurn sets the durable recording of turns (start and finalize) against
+// plain JetStream publishes of the same events with SyncAlways, and against the same
+// turns written row by row, two statements a turn, into an indexed PostgreSQL table with
+// its default durability: all in turns of one run.
 func BenchmarkRecordTurn(b *testing.B) {
+	ours, always, postgres := throughService(b), throughJetStream(b), throughPostgres(b)
 	for _, n := range []int{1, 64} {
-		b.Run(fmt.Sprintf("turnledger/writers=%d", n), func(b *testing.B) {
-			s := run(b, natstest.Log(b, 1))
-			writers(b, n, func(ctx context.Context, session, request string) error {
-				turn, err := s.StartTurn(ctx, conversation.Start{SessionID: session, RequestID: request, Question: question()})
-				if err != nil {
-					return err
+		b.Run(fmt.Sprintf("writers=%d", n), func(b *testing.B) {
+			const rounds = 3
+			turns := max(b.N/rounds, 10*n)
+			var took [3]time.Duration
+			b.ResetTimer()
+			for round := range rounds {
+				run := fmt.Sprint(n, "-", b.N, "-", round)
+				for i, record := range []recorder{ours, always, postgres} {
+					took[i] += spread(b, n, turns, run, record)
 				}
-				_, err = s.FinalizeTurn(ctx, conversation.Finalize{SessionID: session, TurnID: turn.ID, Answer: events.Answer{AnswerNeutral: text}})
-				return err
-			})
-		})
-		b.Run(fmt.Sprintf("floor-sync-always/writers=%d", n), func(b *testing.B) {
-			log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
-			require.NoError(b, err)
-			writers(b, n, func(ctx context.Context, session, request string) error {
-				id := events.TurnID(session, request)
-				if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: question()}}}); err != nil {
-					return err
-				}
-				_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}}}})
-				return err
-			})
+			}
+			rate := func(i int) float64 { return float64(rounds*turns) / took[i].Seconds() }
+			b.ReportMetric(rate(0), "turns/s")
+			b.ReportMetric(rate(1), "sync-always-turns/s")
+			b.ReportMetric(rate(2), "postgres-turns/s")
+			b.ReportMetric(rate(0)/rate(1), "x_sync_always")
+			b.ReportMetric(rate(0)/rate(2), "x_postgres")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-func BenchmarkRecordTurnPostgresFloor(b *testing.B) {
+func throughService(b *testing.B) recorder {
+	s := run(b, natstest.Log(b, 1))
+	return func(ctx context.Context, session, request string) error {
+		turn, err := s.StartTurn(ctx, conversation.Start{SessionID: session, RequestID: request, Question: question()})
+		if err != nil {
+			return err
+		}
+		_, err = s.FinalizeTurn(ctx, conversation.Finalize{SessionID: session, TurnID: turn.ID, Answer: events.Answer{AnswerNeutral: text}})
+		return err
+	}
+}
+
+func throughJetStream(b *testing.B) recorder {
+	log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
+	require.NoError(b, err)
+	return func(ctx context.Context, session, request string) error {
+		id := events.TurnID(session, request)
+		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: question()}}}); err != nil {
+			return err
+		}
+		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}}}})
+		return err
+	}
+}
+
+func throughPostgres(b *testing.B) recorder {
 	pg, err := localpg.Start(b.Context(), localpg.Config{DataDir: b.TempDir()})
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = pg.Stop(context.WithoutCancel(b.Context())) })
@@ -94,19 +116,13 @@ func BenchmarkRecordTurnPostgresFloor(b *testing.B) {
 		pipeline_name text, unique (session_id, request_id));
 		create index on turns (session_id, created_at)`)
 	require.NoError(b, err)
-	for _, n := range []int{1, 64} {
-		b.Run(fmt.Sprintf("writers=%d", n), func(b *testing.B) {
-			_, err := pool.Exec(b.Context(), `truncate turns`)
-			require.NoError(b, err)
-			writers(b, n, func(ctx context.Context, session, request string) error {
-				id := events.TurnID(session, request)
-				if _, err := pool.Exec(ctx, `insert into turns (turn_id, session_id, request_id, question_neutral, pipeline_name) values ($1, $2, $3, $4, 'bench')`,
-					id, session, request, text); err != nil {
-					return err
-				}
-				_, err := pool.Exec(ctx, `update turns set answer_neutral = $2, finalized_at = now() where turn_id = $1`, id, text)
-				return err
-			})
-		})
+	return func(ctx context.Context, session, request string) error {
+		id := events.TurnID(session, request)
+		if _, err := pool.Exec(ctx, `insert into turns (turn_id, session_id, request_id, question_neutral, pipeline_name) values ($1, $2, $3, $4, 'bench')`,
+			id, session, request, text); err != nil {
+			return err
+		}
+		_, err := pool.Exec(ctx, `update turns set answer_neutral = $2, finalized_at = now() where turn_id = $1`, id, text)
+		return err
 	}
 }
