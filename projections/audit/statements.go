@@ -10,6 +10,7 @@ import (
 type statements struct {
 	begin, read                            string
 	claim, fence, park, applied            string
+	beat, leave                            string
 	forgetAnswers, forgetQuestions         string
 	forgetSessions, forgetRedacted, stand  string
 	clearLedger, clearSecurity             string
@@ -51,6 +52,12 @@ func texts() statements {
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			on conflict (projection, partition, seq) do update set reason = excluded.reason, attempts = d.attempts + 1, parked_at = now()`,
 		applied: `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`,
+
+		beat: `with gone as (delete from {s}.runners where projection = $1 and member <> $2 and seen_at < clock_timestamp() - make_interval(secs => $3)),
+				me as (insert into {s}.runners values ($1, $2, clock_timestamp())
+					on conflict (projection, member) do update set seen_at = excluded.seen_at returning member)
+			select member from me union select member from {s}.runners where projection = $1 and seen_at >= clock_timestamp() - make_interval(secs => $3)`,
+		leave: `delete from {s}.runners where projection = $1 and member = $2`,
 
 		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
 		forgetQuestions: `delete from {s}.questions where session_id = any($1)`,
@@ -103,7 +110,7 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
+		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.beat, &s.leave, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}

@@ -9,6 +9,17 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
+// States of a partition, for Status.
+const (
+	starting = "starting"
+	live     = "live"
+	retrying = "retrying"
+	failed   = "failed"
+	stopped  = "stopped"
+	// standby: another runner of the group feeds it.
+	standby = "standby"
+)
+
 // progress of one partition, for Status.
 type progress struct {
 	partition int
@@ -24,7 +35,7 @@ func (p *progress) set(state string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = state
-	if err != nil || state == "live" {
+	if err != nil || state == live || state == standby {
 		p.err = err
 	}
 }
