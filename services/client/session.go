@@ -59,16 +59,18 @@ type Context struct {
 	Source          string            `json:"source"`
 }
 
-// Projection says how far a view is.
+// Projection says how far a view is. While the log does not tell its head, Head is
+// empty and both lags are nil. Rate is in events a second.
 type Projection struct {
-	Name        string  `json:"name"`
-	Partition   int     `json:"partition"`
-	Position    string  `json:"position"`
-	Head        string  `json:"head"`
-	LagEvents   uint64  `json:"lag_events"`
-	LagSeconds  float64 `json:"lag_seconds"`
-	State       string  `json:"state"`
-	Generation  int     `json:"generation"`
-	Rebuildable bool    `json:"rebuildable"`
-	LastError   string  `json:"last_error"`
+	Name        string   `json:"name"`
+	Partition   int      `json:"partition"`
+	Position    string   `json:"position"`
+	Head        string   `json:"head"`
+	LagEvents   *uint64  `json:"lag_events"`
+	LagSeconds  *float64 `json:"lag_seconds"`
+	Rate        float64  `json:"rate"`
+	State       string   `json:"state"`
+	Generation  int      `json:"generation"`
+	Rebuildable bool     `json:"rebuildable"`
+	LastError   string   `json:"last_error"`
 }
