@@ -49,7 +49,7 @@ func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) er
 	turn, _ := turnsNamed(e.Fact)
 	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), label(e.ID), label(e.Type),
-			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), reasonText(reason))
+			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), projections.BoundReason(reason))
 		return err
 	})
 	return failure("park an event of the audit", err)
