@@ -26,7 +26,9 @@ type Config struct {
 	// Backfill folds a session, with texts, up to and with a sequence of its partition. It is needed to apply events, not to
 	// read.
 	Backfill func(ctx context.Context, sessionID string, upToSeq uint64) (*conversation.State, error)
-	Logger   *slog.Logger
+	// Log is read when a dead letter is retried; it is needed for nothing else.
+	Log    projections.LogReader
+	Logger *slog.Logger
 }
 
 const connectTimeout = 5 * time.Second

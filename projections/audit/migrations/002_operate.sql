@@ -5,3 +5,8 @@ create unlogged table {{.schema}}.runners (
     seen_at    timestamptz not null,
     primary key (projection, member)
 ) with (fillfactor = 20);
+
+alter table {{.schema}}.dead_letters
+    add dropped_at  timestamptz,
+    add dropped_by  text,
+    add drop_reason text;
