@@ -153,7 +153,7 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Logger: v.logger})
+	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Log: v.log, Logger: v.logger})
 }
 
 // close ends what openViews opened.

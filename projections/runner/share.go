@@ -46,7 +46,12 @@ func (r *Runner) share(ctx context.Context, g *errgroup.Group) error {
 				r.follow(ctx, g, own, projections.Share(me, members, len(r.parts)))
 			}
 		} else if ctx.Err() == nil {
-			r.cfg.Logger.Warn("other runners can't be asked for", "projection", r.proj.Name(), "err", err)
+			r.cfg.Logger.Warn("the other runners can't be asked for", "projection", r.proj.Name(), "err", err)
+			for k, p := range r.parts {
+				if own[k] == nil {
+					p.set(retrying, err)
+				}
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -74,3 +74,20 @@ type Projection struct {
 	Rebuildable bool     `json:"rebuildable"`
 	LastError   string   `json:"last_error"`
 }
+
+// DeadLetter is an event that a view could not apply. State is waiting, dropped, or, in
+// the answer to a retry, applied.
+type DeadLetter struct {
+	Projection string    `json:"projection"`
+	Position   string    `json:"position"`
+	EventID    string    `json:"event_id"`
+	Type       string    `json:"type"`
+	SessionID  string    `json:"session_id"`
+	State      string    `json:"state"`
+	Reason     string    `json:"reason"`
+	Attempts   int       `json:"attempts"`
+	ParkedAt   time.Time `json:"parked_at"`
+	DroppedAt  time.Time `json:"dropped_at,omitzero"`
+	DroppedBy  string    `json:"dropped_by"`
+	DropReason string    `json:"drop_reason"`
+}
