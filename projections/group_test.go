@@ -1,7 +1,6 @@
 package projections_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -51,7 +50,7 @@ func TestFewPartitionsMoveWhenAMemberGoes(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, moved, 64, "those of the one that went")
-	require.LessOrEqual(t, moved, 128, fmt.Sprint("of 256"))
+	require.LessOrEqual(t, moved, 128, "of 256")
 }
 
 func TestAStrangerHasNothing(t *testing.T) {

@@ -4,16 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 )
-
-// ErrNoDeadLetter: a projection has no dead letter of that position.
-var ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")
 
 // DeadLetter is an event that a projection could not apply: where it stands and why,
 // never its text. It waits until it is retried with success, or dropped.

@@ -94,7 +94,8 @@ func overtaken(t *testing.T, open Open) {
 	view := w.view.(recent.Restorable)
 	fold := func(upTo uint64) *conversation.State {
 		s := conversation.New("s", rules)
-		for e := range w.log.Session(t.Context(), "s", 0, upTo) {
+		for e, err := range w.log.Session(t.Context(), "s", 0, upTo) {
+			require.NoError(t, err)
 			s.Fold(e)
 		}
 		return s
