@@ -61,6 +61,20 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 		require.Equal(t, questions(2), api.audited(t, fmt.Sprint("u", s)))
 		require.Equal(t, exchange(2), api.context(t, fmt.Sprint("s", s)))
 	}
+
+	// The log goes: nobody knows how far behind the views are, and nobody says 0.
+	api.kill(t)
+	for _, x := range feeders[1].must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+		s := x.(map[string]any)
+		require.Nil(t, s["head"])
+		require.Nil(t, s["lag_events"])
+		require.Nil(t, s["lag_seconds"])
+		require.NotEqual(t, "live", s["state"])
+		require.NotEmpty(t, s["last_error"])
+	}
+	status, out, _ := feeders[1].verb(t, "projections", "list")
+	require.Zero(t, status)
+	require.Contains(t, out, "unknown")
 }
 
 func union(lists ...[]int) map[int]bool {
