@@ -31,7 +31,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const connectTimeout = 5 * time.Second
+const (
+	connectTimeout = 5 * time.Second
+	// pingAfter is less than a PostgreSQL takes to start.
+	pingAfter = 50 * time.Millisecond
+)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
@@ -96,6 +100,9 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if _, ok := pc.ConnConfig.RuntimeParams["application_name"]; !ok {
 		pc.ConnConfig.RuntimeParams["application_name"] = "turnledger-audit"
 	}
+	// A connection that broke with a server that is back already must not fail a read: it is looked at first, unless it was in
+	// use a moment ago.
+	pc.ShouldPing = func(_ context.Context, c pgxpool.ShouldPingParams) bool { return c.IdleDuration > pingAfter }
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
