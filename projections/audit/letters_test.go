@@ -201,3 +201,23 @@ func TestARetryBesideARunner(t *testing.T) {
 	<-done
 	require.Equal(t, want, a.dump())
 }
+
+// An answer without its question would be out of reach of an erasure.
+func TestTheAnswerToAParkedQuestionHasNoRow(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"), started("s", "a"), finalized("s", "a"), erased("s"))
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	f.next(1)
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a test"))
+	f.at = b.To
+	f.next(1)
+	require.Zero(t, a.count("answers"))
+	f.all(1)
+	for len(a.letters(t)) > 0 {
+		a.retryOne(t, rand.New(rand.NewPCG(1, 2)))
+	}
+	require.Equal(t, filled(t, log, 10).dump(), a.dump())
+}

@@ -8,20 +8,20 @@ import (
 // statements name the schema. Their plans are kept, also those that were made while the tables were small: so begin and read
 // keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
-	begin, read                             string
-	claim, fence, park, applied             string
-	beat, leave                             string
-	letters, lock, takeLetter, refuseLetter string
-	dropLetter, otherLetters                string
-	clearLedgerOf, clearSecurityOf          string
-	forgetAnswers, forgetQuestions          string
-	forgetSessions, forgetRedacted, stand   string
-	clearLedger, clearSecurity              string
-	copyLedger, copySecurity                string
-	copyQuestions, copyAnswers              string
-	mergeQuestions, mergeAnswers, replace   string
-	mergeSessions, moveSessions, link       string
-	head, cut, sessionTurns, identityTurns  string
+	begin, read                                   string
+	claim, fence, park, applied                   string
+	beat, leave                                   string
+	letters, lock, takeLetter, refuseLetter       string
+	dropLetter, otherLetters                      string
+	clearLedgerOf, clearSecurityOf                string
+	forgetAnswers, forgetQuestions                string
+	forgetSessions, forgetRedacted, stand, parked string
+	clearLedger, clearSecurity                    string
+	copyLedger, copySecurity                      string
+	copyQuestions, copyAnswers                    string
+	mergeQuestions, mergeAnswers, replace         string
+	mergeSessions, moveSessions, link             string
+	head, cut, sessionTurns, identityTurns        string
 }
 
 func newStatements(schema string) statements {
@@ -79,7 +79,8 @@ func texts() statements {
 		forgetRedacted: `with gone as materialized (select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
 			delete from {s}.event_ledger l where l.partition = $1 and l.seq <= $2 and l.session_id = any($3)
 			and ((l.session_id, l.turn_id) in (select * from gone) or (l.session_id, l.replaces_turn_id) in (select * from gone))`,
-		stand: `select turn_id from {s}.questions where turn_id = any($1)`,
+		parked: `select turn_id from {s}.dead_letters where turn_id = any($1) and projection = $2 and partition = $3`,
+		stand:  `select turn_id from {s}.questions where turn_id = any($1)`,
 
 		clearLedger:   `delete from {s}.event_ledger where partition = $1 and seq > $2 and seq <= $3`,
 		clearSecurity: `delete from {s}.security_events where partition = $1 and seq > $2 and seq <= $3`,
@@ -125,7 +126,7 @@ func (s *statements) all() []*string {
 	return []*string{
 		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.beat, &s.leave,
 		&s.letters, &s.lock, &s.takeLetter, &s.refuseLetter, &s.dropLetter, &s.otherLetters, &s.clearLedgerOf, &s.clearSecurityOf,
-		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
+		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand, &s.parked,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}
