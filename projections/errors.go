@@ -8,8 +8,10 @@ var (
 	ErrFenced = errors.New("another runner has taken this partition over")
 	// ErrStream: the stream is not the one of the checkpoint. The projection must be
 	// rebuilt.
-	ErrStream    = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger projections rebuild")
-	errPermanent = errors.New("permanent")
+	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger projections rebuild")
+	// ErrNoDeadLetter: a projection has no dead letter of that position.
+	ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")
+	errPermanent    = errors.New("permanent")
 )
 
 // Permanent marks an error that trying again can't mend: the event is parked in

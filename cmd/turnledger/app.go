@@ -71,8 +71,10 @@ func (a *app) open(ctx context.Context) (err error) {
 
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve(registry *prometheus.Registry) {
+	queues := a.views.deadLetters()
+	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Registry: registry, Logger: a.logger, Open: true, Version: version,
+		Projections: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) {

@@ -31,6 +31,7 @@ type cli struct {
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Projections projectionsCmd `cmd:"" help:"Look after the views."`
+	Deadletters deadlettersCmd `cmd:"" help:"Look after the events that views could not apply."`
 	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }

@@ -88,7 +88,7 @@ func (v *views) openRecent(roles roles) error {
 		}
 		v.recent = view
 		if roles.has(roleRecent) {
-			v.feed(view, nil)
+			v.feed(view, nil, view)
 		}
 	case roles.has(roleContext):
 		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
@@ -97,13 +97,14 @@ func (v *views) openRecent(roles roles) error {
 		// known as not whole.
 		v.feed(view, func(ctx context.Context, k int) (uint64, error) {
 			return v.log.SeqAt(ctx, k, time.Now().Add(-time.Duration(v.cfg.SessionTTL)))
-		})
+		}, nil)
 	}
 	return nil
 }
 
-func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error)) {
-	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: start, Logger: v.logger, Metrics: v.metrics})
+// feed feeds a view with those of its group; a view in memory has none.
+func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error), group projections.Group) {
+	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: start, Group: group, Logger: v.logger, Metrics: v.metrics})
 	v.feeds = append(v.feeds, r)
 }
 
@@ -143,7 +144,8 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 	if !feed {
 		return nil
 	}
-	r := runner.New(v.log, v.audit.open.Load(), runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Logger: v.logger, Metrics: v.metrics})
+	tables := v.audit.open.Load()
+	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Group: tables, Logger: v.logger, Metrics: v.metrics})
 	v.auditFeed.Store(r)
 	return r.Run(ctx)
 }
@@ -151,7 +153,7 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Logger: v.logger})
+	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Log: v.log, Logger: v.logger})
 }
 
 // close ends what openViews opened.

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -84,30 +86,49 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *p
 	return err
 }
 
-// leaveOut drops corrections of turns that a link has left out.
-func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+// leaveOut drops corrections of turns that a link has left out, and answers to questions that are dead letters: an answer
+// alone would be out of reach of a later erasure.
+func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	alone := map[uuid.UUID]*turnRow{}
+	for _, r := range p.of(answered, answeredAgain) {
+		alone[r.turn.ID] = r
+	}
+	parked, err := ids(ctx, tx, a.sql.parked, slices.Collect(maps.Keys(alone)), projection, b.From.Partition)
+	if err != nil {
+		return err
+	}
+	for id := range parked {
+		alone[id].needs = id
+	}
 	var needed []uuid.UUID
 	for _, r := range p.turns {
 		if r.needs != uuid.Nil {
 			needed = append(needed, r.needs)
 		}
 	}
-	if len(needed) == 0 {
-		return nil
-	}
-	found, err := tx.Query(ctx, a.sql.stand, needed)
+	stand, err := ids(ctx, tx, a.sql.stand, needed)
 	if err != nil {
-		return err
-	}
-	stand := map[uuid.UUID]bool{}
-	var id uuid.UUID
-	if _, err := pgx.ForEachRow(found, []any{&id}, func() error { stand[id] = true; return nil }); err != nil {
 		return err
 	}
 	for _, r := range p.turns {
 		r.drop = r.drop || r.needs != uuid.Nil && !stand[r.needs]
 	}
 	return nil
+}
+
+// ids gives those of some turns that a query finds.
+func ids(ctx context.Context, tx pgx.Tx, sql string, turns []uuid.UUID, args ...any) (map[uuid.UUID]bool, error) {
+	if len(turns) == 0 {
+		return nil, nil
+	}
+	found, err := tx.Query(ctx, sql, append([]any{turns}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[uuid.UUID]bool{}
+	var id uuid.UUID
+	_, err = pgx.ForEachRow(found, []any{&id}, func() error { out[id] = true; return nil })
+	return out, err
 }
 
 func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {

@@ -25,10 +25,16 @@ type Config struct {
 	// Backfill folds a session, with texts, up to and with a sequence of its partition. It is needed to apply events, not to
 	// read.
 	Backfill func(ctx context.Context, sessionID string, upToSeq uint64) (*conversation.State, error)
-	Logger   *slog.Logger
+	// Log is read when a dead letter is retried; it is needed for nothing else.
+	Log    projections.LogReader
+	Logger *slog.Logger
 }
 
-const connectTimeout = 5 * time.Second
+const (
+	connectTimeout = 5 * time.Second
+	// pingAfter is less than a PostgreSQL takes to start.
+	pingAfter = 50 * time.Millisecond
+)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
@@ -92,6 +98,9 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if _, ok := pc.ConnConfig.RuntimeParams["application_name"]; !ok {
 		pc.ConnConfig.RuntimeParams["application_name"] = "turnledger-audit"
 	}
+	// A connection that broke with a server that is back already must not fail a read: it is looked at first, unless it was in
+	// use a moment ago.
+	pc.ShouldPing = func(_ context.Context, c pgxpool.ShouldPingParams) bool { return c.IdleDuration > pingAfter }
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 

@@ -3,10 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnledger/turnledger/events"
@@ -38,21 +36,6 @@ func (a *Audit) Applied(ctx context.Context, partition int) (events.Position, er
 		return at, nil
 	}
 	return at, unavailable("read the audit's position", err)
-}
-
-// Park implements projections.Projection. Parking an event again counts the attempt.
-func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) error {
-	if len(b.Events) != 1 {
-		return fmt.Errorf("park in the audit: %d events in the batch, not one", len(b.Events))
-	}
-	e := &b.Events[0]
-	turn, _ := turnsNamed(e.Fact)
-	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), label(e.ID), label(e.Type),
-			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), reasonText(reason))
-		return err
-	})
-	return failure("park an event of the audit", err)
 }
 
 // inTx runs do in a transaction that ends with b.To as the checkpoint, if the stored one is b.From; else ErrFenced. The

@@ -29,7 +29,7 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 	var current *journal
 	a := openAll(t, url, func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
 		return current.fold(ctx, session, upTo)
-	})
+	}, nil)
 	one, many := a[0], a[1]
 	rapid.Check(t, func(t *rapid.T) {
 		log := randomLog(t)
@@ -76,12 +76,12 @@ func resetHidesLink(log *journal) bool {
 	})
 }
 
-func openAll(t *testing.T, url string, backfill func(context.Context, string, uint64) (*conversation.State, error)) (out []*tables) {
+func openAll(t *testing.T, url string, backfill func(context.Context, string, uint64) (*conversation.State, error), log projections.LogReader) (out []*tables) {
 	for _, schema := range []string{"one", "many"} {
 		a := openIn(t, url, schema, nil)
 		a.Close()
 		var err error
-		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Backfill: backfill})
+		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Backfill: backfill, Log: log})
 		require.NoError(t, err)
 		t.Cleanup(a.Audit.Close)
 		out = append(out, a)

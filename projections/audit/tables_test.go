@@ -30,6 +30,12 @@ func openIn(t testing.TB, url, schema string, log *journal) *tables {
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Backfill: log.fold})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
+	return connected(t, a, url, schema)
+}
+
+// connected looks at tables that are open.
+func connected(t testing.TB, a *audit.Audit, url, schema string) *tables {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

@@ -2,14 +2,12 @@ package audit
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
 )
 
 // nulSign stands, with a 0 behind it, for U+0000, which PostgreSQL holds in no text; a sign of the text itself is doubled.
@@ -199,20 +197,8 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// label gives a word of an envelope or a fact for tables that hold no text: as it is where it has the form of ids, types and
-// hashes, else its digest. Whoever publishes may write anything there.
-func label(s string) string {
-	if len(s) <= 256 && strings.IndexFunc(s, notOfLabels) < 0 {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	return "sha256:" + hex.EncodeToString(sum[:8])
-}
-
-func notOfLabels(r rune) bool {
-	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-	return !letter && !strings.ContainsRune("._:~=+/-", r)
-}
+// label gives a word of an envelope or a fact for tables that hold no text.
+func label(s string) string { return projections.Label(s) }
 
 // knownID gives an id as it may stand in a row, and "" for one that breaks the rules of ids: only an event that states no fact
 // has such.
@@ -221,14 +207,4 @@ func knownID(id string) string {
 		return ""
 	}
 	return id
-}
-
-// reasonText bounds a reason that comes from an error.
-func reasonText(s string) string {
-	const most = 1000
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "… (" + strconv.Itoa(len(s)) + " bytes)"
-	}
-	return s
 }

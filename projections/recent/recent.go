@@ -68,12 +68,3 @@ type Snapshot struct {
 	State   *conversation.State
 	Applied events.Position
 }
-
-// DeadLetter is an event that a view could not apply: where it stands and why,
-// never its text.
-type DeadLetter struct {
-	Position events.Position `json:"position"`
-	EventID  string          `json:"event_id"`
-	Type     string          `json:"type"`
-	Reason   string          `json:"reason"`
-}

@@ -33,9 +33,15 @@ type Config struct {
 	Metrics *Metrics
 	// Pause before a partition that broke off is taken up again; 1 s by default.
 	Pause time.Duration
+	// Group of the runners, in any process, that share the partitions of the projection;
+	// nil: this one feeds all of them.
+	Group projections.Group
+	// Beat is how often the runner tells its group that it lives; 1 s by default. One
+	// that has been silent for five beats counts as dead.
+	Beat time.Duration
 }
 
-// Runner feeds one projection from all partitions.
+// Runner feeds one projection from all partitions, or from its share of them.
 type Runner struct {
 	log   *jetlog.Log
 	proj  projections.Projection
@@ -54,9 +60,12 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	if cfg.Pause <= 0 {
 		cfg.Pause = time.Second
 	}
+	if cfg.Beat <= 0 {
+		cfg.Beat = time.Second
+	}
 	r := &Runner{log: log, proj: p, cfg: cfg}
 	for k := range log.Partitions() {
-		r.parts = append(r.parts, &progress{partition: k, state: "starting"})
+		r.parts = append(r.parts, &progress{partition: k, state: starting})
 	}
 	return r
 }
@@ -66,6 +75,10 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 // checkpoint ends the run with ErrStream.
 func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	if r.cfg.Group != nil {
+		g.Go(func() error { return r.share(ctx, g) })
+		return g.Wait()
+	}
 	for k := range r.parts {
 		g.Go(func() error { return r.runPartition(ctx, k) })
 	}
@@ -76,14 +89,14 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 	for {
 		err := r.feed(ctx, k)
 		if ctx.Err() != nil {
-			r.parts[k].set("stopped", nil)
+			r.parts[k].set(stopped, nil)
 			return nil
 		}
 		if errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream) {
-			r.parts[k].set("failed", err)
+			r.parts[k].set(failed, err)
 			return fmt.Errorf("projection %s: %w", r.proj.Name(), err)
 		}
-		r.parts[k].set("retrying", err)
+		r.parts[k].set(retrying, err)
 		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
 		select {
 		case <-ctx.Done():
@@ -112,7 +125,7 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	defer cancel()
 	f.stop = cancel
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, f.handle)
-	r.parts[k].set("live", nil)
+	r.parts[k].set(live, nil)
 	if err := router.Run(ctx); err != nil {
 		return err
 	}
@@ -159,7 +172,7 @@ func (f *feeder) claim(ctx context.Context) error {
 		}
 	}
 	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq), false
-	f.parts[f.partition].reached(f.at.Seq, time.Time{})
+	f.parts[f.partition].reached(f.at.Seq, time.Time{}, 0)
 	return nil
 }
 
@@ -174,7 +187,7 @@ func (f *feeder) handle(m *message.Message) error {
 		f.fatal = err
 		f.stop()
 	default:
-		f.parts[f.partition].set("retrying", err)
+		f.parts[f.partition].set(retrying, err)
 		f.cfg.Metrics.failed(f.proj.Name())
 		f.cfg.Logger.Warn("a batch is tried again", "projection", f.proj.Name(), "position", f.at.Position(), "err", err)
 	}
@@ -202,7 +215,7 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 		return err
 	}
 	f.stale = false
-	f.parts[f.partition].set("live", nil)
+	f.parts[f.partition].set(live, nil)
 	return nil
 }
 
@@ -265,6 +278,6 @@ func (f *feeder) batch(run []projections.Judged) projections.Batch {
 
 func (f *feeder) done(b projections.Batch) {
 	f.at = b.To
-	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time)
+	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time, len(b.Events))
 	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -199,7 +200,7 @@ func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
 
 // panicky has a bug that shows once.
 type panicky struct {

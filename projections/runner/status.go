@@ -5,8 +5,21 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
+)
+
+// States of a partition, for Status.
+const (
+	starting = "starting"
+	live     = "live"
+	retrying = "retrying"
+	failed   = "failed"
+	stopped  = "stopped"
+	// standby: another runner of the group feeds it.
+	standby = "standby"
 )
 
 // progress of one partition, for Status.
@@ -18,47 +31,96 @@ type progress struct {
 	time  time.Time
 	state string
 	err   error
+	rate  rate
 }
 
 func (p *progress) set(state string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = state
-	if err != nil || state == "live" {
+	if err != nil || state == live || state == standby {
 		p.err = err
 	}
 }
 
-func (p *progress) reached(seq uint64, at time.Time) {
+// reached notes a position, the time of its event if it is known, and how many events
+// brought it there.
+func (p *progress) reached(seq uint64, at time.Time, applied int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq = seq
 	if !at.IsZero() {
 		p.time = at
 	}
+	p.rate.add(applied, time.Now())
 }
 
-// Status tells how far the projection is, with the log's head asked now.
+// statusDeadline bounds the questions of one Status.
+const statusDeadline = 3 * time.Second
+
+// Status tells how far the projection is, with the log's head asked now. Of what
+// another runner feeds it asks the projection's store, where that can tell. A log that
+// does not answer is said so, after 3 s at most, and never looks like no lag.
 func (r *Runner) Status(ctx context.Context, now time.Time) []projections.Status {
-	out := make([]projections.Status, 0, len(r.parts))
-	for k, p := range r.parts {
-		head, err := r.log.Head(ctx, k)
-		p.mu.Lock()
-		s := projections.Status{Name: r.proj.Name(), Partition: k, State: p.state, Position: events.Position{Partition: k, Seq: p.seq}, Head: head}
-		if err == nil {
-			err = p.err
+	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
+	defer cancel()
+	out := make([]projections.Status, len(r.parts))
+	var g errgroup.Group
+	for k := range r.parts {
+		g.Go(func() error { out[k] = r.status(ctx, k, now); return nil })
+	}
+	_ = g.Wait() // what is wrong stands in each status
+	return out
+}
+
+func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.Status {
+	p := r.parts[k]
+	p.mu.Lock()
+	s := projections.Status{Name: r.proj.Name(), Partition: k, State: p.state, Rate: p.rate.perSecond(now)}
+	seq, at, err := p.seq, p.time, p.err
+	p.mu.Unlock()
+	if s.State == standby {
+		var fault error
+		if seq, fault = r.applied(ctx, k, seq); fault != nil {
+			err = fault
 		}
-		if head.Seq > p.seq {
-			s.LagEvents = head.Seq - p.seq
-			if !p.time.IsZero() {
-				s.LagSeconds = now.Sub(p.time).Seconds()
+		at = time.Time{}
+	}
+	s.Position = events.Position{Partition: k, Seq: seq}
+	head, fault := r.log.Head(ctx, k)
+	switch {
+	case fault != nil:
+		err, s.HeadUnknown = fault, true
+		if s.State == live || s.State == standby {
+			s.State = projections.Unknown
+		}
+	case head.Seq > seq:
+		s.LagEvents = head.Seq - seq
+		if at.IsZero() {
+			// Another process applied it, or it was before this one's time.
+			if e, found, err := r.log.At(ctx, s.Position); err == nil && found {
+				at = e.Time
 			}
 		}
-		p.mu.Unlock()
-		if err != nil {
-			s.LastError = err.Error()
+		if !at.IsZero() {
+			s.LagSeconds = max(now.Sub(at).Seconds(), 0)
 		}
-		out = append(out, s)
 	}
-	return out
+	s.Head = head
+	if err != nil {
+		s.LastError = err.Error()
+	}
+	return s
+}
+
+// applied asks the projection's own store how far it is.
+func (r *Runner) applied(ctx context.Context, k int, known uint64) (uint64, error) {
+	store, ok := r.proj.(interface {
+		Applied(ctx context.Context, partition int) (events.Position, error)
+	})
+	if !ok {
+		return known, nil
+	}
+	at, err := store.Applied(ctx, k)
+	return max(at.Seq, known), err
 }

@@ -206,6 +206,43 @@ func (c *Client) Projections(ctx context.Context) ([]Projection, error) {
 	return out.Projections, err
 }
 
+// DeadLetters lists the events that views could not apply, of one view or, for "", of
+// all.
+func (c *Client) DeadLetters(ctx context.Context, projection string) ([]DeadLetter, error) {
+	var out struct {
+		DeadLetters []DeadLetter `json:"deadletters"`
+	}
+	v := url.Values{}
+	add(v, "projection", projection)
+	err := c.do(ctx, request{"list dead letters", http.MethodGet, withQuery("/deadletters", v), nil, true}, &out)
+	return out.DeadLetters, err
+}
+
+// DeadLetter looks at one.
+func (c *Client) DeadLetter(ctx context.Context, projection, position string) (l DeadLetter, err error) {
+	err = c.do(ctx, request{"look at a dead letter", http.MethodGet, letterPath(projection, position), nil, true}, &l)
+	return l, err
+}
+
+// RetryDeadLetter applies the event again. State is "applied", or what it was before
+// where the view refused it again, with the new reason.
+func (c *Client) RetryDeadLetter(ctx context.Context, projection, position string) (l DeadLetter, err error) {
+	// Not sent twice: what was applied by the first is no letter for the second.
+	err = c.do(ctx, request{"retry a dead letter", http.MethodPost, letterPath(projection, position) + "/retry", nil, false}, &l)
+	return l, err
+}
+
+// DropDeadLetter leaves the event out for good; the letter stays, with who and why.
+func (c *Client) DropDeadLetter(ctx context.Context, projection, position, reason, by string) (l DeadLetter, err error) {
+	body := map[string]string{"reason": reason, "dropped_by": by}
+	err = c.do(ctx, request{"drop a dead letter", http.MethodPost, letterPath(projection, position) + "/drop", body, true}, &l)
+	return l, err
+}
+
+func letterPath(projection, position string) string {
+	return "/deadletters/" + escape(projection) + "/" + escape(position)
+}
+
 // read makes a read of a session.
 func (c *Client) read(what, sessionID, path string, v url.Values) request {
 	if v == nil {

@@ -59,16 +59,35 @@ type Context struct {
 	Source          string            `json:"source"`
 }
 
-// Projection says how far a view is.
+// Projection says how far a view is. While the log does not tell its head, Head is
+// empty and both lags are nil. Rate is in events a second.
 type Projection struct {
-	Name        string  `json:"name"`
-	Partition   int     `json:"partition"`
-	Position    string  `json:"position"`
-	Head        string  `json:"head"`
-	LagEvents   uint64  `json:"lag_events"`
-	LagSeconds  float64 `json:"lag_seconds"`
-	State       string  `json:"state"`
-	Generation  int     `json:"generation"`
-	Rebuildable bool    `json:"rebuildable"`
-	LastError   string  `json:"last_error"`
+	Name        string   `json:"name"`
+	Partition   int      `json:"partition"`
+	Position    string   `json:"position"`
+	Head        string   `json:"head"`
+	LagEvents   *uint64  `json:"lag_events"`
+	LagSeconds  *float64 `json:"lag_seconds"`
+	Rate        float64  `json:"rate"`
+	State       string   `json:"state"`
+	Generation  int      `json:"generation"`
+	Rebuildable bool     `json:"rebuildable"`
+	LastError   string   `json:"last_error"`
+}
+
+// DeadLetter is an event that a view could not apply. State is waiting, dropped, or, in
+// the answer to a retry, applied.
+type DeadLetter struct {
+	Projection string    `json:"projection"`
+	Position   string    `json:"position"`
+	EventID    string    `json:"event_id"`
+	Type       string    `json:"type"`
+	SessionID  string    `json:"session_id"`
+	State      string    `json:"state"`
+	Reason     string    `json:"reason"`
+	Attempts   int       `json:"attempts"`
+	ParkedAt   time.Time `json:"parked_at"`
+	DroppedAt  time.Time `json:"dropped_at,omitzero"`
+	DroppedBy  string    `json:"dropped_by"`
+	DropReason string    `json:"drop_reason"`
 }

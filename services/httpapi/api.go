@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnledger/turnledger/projections"
 )
 
 // Config of an API. A process that does not write has neither Turns nor
@@ -25,6 +27,8 @@ type Config struct {
 	Projections ProjectionReader
 	// Chat is nil where no model is asked.
 	Chat Chat
+	// DeadLetters of the views that this process can look after.
+	DeadLetters []projections.DeadLetterQueue
 	// Checks of readiness.
 	Checks []Check
 
@@ -85,6 +89,7 @@ func New(cfg Config) *API {
 		a.chats(api)
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	a.operates(api)
 	a.router.HandleFunc("GET /healthz", a.healthz)
 	a.router.HandleFunc("GET /readyz", a.readyz)
 	a.router.HandleFunc("GET /metrics", metricsHandler(cfg.Registry))

@@ -90,12 +90,12 @@ func TestOpenAPI(t *testing.T) {
 				require.Contains(t, content, kind, "%s %s %s", method, path, status)
 			}
 			require.Contains(t, responses, "503")
-			if method != "get" {
+			if method != "get" && !strings.HasSuffix(path, "/retry") { // which says nothing more
 				require.NotEmpty(t, op.(map[string]any)["requestBody"], path)
 			}
 		}
 	}
-	require.Equal(t, 12, calls)
+	require.Equal(t, 16, calls)
 }
 
 // What the document says of bodies and answers is what they are.

@@ -16,6 +16,8 @@ var (
 	ErrPositionNotReached = errors.New("the log does not hold the position yet: ask again in a moment")
 	ErrModelFailed        = errors.New("the model did not answer; the turn is kept and pending, and the same request again asks the model again")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
+	// ErrProjectionUnavailable: a view's own store did not answer, or not as it should.
+	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")
 )
 
 // Codes that this package itself gives (CONTRACT §2); the others are conversation's.
@@ -31,6 +33,7 @@ const (
 	codeAuditUnavailable   = "audit_unavailable"
 	codePositionNotReached = "position_not_reached"
 	codeModelFailed        = "model_failed"
+	codeViewUnavailable    = "projection_unavailable"
 )
 
 // kinds says of each code its status and its title.
@@ -58,6 +61,7 @@ var kinds = map[string]struct {
 	codeAuditUnavailable:             {http.StatusServiceUnavailable, "The audit tables do not answer"},
 	codeModelFailed:                  {http.StatusBadGateway, "The model did not answer"},
 	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
+	codeViewUnavailable:              {http.StatusServiceUnavailable, "A view does not answer"},
 }
 
 // problem is an RFC 9457 answer. It holds nothing of what the client sent but names
@@ -124,6 +128,8 @@ func known(err error) *problem {
 		return newProblem(codeAuditUnavailable, ErrAuditUnavailable.Error())
 	case errors.Is(err, ErrModelFailed):
 		return newProblem(codeModelFailed, ErrModelFailed.Error())
+	case errors.Is(err, ErrProjectionUnavailable):
+		return newProblem(codeViewUnavailable, ErrProjectionUnavailable.Error())
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

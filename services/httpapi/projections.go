@@ -13,16 +13,17 @@ type projectionsJSON struct {
 }
 
 type projectionJSON struct {
-	Name        string          `json:"name"`
-	Partition   int             `json:"partition"`
-	Position    events.Position `json:"position" doc:"Up to where it has applied the log" example:"0:42"`
-	Head        events.Position `json:"head" doc:"The log's last event" example:"0:42"`
-	LagEvents   uint64          `json:"lag_events"`
-	LagSeconds  float64         `json:"lag_seconds" doc:"Age of the last event applied, while it is behind"`
-	State       string          `json:"state"`
-	Generation  int             `json:"generation"`
-	Rebuildable bool            `json:"rebuildable"`
-	LastError   *string         `json:"last_error"`
+	Name        string           `json:"name"`
+	Partition   int              `json:"partition"`
+	Position    events.Position  `json:"position" doc:"Up to where it has applied the log" example:"0:42"`
+	Head        *events.Position `json:"head" doc:"The log's last event; null while the log does not tell it" example:"0:42"`
+	LagEvents   *uint64          `json:"lag_events" doc:"null while the log does not tell its head"`
+	LagSeconds  *float64         `json:"lag_seconds" doc:"Age of the last event applied, while it is behind"`
+	Rate        float64          `json:"rate" doc:"Events a second that this process applied, over the last ten seconds"`
+	State       string           `json:"state" doc:"starting, live, standby (another process feeds it), retrying, rebuilding, failed, stopped; unknown while the log does not answer"`
+	Generation  int              `json:"generation"`
+	Rebuildable bool             `json:"rebuildable"`
+	LastError   *string          `json:"last_error"`
 }
 
 func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, error) {
@@ -36,11 +37,14 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 	}
 	for i := range list {
 		p := &list[i]
-		out.Body.Projections = append(out.Body.Projections, projectionJSON{
-			Name: p.Name, Partition: p.Partition, Position: p.Position, Head: p.Head,
-			LagEvents: p.LagEvents, LagSeconds: p.LagSeconds, State: p.State,
+		row := projectionJSON{
+			Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
 			Generation: p.Generation, Rebuildable: p.Rebuildable, LastError: optional(&p.LastError),
-		})
+		}
+		if !p.HeadUnknown {
+			row.Head, row.LagEvents, row.LagSeconds = &p.Head, &p.LagEvents, &p.LagSeconds
+		}
+		out.Body.Projections = append(out.Body.Projections, row)
 	}
 	return out, nil
 }

@@ -373,12 +373,15 @@ func TestProjections(t *testing.T) {
 	s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Projections = views{{Rebuildable: true, Generation: 3, Status: projections.Status{
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4}, Head: events.Position{Partition: 1, Seq: 6},
-			LagEvents: 2, LagSeconds: .5, State: "live",
-		}}}
+			LagEvents: 2, LagSeconds: .5, Rate: 1.5, State: "live",
+		}}, {Status: projections.Status{Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"}}}
 	})
 	require.Equal(t, map[string]any{"projections": []any{map[string]any{
 		"name": "recent", "partition": 1.0, "position": "1:4", "head": "1:6", "lag_events": 2.0, "lag_seconds": .5,
-		"state": "live", "generation": 3.0, "rebuildable": true, "last_error": nil,
+		"rate": 1.5, "state": "live", "generation": 3.0, "rebuildable": true, "last_error": nil,
+	}, map[string]any{
+		"name": "audit", "partition": 0.0, "position": "0:0", "head": nil, "lag_events": nil, "lag_seconds": nil,
+		"rate": 0.0, "state": "unknown", "generation": 0.0, "rebuildable": false, "last_error": "the log is away",
 	}}}, s.ok(http.StatusOK, "GET", "/v1/projections", nil))
 }
 

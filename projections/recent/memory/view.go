@@ -25,13 +25,10 @@ type View struct {
 	parts  [events.Buckets]atomic.Pointer[partition]
 
 	mu   sync.Mutex
-	dead []recent.DeadLetter
+	dead []projections.DeadLetter
 }
 
 var _ recent.View = (*View)(nil)
-
-// deadLetters is how many dead letters are kept; older ones go.
-const deadLetters = 1000
 
 var errPartition = errors.New("no such partition")
 
@@ -80,39 +77,6 @@ func (v *View) applyAll(p *partition, b projections.Batch) {
 		}
 	}
 	p.sweep(now)
-}
-
-// Park keeps a dead letter. The view can't say what the event would have changed,
-// so it no longer answers for the session: until its next event it holds none of
-// it, and then only what came after.
-func (v *View) Park(ctx context.Context, b projections.Batch, reason string) error {
-	p, err := v.partition(ctx, b.From.Partition)
-	if err == nil {
-		err = p.commit(b, func() { v.parkAll(p, b.Events, reason) })
-	}
-	if err != nil {
-		return fmt.Errorf("park after %s in memory: %w", b.From.Position(), err)
-	}
-	return nil
-}
-
-func (v *View) parkAll(p *partition, parked []projections.Judged, reason string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, e := range parked {
-		p.shard(v.hash(e.SessionID)).forget(e.SessionID)
-		v.dead = append(v.dead, recent.DeadLetter{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: reason})
-	}
-	if n := len(v.dead) - deadLetters; n > 0 {
-		v.dead = append([]recent.DeadLetter(nil), v.dead[n:]...)
-	}
-}
-
-// DeadLetters gives the last dead letters, oldest first.
-func (v *View) DeadLetters(context.Context) ([]recent.DeadLetter, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return append([]recent.DeadLetter(nil), v.dead...), nil
 }
 
 // Load is described at recent.View. It takes microseconds and does no I/O.

@@ -134,27 +134,6 @@ func begunLater(t *testing.T, open Open) {
 	require.Nil(t, w.load("gone", -1).State)
 }
 
-func parked(t *testing.T, open Open) {
-	w := newWorld(t, open)
-	letters, ok := w.view.(interface {
-		DeadLetters(context.Context) ([]recent.DeadLetter, error)
-	})
-	require.True(t, ok, "a backend tells its dead letters")
-	w.turn("s", "a").turn("other", "x").start("s", "b")
-	w.feed.Apply(w.feed.Batch(4))
-	w.feed.park()
-	require.Nil(t, w.load("s", -1).State, "the log must be asked")
-	require.Equal(t, uint64(5), w.load("s", -1).Applied.Seq)
-	require.Equal(t, []string{"x"}, w.requests("other", -1))
-	got, err := letters.DeadLetters(t.Context())
-	require.NoError(t, err)
-	e := w.log.Events[4]
-	require.Equal(t, []recent.DeadLetter{{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: "a test"}}, got)
-	w.answer("s", "b").turn("s", "c").flush()
-	require.Equal(t, []string{"c"}, w.requests("s", -1))
-	require.False(t, w.state("s", -1).Whole)
-}
-
 func waiting(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	view, ok := w.view.(interface {

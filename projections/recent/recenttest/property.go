@@ -58,7 +58,7 @@ type delivery struct {
 func (d *delivery) run() {
 	for at := int(d.start); at < len(d.log.Events); { //nolint:gosec // small
 		n := rapid.IntRange(1, 6).Draw(d.rt, "batch")
-		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park"}).Draw(d.rt, "delivery") {
+		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park", "retry"}).Draw(d.rt, "delivery") {
 		case "apply":
 			d.next(n, (*reference).apply, func(f *Feed) { f.Apply(f.Batch(n)) })
 		case "crash":
@@ -74,6 +74,8 @@ func (d *delivery) run() {
 			}
 		case "park":
 			d.next(1, (*reference).parked, (*Feed).park)
+		case "retry":
+			d.retry()
 		}
 		at = int(d.feeds[0].At.Seq) //nolint:gosec // small
 		d.compare()

@@ -65,6 +65,17 @@ func (r *reference) apply(e events.Recorded) {
 	}
 }
 
+// restored takes the whole session from the log.
+func (r *reference) restored() {
+	r.held = r.now.Sub(r.truth.LastActive) <= r.limits.TTL || r.now.Sub(r.truth.ErasedAt) <= r.limits.TTL
+	r.floor, r.applied = 0, r.truth.Applied
+	turns := r.turns()
+	r.whole = len(turns) == len(r.truth.Turns)
+	if len(turns) > r.limits.MaxTurns {
+		r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
+	}
+}
+
 func (r *reference) turns() []*conversation.Turn {
 	out := []*conversation.Turn{}
 	for _, t := range r.truth.Turns {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	_ "embed" // the scripts
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,17 +33,11 @@ var _ recent.View = (*View)(nil)
 // is, so that neither a read nor another try can see half a batch.
 const chunkBytes = 16 << 20
 
-// deadLetters is how many dead letters are kept; older ones go.
-const deadLetters = 1000
-
 //go:embed claim.lua
 var claimText string
 
 //go:embed apply.lua
 var applyText string
-
-//go:embed park.lua
-var parkText string
 
 //go:embed load.lua
 var loadText string
@@ -52,7 +45,6 @@ var loadText string
 var (
 	claimScript = rueidis.NewLuaScript(claimText)
 	applyScript = rueidis.NewLuaScript(applyText)
-	parkScript  = rueidis.NewLuaScript(parkText)
 	loadScript  = rueidis.NewLuaScript(loadText)
 )
 
@@ -184,40 +176,3 @@ func (v *View) committed(ctx context.Context, script *rueidis.Lua, keys, args []
 	}
 	return nil
 }
-
-// Park keeps a dead letter. The view can't say what the event would have changed,
-// so it no longer answers for the session: until its next event it holds none of
-// it, and then only what came after.
-func (v *View) Park(ctx context.Context, b projections.Batch, reason string) error {
-	keys, args, err := v.commit(b, true)
-	if err == nil {
-		args = append(args, strconv.Itoa(deadLetters))
-		for _, e := range b.Events {
-			letter := recent.DeadLetter{Position: e.Position, EventID: e.ID, Type: e.Type, Reason: reason}
-			args = append(args, e.SessionID, rueidis.JSON(letter))
-		}
-		err = v.committed(ctx, parkScript, keys, args)
-	}
-	if err != nil {
-		return fmt.Errorf("park after %s in Redis: %w", b.From.Position(), err)
-	}
-	return nil
-}
-
-// DeadLetters gives the last dead letters of the generation that is served, oldest
-// first.
-func (v *View) DeadLetters(ctx context.Context) ([]recent.DeadLetter, error) {
-	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
-	if err != nil {
-		return nil, fmt.Errorf("read the dead letters in Redis: %w", err)
-	}
-	out := make([]recent.DeadLetter, len(records))
-	for i, r := range records {
-		if err := json.Unmarshal([]byte(r), &out[i]); err != nil {
-			return nil, fmt.Errorf("read the dead letters in Redis: %w", ErrAnswer)
-		}
-	}
-	return out, nil
-}
-
-var deadScript = rueidis.NewLuaScript(`return redis.call('LRANGE', ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead', 0, -1)`)

@@ -1,0 +1,114 @@
+package dailyturns_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/docs/examples/dailyturns"
+	"github.com/turnledger/turnledger/docs/examples/dailyturns/subscriber"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
+
+// turns records some in each of a few sessions, and says one start twice.
+func turns(t *testing.T, log *jetlog.Log, n int) {
+	for i := range n {
+		session, request := fmt.Sprint("s", i%5), fmt.Sprint("r", i)
+		f := &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}}
+		for range 1 + i%2 {
+			_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+			require.NoError(t, err)
+		}
+	}
+}
+
+func database(t *testing.T, tables string) *pgxpool.Pool {
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(t.Context(), tables)
+	require.NoError(t, err)
+	return pool
+}
+
+func background(t *testing.T, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func counted(t *testing.T, pool *pgxpool.Pool, sql string) (n int) {
+	require.NoError(t, pool.QueryRow(t.Context(), sql).Scan(&n))
+	return n
+}
+
+// The projection counts each turn once, over several partitions, however often it is
+// stopped, begun again, and run twice at once.
+func TestDailyTurns(t *testing.T) {
+	t.Parallel()
+	tables, err := os.ReadFile("tables.sql")
+	require.NoError(t, err)
+	pool, log := database(t, string(tables)), natstest.Log(t, 2)
+	var p projections.Projection = dailyturns.DailyTurns{Pool: pool}
+	const sum = "select coalesce(sum(turns), 0) from daily_turns"
+	for round := range 3 {
+		turns(t, log, 20*(round+1))
+		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, MaxBatch: 7, Pause: 5 * time.Millisecond}
+		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
+		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, 20*time.Second, 10*time.Millisecond)
+		one()
+		two()
+	}
+	require.Equal(t, 60, counted(t, pool, sum))
+	require.Equal(t, time.Now().UTC().Format(time.DateOnly), func() (day string) {
+		require.NoError(t, pool.QueryRow(t.Context(), "select max(day)::text from daily_turns").Scan(&day))
+		return day
+	}())
+	b := projections.Batch{From: projections.Checkpoint{Seq: 1, Epoch: 1}}
+	require.ErrorIs(t, p.Apply(t.Context(), b), projections.ErrFenced)
+}
+
+func TestDailyTurnsWithWatermillAlone(t *testing.T) {
+	t.Parallel()
+	pool, log := database(t, "create table turns_seen (turn_id uuid primary key, day date not null)"), natstest.Log(t, 2)
+	stop := background(t, func(ctx context.Context) error { return subscriber.Run(ctx, log, pool) })
+	turns(t, log, 40)
+	require.Eventually(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 }, 20*time.Second, 10*time.Millisecond)
+	stop()
+}
+
+// The code that docs/projections.md shows is the code that is tested here.
+func TestTheDocumentShowsTheseFiles(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../projections.md")
+	require.NoError(t, err)
+	for fence, file := range map[string]string{"go": "dailyturns.go", "sql": "tables.sql"} {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(doc), "```"+fence+"\n"+string(code)+"```\n", "copy %s into docs/projections.md", file)
+		require.Less(t, strings.Count(string(code), "\n"), 60)
+	}
+	code, err := os.ReadFile("subscriber/subscriber.go")
+	require.NoError(t, err)
+	_, body, _ := strings.Cut(string(code), "\nfunc Run")
+	require.Contains(t, string(doc), "```go\nfunc Run"+body+"```\n", "copy subscriber.go's Run into docs/projections.md")
+}

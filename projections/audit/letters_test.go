@@ -1,0 +1,223 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// At implements projections.LogReader.
+func (j *journal) At(_ context.Context, at events.Position) (events.Recorded, bool, error) {
+	for _, e := range j.events {
+		if e.Position == at {
+			return e, true, nil
+		}
+	}
+	return events.Recorded{}, false, nil
+}
+
+// current is a log that is another one in each run of a property.
+type current struct{ *journal }
+
+// Whichever events are parked, and in whichever order they are retried, while others come
+// or afterwards: when no letter is left, the rows are those of a log without a failure.
+func TestRetriedDeadLettersLeaveTheRowsOfTheLog(t *testing.T) {
+	t.Parallel()
+	url, log := pgtest.URL(t), &current{newJournal()}
+	a := openAll(t, url, func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
+		return log.fold(ctx, session, upTo)
+	}, log)
+	one, many := a[0], a[1]
+	rapid.Check(t, func(t *rapid.T) {
+		log.journal = randomLog(t)
+		steps := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "steps"), 0))
+		one.empty()
+		claim(t, log.journal, one).all(len(log.events) + 1)
+		many.empty()
+		f := claim(t, log.journal, many)
+		for {
+			b := f.batch(1 + steps.IntN(4))
+			switch {
+			case len(b.Events) == 0:
+				for len(many.letters(t)) > 0 {
+					many.retryOne(t, steps)
+				}
+				require.Equal(t, one.dump(), many.dump())
+				return
+			case len(b.Events) == 1 && steps.IntN(2) == 0:
+				require.NoError(t, many.Park(context.Background(), b, "a test"))
+				f.at = b.To
+			default:
+				require.NoError(t, many.Apply(context.Background(), b))
+				f.at = b.To
+			}
+			if steps.IntN(8) == 0 && len(many.letters(t)) > 0 {
+				many.retryOne(t, steps)
+			}
+		}
+	})
+}
+
+func (a *tables) letters(t require.TestingT) []projections.DeadLetter {
+	letters, err := a.DeadLetters(context.Background())
+	require.NoError(t, err)
+	return letters
+}
+
+func (a *tables) retryOne(t require.TestingT, steps *rand.Rand) {
+	letters := a.letters(t)
+	done, err := a.RetryDeadLetter(context.Background(), letters[steps.IntN(len(letters))].Position)
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+}
+
+// refusing makes PostgreSQL refuse a question for what it says.
+func (a *tables) refusing(request string) {
+	a.exec(fmt.Sprintf("alter table turnledger.questions add constraint poison check (request_id <> '%s')", request))
+}
+
+func (a *tables) accepting() { a.exec("alter table turnledger.questions drop constraint poison") }
+
+func openWithLog(t testing.TB, log *journal) *tables {
+	t.Helper()
+	url := pgtest.URL(t)
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Backfill: log.fold, Log: log})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return connected(t, a, url, "turnledger")
+}
+
+func TestARetryThatIsRefusedAgainKeepsTheLetter(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(4)
+	want := filled(t, log, 100).dump()
+	a := openWithLog(t, log)
+	a.refusing("b")
+	f := claim(t, log, a)
+	f.next(4)
+	b := f.batch(1)
+	err := a.Apply(t.Context(), b)
+	require.True(t, projections.IsPermanent(err), "%v", err)
+	require.NoError(t, a.Park(t.Context(), b, err.Error()))
+	f.at = b.To
+	f.all(3)
+	before := a.dump()
+
+	letters := a.letters(t)
+	require.Len(t, letters, 1)
+	require.WithinDuration(t, time.Now(), letters[0].ParkedAt, time.Minute)
+	require.Equal(t, projections.DeadLetter{
+		Projection: "audit", Position: b.Events[0].Position, EventID: b.Events[0].ID, Type: events.TypeTurnStarted, SessionID: "s",
+		Reason: err.Error(), Attempts: 1, ParkedAt: letters[0].ParkedAt,
+	}, letters[0])
+	require.Contains(t, letters[0].Reason, "23514")
+	require.False(t, strings.Contains(fmt.Sprint(letters), "question b"), "a text")
+
+	at := letters[0].Position
+	done, err := a.RetryDeadLetter(t.Context(), at)
+	require.NoError(t, err)
+	require.False(t, done.Applied)
+	require.Equal(t, 2, done.Attempts)
+	delete(before, "dead_letters")
+	after := a.dump()
+	delete(after, "dead_letters")
+	require.Equal(t, before, after, "nothing else has changed")
+
+	drop := projections.Drop{Reason: "a known lie", By: "ada", At: day.Truncate(time.Microsecond)}
+	letter, err := a.DropDeadLetter(t.Context(), at, drop)
+	require.NoError(t, err)
+	require.Equal(t, &drop, letter.Dropped)
+	require.Equal(t, []projections.DeadLetter{letter}, a.letters(t))
+
+	a.accepting()
+	done, err = a.RetryDeadLetter(t.Context(), at)
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+	require.Equal(t, want, a.dump())
+	for _, err := range []error{
+		func() error { _, err := a.RetryDeadLetter(t.Context(), at); return err }(),
+		func() error { _, err := a.DropDeadLetter(t.Context(), at, drop); return err }(),
+	} {
+		require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	}
+}
+
+// One letter's session holds another that is refused for ever: it does not stand in its way.
+func TestALetterIsRetriedBesideOneThatIsRefusedForEver(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(4)
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	f.next(4)
+	for range 2 { // the start of b, and its answer
+		b := f.batch(1)
+		require.NoError(t, a.Park(t.Context(), b, "a test"))
+		f.at = b.To
+	}
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a passing fault"))
+	f.at = b.To
+	f.all(3)
+	a.refusing("b")
+	done, err := a.RetryDeadLetter(t.Context(), b.Events[0].Position)
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+	require.Equal(t, []string{"r0 pending", "a finalized", "c finalized", "d finalized"}, a.requests("s"))
+}
+
+// A runner applies at full speed while letters are retried; neither spoils the other's work.
+func TestARetryBesideARunner(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(60)
+	want := filled(t, log, 1000).dump()
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	for range 10 {
+		b := f.batch(1)
+		require.NoError(t, a.Park(t.Context(), b, "a test"))
+		f.at = b.To
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.all(1)
+	}()
+	steps := rand.New(rand.NewPCG(1, 2))
+	for len(a.letters(t)) > 0 {
+		a.retryOne(t, steps)
+	}
+	<-done
+	require.Equal(t, want, a.dump())
+}
+
+// An answer without its question would be out of reach of an erasure.
+func TestTheAnswerToAParkedQuestionHasNoRow(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"), started("s", "a"), finalized("s", "a"), erased("s"))
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	f.next(1)
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a test"))
+	f.at = b.To
+	f.next(1)
+	require.Zero(t, a.count("answers"))
+	f.all(1)
+	for len(a.letters(t)) > 0 {
+		a.retryOne(t, rand.New(rand.NewPCG(1, 2)))
+	}
+	require.Equal(t, filled(t, log, 10).dump(), a.dump())
+}

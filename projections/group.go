@@ -1,0 +1,62 @@
+package projections
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Group lets the runners of one projection, in several processes, know of each other.
+// It is kept in the projection's own store, so that runners that feed different stores
+// never share, and its time is the store's. It only decides who tries: a runner that is
+// wrong about the others is fenced by the checkpoint's epoch.
+type Group interface {
+	// Beat notes that a member lives, and gives all that said so within alive, itself
+	// included, in any order.
+	Beat(ctx context.Context, member string, alive time.Duration) (members []string, err error)
+	// Leave takes a member out at once.
+	Leave(ctx context.Context, member string) error
+}
+
+// Share gives the partitions that fall to a member. All members that know of the same
+// ones come to the same answer; nobody has more than one above any other; and few
+// partitions move when a member comes or goes (rendezvous hashing with a bound).
+func Share(member string, members []string, partitions int) []int {
+	members = slices.Compact(slices.Sorted(slices.Values(members)))
+	if len(members) == 0 {
+		return nil
+	}
+	// The first partitions%len(members) that are full with one more are the ones that may.
+	least, more := partitions/len(members), partitions%len(members)
+	held := make(map[string]int, len(members))
+	var own []int
+	for k := range partitions {
+		best, weight := "", uint64(0)
+		for _, m := range members {
+			free := held[m] < least || held[m] == least && more > 0
+			if w := affinity(m, k); free && (best == "" || w > weight) {
+				best, weight = m, w
+			}
+		}
+		if held[best]++; held[best] > least {
+			more--
+		}
+		if best == member {
+			own = append(own, k)
+		}
+	}
+	return own
+}
+
+func affinity(member string, partition int) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(member + "/" + strconv.Itoa(partition)))
+	// FNV's last byte barely reaches the upper bits; this spreads it (murmur3's finalizer).
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return x
+}

@@ -1,0 +1,103 @@
+package projections
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// DeadLetter is an event that a projection could not apply: where it stands and why,
+// never its text. It waits until it is retried with success, or dropped.
+type DeadLetter struct {
+	Projection string          `json:"projection"`
+	Position   events.Position `json:"position"`
+	EventID    string          `json:"event_id"`
+	Type       string          `json:"type"`
+	// SessionID is empty where the event is on no session's subject.
+	SessionID string    `json:"session_id,omitempty"`
+	Reason    string    `json:"reason"`
+	Attempts  int       `json:"attempts"`
+	ParkedAt  time.Time `json:"parked_at"`
+	Dropped   *Drop     `json:"dropped,omitempty"`
+}
+
+// Drop says who let a dead letter go, why, and when.
+type Drop struct {
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// NewDeadLetter is the letter of an event that was parked at a time.
+func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) DeadLetter {
+	return DeadLetter{
+		Projection: projection, Position: e.Position, EventID: Label(e.ID), Type: Label(e.Type), SessionID: e.SessionID,
+		Reason: BoundReason(reason), Attempts: 1, ParkedAt: at.UTC(),
+	}
+}
+
+// MaxDeadLetters is how many letters a queue gives at once.
+const MaxDeadLetters = 10_000
+
+// DeadLetterQueue is what an operator may do with the dead letters of a projection.
+// Safe for concurrent use, also with the projection's runner.
+type DeadLetterQueue interface {
+	// Name of the projection.
+	Name() string
+	// DeadLetters gives those that wait and those that were dropped, the oldest first, at
+	// most MaxDeadLetters.
+	DeadLetters(ctx context.Context) ([]DeadLetter, error)
+	// RetryDeadLetter applies the event again by the projection's own rules. Since what
+	// came behind it is applied already, its session is derived from the log anew. A
+	// letter that was applied is gone; one that was refused again counts the attempt.
+	// ErrNoDeadLetter where there is none.
+	RetryDeadLetter(ctx context.Context, at events.Position) (Retried, error)
+	// DropDeadLetter says that the event stays out. The letter stays, with who and why; it
+	// may still be retried. ErrNoDeadLetter where there is none.
+	DropDeadLetter(ctx context.Context, at events.Position, d Drop) (DeadLetter, error)
+}
+
+// Retried is what became of a letter. One that was refused has the new reason.
+type Retried struct {
+	DeadLetter
+	Applied bool
+}
+
+// LogReader reads the log for a retry. At gives one event, found false where it was
+// erased.
+type LogReader interface {
+	SessionReader
+	At(ctx context.Context, at events.Position) (e events.Recorded, found bool, err error)
+}
+
+// Label gives a word of an envelope for a place that holds no text: as it is where it
+// has the form of ids, types and hashes, else its digest. Whoever publishes may write
+// anything there.
+func Label(s string) string {
+	if len(s) <= 256 && strings.IndexFunc(s, notOfLabels) < 0 {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:8])
+}
+
+func notOfLabels(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("._:~=+/-", r)
+}
+
+// BoundReason makes a reason that comes from an error fit for storage: valid UTF-8
+// without U+0000, of at most about 1,000 bytes.
+func BoundReason(s string) string {
+	const most = 1000
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "… (" + strconv.Itoa(len(s)) + " bytes)"
+	}
+	return s
+}

@@ -1,0 +1,147 @@
+package recenttest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// queue is a backend's dead letters.
+func (w *world) queue() *recent.Letters {
+	view, ok := w.view.(recent.Restorable)
+	require.True(w.t, ok, "a backend keeps dead letters")
+	return recent.NewLetters(view, w.log, rules)
+}
+
+func (w *world) letters() []projections.DeadLetter {
+	w.t.Helper()
+	got, err := w.queue().DeadLetters(w.t.Context())
+	require.NoError(w.t, err)
+	return got
+}
+
+func parked(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	w.turn("s", "a").turn("other", "x").start("s", "b")
+	w.feed.Apply(w.feed.Batch(4))
+	w.feed.park()
+	require.Nil(t, w.load("s", -1).State, "the log must be asked")
+	require.Equal(t, uint64(5), w.load("s", -1).Applied.Seq)
+	require.Equal(t, []string{"x"}, w.requests("other", -1))
+	got := w.letters()
+	require.Len(t, got, 1)
+	require.WithinDuration(t, time.Now(), got[0].ParkedAt, time.Minute)
+	e := w.log.Events[4]
+	require.Equal(t, projections.DeadLetter{
+		Projection: "recent", Position: e.Position, EventID: e.ID, Type: e.Type, SessionID: "s", Reason: "a test", Attempts: 1, ParkedAt: got[0].ParkedAt,
+	}, got[0])
+	w.answer("s", "b").turn("s", "c").flush()
+	require.Equal(t, []string{"c"}, w.requests("s", -1))
+	require.False(t, w.state("s", -1).Whole)
+}
+
+func retried(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	w.turn("s", "a", "b").start("s", "c").turn("other", "x")
+	w.feed.Apply(w.feed.Batch(2))
+	w.feed.park()
+	w.feed.All(1)
+	_, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 2})
+	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	done, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 3})
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+	require.Empty(t, w.letters())
+	require.Equal(t, []string{"a", "b", "c?"}, w.requests("s", -1))
+	require.Equal(t, Plain(w.log.State("s")), Plain(w.state("s", -1)))
+	// What comes next is folded on top.
+	w.answer("s", "c").redact("s", "a").turn("s", "d").flush()
+	require.Equal(t, []string{"b", "c", "d"}, w.requests("s", -1))
+	require.Equal(t, []string{"x"}, w.requests("other", -1))
+}
+
+func dropped(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	w.turn("s", "a", "b")
+	w.feed.park()
+	w.feed.All(1)
+	q, at := w.queue(), events.Position{Seq: 1}
+	drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC()}
+	_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 2}, drop)
+	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	letter, err := q.DropDeadLetter(t.Context(), at, drop)
+	require.NoError(t, err)
+	require.Equal(t, &drop, letter.Dropped)
+	require.Equal(t, []projections.DeadLetter{letter}, w.letters(), "it is not lost")
+	again, err := q.RetryDeadLetter(t.Context(), at)
+	require.NoError(t, err)
+	require.True(t, again.Applied)
+	require.Empty(t, w.letters())
+	require.Equal(t, []string{"a", "b"}, w.requests("s", -1))
+}
+
+// overtaken has the view go on, and park more of the session, between the fold and the
+// restore of a retry: what was folded is old then, and is not taken.
+func overtaken(t *testing.T, open Open) {
+	w := newWorld(t, open)
+	view := w.view.(recent.Restorable)
+	fold := func(upTo uint64) *conversation.State {
+		s := conversation.New("s", rules)
+		for e, err := range w.log.Session(t.Context(), "s", 0, upTo) {
+			require.NoError(t, err)
+			s.Fold(e)
+		}
+		return s
+	}
+	w.turn("s", "a", "b", "c")
+	w.feed.park()
+	_, err := w.queue().Load(t.Context(), "s", 0, -1)
+	require.NoError(t, err)
+	w.feed.Apply(w.feed.Batch(1))
+	for name, s := range map[string]uint64{"it went on": 1, "it is not there yet": 3} {
+		done, err := view.Restore(t.Context(), 0, fold(s), s)
+		require.NoError(t, err)
+		require.False(t, done, name)
+	}
+	require.Len(t, w.letters(), 1)
+	w.feed.park()
+	done, err := view.Restore(t.Context(), 0, fold(2), 2)
+	require.NoError(t, err)
+	require.False(t, done, "more was parked")
+	require.Len(t, w.letters(), 2)
+	done, err = view.Restore(t.Context(), 0, fold(3), 3)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Empty(t, w.letters(), "the session is whole again")
+	require.Equal(t, []string{"a", "b?"}, w.requests("s", -1))
+}
+
+// retry settles a dead letter in all views; they have the same ones.
+func (d *delivery) retry() {
+	var at events.Position
+	for i, v := range d.views {
+		q := recent.NewLetters(v.(recent.Restorable), d.log, rules)
+		letters, err := q.DeadLetters(d.rt.Context())
+		require.NoError(d.rt, err)
+		if len(letters) == 0 {
+			return
+		}
+		if i == 0 {
+			letter := rapid.SampledFrom(letters).Draw(d.rt, "letter")
+			at = letter.Position
+			if r := d.want[letter.SessionID]; r != nil {
+				r.restored()
+			}
+		}
+		done, err := q.RetryDeadLetter(d.rt.Context(), at)
+		require.NoError(d.rt, err)
+		require.True(d.rt, done.Applied)
+	}
+}

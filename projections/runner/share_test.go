@@ -1,0 +1,341 @@
+package runner_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+const partitions = 8
+
+// shared is a projection with its group.
+type shared interface {
+	projections.Projection
+	projections.Group
+}
+
+// backend is a store that several processes feed: open connects one more process, and
+// same holds what it has against a fold of the log.
+type backend struct {
+	open func(t testing.TB, log *jetlog.Log) shared
+	same func(t testing.TB, log *jetlog.Log, view shared)
+}
+
+func backends(t *testing.T) map[string]backend {
+	pg, rd := pgtest.URL(t), redistest.Start(t)
+	return map[string]backend{
+		"audit": {
+			open: func(t testing.TB, log *jetlog.Log) shared { return openAudit(t, pg, "turnledger", log) },
+			same: func(t testing.TB, log *jetlog.Log, _ shared) {
+				fresh := openAudit(t, pg, "fresh", log)
+				stop := start(t, log, fresh)
+				for k := range partitions {
+					head, err := log.Head(t.Context(), k)
+					require.NoError(t, err)
+					require.Eventually(t, func() bool {
+						at, err := fresh.Applied(t.Context(), k)
+						return err == nil && at == head
+					}, 30*time.Second, 5*time.Millisecond)
+				}
+				require.NoError(t, stop())
+				want := auditRows(t, pg, "fresh")
+				require.NotEmpty(t, want)
+				require.Equal(t, want, auditRows(t, pg, "turnledger"))
+			},
+		},
+		"redis": {
+			open: func(t testing.TB, _ *jetlog.Log) shared {
+				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules, LoadTimeout: time.Minute})
+				require.NoError(t, err)
+				t.Cleanup(v.Close)
+				return v
+			},
+			same: func(t testing.TB, log *jetlog.Log, view shared) {
+				for s := range shareSessions {
+					session := fmt.Sprint("s", s)
+					snap, err := view.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
+					require.NoError(t, err)
+					want, err := fold(t.Context(), log, session, ^uint64(0))
+					require.NoError(t, err)
+					require.Equal(t, recenttest.Plain(want), recenttest.Plain(snap.State), "session %s", session)
+				}
+			},
+		},
+	}
+}
+
+func openAudit(t testing.TB, url, schema string, log *jetlog.Log) *audit.Audit {
+	t.Helper()
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Backfill: func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
+		return fold(ctx, log, session, upTo)
+	}})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func fold(ctx context.Context, log *jetlog.Log, session string, upTo uint64) (*conversation.State, error) {
+	s := conversation.New(session, rules)
+	for e, err := range log.Session(ctx, session, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		s.Fold(e)
+	}
+	return s, nil
+}
+
+func auditRows(t testing.TB, url, schema string) (out []string) {
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger", "security_events", "dead_letters"} {
+		found, err := conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1")
+		require.NoError(t, err)
+		rows, err := pgx.CollectRows(found, pgx.RowTo[string])
+		require.NoError(t, err)
+		for _, r := range rows {
+			out = append(out, table+" "+r)
+		}
+	}
+	return out
+}
+
+// span is a batch that was committed.
+type span struct{ from, to, events uint64 }
+
+// ledger notes what all members of a group committed.
+type ledger struct {
+	mu    sync.Mutex
+	spans map[int][]span
+}
+
+// once tells that every event of the log was applied once, and no batch between the
+// parts of another.
+func (l *ledger) once(t testing.TB, log *jetlog.Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range partitions {
+		head, err := log.Head(t.Context(), k)
+		require.NoError(t, err)
+		slices.SortFunc(l.spans[k], func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		at, n := uint64(0), uint64(0)
+		for _, s := range l.spans[k] {
+			require.Equal(t, at, s.from, "partition %d: a batch was applied between, or twice", k)
+			at, n = s.to, n+s.events
+		}
+		require.Equal(t, head.Seq, at)
+		require.Equal(t, head.Seq, n)
+	}
+}
+
+// member is a process that feeds the projection, with connections of its own.
+type member struct {
+	shared
+	book   *ledger
+	dead   atomic.Bool
+	runner *runner.Runner
+	stop   func() error
+}
+
+func (m *member) Apply(ctx context.Context, b projections.Batch) error {
+	if m.dead.Load() {
+		return errors.New("killed")
+	}
+	err := m.shared.Apply(ctx, b)
+	if err == nil {
+		m.book.mu.Lock()
+		defer m.book.mu.Unlock()
+		m.book.spans[b.From.Partition] = append(m.book.spans[b.From.Partition], span{b.From.Seq, b.To.Seq, uint64(len(b.Events))})
+	}
+	return err
+}
+
+// Leave is not for the dead.
+func (m *member) Leave(ctx context.Context, name string) error {
+	if m.dead.Load() {
+		return nil
+	}
+	return m.shared.Leave(ctx, name)
+}
+
+func (m *member) kill(t testing.TB) {
+	m.dead.Store(true)
+	require.NoError(t, m.stop())
+}
+
+// live gives the partitions that the member feeds.
+func (m *member) live(t testing.TB) (own []int) {
+	for _, s := range m.runner.Status(t.Context(), time.Now()) {
+		if s.State == "live" {
+			own = append(own, s.Partition)
+		}
+	}
+	return own
+}
+
+func join(t testing.TB, log *jetlog.Log, view shared, book *ledger, beat time.Duration) *member {
+	m := &member{shared: view, book: book}
+	m.runner = runner.New(log, m, runner.Config{Rules: rules, MaxBatch: 7, Pause: 20 * time.Millisecond, Group: m, Beat: beat})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- m.runner.Run(ctx) }()
+	m.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { _ = m.stop() })
+	return m
+}
+
+// sharedOut tells whether each partition is fed by one member, and each by a fair share.
+func sharedOut(t testing.TB, members []*member) bool {
+	var all []int
+	for _, m := range members {
+		own := m.live(t)
+		if len(own) < partitions/len(members) {
+			return false
+		}
+		all = append(all, own...)
+	}
+	slices.Sort(all)
+	return slices.Equal(all, []int{0, 1, 2, 3, 4, 5, 6, 7})
+}
+
+const shareSessions = 40
+
+// talk records a turn in each session, linked ones among them.
+func talk(t testing.TB, log *jetlog.Log, turn int) {
+	for s := range shareSessions {
+		session, request := fmt.Sprint("s", s), fmt.Sprint("r", turn)
+		id := events.TurnID(session, request)
+		facts := []events.Fact{
+			&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}},
+			&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: strings.Repeat("a", turn)}},
+		}
+		if turn == 2 {
+			facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", s%3)})
+		}
+		for _, f := range facts {
+			_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+			require.NoError(t, err)
+		}
+	}
+}
+
+func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
+	applied := view.(interface {
+		Applied(context.Context, int) (events.Position, error)
+	})
+	require.Eventually(t, func() bool {
+		for k := range partitions {
+			head, err := log.Head(t.Context(), k)
+			require.NoError(t, err)
+			if at, err := applied.Applied(t.Context(), k); err != nil || at != head {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// Three processes share eight partitions; one is killed and the others take its
+// partitions over within 10 s, at the beat that a deployment has.
+func TestRunnersShareThePartitionsAndTakeOverTheDeadOnes(t *testing.T) {
+	t.Parallel()
+	for name, b := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
+			log := natstest.LogOn(t, srv, partitions)
+			var members []*member
+			for range 3 {
+				own := natstest.LogOn(t, srv, partitions)
+				members = append(members, join(t, own, b.open(t, own), book, 0))
+			}
+			require.Eventually(t, func() bool { return sharedOut(t, members) }, 20*time.Second, 20*time.Millisecond)
+			talk(t, log, 1)
+			reachedAll(t, log, members[0].shared)
+			began := time.Now()
+			members[1].kill(t)
+			talk(t, log, 2)
+			left := []*member{members[0], members[2]}
+			require.Eventually(t, func() bool { return sharedOut(t, left) }, 10*time.Second, 20*time.Millisecond)
+			t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
+			reachedAll(t, log, members[0].shared)
+			left = append(left, join(t, log, b.open(t, log), book, 0))
+			require.Eventually(t, func() bool { return sharedOut(t, left) }, 20*time.Second, 20*time.Millisecond, "more runners: partitions are given away")
+			talk(t, log, 3)
+			reachedAll(t, log, members[0].shared)
+			for _, m := range left {
+				require.NoError(t, m.stop())
+			}
+			book.once(t, log)
+			b.same(t, log, members[0].shared)
+		})
+	}
+}
+
+// Runners come and are killed at random while turns are recorded: each event is applied
+// once, in order, and the view is that of a fresh fold.
+func TestRunnersKilledAtRandomLeaveTheViewOfTheLog(t *testing.T) {
+	t.Parallel()
+	for name, b := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			srv, book := natstest.Server(t), &ledger{spans: map[int][]span{}}
+			log := natstest.LogOn(t, srv, partitions)
+			var members []*member
+			more := func() {
+				own := natstest.LogOn(t, srv, partitions)
+				members = append(members, join(t, own, b.open(t, own), book, 50*time.Millisecond))
+			}
+			more()
+			for turn := range 16 {
+				talk(t, log, turn)
+				for len(members) < 3 {
+					more()
+				}
+				if rng.IntN(2) == 0 {
+					i := rng.IntN(len(members))
+					members[i].kill(t)
+					members = slices.Delete(members, i, i+1)
+				}
+			}
+			more()
+			last := members[len(members)-1]
+			reachedAll(t, log, last.shared)
+			for _, m := range members {
+				require.NoError(t, m.stop())
+			}
+			book.once(t, log)
+			b.same(t, log, last.shared)
+		})
+	}
+}

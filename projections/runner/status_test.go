@@ -1,0 +1,77 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 20)
+	s := newSink()
+	stuck := errors.New("the store is away")
+	s.fail = func(b projections.Batch) (error, error) {
+		if b.To.Seq > 21 {
+			return stuck, nil
+		}
+		return nil, nil
+	}
+	r := runner.New(log, s, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond})
+	run(t, r)
+	var got projections.Status
+	require.Eventually(t, func() bool {
+		got = r.Status(t.Context(), time.Now())[0]
+		return got.State == "retrying" && got.Position.Seq == 21
+	}, 20*time.Second, time.Millisecond)
+	require.Equal(t, uint64(40), got.Head.Seq)
+	require.Equal(t, uint64(19), got.LagEvents)
+	require.Positive(t, got.LagSeconds)
+	require.InDelta(t, 2.1, got.Rate, 0.001, "21 events in the last ten seconds")
+	require.Equal(t, stuck.Error(), got.LastError)
+	require.Zero(t, r.Status(t.Context(), time.Now().Add(time.Minute))[0].Rate)
+}
+
+// A log that does not answer is not a log without news.
+func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Server(t)
+	log := natstest.LogOn(t, srv, 2)
+	fill(t, log, 4, 3)
+	s := newSink()
+	r := runner.New(log, s, runner.Config{})
+	run(t, r)
+	require.Eventually(t, func() bool { return s.reached(0)+s.reached(1) == 24 }, 20*time.Second, time.Millisecond)
+	for _, got := range r.Status(t.Context(), time.Now()) {
+		require.Equal(t, "live", got.State)
+		require.Equal(t, got.Head, got.Position)
+		require.False(t, got.HeadUnknown)
+	}
+	srv.Stop()
+	for k, got := range r.Status(t.Context(), time.Now()) {
+		require.True(t, got.HeadUnknown)
+		require.NotEqual(t, "live", got.State)
+		require.NotEmpty(t, got.LastError)
+		require.Equal(t, events.Position{Partition: k, Seq: s.reached(k)}, got.Position, "what it has applied is known")
+	}
+}
+
+// run runs a runner until the test ends.
+func run(t testing.TB, r *runner.Runner) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
