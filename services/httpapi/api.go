@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,6 +26,8 @@ type Config struct {
 	Projections ProjectionReader
 	// Chat is nil where no model is asked.
 	Chat Chat
+	// Events is nil in a process that does not read.
+	Events EventReader
 	// Checks of readiness.
 	Checks []Check
 
@@ -33,6 +36,9 @@ type Config struct {
 	Logger   *slog.Logger
 	// Deadline of one call; 30 s by default.
 	Deadline time.Duration
+	// Heartbeat of streams, 15 s by default; StreamPatience is how long a client of one
+	// may take nothing, 30 s by default.
+	Heartbeat, StreamPatience time.Duration
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine
 	// shows can reach it under a name of its own.
@@ -51,6 +57,12 @@ func (c Config) withDefaults() Config {
 	if c.Deadline == 0 {
 		c.Deadline = 30 * time.Second
 	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 15 * time.Second
+	}
+	if c.StreamPatience == 0 {
+		c.StreamPatience = 30 * time.Second
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -66,6 +78,9 @@ type API struct {
 	router  *router
 	metrics *metrics
 	crossed *http.CrossOriginProtection
+
+	stopping chan struct{}
+	stopOnce sync.Once
 }
 
 var _ http.Handler = (*API)(nil)
@@ -73,7 +88,7 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection()}
+	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
 	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
 	if cfg.Turns != nil {
 		a.writes(api)
@@ -83,6 +98,9 @@ func New(cfg Config) *API {
 	}
 	if cfg.Chat != nil {
 		a.chats(api)
+	}
+	if cfg.Events != nil {
+		a.streams(api)
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.router.HandleFunc("GET /healthz", a.healthz)

@@ -56,10 +56,27 @@ func (r *redactions) covers(session string, turns ...uuid.UUID) bool {
 // reached waits until everything up to a position is known.
 func (r *redactions) reached(ctx context.Context, at events.Position) error {
 	w := &r.read[at.Partition]
-	if w.At() >= at.Seq {
-		return nil
+	for w.At() < at.Seq {
+		brief, cancel := context.WithTimeout(ctx, stillFor)
+		err := w.Wait(brief, at.Seq)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// What it waits for may have been erased, and never comes.
+		read := w.At()
+		next, found, err := r.log.After(ctx, at.Partition, read)
+		if err != nil {
+			return err
+		}
+		if !found || next > at.Seq {
+			w.Advance(at.Seq)
+		}
 	}
-	return w.Wait(ctx, at.Seq)
+	return nil
 }
 
 // run reads every partition and follows it until ctx ends.
@@ -98,8 +115,9 @@ func (r *redactions) follow(ctx context.Context, k int) error {
 	}
 	defer tail.Close()
 	var erased []string
+	last := uint64(0)
 	for {
-		batch, err := tail.Next(ctx)
+		batch, err := r.next(ctx, tail, len(erased) > 0)
 		if err != nil {
 			return err
 		}
@@ -112,11 +130,13 @@ func (r *redactions) follow(ctx context.Context, k int) error {
 				erased = append(erased, identity)
 			}
 		}
-		last := batch[len(batch)-1].Position.Seq
+		if len(batch) > 0 {
+			last = batch[len(batch)-1].Position.Seq
+		}
 		// A pass over all links is for all identities that were erased so far; until it
 		// is done this partition counts as unread.
 		if len(erased) > 0 {
-			if last < head.Seq {
+			if last < head.Seq && len(batch) > 0 {
 				continue
 			}
 			if err := r.eraseIdentities(ctx, erased); err != nil {
@@ -126,6 +146,20 @@ func (r *redactions) follow(ctx context.Context, k int) error {
 		}
 		r.read[k].Advance(last)
 	}
+}
+
+// next gives the next messages; where something waits, none if they don't come soon.
+func (r *redactions) next(ctx context.Context, tail *jetlog.Tail, waits bool) ([]jetlog.Message, error) {
+	if !waits {
+		return tail.Next(ctx)
+	}
+	brief, cancel := context.WithTimeout(ctx, stillFor)
+	defer cancel()
+	batch, err := tail.Next(brief)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return batch, err
 }
 
 // message takes note of one event, and gives the identity that it erases, if it does.
