@@ -126,7 +126,7 @@ func (c *replayCmd) finish(e *env, reading *client.Events, out *replayFile, err 
 	switch {
 	case stopped && c.Follow:
 		return left
-	case err != nil && c.Output != "" && at != "":
+	case err != nil && c.Output != "" && !c.Turns && at != "":
 		return errors.Join(fmt.Errorf("%w (what was written is in %s; the rest: the same with --from %s)", err, out.name(), at), left)
 	case err != nil:
 		return errors.Join(err, left)

@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -124,8 +126,11 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 			return
 		}
 		if err := out.run(ctx, a.cfg.Heartbeat); err != nil {
-			if ctx.Err() == nil {
-				a.cfg.Logger.Warn("a stream of events broke off", "err", tellable(err), "position", stream.Position().String())
+			switch at := stream.Position().String(); {
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				a.cfg.Logger.Info("a reader of events takes nothing and is given up", "position", at)
+			case ctx.Err() == nil:
+				a.cfg.Logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
 			}
 			c.err = err
 			// The client must not take this for the end.
