@@ -189,11 +189,15 @@ func (x *explanation) add(line []byte, r events.Recorded, text bool) error {
 // tell says of each earlier turn what the log alone tells; which of the others the
 // window showed is the server's to say.
 func (x *explanation) tell(today *conversation.State) {
-	for _, t := range x.then.Turns {
-		one := explainedTurn{TurnID: t.ID.String(), Position: events.Position{Partition: x.asked.Partition, Seq: t.Started}.String(), Seen: seenShown}
-		now := today.Turn(t.ID)
+	for _, now := range today.Turns {
+		if now.Started >= x.asked.Seq {
+			continue
+		}
+		one := explainedTurn{TurnID: now.ID.String(), Position: events.Position{Partition: x.asked.Partition, Seq: now.Started}.String(), Seen: seenShown}
+		// Its events say nothing any more, so that it is not in what was then.
+		t := x.then.Turn(now.ID)
 		switch {
-		case now == nil || now.Status == conversation.Redacted:
+		case t == nil || now.Status == conversation.Redacted:
 			one.Seen = seenRedacted
 		case t.Status == conversation.Replaced:
 			one.Seen = seenReplaced

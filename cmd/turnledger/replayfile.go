@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -28,7 +27,7 @@ type replayFile struct {
 // sink opens what the flags name.
 func (c *replayCmd) sink(e *env) (*replayFile, error) {
 	f := &replayFile{format: export.Format(c.Format), final: c.Output}
-	var to io.Writer = e.out
+	to := e.out
 	header := true
 	if c.Output != "" {
 		name, flags := c.Output+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
