@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/export"
@@ -80,8 +83,12 @@ func moment(flag, s string, now time.Time) (time.Time, error) {
 
 // print hands every event on. While it follows, an event is on its way at once.
 func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error {
-	bar := newProgress(e.err, "replaying", unitEvents, -1)
-	defer bar.done()
+	// A follower has no end to be near, and a terminal shows the events themselves.
+	var bar *progress
+	if stdout, ok := e.out.(*os.File); !c.Follow && (c.Output != "" || !ok || !term.IsTerminal(int(stdout.Fd()))) {
+		bar = newProgress(e.err, "replaying", unitEvents, -1)
+		defer bar.done()
+	}
 	var shown uint64
 	every := 0
 	for ev, err := range reading.All(e.ctx) {
@@ -91,7 +98,7 @@ func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error
 		if err := out.add(ev.JSON); err != nil {
 			return err
 		}
-		if every++; every%progressEvery == 0 {
+		if every++; bar != nil && every%progressEvery == 0 {
 			passed, total := reading.Progress()
 			bar.reach(passed, total, &shown)
 		}

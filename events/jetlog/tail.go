@@ -35,6 +35,19 @@ func (m Message) Recorded() events.Recorded {
 	if m.decoded != nil {
 		return *m.decoded
 	}
+	return m.decode()
+}
+
+// Decoded is Recorded without a copy, to be read only.
+func (m Message) Decoded() *events.Recorded {
+	if m.decoded != nil {
+		return m.decoded
+	}
+	e := m.decode()
+	return &e
+}
+
+func (m Message) decode() events.Recorded {
 	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}, m.Position, m.Time)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/export"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -60,8 +61,8 @@ func scan(b *testing.B, nc *nats.Conn) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkReplay is a replay of the whole log to a file of NDJSON, against a bare
-// scan of it right before. Redactions are known by then, as they are in a server.
+// BenchmarkReplay is a replay of the whole log to a file, against a bare scan of the log
+// right before. Redactions are known by then, as they are in a server.
 func BenchmarkReplay(b *testing.B) {
 	server := natstest.ServerIn(b, b.TempDir(), embedded.None)
 	log := natstest.LogOn(b, server, 1)
@@ -71,38 +72,58 @@ func BenchmarkReplay(b *testing.B) {
 	began := time.Now()
 	w.open(replay.Query{})
 	b.Logf("redactions of %d events known after %s", held, time.Since(began))
-	var floor, took time.Duration
-	for b.Loop() {
-		floor += scan(b, nc)
-		began := time.Now()
-		require.Equal(b, held, toFile(b, w.replay, filepath.Join(b.TempDir(), "out.jsonl")))
-		took += time.Since(began)
+	for _, format := range []export.Format{export.JSONL, export.CSV, export.Parquet} {
+		b.Run(string(format), func(b *testing.B) {
+			var floor, took time.Duration
+			for b.Loop() {
+				floor += scan(b, nc)
+				began := time.Now()
+				require.Equal(b, held, toFile(b, w.replay, format))
+				took += time.Since(began)
+			}
+			n := float64(held * b.N)
+			b.ReportMetric(n/took.Seconds(), "events/s")
+			b.ReportMetric(n/floor.Seconds(), "scan-events/s")
+			b.ReportMetric(floor.Seconds()/took.Seconds(), "ratio")
+		})
 	}
-	n := float64(held * b.N)
-	b.ReportMetric(n/took.Seconds(), "events/s")
-	b.ReportMetric(n/floor.Seconds(), "scan-events/s")
-	b.ReportMetric(floor.Seconds()/took.Seconds(), "ratio")
 }
 
-func toFile(b *testing.B, r *replay.Replay, name string) (n int) {
+// toFile replays the log into a file and tells how many events that were.
+func toFile(b *testing.B, r *replay.Replay, format export.Format) (n int) {
 	b.Helper()
-	f, err := os.Create(name)
+	f, err := os.Create(filepath.Join(b.TempDir(), "out"))
 	require.NoError(b, err)
 	out := bufio.NewWriterSize(f, 1<<20)
+	add := func(line []byte) error {
+		_, err := out.Write(line)
+		return errors.Join(err, out.WriteByte('\n'))
+	}
+	end := func() error { return nil }
+	if format != export.JSONL {
+		table, err := export.Events(format, out, true)
+		require.NoError(b, err)
+		end = table.Close
+		add = func(line []byte) error {
+			row, err := export.ParseEvent(line)
+			if err != nil {
+				return err
+			}
+			return table.Write(row)
+		}
+	}
 	s, err := r.Open(b.Context(), replay.Query{})
 	require.NoError(b, err)
 	defer s.Close()
 	for {
 		batch, err := s.Next(b.Context())
 		if errors.Is(err, io.EOF) {
-			require.NoError(b, out.Flush())
-			require.NoError(b, f.Close())
+			require.NoError(b, errors.Join(end(), out.Flush(), f.Close()))
 			return n
 		}
 		require.NoError(b, err)
 		for _, e := range batch {
-			_, _ = out.Write(e.JSON)
-			_ = out.WriteByte('\n')
+			require.NoError(b, add(e.JSON))
 		}
 		n += len(batch)
 	}

@@ -34,7 +34,8 @@ type Stream struct {
 	merge         merge
 	live          *live
 
-	waiting *entry // taken, and not printed yet
+	waiting entry // taken, and not printed yet
+	taken   bool
 	buf     []byte
 	out     []Event
 }
@@ -87,21 +88,21 @@ func (s *Stream) given(err error) ([]Event, error) {
 
 // step takes one event and prints it, if it is wanted.
 func (s *Stream) step(ctx context.Context) error {
-	if s.waiting == nil {
+	if !s.taken {
 		e, err := s.take(ctx)
 		if err != nil {
 			return err
 		}
-		s.waiting = &e
+		s.waiting, s.taken = e, true
 	}
-	e := s.waiting
+	e := &s.waiting
 	if err := s.replay.redactions.reached(ctx, e.position()); err != nil {
 		return err
 	}
 	if err := s.join(ctx, e); err != nil {
 		return err
 	}
-	s.waiting = nil
+	s.taken = false
 	if s.wants(e) {
 		from := len(s.buf)
 		s.buf = appendEvent(s.buf, e.recorded(), s.replay.redactions)
@@ -214,8 +215,7 @@ func (e *entry) typ() string {
 
 func (e *entry) recorded() *events.Recorded {
 	if e.decoded == nil {
-		r := e.message.Recorded()
-		e.decoded = &r
+		e.decoded = e.message.Decoded()
 	}
 	return e.decoded
 }
