@@ -133,9 +133,10 @@ func (c *replayCmd) finish(e *env, reading *client.Events, out *replayFile, err 
 	switch {
 	case stopped && c.Follow:
 		return left
-	case err != nil && c.Output != "" && !c.Turns && at != "":
-		return errors.Join(fmt.Errorf("%w (what was written is in %s; the rest: the same with --from %s)", err, out.name(), at), left)
 	case err != nil:
+		if c.Output != "" && !c.Turns && at != "" {
+			_, _ = fmt.Fprintf(e.err, "what was written is in %s; for the rest, the same with --from %s and another file\n", out.name(), at)
+		}
 		return errors.Join(err, left)
 	default:
 		return left

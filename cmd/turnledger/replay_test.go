@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,6 +147,50 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 	require.NoError(t, err)
 	for i, l := range linesOf(string(raw)) {
 		require.Contains(t, l, fmt.Sprintf(`"position":"0:%d"`, i+1))
+	}
+}
+
+// Ctrl-C in the middle leaves what was written under its temporary name, readable, and
+// says where to go on.
+func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Turnledger-From", "0:0")
+		w.Header().Set("Turnledger-End", "0:9")
+		_, _ = fmt.Fprintln(w, `{"specversion":"1.0","id":"a.started","source":"x","type":"t","subject":"s","position":"0:4","recordedat":"2026-11-21T08:00:00Z","data":{}}`)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	for _, format := range []string{"jsonl", "parquet"} {
+		ctx, stop := context.WithCancel(t.Context())
+		file := filepath.Join(t.TempDir(), "out")
+		var out bytes.Buffer
+		var said syncBuffer
+		code := make(chan int, 1)
+		go func() { code <- run(ctx, []string{"replay", "--url", server.URL, "--format", format, "-o", file}, &out, &said) }()
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(file + partSuffix)
+			return err == nil
+		}, 10*time.Second, time.Millisecond)
+		// The event is on its way by then, or not; both are told right.
+		stop()
+		require.Equal(t, exitFailed, <-code)
+		require.NoFileExists(t, file)
+		rows := 0
+		if strings.Contains(said.String(), "position 0:4\n") {
+			rows = 1
+			require.Contains(t, said.String(), file+partSuffix+"; for the rest, the same with --from 0:4")
+		}
+		if format == "parquet" {
+			got, err := parquet.ReadFile[export.EventRow](file + partSuffix)
+			require.NoError(t, err)
+			require.Len(t, got, rows)
+		} else {
+			raw, err := os.ReadFile(file + partSuffix)
+			require.NoError(t, err)
+			require.Equal(t, rows, strings.Count(string(raw), "\n"))
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ type Events struct {
 	at     events.Cursor
 	from   events.Cursor
 	end    events.Cursor
+	opened bool // the connection at hand, or the last one
 }
 
 // Events makes a reading of the log; All begins it.
@@ -81,19 +82,20 @@ func (e *Events) Progress() (passed, total uint64) {
 }
 
 // All gives the events in order, each once. Where the connection breaks, or the server
-// restarts, it goes on after the last event, as long as the client has patience; an
-// error is the last thing it gives. Without Follow it ends at the log's end.
+// restarts, it goes on after the last event, as long as the client has patience (and
+// tries, until it has begun); an error is the last thing it gives. Without Follow it ends at the log's end.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		pause := backoff.NewExponentialBackOff()
 		pause.InitialInterval, pause.MaxInterval = 25*time.Millisecond, 2*time.Second
 		for tries, since := uint(1), time.Now(); ; tries++ {
-			before := e.at.String()
+			before, began := e.at.String(), time.Now()
 			more, err := e.connection(ctx, func(ev Event) bool { return yield(ev, nil) })
 			if err == nil && !more {
 				return
 			}
-			if e.at.String() != before {
+			// A follower may have waited for long; patience begins when it is broken off.
+			if e.at.String() != before || e.opened && time.Since(began) > time.Second {
 				tries, since = 1, time.Now()
 				pause.Reset()
 			}
@@ -102,7 +104,7 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 			err = r.classify(ctx, err)
 			if ctx.Err() != nil {
 				err = ctx.Err()
-			} else if !errors.As(err, &stop) && tries < e.client.cfg.Tries && time.Since(since) < e.client.cfg.Patience && wait(ctx, pause.NextBackOff()) {
+			} else if !errors.As(err, &stop) && (len(e.from) > 0 || tries < e.client.cfg.Tries) && time.Since(since) < e.client.cfg.Patience && wait(ctx, pause.NextBackOff()) {
 				continue
 			}
 			if stop != nil {
@@ -146,7 +148,7 @@ func (e *Events) connection(ctx context.Context, yield func(Event) bool) (more b
 	quiet := time.AfterFunc(openPatience, func() { cancel(fmt.Errorf("%w: nothing came for too long", errBroken)) })
 	defer quiet.Stop()
 	resp, err := e.open(ctx)
-	if err != nil {
+	if e.opened = err == nil; err != nil {
 		return true, caused(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
