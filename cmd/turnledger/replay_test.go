@@ -168,7 +168,9 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 		var out bytes.Buffer
 		var said syncBuffer
 		code := make(chan int, 1)
-		go func() { code <- run(ctx, []string{"replay", "--url", server.URL, "--format", format, "-o", file}, &out, &said) }()
+		go func() {
+			code <- run(ctx, []string{"replay", "--url", server.URL, "--format", format, "-o", file}, &out, &said)
+		}()
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(file + partSuffix)
 			return err == nil
