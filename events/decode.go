@@ -3,6 +3,8 @@ package events
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -40,6 +42,9 @@ var catalogue = map[string]func([]byte) (Fact, error){
 	TypeIdentityErased: read[IdentityErased],
 	TypeErasureReceipt: read[ErasureReceipt],
 }
+
+// Types gives the event types of the catalogue, past ones included, in order.
+func Types() []string { return slices.Sorted(maps.Keys(catalogue)) }
 
 // asBefore is what encoding/json takes: the log keeps messages and metadata as their
 // senders wrote them, a name twice included.

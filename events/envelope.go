@@ -27,10 +27,10 @@ const (
 // Header is a message's header. Names are kept in the case they were sent in.
 type Header map[string][]string
 
-// value of a header name, whatever its case; clients of other languages may
+// Value of a header name, whatever its case; clients of other languages may
 // canonicalise it. The exact name goes first, then the first in byte order: every
 // reader must read the same.
-func (h Header) value(name string) string {
+func (h Header) Value(name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
 	}
@@ -102,8 +102,8 @@ type Recorded struct {
 func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	r := Recorded{
 		Position: at, Time: recorded.UTC(), Subject: env.Subject, Body: env.Body,
-		ID: env.Header.value(HeaderID), Type: env.Header.value(HeaderType),
-		Source: env.Header.value(HeaderSource), SentAt: env.Header.value(HeaderTime),
+		ID: env.Header.Value(HeaderID), Type: env.Header.Value(HeaderType),
+		Source: env.Header.Value(HeaderSource), SentAt: env.Header.Value(HeaderTime),
 		Digest: Digest(env.Body),
 	}
 	id, identity, err := ParseSubject(env.Subject)
@@ -116,7 +116,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	default:
 		r.SessionID = id
 	}
-	if env.Header.value(HeaderSpecVersion) != "1.0" {
+	if env.Header.Value(HeaderSpecVersion) != "1.0" {
 		r.Problem = "not_a_cloudevent"
 		return r
 	}

@@ -2,6 +2,8 @@ package events
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,6 +63,36 @@ func ParsePositions(s string) ([]Position, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// Cursor says how far each partition was read: reading goes on after it. A partition
+// that it does not name is read from its beginning.
+type Cursor map[int]uint64
+
+// NewCursor makes a cursor of positions, at most one a partition.
+func NewCursor(at ...Position) Cursor {
+	c := Cursor{}
+	for _, p := range at {
+		c.Pass(p)
+	}
+	return c
+}
+
+// Pass notes that everything of a partition up to a position was read.
+func (c Cursor) Pass(p Position) { c[p.Partition] = max(c[p.Partition], p.Seq) }
+
+// String gives the outside form, "0:42,1:17", which ParsePositions reads.
+func (c Cursor) String() string {
+	var out []byte
+	for i, k := range slices.Sorted(maps.Keys(c)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(k), 10)
+		out = append(out, ':')
+		out = strconv.AppendUint(out, c[k], 10)
+	}
+	return string(out)
 }
 
 func digits(s string) bool {

@@ -35,7 +35,7 @@ func (a *acks) set(session, turn, status string) {
 
 // importAll runs an import that remembers each acknowledgement, until ctx ends.
 func (a *acks) importAll(ctx context.Context, t testing.TB, p *process, files iter.Seq2[int, string]) {
-	im := &importer{rec: noting{p.recorder(t), a}, seen: map[string][32]byte{}, report: io.Discard, bar: newProgress(io.Discard, "", -1)}
+	im := &importer{rec: noting{p.recorder(t), a}, seen: map[string][32]byte{}, report: io.Discard, bar: newProgress(io.Discard, "", unitBytes, -1)}
 	var names []string
 	for _, name := range files {
 		names = append(names, name)

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/replay"
 )
 
 // The transport knows no other service: here its ports meet them.
@@ -160,6 +161,36 @@ func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position)
 		}
 	}
 	return nil
+}
+
+// eventLog reads the log as CloudEvents.
+type eventLog struct{ replay *replay.Replay }
+
+func (l eventLog) OpenEvents(ctx context.Context, q httpapi.EventQuery) (httpapi.EventStream, error) {
+	s, err := l.replay.Open(ctx, replay.Query{
+		Session: q.SessionID, Identity: q.IdentityID, Types: q.Types, From: q.From, To: q.To, Since: q.Since, Until: q.Until, Follow: q.Follow,
+	})
+	if errors.Is(err, jetlog.ErrNotReached) {
+		err = fmt.Errorf("%w: %w", httpapi.ErrPositionNotReached, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &eventStream{Stream: s}, nil
+}
+
+type eventStream struct {
+	*replay.Stream
+	out []httpapi.Event
+}
+
+func (s *eventStream) Next(ctx context.Context) ([]httpapi.Event, error) {
+	batch, err := s.Stream.Next(ctx)
+	s.out = s.out[:0]
+	for _, e := range batch {
+		s.out = append(s.out, httpapi.Event(e))
+	}
+	return s.out, err
 }
 
 // fed tells how far the views are that this process feeds.

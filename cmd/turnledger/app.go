@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/replay"
 )
 
 // app is a process in some roles: built, run, stopped.
@@ -30,6 +31,7 @@ type app struct {
 	store    *store
 	views    *views
 	history  *history.Service
+	replay   *replay.Replay
 	handler  http.Handler
 }
 
@@ -90,6 +92,8 @@ func (a *app) serve(registry *prometheus.Registry) {
 		if a.roles.has(roleContext) {
 			c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
 			c.Identities = identities{a.views.audit, a.store.log}
+			a.replay = replay.New(a.store.log, a.logger)
+			c.Events = eventLog{a.replay}
 		}
 		if a.roles.has(roleChat) {
 			c.Chat = a.chat(reader, builder)
@@ -137,6 +141,9 @@ func (a *app) run(ctx context.Context) error {
 	g, life := errgroup.WithContext(life)
 	if a.history != nil {
 		g.Go(func() error { return a.history.Run(life) })
+	}
+	if a.replay != nil {
+		g.Go(func() error { return a.replay.Run(life) })
 	}
 	g.Go(func() error { return a.views.run(life, a.roles) })
 	g.Go(func() error {

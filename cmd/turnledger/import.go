@@ -34,7 +34,7 @@ func (c *importCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	im := &importer{rec: rec, seen: map[string][32]byte{}, report: e.err, bar: newProgress(e.err, "importing", total)}
+	im := &importer{rec: rec, seen: map[string][32]byte{}, report: e.err, bar: newProgress(e.err, "importing", unitBytes, total)}
 	err = im.files(e.ctx, c.Files, c.Parallel)
 	im.bar.done()
 	if c.JSON {

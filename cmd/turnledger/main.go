@@ -28,6 +28,8 @@ type cli struct {
 	Import      importCmd      `cmd:"" help:"Record conversations from JSON Lines files."`
 	Context     contextCmd     `cmd:"" help:"Show the messages that a model would be sent."`
 	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
+	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
+	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Projections projectionsCmd `cmd:"" help:"Look after the views."`

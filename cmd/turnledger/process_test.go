@@ -96,9 +96,13 @@ func start(t testing.TB, env []string, args ...string) *process {
 
 func launch(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
+	return launchAt(t, freeAddress(t), env, args...)
+}
+
+func launchAt(t testing.TB, address string, env []string, args ...string) *process {
+	t.Helper()
 	path, err := binary()
 	require.NoError(t, err)
-	address := freeAddress(t)
 	p := &process{url: "http://" + address, log: &syncBuffer{}, out: &syncBuffer{}}
 	p.cmd = exec.Command(path, append(args, "--listen", address)...)
 	p.cmd.Env = append(os.Environ(), append([]string{"TURNLEDGER_NATS_LISTEN=" + freeAddress(t)}, env...)...)

@@ -19,18 +19,27 @@ type progress struct {
 	mu     sync.Mutex
 	out    io.Writer
 	what   string
+	unit   unit
 	total  int64
 	at     int64
 	began  time.Time
 	spoken time.Time
 }
 
-// newProgress begins; total is in bytes, -1 if it is not known.
-func newProgress(out io.Writer, what string, total int64) *progress {
-	p := &progress{out: out, what: what, total: total, began: time.Now(), spoken: time.Now()}
+// unit is what work is counted in.
+type unit string
+
+const (
+	unitBytes  unit = "bytes"
+	unitEvents unit = "events"
+)
+
+// newProgress begins; total is -1 if it is not known.
+func newProgress(out io.Writer, what string, unit unit, total int64) *progress {
+	p := &progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionShowBytes(unit == unitBytes), progressbar.OptionSetItsString(string(unit)), progressbar.OptionShowIts(), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 	}
 	return p
@@ -52,11 +61,25 @@ func (p *progress) add(n int64) {
 	}
 	p.spoken = time.Now()
 	if p.total <= 0 {
-		_, _ = fmt.Fprintf(p.out, "%s: %d bytes\n", p.what, p.at)
+		_, _ = fmt.Fprintf(p.out, "%s: %d %s\n", p.what, p.at, p.unit)
 		return
 	}
 	left := time.Duration(float64(time.Since(p.began)) * float64(p.total-p.at) / float64(max(p.at, 1)))
 	_, _ = fmt.Fprintf(p.out, "%s: %d%%, %s left\n", p.what, 100*p.at/p.total, left.Round(time.Second))
+}
+
+// reach says how far the work is, of how much; before holds how far it was.
+func (p *progress) reach(at, total uint64, before *uint64) {
+	if p.bar != nil && p.bar.GetMax64() != int64(total) { //nolint:gosec // below 2^63
+		p.bar.ChangeMax64(int64(total)) //nolint:gosec // below 2^63
+	}
+	p.mu.Lock()
+	p.total = int64(total) //nolint:gosec // below 2^63
+	p.mu.Unlock()
+	if at > *before {
+		p.add(int64(at - *before)) //nolint:gosec // below 2^63
+		*before = at
+	}
 }
 
 // say prints a line between.

@@ -94,7 +94,7 @@ func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	for range 20 {
 		rec := noted{}
 		var report bytes.Buffer
-		im := &importer{rec: rec, seen: map[string][32]byte{}, report: &report, bar: newProgress(io.Discard, "", -1)}
+		im := &importer{rec: rec, seen: map[string][32]byte{}, report: &report, bar: newProgress(io.Discard, "", unitBytes, -1)}
 		require.NoError(t, im.files(t.Context(), []string{file}, 1))
 		require.Equal(t, noted{"a": {"first"}, "c": {"last"}}, rec)
 		require.EqualValues(t, 2, im.bad.Load())

@@ -197,6 +197,20 @@ func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool
 	return m.recorded(p), true, nil
 }
 
+// After gives the sequence of the partition's first event after another, and false
+// where there is none (yet): sequences of erased events are skipped.
+func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, bool, error) {
+	p, err := l.partition(partition)
+	if err != nil {
+		return 0, false, err
+	}
+	m, err := l.message(ctx, p, map[string]any{"seq": seq + 1, "next_by_subj": ">"})
+	if err != nil || m == nil {
+		return 0, false, err
+	}
+	return m.Seq, true, nil
+}
+
 // stored is a message as the leader gives it.
 type stored struct {
 	Subject string    `json:"subject"`

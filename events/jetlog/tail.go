@@ -35,8 +35,24 @@ func (m Message) Recorded() events.Recorded {
 	if m.decoded != nil {
 		return *m.decoded
 	}
+	return m.decode()
+}
+
+// Decoded is Recorded without a copy, to be read only.
+func (m Message) Decoded() *events.Recorded {
+	if m.decoded != nil {
+		return m.decoded
+	}
+	e := m.decode()
+	return &e
+}
+
+func (m Message) decode() events.Recorded {
 	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}, m.Position, m.Time)
 }
+
+// Type is the event type that the message's header states, whatever its body says.
+func (m Message) Type() string { return events.Header(m.header).Value(events.HeaderType) }
 
 // TailOptions of a tail. Ungated tails deliver what is not durable yet; they are
 // for a fold that is shown to nobody before the gate.
@@ -44,6 +60,10 @@ type TailOptions struct {
 	Ungated bool
 	// Decode decodes ahead, while the reader is busy with what it has.
 	Decode bool
+	// HeadersOnly leaves the bodies where they are; Log.At reads one that is needed.
+	HeadersOnly bool
+	// Subject, where not empty, is the only one followed.
+	Subject string
 	// MaxBatch bounds one Next; 1,000 by default.
 	MaxBatch int
 }
@@ -192,6 +212,7 @@ func (t *Tail) connect(ctx context.Context) (*pull, error) {
 	made, err := t.log.js.CreateConsumer(ctx, t.p.name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1, AckPolicy: jetstream.AckNonePolicy,
 		InactiveThreshold: time.Minute, Replicas: 1, MemoryStorage: true,
+		HeadersOnly: t.opts.HeadersOnly, FilterSubject: t.opts.Subject,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,6 +30,8 @@ type Config struct {
 	Chat Chat
 	// DeadLetters of the views that this process can look after.
 	DeadLetters []projections.DeadLetterQueue
+	// Events is nil in a process that does not read.
+	Events EventReader
 	// Checks of readiness.
 	Checks []Check
 
@@ -37,6 +40,9 @@ type Config struct {
 	Logger   *slog.Logger
 	// Deadline of one call; 30 s by default.
 	Deadline time.Duration
+	// Heartbeat of streams, 15 s by default; StreamPatience is how long a client of one
+	// may take nothing, 30 s by default.
+	Heartbeat, StreamPatience time.Duration
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine
 	// shows can reach it under a name of its own.
@@ -55,6 +61,12 @@ func (c Config) withDefaults() Config {
 	if c.Deadline == 0 {
 		c.Deadline = 30 * time.Second
 	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 15 * time.Second
+	}
+	if c.StreamPatience == 0 {
+		c.StreamPatience = 30 * time.Second
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -70,6 +82,9 @@ type API struct {
 	router  *router
 	metrics *metrics
 	crossed *http.CrossOriginProtection
+
+	stopping chan struct{}
+	stopOnce sync.Once
 }
 
 var _ http.Handler = (*API)(nil)
@@ -77,7 +92,7 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection()}
+	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
 	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
 	if cfg.Turns != nil {
 		a.writes(api)
@@ -87,6 +102,9 @@ func New(cfg Config) *API {
 	}
 	if cfg.Chat != nil {
 		a.chats(api)
+	}
+	if cfg.Events != nil {
+		a.streams(api)
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.operates(api)

@@ -73,7 +73,7 @@ func newDocsCall(schemas huma.Registry, op *huma.Operation) docsCall {
 	if op.RequestBody != nil {
 		c.Members = membersIn(schemas, op.RequestBody.Content["application/json"].Schema)
 	}
-	if ok := op.Responses["200"]; ok != nil && ok.Content != nil {
+	if ok := op.Responses["200"]; ok != nil && ok.Content["application/json"] != nil {
 		c.Answer = membersIn(schemas, ok.Content["application/json"].Schema)
 	}
 	return c

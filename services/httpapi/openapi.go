@@ -14,12 +14,14 @@ type bodied interface {
 }
 
 // Keys of an operation's metadata: the type of its body, the names in it, whether
-// it may be missing, and the type of an answer that writes itself.
+// it may be missing, the type of an answer that writes itself, and whether the answer is
+// a stream of events.
 const (
 	metaBody     = "body"
 	metaMembers  = "members"
 	metaOptional = "optional"
 	metaAnswer   = "answer"
+	metaStream   = "stream"
 )
 
 // humaConfig is huma's without what costs or leaks: no $schema links, no other
@@ -64,6 +66,10 @@ func (d documenter) DocumentOperation(op *huma.Operation) {
 	}
 	if t, ok := op.Metadata[metaAnswer].(reflect.Type); ok {
 		op.Responses["200"].Content = asJSON(schemas, t)
+	}
+	if op.Metadata[metaStream] != nil {
+		text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "CloudEvents in JSON form"}}
+		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": text, "text/event-stream": text}
 	}
 	if op.DefaultStatus == http.StatusCreated {
 		op.Responses["200"] = &huma.Response{Description: "The log had it already", Content: op.Responses["201"].Content}

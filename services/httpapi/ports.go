@@ -137,6 +137,39 @@ type IdentityPage struct {
 	NextCursor string
 }
 
+// EventReader reads the log. An error of OpenEvents is ErrPositionNotReached,
+// *conversation.Invalid, or one of events/jetlog; ctx lives as long as the reading.
+type EventReader interface {
+	OpenEvents(ctx context.Context, q EventQuery) (EventStream, error)
+}
+
+// EventQuery says which events are wanted; zero values are no bounds. From is where to
+// go on after, To and Since are inclusive, Until is not.
+type EventQuery struct {
+	SessionID, IdentityID string
+	Types                 []string
+	From, To              []events.Position
+	Since, Until          time.Time
+	Follow                bool
+}
+
+// EventStream is one reading, for one reader. Next gives events until io.EOF, and may
+// be called again when its ctx ended; what it gives is valid until the next call.
+// Position is how far the reading is, what the query leaves out included.
+type EventStream interface {
+	Next(ctx context.Context) ([]Event, error)
+	From() events.Cursor
+	End() events.Cursor
+	Position() events.Cursor
+	Close()
+}
+
+// Event is a CloudEvent in JSON form, on one line.
+type Event struct {
+	Position events.Position
+	JSON     []byte
+}
+
 // ProjectionReader tells how far the views are.
 type ProjectionReader interface {
 	Projections(ctx context.Context) ([]Projection, error)

@@ -82,6 +82,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		// Stopping must not cancel what is under way.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
+	if streams, ok := s.handler.(interface{ EndStreams() }); ok {
+		inner.RegisterOnShutdown(streams.EndStreams)
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- inner.Serve(l) }()
 	select {

@@ -1,0 +1,278 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// EventQuery says which events of the log are wanted. Zero values are no bounds. From
+// is where to go on after and To the last one wanted, as positions such as
+// "0:42,1:17"; Since is inclusive and Until is not.
+type EventQuery struct {
+	SessionID, IdentityID string
+	Types                 []string
+	From, To              string
+	Since, Until          time.Time
+	// Follow goes on with what comes.
+	Follow bool
+}
+
+func (q EventQuery) values() url.Values {
+	v := url.Values{}
+	add(v, "session_id", q.SessionID)
+	add(v, "identity_id", q.IdentityID)
+	for _, t := range q.Types {
+		v.Add("type", t)
+	}
+	add(v, "from", q.From)
+	add(v, "to", q.To)
+	addTime(v, "since", q.Since)
+	addTime(v, "until", q.Until)
+	if q.Follow {
+		v.Set("follow", "true")
+	}
+	return v
+}
+
+// Event is a CloudEvent in JSON form, on one line. JSON is valid until the next event.
+type Event struct {
+	Position events.Position
+	JSON     json.RawMessage
+}
+
+// Events is one reading of the log. For one reader.
+type Events struct {
+	client *Client
+	query  EventQuery
+	at     events.Cursor
+	from   events.Cursor
+	end    events.Cursor
+	opened bool // the connection at hand, or the last one
+}
+
+// Events makes a reading of the log; All begins it.
+func (c *Client) Events(q EventQuery) *Events {
+	return &Events{client: c, query: q, at: events.Cursor{}, from: events.Cursor{}, end: events.Cursor{}}
+}
+
+// Position is how far the reading is, as EventQuery.From takes it.
+func (e *Events) Position() string { return e.at.String() }
+
+// Progress tells how many places of the log were passed, of how many there were when
+// the reading began. Events that the query leaves out count when one behind them comes.
+func (e *Events) Progress() (passed, total uint64) {
+	for k, end := range e.end {
+		total += end - min(e.from[k], end)
+		passed += min(e.at[k], end) - min(e.from[k], end)
+	}
+	return passed, total
+}
+
+// All gives the events in order, each once. Where the connection breaks, or the server
+// restarts, it goes on after the last event, as long as the client has patience (and
+// tries, until it has begun); an error is the last thing it gives. Without Follow it ends at the log's end.
+func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		pause := backoff.NewExponentialBackOff()
+		pause.InitialInterval, pause.MaxInterval = 25*time.Millisecond, 2*time.Second
+		for tries, since := uint(1), time.Now(); ; tries++ {
+			before, began := e.at.String(), time.Now()
+			more, err := e.connection(ctx, func(ev Event) bool { return yield(ev, nil) })
+			if err == nil && !more {
+				return
+			}
+			// A follower may have waited for long; patience begins when it is broken off.
+			if e.at.String() != before || e.opened && time.Since(began) > time.Second {
+				tries, since = 1, time.Now()
+				pause.Reset()
+			}
+			r := request{again: true}
+			var stop *backoff.PermanentError
+			err = r.classify(ctx, err)
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			} else if !errors.As(err, &stop) && (len(e.from) > 0 || tries < e.client.cfg.Tries) && time.Since(since) < e.client.cfg.Patience && wait(ctx, pause.NextBackOff()) {
+				continue
+			}
+			if stop != nil {
+				err = stop.Err
+			}
+			yield(Event{}, attempted("read events", err))
+			return
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+const (
+	// openPatience is how long a reading may take to begin: on a server that has just
+	// started it reads the log once before.
+	openPatience = 10 * time.Minute
+	// silence is three heartbeats of the server: then the connection is dead.
+	silence = 45 * time.Second
+	// longestEvent is more than the log takes of one.
+	longestEvent = 32 << 20
+)
+
+// errBroken: the server broke off in the middle.
+var errBroken = errors.New("the stream of events broke off")
+
+// connection reads events of one connection. More is false where the reading is over:
+// the server said so, or nobody wants more.
+func (e *Events) connection(ctx context.Context, yield func(Event) bool) (more bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(openPatience, func() { cancel(fmt.Errorf("%w: nothing came for too long", errBroken)) })
+	defer quiet.Stop()
+	resp, err := e.open(ctx)
+	if e.opened = err == nil; err != nil {
+		return true, caused(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	e.noteBounds(resp.Header)
+	lines := bufio.NewScanner(&audible{resp.Body, quiet})
+	lines.Buffer(make([]byte, 256<<10), longestEvent)
+	lines.Split(wholeLines)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if len(line) == 0 {
+			continue // a heartbeat
+		}
+		ev := Event{JSON: line}
+		if ev.Position, err = positionOf(line); err != nil {
+			return false, err
+		}
+		// Passed before it is given: a reader that stops at an event has had it.
+		e.at.Pass(ev.Position)
+		if !yield(ev) {
+			return false, nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return true, caused(ctx, err)
+	}
+	end, err := events.ParsePositions(resp.Trailer.Get(headerPosition))
+	if err != nil {
+		return true, errBroken
+	}
+	for _, p := range end {
+		e.at.Pass(p)
+	}
+	return false, nil
+}
+
+// Headers of the stream, as the server names them.
+const (
+	headerFrom     = "Turnledger-From"
+	headerEnd      = "Turnledger-End"
+	headerPosition = "Turnledger-Position"
+)
+
+func (e *Events) open(ctx context.Context) (*http.Response, error) {
+	q := e.query
+	if len(e.at) > 0 {
+		q.From = e.at.String()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.client.base+withQuery("/events", q.values()), nil)
+	if err != nil {
+		return nil, backoff.Permanent(err)
+	}
+	if e.client.cfg.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+e.client.cfg.Key)
+	}
+	resp, err := e.client.http.Do(req)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	if resp.StatusCode/100 != 2 {
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status alone tells enough
+		_ = resp.Body.Close()
+		return nil, problemIn(resp, answer)
+	}
+	if resp.Header.Get(headerFrom) == "" {
+		_ = resp.Body.Close()
+		return nil, backoff.Permanent(ErrAnswer)
+	}
+	return resp, nil
+}
+
+// noteBounds takes the bounds of the reading from its first connection.
+func (e *Events) noteBounds(h http.Header) {
+	if len(e.from) > 0 {
+		return
+	}
+	from, _ := events.ParsePositions(h.Get(headerFrom)) // for progress alone
+	end, _ := events.ParsePositions(h.Get(headerEnd))
+	e.from, e.end = events.NewCursor(from...), events.NewCursor(end...)
+	for _, p := range from {
+		e.at.Pass(p)
+	}
+}
+
+// caused gives the reason why a context ended, where that is ours.
+func caused(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errBroken) {
+		return cause
+	}
+	return err
+}
+
+// audible puts the timer of silence back whenever something comes.
+type audible struct {
+	io.Reader
+	quiet *time.Timer
+}
+
+func (a *audible) Read(b []byte) (int, error) {
+	n, err := a.Reader.Read(b)
+	a.quiet.Reset(silence)
+	return n, err
+}
+
+// wholeLines splits at line feeds; what was cut off is no line.
+func wholeLines(data []byte, _ bool) (int, []byte, error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	return 0, nil, nil
+}
+
+// positionMark is how the server writes an event's position. It stands before the data,
+// and a quote in a text before it is escaped, so that the first one is it.
+var positionMark = []byte(`,"position":"`)
+
+func positionOf(line []byte) (events.Position, error) {
+	_, rest, found := bytes.Cut(line, positionMark)
+	text, _, closed := bytes.Cut(rest, []byte{'"'})
+	if !found || !closed {
+		return events.Position{}, backoff.Permanent(ErrAnswer)
+	}
+	at, err := events.ParsePosition(string(text))
+	if err != nil {
+		return at, backoff.Permanent(fmt.Errorf("%w: %w", ErrAnswer, err))
+	}
+	return at, nil
+}

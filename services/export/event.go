@@ -1,0 +1,129 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// EventRow is an event as a row. Subject is the session, or the identity in the events
+// of identities. TurnID is set in the events of turns; Redacted says that a redaction
+// took the texts out of Data, Problem why an event states no fact.
+type EventRow struct {
+	Position   string    `parquet:"position"`
+	Partition  int32     `parquet:"partition"`
+	Sequence   int64     `parquet:"sequence,delta"`
+	RecordedAt time.Time `parquet:"recordedat,timestamp(microsecond)"`
+	// Time is the sender's, and null where it gave none.
+	Time     *time.Time `parquet:"time,optional,timestamp(microsecond)"`
+	ID       string     `parquet:"id"`
+	Source   string     `parquet:"source,dict"`
+	Type     string     `parquet:"type,dict"`
+	Subject  *string    `parquet:"subject,optional,dict"`
+	TurnID   *string    `parquet:"turn_id,optional"`
+	Redacted bool       `parquet:"redacted"`
+	Problem  *string    `parquet:"problem,optional,dict"`
+	Data     string     `parquet:"data,json"`
+}
+
+// eventColumns are those of CSV; Parquet has the same.
+var eventColumns = []string{"position", "partition", "sequence", "recordedat", "time", "id", "source", "type", "subject", "turn_id", "redacted", "problem", "data"}
+
+func (r EventRow) cells() []string {
+	return []string{
+		r.Position, strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.Sequence, 10), timeCell(&r.RecordedAt), timeCell(r.Time), r.ID, r.Source, r.Type,
+		textCell(r.Subject), textCell(r.TurnID), strconv.FormatBool(r.Redacted), textCell(r.Problem), r.Data,
+	}
+}
+
+func (r EventRow) size() int { return len(r.Data) + len(r.ID) + 128 }
+
+// cloudEvent is a line of a replay.
+type cloudEvent struct {
+	ID         string          `json:"id"`
+	Source     string          `json:"source"`
+	Type       string          `json:"type"`
+	Subject    string          `json:"subject"`
+	Time       string          `json:"time"`
+	Position   string          `json:"position"`
+	RecordedAt time.Time       `json:"recordedat"`
+	Data       jsontext.Value  `json:"data"`
+	at         events.Position `json:"-"`
+}
+
+func parseLine(line []byte) (e cloudEvent, err error) {
+	// The body stands in it as its sender wrote it.
+	if err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true)); err != nil {
+		return e, fmt.Errorf("read an event: %w", ErrLine)
+	}
+	if e.at, err = events.ParsePosition(e.Position); err != nil {
+		return e, fmt.Errorf("read an event: %w", ErrLine)
+	}
+	return e, nil
+}
+
+// ParseEvent makes a row of a line of a replay; what is none is ErrLine.
+func ParseEvent(line []byte) (EventRow, error) {
+	e, err := parseLine(line)
+	if err != nil {
+		return EventRow{}, err
+	}
+	r := EventRow{
+		Position: e.Position, Partition: int32(e.at.Partition), Sequence: int64(e.at.Seq), RecordedAt: e.RecordedAt, //nolint:gosec // a partition is below 256, a sequence below 2^63
+		ID: e.ID, Source: e.Source, Type: e.Type, Subject: present(e.Subject), Data: string(e.Data),
+	}
+	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
+		r.Time = &t
+	}
+	if id, _, found := strings.Cut(e.ID, "."); found && strings.HasPrefix(e.Type, "turnledger.turn.") && !bytes.HasPrefix(e.Data, []byte(problemStart)) {
+		r.TurnID = &id
+	}
+	r.mark(e.Data)
+	return r, nil
+}
+
+const (
+	problemStart = `{"problem":`
+	redactedEnd  = `,"redacted":true}`
+)
+
+// mark reads what the server says in the place of a body.
+func (r *EventRow) mark(data []byte) {
+	var said struct {
+		Problem  *string `json:"problem"`
+		Redacted bool    `json:"redacted"`
+	}
+	if !bytes.HasPrefix(data, []byte(problemStart)) && !bytes.HasSuffix(data, []byte(redactedEnd)) || json.Unmarshal(data, &said) != nil {
+		return
+	}
+	r.Problem, r.Redacted = said.Problem, said.Redacted
+}
+
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func textCell(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func timeCell(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

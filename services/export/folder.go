@@ -1,0 +1,129 @@
+package export
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Folder folds a replay into turns. A turn may be corrected or redacted by any later
+// event, so that no row is certain before the end: the lines are put aside in files
+// that hold some sessions each, and folded file by file. Memory is a file's part of
+// the replay, disk is the replay once more while it runs. What was redacted before the
+// replay is not in the files, since the server does not send it.
+type Folder struct {
+	dir   string
+	parts []*part
+}
+
+type part struct {
+	file *os.File
+	w    *bufio.Writer
+}
+
+// folderParts is how many files there are.
+const folderParts = 128
+
+// NewFolder makes a folder with files below dir (the system's temporary folder, if
+// empty); it is to be closed.
+func NewFolder(dir string) (*Folder, error) {
+	dir, err := os.MkdirTemp(dir, "turnledger-fold-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for what is folded: %w", err)
+	}
+	return &Folder{dir: dir, parts: make([]*part, folderParts)}, nil
+}
+
+// Add takes the next line of the replay.
+func (f *Folder) Add(line []byte) error {
+	e, err := parseLine(line)
+	if err != nil {
+		return err
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(e.Subject))
+	p, err := f.part(int(h.Sum32() % folderParts))
+	if err != nil {
+		return err
+	}
+	var size [binary.MaxVarintLen64]byte
+	if _, err = p.w.Write(size[:binary.PutUvarint(size[:], uint64(len(line)))]); err == nil {
+		_, err = p.w.Write(line)
+	}
+	if err != nil {
+		return fmt.Errorf("put aside what is folded: %w", err)
+	}
+	return nil
+}
+
+func (f *Folder) part(k int) (*part, error) {
+	if f.parts[k] == nil {
+		file, err := os.OpenFile(filepath.Join(f.dir, strconv.Itoa(k)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("put aside what is folded: %w", err)
+		}
+		f.parts[k] = &part{file: file, w: bufio.NewWriterSize(file, 64<<10)}
+	}
+	return f.parts[k], nil
+}
+
+// Write folds what was added into a table.
+func (f *Folder) Write(out Table[TurnRow]) error {
+	for _, p := range f.parts {
+		if p == nil {
+			continue
+		}
+		rows, err := fold(p.lines)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *part) lines(yield func([]byte) error) error {
+	err := p.w.Flush()
+	if err == nil {
+		_, err = p.file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("fold: %w", err)
+	}
+	for r := bufio.NewReaderSize(p.file, 256<<10); ; {
+		n, err := binary.ReadUvarint(r)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		line := make([]byte, n) // the turns keep parts of it
+		if err == nil {
+			_, err = io.ReadFull(r, line)
+		}
+		if err != nil {
+			return fmt.Errorf("fold: %w", err)
+		}
+		if err := yield(line); err != nil {
+			return err
+		}
+	}
+}
+
+// Close takes the files away.
+func (f *Folder) Close() error {
+	for _, p := range f.parts {
+		if p != nil {
+			_ = p.file.Close() // it goes with the folder
+		}
+	}
+	return os.RemoveAll(f.dir)
+}

@@ -1,0 +1,140 @@
+package export
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Format of a table.
+type Format string
+
+// The formats. CSV is RFC 4180 with a header; null is an empty cell.
+const (
+	JSONL   Format = "jsonl"
+	CSV     Format = "csv"
+	Parquet Format = "parquet"
+)
+
+var (
+	// ErrLine: a line is not one that the server prints.
+	ErrLine = errors.New("not a line of a replay")
+	// ErrFormat: there is no such format.
+	ErrFormat = errors.New("want jsonl, csv or parquet")
+)
+
+// Table takes rows. Close completes it, and does not close what it writes to.
+type Table[R any] interface {
+	Write(r R) error
+	// Flush hands on what it holds, as far as its format allows.
+	Flush() error
+	Close() error
+}
+
+// row is what a table can be made of: its cells are in the order of the columns, its
+// size is about the bytes that it takes.
+type row interface {
+	cells() []string
+	size() int
+}
+
+// Events makes a table of events in CSV or Parquet; their JSON Lines are the replay
+// itself. The header of a CSV may be left out, for a file that goes on.
+func Events(f Format, w io.Writer, header bool) (Table[EventRow], error) {
+	return newTable[EventRow](f, w, eventColumns, header)
+}
+
+// Turns makes a table of turns.
+func Turns(f Format, w io.Writer) (Table[TurnRow], error) {
+	return newTable[TurnRow](f, w, turnColumns, true)
+}
+
+func newTable[R row](f Format, w io.Writer, columns []string, header bool) (Table[R], error) {
+	switch f {
+	case JSONL:
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		return jsonTable[R]{e}, nil
+	case CSV:
+		t := csvTable[R]{csv.NewWriter(w)}
+		if header {
+			return t, t.w.Write(columns)
+		}
+		return t, nil
+	case Parquet:
+		return &parquetTable[R]{w: parquet.NewGenericWriter[R](w, parquet.Compression(&parquet.Snappy), parquet.CreatedBy("turnledger", "", ""))}, nil
+	default:
+		return nil, fmt.Errorf("%w, not %q", ErrFormat, f)
+	}
+}
+
+type jsonTable[R row] struct{ e *json.Encoder }
+
+func (t jsonTable[R]) Write(r R) error { return t.e.Encode(r) }
+func (t jsonTable[R]) Flush() error    { return nil }
+func (t jsonTable[R]) Close() error    { return nil }
+
+type csvTable[R row] struct{ w *csv.Writer }
+
+func (t csvTable[R]) Write(r R) error { return t.w.Write(r.cells()) }
+
+func (t csvTable[R]) Flush() error {
+	t.w.Flush()
+	return t.w.Error()
+}
+
+func (t csvTable[R]) Close() error { return t.Flush() }
+
+// parquetTable writes row groups of a bounded size, since one is held in memory until
+// it is whole.
+type parquetTable[R row] struct {
+	w     *parquet.GenericWriter[R]
+	rows  []R
+	bytes int
+	group int
+}
+
+const (
+	// rowsAtOnce is how many rows are handed on together, which is cheaper.
+	rowsAtOnce = 256
+	groupRows  = 100_000
+	groupBytes = 32 << 20
+)
+
+func (t *parquetTable[R]) Write(r R) error {
+	t.rows = append(t.rows, r)
+	t.bytes += r.size()
+	t.group++
+	if t.group >= groupRows || t.bytes >= groupBytes {
+		if err := t.handOn(); err != nil {
+			return err
+		}
+		t.group, t.bytes = 0, 0
+		return t.w.Flush()
+	}
+	if len(t.rows) < rowsAtOnce {
+		return nil
+	}
+	return t.handOn()
+}
+
+func (t *parquetTable[R]) handOn() error {
+	_, err := t.w.Write(t.rows)
+	clear(t.rows)
+	t.rows = t.rows[:0]
+	return err
+}
+
+// Flush does nothing: a Parquet file can be read when it is complete.
+func (t *parquetTable[R]) Flush() error { return nil }
+
+func (t *parquetTable[R]) Close() error {
+	if err := t.handOn(); err != nil {
+		return err
+	}
+	return t.w.Close()
+}

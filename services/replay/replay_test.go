@@ -1,0 +1,173 @@
+package replay_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services/replay"
+)
+
+func TestEventIsACloudEventWithItsBodyAsItStands(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	before := time.Now().Add(-time.Second)
+	f := asked("a/b <x>", "r", "Who is \"she\"?\n<b>&")
+	w.add(f)
+	got := w.all(replay.Query{})
+	require.Len(t, got, 1)
+	e := got[0]
+	require.Equal(t, "1.0", e.SpecVersion)
+	require.Equal(t, f.EventID(), e.ID)
+	require.Equal(t, events.Source, e.Source)
+	require.Equal(t, events.TypeTurnStarted, e.Type)
+	require.Equal(t, "a/b <x>", e.Subject)
+	require.Equal(t, events.Position{Seq: 1}, e.Position)
+	require.WithinRange(t, e.Time, before, time.Now().Add(time.Second))
+	require.WithinRange(t, e.RecordedAt, before, time.Now().Add(time.Second))
+	require.Equal(t, map[string]any{"turn_id": f.TurnID.String(), "session_id": "a/b <x>", "request_id": "r", "question_neutral": "Who is \"she\"?\n<b>&"}, e.Data)
+}
+
+func TestPartitionsComeMergedByRecordedTimeEachInItsOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	var want []string
+	for k := range 60 {
+		f := asked(fmt.Sprint("s", k%13), fmt.Sprint(k), "q")
+		w.add(f)
+		want = append(want, f.EventID())
+	}
+	got := w.all(replay.Query{})
+	require.Equal(t, want, ids(got))
+	partitions := map[int]uint64{}
+	for _, e := range got {
+		require.Greater(t, e.Position.Seq, partitions[e.Position.Partition])
+		partitions[e.Position.Partition] = e.Position.Seq
+	}
+	require.Len(t, partitions, 4, "the sessions are to fall on every partition")
+}
+
+// A reading that goes on from the position of any other gives exactly the rest.
+func TestReadingGoesOnAfterAnyPosition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	for k := range 20 {
+		w.add(asked(fmt.Sprint("s", k), "r", "q"))
+	}
+	all := w.all(replay.Query{})
+	require.Len(t, all, 20)
+	for cut := range all {
+		seen := events.Cursor{}
+		for _, e := range all[:cut] {
+			seen.Pass(e.Position)
+		}
+		q := replay.Query{}
+		if cut > 0 {
+			var err error
+			q.From, err = events.ParsePositions(seen.String())
+			require.NoError(t, err)
+		}
+		require.Equal(t, ids(all[cut:]), ids(w.all(q)), "from %s", seen)
+		if cut > 0 && len(seen) == 2 {
+			require.Equal(t, ids(all[:cut]), ids(w.all(replay.Query{To: q.From})), "to %s", seen)
+		}
+	}
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a1, a2, b1, link := asked("a", "1", "q"), answered("a", "1", "x"), asked("b", "1", "q"), linked("a", "u")
+	w.add(a1, b1, a2, link, asked("c", "1", "q"))
+	w.add(linked("c", "other"))
+
+	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(replay.Query{Session: "a"})))
+	require.Empty(t, w.all(replay.Query{Session: "nobody"}))
+	require.Equal(t, eventIDs(a2), ids(w.all(replay.Query{Types: []string{events.TypeTurnFinalized}})))
+	require.Equal(t, eventIDs(a1, a2), ids(w.all(replay.Query{Session: "a", Types: []string{events.TypeTurnFinalized, events.TypeTurnStarted}})))
+	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(replay.Query{Identity: "u"})), "also what came before the link")
+	require.Empty(t, w.all(replay.Query{Identity: "nobody"}))
+
+	all := w.all(replay.Query{})
+	third := all[2].RecordedAt
+	require.Equal(t, ids(all[2:]), ids(w.all(replay.Query{Since: third})))
+	require.Equal(t, ids(all[:2]), ids(w.all(replay.Query{Until: third})))
+	require.Equal(t, ids(all[2:3]), ids(w.all(replay.Query{Since: third, Until: third.Add(1)})))
+	require.Empty(t, w.all(replay.Query{Since: time.Now().Add(time.Hour)}))
+}
+
+// A link to another identity that a foreign publisher wrote after the session's own is
+// an anomaly: it must not show the session to somebody else.
+func TestSecondLinkShowsNothingToTheOtherIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.add(asked("s", "1", "private"), linked("s", "owner"), linked("s", "thief"))
+	require.Empty(t, w.all(replay.Query{Identity: "thief"}))
+	require.Len(t, w.all(replay.Query{Identity: "owner"}), 3)
+}
+
+func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	for field, q := range map[string]replay.Query{
+		"session_id":  {Session: ".."},
+		"identity_id": {Session: "s", Identity: "u"},
+		"type":        {Types: []string{"turn.started"}},
+		"from":        {From: []events.Position{{Partition: 2, Seq: 1}}},
+		"to":          {To: []events.Position{{Partition: 7, Seq: 1}}},
+	} {
+		_, err := w.replay.Open(t.Context(), q)
+		var wrong *conversation.Invalid
+		require.ErrorAs(t, err, &wrong, field)
+		require.Equal(t, field, wrong.Field)
+	}
+	_, err := w.replay.Open(t.Context(), replay.Query{From: []events.Position{{Seq: 9}}})
+	require.ErrorIs(t, err, jetlog.ErrNotReached)
+}
+
+// The events at the end of the log may be gone: the one that was the head when the
+// reading began never comes, and the reading ends all the same.
+func TestReadingEndsWhereTheLastEventsWereErased(t *testing.T) {
+	t.Parallel()
+	server, log := serverAndLog(t, 1)
+	w := worldOn(t, log)
+	w.add(asked("a", "1", "q"), asked("b", "1", "q"))
+	last := w.add(asked("c", "1", "q"))
+	stream, err := server.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	require.NoError(t, stream.SecureDeleteMsg(t.Context(), last.Seq))
+	require.Equal(t, eventIDs(asked("a", "1", ""), asked("b", "1", "")), ids(w.all(replay.Query{})))
+	require.Empty(t, w.all(replay.Query{From: []events.Position{{Seq: 2}}}))
+}
+
+func TestFollowerIsGivenWhatComes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.add(asked("a", "1", "q"))
+	every, one, of := w.open(replay.Query{Follow: true}), w.open(replay.Query{Follow: true, Session: "b"}), w.open(replay.Query{Follow: true, Identity: "u"})
+	next(t, every, 1)
+	b1, link := asked("b", "1", "q"), linked("b", "u")
+	w.add(b1, asked("c", "1", "q"), link)
+	require.Len(t, next(t, every, 3), 3)
+	require.Equal(t, eventIDs(b1, link), ids(next(t, one, 2)))
+	require.Equal(t, eventIDs(link), ids(next(t, of, 1)), "a session that is linked meanwhile joins with its link")
+	b2 := asked("b", "2", "q")
+	w.add(asked("c", "2", "q"), b2)
+	require.Equal(t, eventIDs(b2), ids(next(t, of, 1)))
+}
+
+func TestFollowerEndsAtItsBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.add(asked("a", "1", "q"))
+	to := w.open(replay.Query{Follow: true, To: []events.Position{{Seq: 3}}})
+	until := w.open(replay.Query{Follow: true, Until: time.Now().Add(300 * time.Millisecond)})
+	w.add(asked("a", "2", "q"), asked("a", "3", "q"), asked("a", "4", "q"))
+	require.Len(t, rest(t, to), 3)
+	require.Len(t, rest(t, until), 4)
+}
