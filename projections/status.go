@@ -1,10 +1,15 @@
 package projections
 
-import "github.com/turnledger/turnledger/events"
+import (
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+)
 
 // Status of a projection in one partition. Lag counts from the last event applied
 // to the log's head; LagSeconds is the age of the last event applied while the
-// projection is behind, else 0.
+// projection is behind, else 0. Rate is in events a second and ETA the time left, of a
+// rebuild only.
 type Status struct {
 	Name       string
 	Partition  int
@@ -14,4 +19,8 @@ type Status struct {
 	LagSeconds float64
 	State      string
 	LastError  string
+	// Generation that this is; 0 where it is not known.
+	Generation uint64
+	Rate       float64
+	ETA        time.Duration
 }

@@ -8,16 +8,17 @@ import (
 // statements name the schema. Their plans are kept, also those that were made while the tables were small: so begin and read
 // keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
-	begin, read                            string
-	claim, fence, park, applied            string
-	forgetAnswers, forgetQuestions         string
-	forgetSessions, forgetRedacted, stand  string
-	clearLedger, clearSecurity             string
-	copyLedger, copySecurity               string
-	copyQuestions, copyAnswers             string
-	mergeQuestions, mergeAnswers, replace  string
-	mergeSessions, moveSessions, link      string
-	head, cut, sessionTurns, identityTurns string
+	begin, read                             string
+	claim, fence, park, applied             string
+	checkpoints, generation, gate, fenceAll string
+	forgetAnswers, forgetQuestions          string
+	forgetSessions, forgetRedacted, stand   string
+	clearLedger, clearSecurity              string
+	copyLedger, copySecurity                string
+	copyQuestions, copyAnswers              string
+	mergeQuestions, mergeAnswers, replace   string
+	mergeSessions, moveSessions, link       string
+	head, cut, sessionTurns, identityTurns  string
 }
 
 func newStatements(schema string) statements {
@@ -40,7 +41,8 @@ const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off
 func texts() statements {
 	return statements{
 		begin: `begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '15s'; ` + byIndex,
-		read:  `begin isolation level repeatable read read only; ` + byIndex,
+		// LOCK takes no snapshot: what the transaction sees begins after it, in one generation.
+		read: `begin isolation level repeatable read read only; lock table {s}.projection_checkpoints in access share mode; ` + byIndex,
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
 			on conflict (projection, partition) do update set epoch = c.epoch + 1
@@ -51,6 +53,11 @@ func texts() statements {
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			on conflict (projection, partition, seq) do update set reason = excluded.reason, attempts = d.attempts + 1, parked_at = now()`,
 		applied: `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`,
+
+		checkpoints: `select partition, stream_created_ns, seq, event_id, epoch from {s}.projection_checkpoints where projection = $1 order by partition`,
+		generation:  `select number from {s}.generation`,
+		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
+		fenceAll:    `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1`,
 
 		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
 		forgetQuestions: `delete from {s}.questions where session_id = any($1)`,
@@ -103,7 +110,8 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
+		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.checkpoints, &s.generation, &s.gate, &s.fenceAll,
+		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}
