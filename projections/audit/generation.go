@@ -103,7 +103,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 			return err
 		}
 	}
-	if err := g.dropSchemas(ctx, g.served.cfg.Schema+nextSuffix, g.served.cfg.Schema+formerSuffix, g.gone[0]); err != nil {
+	if err := g.dropSchemas(ctx, g.served.cfg.Schema+nextSuffix, g.served.cfg.Schema+formerSuffix, g.served.cfg.Schema+verifySuffix); err != nil {
 		return err
 	}
 	served, _, err := g.served.Served(ctx)
@@ -167,7 +167,11 @@ func (g *generation) Drop(ctx context.Context) error {
 	return nil
 }
 
-func (g *generation) close(ctx context.Context) { _ = g.conn.Close(ctx) }
+// close gives the lock up. The server frees it by itself, only later, where the connection is gone.
+func (g *generation) close(ctx context.Context) {
+	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
+	_ = g.conn.Close(ctx)
+}
 
 // swapWait bounds how long the swap waits for readers that have begun; more of them wait behind it meanwhile.
 const swapWait = "2s"
@@ -283,7 +287,8 @@ func (g *generation) between(sql string) string {
 // sweep drops what a rebuild left behind that was killed, unless one is going on.
 func (a *Audit) sweep(ctx context.Context) error {
 	var left bool
-	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname in ($1, $2))", a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix).Scan(&left)
+	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname in ($1, $2, $3))",
+		a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix).Scan(&left)
 	if err != nil || !left {
 		return err
 	}
@@ -299,5 +304,5 @@ func (a *Audit) sweep(ctx context.Context) error {
 		}
 		return err
 	}
-	return g.dropSchemas(ctx, a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix)
+	return g.dropSchemas(ctx, a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix)
 }

@@ -8,17 +8,18 @@ import (
 // statements name the schema. Their plans are kept, also those that were made while the tables were small: so begin and read
 // keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
-	begin, read                             string
-	claim, fence, park, applied             string
-	checkpoints, generation, gate, fenceAll string
-	forgetAnswers, forgetQuestions          string
-	forgetSessions, forgetRedacted, stand   string
-	clearLedger, clearSecurity              string
-	copyLedger, copySecurity                string
-	copyQuestions, copyAnswers              string
-	mergeQuestions, mergeAnswers, replace   string
-	mergeSessions, moveSessions, link       string
-	head, cut, sessionTurns, identityTurns  string
+	begin, read                            string
+	claim, fence, park, applied            string
+	checkpoints, generation, fenceAll      string
+	gate, share                            string
+	forgetAnswers, forgetQuestions         string
+	forgetSessions, forgetRedacted, stand  string
+	clearLedger, clearSecurity             string
+	copyLedger, copySecurity               string
+	copyQuestions, copyAnswers             string
+	mergeQuestions, mergeAnswers, replace  string
+	mergeSessions, moveSessions, link      string
+	head, cut, sessionTurns, identityTurns string
 }
 
 func newStatements(schema string) statements {
@@ -57,6 +58,7 @@ func texts() statements {
 		checkpoints: `select partition, stream_created_ns, seq, event_id, epoch from {s}.projection_checkpoints where projection = $1 order by partition`,
 		generation:  `select number from {s}.generation`,
 		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
+		share:       `lock table {s}.projection_checkpoints in access share mode`,
 		fenceAll:    `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1`,
 
 		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
@@ -110,7 +112,7 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.checkpoints, &s.generation, &s.gate, &s.fenceAll,
+		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll,
 		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,

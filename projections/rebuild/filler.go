@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -11,33 +12,42 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// filler brings one partition into the generation. What comes next is read and
-// judged while the generation applies what came before.
+// filler brings one partition of the log into a sink. What comes next is read and
+// judged while the sink applies what came before.
 type filler struct {
-	*Rebuild
 	*progress
+	log    *jetlog.Log
+	sink   projections.Projection
+	cfg    Config
 	tail   *jetlog.Tail
 	judge  *projections.Judge
 	at     projections.Checkpoint
 	judged chan []projections.Judged
+	// rest of the last run, after a position that was to be reached.
+	rest []projections.Judged
 }
 
-// newFiller claims the partition of the generation and opens the log after where it
+// newFiller claims the partition of the sink; the log is opened after where it
 // begins.
-func (r *Rebuild) newFiller(ctx context.Context, k int) (*filler, error) {
-	cp, err := r.gen.Claim(ctx, k)
+func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, p *progress) (*filler, error) {
+	cp, err := sink.Claim(ctx, p.partition)
 	if err != nil {
 		return nil, err
 	}
-	cp.Partition, cp.Created = k, r.log.Created(k)
-	f := &filler{Rebuild: r, progress: r.parts[k], at: cp, judged: make(chan []projections.Judged)}
+	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
+	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
-	f.judge = projections.NewJudge(r.log, r.cfg.Rules, f.at.Seq)
-	f.tail, err = r.log.Tail(ctx, k, f.at.Seq, jetlog.TailOptions{MaxBatch: r.cfg.MaxBatch, Decode: true})
+	f.judge = projections.NewJudge(log, cfg.Rules, f.at.Seq)
 	f.began(f.at.Seq)
-	return f, err
+	return f, nil
+}
+
+// open is to be followed by read.
+func (f *filler) open(ctx context.Context) (err error) {
+	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: f.cfg.MaxBatch, Decode: true})
+	return err
 }
 
 // start moves the checkpoint to where the projection begins.
@@ -51,7 +61,7 @@ func (f *filler) start(ctx context.Context) error {
 	}
 	to := f.at
 	to.Seq = seq
-	if err := f.gen.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
+	if err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
 		return err
 	}
 	f.at = to
@@ -89,23 +99,36 @@ func (f *filler) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.aim(head.Seq)
+	return f.reach(ctx, head.Seq)
+}
+
+// reach applies the log up to a sequence, and nothing after it.
+func (f *filler) reach(ctx context.Context, seq uint64) error {
+	f.aim(seq)
 	still := time.NewTimer(quiet)
 	defer still.Stop()
-	for f.at.Seq < head.Seq {
-		still.Reset(quiet)
-		select {
-		case run := <-f.judged:
-			if err := f.apply(ctx, run); err != nil {
-				return err
+	for f.at.Seq < seq {
+		run := f.rest
+		if len(run) == 0 {
+			still.Reset(quiet)
+			select {
+			case run = <-f.judged:
+			case <-still.C:
+				// Of an erased event nothing comes.
+				if _, found, err := f.log.At(ctx, events.Position{Partition: f.partition, Seq: seq}); err != nil || !found {
+					return err
+				}
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-		case <-still.C:
-			// Of an erased event nothing comes.
-			if _, found, err := f.log.At(ctx, head); err != nil || !found {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		}
+		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
+		if f.rest = run[n:]; n == 0 {
+			return nil
+		}
+		if err := f.apply(ctx, run[:n]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -116,7 +139,7 @@ func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
 	last := run[len(run)-1]
 	to := f.at
 	to.Seq, to.EventID = last.Position.Seq, last.ID
-	err := f.gen.Apply(ctx, projections.Batch{From: f.at, To: to, Events: run})
+	err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to, Events: run})
 	switch {
 	case err == nil:
 		f.at = to
@@ -134,6 +157,3 @@ func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
 	}
 	return f.apply(ctx, run[len(run)/2:])
 }
-
-// position that was reached.
-func (f *filler) position() events.Position { return f.at.Position() }

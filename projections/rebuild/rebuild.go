@@ -95,28 +95,38 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// fill runs a filler for each partition, and swaps when all have caught up.
+// fill brings all partitions into the generation, and swaps when all have caught up.
 func (r *Rebuild) fill(ctx context.Context) error {
 	anyway, err := r.foreign(ctx)
 	if err != nil {
 		return err
 	}
+	return feed(ctx, r.log, r.gen, r.cfg, r.parts, func(ctx context.Context, fillers []*filler) error {
+		return r.swap(ctx, fillers, anyway)
+	})
+}
+
+// feed reads and judges all partitions for a sink while do runs, and ends with it.
+func feed(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, parts []*progress, do func(context.Context, []*filler) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	life, end := context.WithCancel(ctx)
 	defer end()
-	fillers := make([]*filler, len(r.parts))
-	for k := range fillers {
-		f, err := r.newFiller(life, k)
+	fillers := make([]*filler, len(parts))
+	for k, p := range parts {
+		f, err := newFiller(life, log, sink, cfg, p)
+		if err == nil {
+			err = f.open(life)
+		}
 		if err != nil {
 			end()
-			return errors.Join(err, ended(g.Wait()))
+			return errors.Join(err, g.Wait())
 		}
 		fillers[k] = f
 		g.Go(func() error { return ended(f.read(life)) })
 	}
 	g.Go(func() error {
 		defer end()
-		return r.swap(ctx, fillers, anyway)
+		return do(ctx, fillers)
 	})
 	return g.Wait()
 }

@@ -1,7 +1,7 @@
 package memory
 
-// Sessions counts the sessions that take memory.
-func (v *View) Sessions() (n int) {
+// Held counts the sessions that take memory.
+func (v *View) Held() (n int) {
 	g := v.served.Load()
 	for k := range g.parts {
 		if p := g.parts[k].Load(); p != nil {

@@ -3,9 +3,12 @@ package memory
 import (
 	"context"
 	"hash/maphash"
+	"maps"
+	"slices"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Served implements projections.Rebuildable.
@@ -101,3 +104,31 @@ func (f *filled) Drop(context.Context) error {
 	f.view.next.CompareAndSwap(f.generation, nil)
 	return nil
 }
+
+// NewReference implements projections.Verifiable.
+func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
+	g := v.served.Load()
+	return recent.NewReference(v, g.limits, g.now, partitions), nil
+}
+
+// Sessions implements recent.Listed.
+func (v *View) Sessions(ctx context.Context, partition, _ int, take func(string) error) error {
+	p, err := v.served.Load().partition(ctx, partition)
+	if err != nil {
+		return err
+	}
+	for i := range p.shards {
+		s := &p.shards[i]
+		s.mu.RLock()
+		ids := slices.Collect(maps.Keys(s.sessions))
+		s.mu.RUnlock()
+		for _, id := range ids {
+			if err := take(id); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+var _ projections.Verifiable = (*View)(nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 var (
@@ -245,3 +246,23 @@ func globbed(s string) string {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// NewReference implements projections.Verifiable.
+func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
+	return recent.NewReference(patient{v}, v.cfg.Limits, v.cfg.Now, partitions), nil
+}
+
+// patient is a view for one who would rather wait than be told that Redis is slow.
+type patient struct{ *View }
+
+// Load implements recent.View.
+func (p patient) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
+	args := []string{p.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
+	answer, err := p.client.exec(ctx, loadScript, []string{p.pointer}, args).AsStrSlice()
+	if err != nil {
+		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
+	}
+	return p.snapshot(sessionID, partition, answer)
+}
+
+var _ projections.Verifiable = (*View)(nil)
