@@ -161,14 +161,3 @@ func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position)
 	}
 	return nil
 }
-
-// fed tells how far the views are that this process feeds.
-type fed struct{ views *views }
-
-func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
-	var out []httpapi.Projection
-	for _, s := range f.views.status(ctx) {
-		out = append(out, httpapi.Projection{Status: s, Generation: 1})
-	}
-	return out, nil
-}

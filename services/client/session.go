@@ -71,4 +71,7 @@ type Projection struct {
 	Generation  int     `json:"generation"`
 	Rebuildable bool    `json:"rebuildable"`
 	LastError   string  `json:"last_error"`
+	// Rate in events a second and ETASeconds are of a rebuild.
+	Rate       float64 `json:"rate"`
+	ETASeconds float64 `json:"eta_seconds"`
 }

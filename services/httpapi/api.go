@@ -25,6 +25,8 @@ type Config struct {
 	Projections ProjectionReader
 	// Chat is nil where no model is asked.
 	Chat Chat
+	// Keeper is nil where no view can be rebuilt.
+	Keeper ProjectionKeeper
 	// Checks of readiness.
 	Checks []Check
 
@@ -85,6 +87,9 @@ func New(cfg Config) *API {
 		a.chats(api)
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	if cfg.Keeper != nil {
+		a.keeping(api)
+	}
 	a.router.HandleFunc("GET /healthz", a.healthz)
 	a.router.HandleFunc("GET /readyz", a.readyz)
 	a.router.HandleFunc("GET /metrics", metricsHandler(cfg.Registry))

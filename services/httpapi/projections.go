@@ -19,10 +19,12 @@ type projectionJSON struct {
 	Head        events.Position `json:"head" doc:"The log's last event" example:"0:42"`
 	LagEvents   uint64          `json:"lag_events"`
 	LagSeconds  float64         `json:"lag_seconds" doc:"Age of the last event applied, while it is behind"`
-	State       string          `json:"state"`
+	State       string          `json:"state" doc:"live, starting, retrying, failed, stopped; rebuilding or rebuild_failed for a generation beside the served one"`
 	Generation  int             `json:"generation"`
 	Rebuildable bool            `json:"rebuildable"`
 	LastError   *string         `json:"last_error"`
+	Rate        float64         `json:"rate,omitempty" doc:"Events a second, of a rebuild"`
+	ETASeconds  float64         `json:"eta_seconds,omitempty" doc:"Time left, of a rebuild"`
 }
 
 func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, error) {
@@ -40,6 +42,7 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 			Name: p.Name, Partition: p.Partition, Position: p.Position, Head: p.Head,
 			LagEvents: p.LagEvents, LagSeconds: p.LagSeconds, State: p.State,
 			Generation: p.Generation, Rebuildable: p.Rebuildable, LastError: optional(&p.LastError),
+			Rate: p.Rate, ETASeconds: p.ETA.Seconds(),
 		})
 	}
 	return out, nil
