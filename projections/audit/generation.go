@@ -26,7 +26,7 @@ var (
 	_ projections.Generation  = (*generation)(nil)
 )
 
-// ErrDependent: somebody's view or key stands on the tables, and would go with the former generation.
+// ErrDependent says that somebody's view or key stands on the tables, and would go with the former generation.
 var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, and would be lost with a rebuild: drop them, rebuild, and make them again")
 
 // Served implements projections.Rebuildable.

@@ -36,7 +36,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Stopped: an event can't be applied. Nothing was swapped.
+// Stopped says which event can't be applied. Nothing was swapped.
 type Stopped struct {
 	Position events.Position
 	Reason   error

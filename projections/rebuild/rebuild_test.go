@@ -107,9 +107,8 @@ func neverOlder(ctx context.Context, log *jetlog.Log, v view, session string) er
 // the process had ended there.
 type breaking struct {
 	projections.Generation
-	steps  int
-	killed bool
-	err    error
+	steps int
+	err   error
 }
 
 func (b *breaking) step() error {

@@ -286,9 +286,9 @@ func (c comparison) turns(id string, s *conversation.State, n *note) error {
 }
 
 // digest of the newest turns.
-func (n *note) digest(r *Reference, newest int) Digest {
+func (s *note) digest(r *Reference, newest int) Digest {
 	r.buf = r.buf[:0]
-	for _, t := range n.turns[max(0, len(n.turns)-newest):] {
+	for _, t := range s.turns[max(0, len(s.turns)-newest):] {
 		r.buf = append(r.buf, t.digest[:]...)
 	}
 	return r.buf.sum()
