@@ -161,18 +161,39 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// swap catches up with the head as often as the served generation is found further.
+// swap catches up with the head and then, as often as the served generation is found
+// further, with that one: its runners pause, since they were fenced. A head that runs
+// away from the generation so can't hold up the swap.
 func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) error {
+	g, each := errgroup.WithContext(ctx)
+	for _, f := range fillers {
+		g.Go(func() error { return f.catchUp(each) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	for {
-		g, each := errgroup.WithContext(ctx)
-		for _, f := range fillers {
-			g.Go(func() error { return f.catchUp(each) })
-		}
-		if err := g.Wait(); err != nil {
+		err := r.gen.Swap(ctx, anyway)
+		if !errors.Is(err, projections.ErrBehind) {
 			return err
 		}
-		if err := r.gen.Swap(ctx, anyway); !errors.Is(err, projections.ErrBehind) {
+		if err := r.reachServed(ctx, fillers); err != nil {
 			return err
 		}
 	}
+}
+
+// reachServed brings the generation to where the served one is.
+func (r *Rebuild) reachServed(ctx context.Context, fillers []*filler) error {
+	_, served, err := r.view.Served(ctx)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, cp := range served {
+		if cp.Partition < len(fillers) {
+			g.Go(func() error { return fillers[cp.Partition].reach(ctx, cp.Seq) })
+		}
+	}
+	return g.Wait()
 }
