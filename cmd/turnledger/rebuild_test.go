@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -108,4 +110,47 @@ func TestKilledInARebuild(t *testing.T) {
 	var schemas int
 	require.NoError(t, conn.QueryRow(t.Context(), "select count(*) from pg_namespace where nspname like 'turnledger%'").Scan(&schemas))
 	require.Equal(t, 1, schemas)
+}
+
+// The log's folder was lost: the views in Redis and PostgreSQL follow a stream that is
+// no more. They say so and are read by nobody, and the process lives to rebuild them.
+func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
+	t.Parallel()
+	pg, redis := pgtest.Start(t), redistest.Start(t)
+	dir := dataDir(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
+	p := start(t, env, "serve", "--data-dir", dir)
+	p.must(t, http.StatusOK, http.MethodPut, session("old")+"/identity", map[string]any{"identity_id": "u"})
+	p.turn(t, "old", "r0", "question 0", "answer 0")
+	p.caughtUp(t, "recent", "audit")
+	p.stop(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "nats")))
+
+	p = start(t, env, "serve", "--data-dir", dir)
+	require.Eventually(t, func() bool {
+		_, out, err := p.call(t.Context(), http.MethodGet, "/v1/projections", nil)
+		require.NoError(t, err)
+		failed := 0
+		for _, x := range out["projections"].([]any) {
+			s := x.(map[string]any)
+			if s["state"] == "failed" {
+				require.Contains(t, s["last_error"], "turnledger projections rebuild")
+				failed++
+			}
+		}
+		return failed == 2
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Empty(t, p.context(t, "old"), "the view of another log is not history")
+	p.must(t, http.StatusServiceUnavailable, http.MethodGet, "/v1/identities/u/turns", nil)
+	p.must(t, http.StatusOK, http.MethodPut, session("new")+"/identity", map[string]any{"identity_id": "u"})
+	p.turn(t, "new", "r0", "question 0", "answer 0")
+	require.Equal(t, exchange(1), p.context(t, "new"))
+	for _, name := range []string{"recent", "audit"} {
+		code, _, errs := said(t, "projections", "rebuild", name, "--yes", "--url", p.url)
+		require.Equal(t, exitDone, code, errs)
+	}
+	p.caughtUp(t, "recent", "audit")
+	require.Equal(t, questions(1), p.audited(t, "u"))
+	code, out, errs := said(t, "projections", "verify", "--url", p.url)
+	require.Equal(t, exitDone, code, out+errs)
 }

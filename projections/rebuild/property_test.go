@@ -27,7 +27,7 @@ import (
 // bring events again, rebuilt, over many partitions), the snapshots are the same and
 // verify finds nothing. A failure names rapid's seed.
 func TestEveryWayGivesTheSameView(t *testing.T) {
-	require.NoError(t, flag.Set("rapid.checks", "30")) // each opens two logs and three views
+	require.NoError(t, flag.Set("rapid.checks", "15")) // each opens two logs and three views
 	server := redistest.Start(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.SampledFrom([]string{"memory", "redis", "audit"}).Draw(rt, "view")
