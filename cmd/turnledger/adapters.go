@@ -192,14 +192,3 @@ func (s *eventStream) Next(ctx context.Context) ([]httpapi.Event, error) {
 	}
 	return s.out, err
 }
-
-// fed tells how far the views are that this process feeds.
-type fed struct{ views *views }
-
-func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
-	var out []httpapi.Projection
-	for _, s := range f.views.status(ctx) {
-		out = append(out, httpapi.Projection{Status: s, Generation: 1})
-	}
-	return out, nil
-}

@@ -76,7 +76,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
@@ -106,7 +106,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
 	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.recent != nil {
-		rc.View = a.views.recent
+		rc.View = a.views.guarded()
 	}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit

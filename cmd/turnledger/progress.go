@@ -97,3 +97,35 @@ func (p *progress) done() {
 		_ = p.bar.Finish()
 	}
 }
+
+// counter shows how far work is that is counted elsewhere: events done of so many.
+type counter struct{ *progress }
+
+func newCounter(out io.Writer, what string) *counter {
+	p := &progress{out: out, what: what, began: time.Now(), spoken: time.Now()}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
+	}
+	return &counter{progress: p}
+}
+
+// at shows that so many events are done.
+func (c *counter) at(done, of uint64) {
+	if c.bar != nil {
+		if of > 0 && of >= done {
+			c.bar.ChangeMax64(int64(of)) //nolint:gosec // events
+			_ = c.bar.Set64(int64(done)) //nolint:gosec // events
+		}
+		return
+	}
+	if time.Since(c.spoken) < plainEvery || of == 0 {
+		return
+	}
+	c.spoken = time.Now()
+	took := time.Since(c.began)
+	left := time.Duration(float64(took) * float64(of-min(done, of)) / float64(max(done, 1)))
+	_, _ = fmt.Fprintf(c.out, "%s: %d of %d events, %.0f a second, %s left\n", c.what, done, of, float64(done)/took.Seconds(), left.Round(time.Second))
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -108,17 +107,8 @@ type redactCmd struct {
 
 func (c *redactCmd) Run(e *env) error {
 	if !c.Yes && term.IsTerminal(int(os.Stdin.Fd())) {
-		_, _ = fmt.Fprintf(e.err, "Redact turn %s of session %s for ever? [y/N] ", c.Turn, c.Session)
-		var answer string
-		err := interruptible(e.ctx, func() error {
-			_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-			return errors.New("not redacted")
+		if ok, err := confirmed(e, fmt.Sprintf("Redact turn %s of session %s for ever?", c.Turn, c.Session)); err != nil || !ok {
+			return errors.Join(err, errors.New("not redacted"))
 		}
 	}
 	req := client.Redact{SessionID: c.Session, TurnID: c.Turn, Reason: c.Reason, RedactedBy: c.By}
@@ -132,23 +122,13 @@ func (c *redactCmd) Run(e *env) error {
 	})
 }
 
-type projectionsCmd struct {
-	List projectionsListCmd `cmd:"" help:"Show how far each view is."`
-}
-
-type projectionsListCmd struct{ remote }
-
-func (c *projectionsListCmd) Run(e *env) error {
-	return ask(e, c.remote, func(s *client.Client) ([]client.Projection, error) { return s.Projections(e.ctx) }, func(all []client.Projection) error {
-		w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "NAME\tPARTITION\tPOSITION\tHEAD\tLAG\tRATE\tSTATE\tGENERATION\tLAST ERROR")
-		for _, p := range all {
-			head, lag := "?", "?"
-			if p.LagEvents != nil && p.LagSeconds != nil {
-				head, lag = p.Head, fmt.Sprintf("%d (%.1fs)", *p.LagEvents, *p.LagSeconds)
-			}
-			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f/s\t%s\t%d\t%s\n", p.Name, p.Partition, p.Position, head, lag, p.Rate, p.State, p.Generation, p.LastError)
-		}
-		return w.Flush()
+// confirmed asks on the terminal; anything but a yes is a no.
+func confirmed(e *env, question string) (bool, error) {
+	_, _ = fmt.Fprintf(e.err, "%s [y/N] ", question)
+	var answer string
+	err := interruptible(e.ctx, func() error {
+		_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
+		return nil
 	})
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"), err
 }

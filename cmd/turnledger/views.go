@@ -31,19 +31,30 @@ type views struct {
 	recent recent.View // nil: reads go to the log alone
 	audit  *auditTables
 	feeds  []*runner.Runner
+	// start gives where the recent view begins; nil: with the log.
+	start  func(context.Context, int) (uint64, error)
+	keeper *keeper
+	// recentGuard keeps readers from a view that follows another stream.
+	recentGuard guard
 	// auditFeed feeds the audit tables once they are open.
 	auditFeed atomic.Pointer[runner.Runner]
 }
 
 // auditTables are the audit tables once PostgreSQL answers; until then every use is
 // audit.ErrUnavailable. The log keeps all, so they catch up when it does.
-type auditTables struct{ open atomic.Pointer[audit.Audit] }
+type auditTables struct {
+	guard
+	open atomic.Pointer[audit.Audit]
+}
 
 var errNoAudit = errors.Join(audit.ErrUnavailable, errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
 
 func (a *auditTables) get() (*audit.Audit, error) {
 	if a == nil {
 		return nil, errNoAudit
+	}
+	if err := a.failure(); err != nil {
+		return nil, errors.Join(audit.ErrUnavailable, err)
 	}
 	if t := a.open.Load(); t != nil {
 		return t, nil
@@ -63,7 +74,7 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 // openViews makes the views of some roles. PostgreSQL is tried once, so that where
 // it answers the audit is there from the first request on.
 func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, metrics *runner.Metrics, logger *slog.Logger) (*views, error) {
-	v := &views{cfg: cfg, log: log, logger: logger, metrics: metrics}
+	v := &views{cfg: cfg, log: log, logger: logger, metrics: metrics, keeper: newKeeper(logger)}
 	if err := v.openRecent(roles); err != nil {
 		return nil, err
 	}
@@ -88,23 +99,24 @@ func (v *views) openRecent(roles roles) error {
 		}
 		v.recent = view
 		if roles.has(roleRecent) {
-			v.feed(view, nil, view)
+			v.feed(view, view)
 		}
 	case roles.has(roleContext):
 		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
 		v.recent = view
 		// What is older than the TTL has left the view; sessions that began before are
 		// known as not whole.
-		v.feed(view, func(ctx context.Context, k int) (uint64, error) {
+		v.start = func(ctx context.Context, k int) (uint64, error) {
 			return v.log.SeqAt(ctx, k, time.Now().Add(-time.Duration(v.cfg.SessionTTL)))
-		}, nil)
+		}
+		v.feed(view, nil)
 	}
 	return nil
 }
 
 // feed feeds a view with those of its group; a view in memory has none.
-func (v *views) feed(p projections.Projection, start func(context.Context, int) (uint64, error), group projections.Group) {
-	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: start, Group: group, Logger: v.logger, Metrics: v.metrics})
+func (v *views) feed(p projections.Projection, group projections.Group) {
+	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: v.start, Group: group, Logger: v.logger, Metrics: v.metrics})
 	v.feeds = append(v.feeds, r)
 }
 
@@ -112,8 +124,9 @@ func (v *views) feed(p projections.Projection, start func(context.Context, int) 
 func (v *views) run(ctx context.Context, roles roles) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range v.feeds {
-		g.Go(func() error { return r.Run(ctx) })
+		g.Go(func() error { return v.follow(ctx, r, v.recent.(projections.Rebuildable), &v.recentGuard) })
 	}
+	g.Go(func() error { return v.keeper.run(ctx) })
 	if v.audit != nil {
 		g.Go(func() error { return v.runAudit(ctx, roles.has(roleAudit)) })
 	}
@@ -147,7 +160,7 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 	tables := v.audit.open.Load()
 	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Group: tables, Logger: v.logger, Metrics: v.metrics})
 	v.auditFeed.Store(r)
-	return r.Run(ctx)
+	return v.follow(ctx, r, v.audit.open.Load(), &v.audit.guard)
 }
 
 func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {

@@ -84,6 +84,9 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 		a.Close()
 		return nil, err
 	}
+	if err := a.sweep(ctx); err != nil {
+		cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
+	}
 	return a, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
+	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -60,6 +61,23 @@ func BenchmarkAuditCatchUp(b *testing.B) {
 		apply += time.Since(began)
 	}
 	s.report(b, floor, apply)
+}
+
+// BenchmarkAuditRebuild is a new generation filled from a real log beside the served one, swapped in, and the former one dropped.
+func BenchmarkAuditRebuild(b *testing.B) {
+	l := load{active: 64, batch: 10_000}
+	log := l.append(b)
+	s := newStage(b, l)
+	var floor, took time.Duration
+	for b.Loop() {
+		floor += s.floor(b)
+		began := time.Now()
+		r, err := rebuild.Begin(b.Context(), log, s.audit, rebuild.Config{Rules: rules})
+		require.NoError(b, err)
+		require.NoError(b, r.Run(b.Context()))
+		took += time.Since(began)
+	}
+	s.report(b, floor, took)
 }
 
 // append writes the log, each session's events in order, 64 sessions at once.

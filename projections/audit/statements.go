@@ -8,20 +8,21 @@ import (
 // statements name the schema. Their plans are kept, also those that were made while the tables were small: so begin and read
 // keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
-	begin, read                                   string
-	claim, fence, park, applied                   string
-	beat, leave                                   string
-	letters, lock, takeLetter, refuseLetter       string
-	dropLetter, otherLetters                      string
-	clearLedgerOf, clearSecurityOf                string
-	forgetAnswers, forgetQuestions                string
-	forgetSessions, forgetRedacted, stand, parked string
-	clearLedger, clearSecurity                    string
-	copyLedger, copySecurity                      string
-	copyQuestions, copyAnswers                    string
-	mergeQuestions, mergeAnswers, replace         string
-	mergeSessions, moveSessions, link             string
-	head, cut, sessionTurns, identityTurns        string
+	begin, read                                    string
+	claim, fence, park, applied                    string
+	checkpoints, generation, fenceAll, gate, share string
+	beat, leave                                    string
+	letters, lock, takeLetter, refuseLetter        string
+	dropLetter, otherLetters                       string
+	clearLedgerOf, clearSecurityOf                 string
+	forgetAnswers, forgetQuestions                 string
+	forgetSessions, forgetRedacted, stand, parked  string
+	clearLedger, clearSecurity                     string
+	copyLedger, copySecurity                       string
+	copyQuestions, copyAnswers                     string
+	mergeQuestions, mergeAnswers, replace          string
+	mergeSessions, moveSessions, link              string
+	head, cut, sessionTurns, identityTurns         string
 }
 
 func newStatements(schema string) statements {
@@ -44,7 +45,8 @@ const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off
 func texts() statements {
 	return statements{
 		begin: `begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '15s'; ` + byIndex,
-		read:  `begin isolation level repeatable read read only; ` + byIndex,
+		// LOCK takes no snapshot: what the transaction sees begins after it, in one generation.
+		read: `begin isolation level repeatable read read only; lock table {s}.projection_checkpoints in access share mode; ` + byIndex,
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
 			on conflict (projection, partition) do update set epoch = c.epoch + 1
@@ -71,6 +73,12 @@ func texts() statements {
 					on conflict (projection, member) do update set seen_at = excluded.seen_at returning member)
 			select member from me union select member from {s}.runners where projection = $1 and seen_at >= clock_timestamp() - make_interval(secs => $3)`,
 		leave: `delete from {s}.runners where projection = $1 and member = $2`,
+
+		checkpoints: `select partition, stream_created_ns, seq, event_id, epoch from {s}.projection_checkpoints where projection = $1 order by partition`,
+		generation:  `select number from {s}.generation`,
+		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
+		share:       `lock table {s}.projection_checkpoints in access share mode`,
+		fenceAll:    `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1`,
 
 		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
 		forgetQuestions: `delete from {s}.questions where session_id = any($1)`,
@@ -127,6 +135,7 @@ func (s *statements) all() []*string {
 		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.beat, &s.leave,
 		&s.letters, &s.lock, &s.takeLetter, &s.refuseLetter, &s.dropLetter, &s.otherLetters, &s.clearLedgerOf, &s.clearSecurityOf,
 		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand, &s.parked,
+		&s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
 	}

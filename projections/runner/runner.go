@@ -152,19 +152,11 @@ func (f *feeder) claim(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	if cp.Seq > 0 && !cp.Created.IsZero() && !cp.Created.Equal(f.log.Created(f.partition)) {
-		return fmt.Errorf("%w (stream %s was made anew)", projections.ErrStream, events.StreamName(f.partition))
+	cp.Partition = f.partition
+	if err := projections.SameStream(ctx, f.log, cp); err != nil {
+		return err
 	}
-	if cp.Seq > 0 && cp.EventID != "" {
-		e, found, err := f.log.At(ctx, cp.Position())
-		if err != nil {
-			return err
-		}
-		if found && e.ID != cp.EventID {
-			return fmt.Errorf("%w (another event stands at %s)", projections.ErrStream, cp.Position())
-		}
-	}
-	cp.Partition, cp.Created = f.partition, f.log.Created(f.partition)
+	cp.Created = f.log.Created(f.partition)
 	f.at = cp
 	if cp.Seq == 0 && f.cfg.Start != nil {
 		if f.at.Seq, err = f.cfg.Start(ctx, f.partition); err != nil {

@@ -73,6 +73,8 @@ type Projection struct {
 	Generation  int      `json:"generation"`
 	Rebuildable bool     `json:"rebuildable"`
 	LastError   string   `json:"last_error"`
+	// ETASeconds is the time left of a rebuild.
+	ETASeconds float64 `json:"eta_seconds"`
 }
 
 // DeadLetter is an event that a view could not apply. State is waiting, dropped, or, in

@@ -32,6 +32,8 @@ type Config struct {
 	DeadLetters []projections.DeadLetterQueue
 	// Events is nil in a process that does not read.
 	Events EventReader
+	// Keeper is nil where no view can be rebuilt.
+	Keeper ProjectionKeeper
 	// Checks of readiness.
 	Checks []Check
 
@@ -108,6 +110,9 @@ func New(cfg Config) *API {
 	}
 	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.operates(api)
+	if cfg.Keeper != nil {
+		a.keeping(api)
+	}
 	a.router.HandleFunc("GET /healthz", a.healthz)
 	a.router.HandleFunc("GET /readyz", a.readyz)
 	a.router.HandleFunc("GET /metrics", metricsHandler(cfg.Registry))

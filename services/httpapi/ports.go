@@ -183,6 +183,18 @@ type Projection struct {
 	Rebuildable bool
 }
 
+// ProjectionKeeper rebuilds and verifies the views that this process feeds. Its errors
+// are ErrNoProjection, ErrNotFed and ErrRebuildRunning, as they are or wrapped.
+type ProjectionKeeper interface {
+	// Rebuild begins a rebuild, which goes on after it returns, and gives the number of
+	// the generation that is being filled.
+	Rebuild(ctx context.Context, name string) (generation uint64, err error)
+	// Verify holds a view against the log, or sample of its sessions, and gives progress
+	// now and then and each difference to its callbacks. It tells how many sessions it
+	// looked at.
+	Verify(ctx context.Context, name string, sample int, progress func(done, of uint64) error, found func(projections.Difference) error) (sessions int, err error)
+}
+
 // Check is something that must answer before this process may take requests. Probe
 // must end with its ctx.
 type Check struct {

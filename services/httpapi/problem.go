@@ -15,6 +15,9 @@ import (
 var (
 	ErrPositionNotReached = errors.New("the log does not hold the position yet: ask again in a moment")
 	ErrModelFailed        = errors.New("the model did not answer; the turn is kept and pending, and the same request again asks the model again")
+	ErrNoProjection       = errors.New("there is no such projection: GET /v1/projections lists them")
+	ErrNotFed             = errors.New("this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)")
+	ErrRebuildRunning     = errors.New("the projection is being rebuilt or verified already: GET /v1/projections shows how far")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
 	// ErrProjectionUnavailable: a view's own store did not answer, or not as it should.
 	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")
@@ -34,6 +37,8 @@ const (
 	codePositionNotReached = "position_not_reached"
 	codeModelFailed        = "model_failed"
 	codeViewUnavailable    = "projection_unavailable"
+	codeNotFed             = "projection_not_fed"
+	codeRebuildRunning     = "rebuild_running"
 )
 
 // kinds says of each code its status and its title.
@@ -54,6 +59,8 @@ var kinds = map[string]struct {
 	conversation.CodeTurnPending:     {http.StatusConflict, "The turn has no answer yet"},
 	conversation.CodeRequestIDInUse:  {http.StatusConflict, "The request id is in use"},
 	conversation.CodeSessionErased:   {http.StatusGone, "The session was erased"},
+	codeNotFed:                       {http.StatusConflict, "Another process feeds the projection"},
+	codeRebuildRunning:               {http.StatusConflict, "One rebuild at a time"},
 	codeTooLarge:                     {http.StatusRequestEntityTooLarge, "Too large"},
 	codeInvalid:                      {http.StatusUnprocessableEntity, "The request is not valid"},
 	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
@@ -130,6 +137,12 @@ func known(err error) *problem {
 		return newProblem(codeModelFailed, ErrModelFailed.Error())
 	case errors.Is(err, ErrProjectionUnavailable):
 		return newProblem(codeViewUnavailable, ErrProjectionUnavailable.Error())
+	case errors.Is(err, ErrNoProjection):
+		return newProblem(codeNotFound, ErrNoProjection.Error())
+	case errors.Is(err, ErrNotFed):
+		return newProblem(codeNotFed, ErrNotFed.Error())
+	case errors.Is(err, ErrRebuildRunning):
+		return newProblem(codeRebuildRunning, ErrRebuildRunning.Error())
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -24,6 +24,7 @@ type projectionJSON struct {
 	Generation  int              `json:"generation"`
 	Rebuildable bool             `json:"rebuildable"`
 	LastError   *string          `json:"last_error"`
+	ETASeconds  float64          `json:"eta_seconds,omitempty" doc:"Time left, of a rebuild"`
 }
 
 func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, error) {
@@ -40,6 +41,7 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 		row := projectionJSON{
 			Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
 			Generation: p.Generation, Rebuildable: p.Rebuildable, LastError: optional(&p.LastError),
+			ETASeconds: p.ETA.Seconds(),
 		}
 		if !p.HeadUnknown {
 			row.Head, row.LagEvents, row.LagSeconds = &p.Head, &p.LagEvents, &p.LagSeconds

@@ -61,3 +61,11 @@ func (a *API) reads(api huma.API) {
 		unread, tooBig), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
 	register(a, api, operation("list-identity-turns", http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
 }
+
+// keeping adds the calls that look after the views.
+func (a *API) keeping(api huma.API) {
+	rebuild := operation("rebuild-projection", http.MethodPost, "/projections/{name}/rebuild", "Fill a view anew from the log, beside the one that is served", notFound, conflict)
+	rebuild.DefaultStatus = http.StatusAccepted
+	register(a, api, rebuild, a.rebuild)
+	a.router.HandleFunc("POST /v1/projections/{name}/verify", a.verify)
+}

@@ -9,7 +9,7 @@ import (
 
 // apply applies one event. The view folds it on the turns that it holds; what the
 // session is, is the judge's word.
-func (v *View) apply(s *shard, e *projections.Judged, now int64) {
+func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now, sweepEvent)
@@ -47,7 +47,7 @@ func changes(k conversation.Kind) bool {
 	return k.Applied() && k != conversation.Refused && k != conversation.Noted
 }
 
-func (v *View) fold(held *session, e *projections.Judged) {
+func (v *generation) fold(held *session, e *projections.Judged) {
 	c := held.Fold(e.Recorded)
 	previous := before(held.Turns, c.Turn)
 	switch c.Kind {

@@ -16,10 +16,15 @@ var _ recent.Restorable = (*View)(nil)
 // deadLetters is how many dead letters are kept; older ones go.
 const deadLetters = 1000
 
-// Park keeps a dead letter. The view can't say what the event would have changed,
+// Park keeps a dead letter in the served generation.
+func (v *View) Park(ctx context.Context, b projections.Batch, reason string) error {
+	return v.served.Load().Park(ctx, b, reason)
+}
+
+// Park keeps a dead letter of the generation. The view can't say what the event would have changed,
 // so it no longer answers for the session: until its next event it holds none of
 // it, and then only what came after.
-func (v *View) Park(ctx context.Context, b projections.Batch, reason string) error {
+func (v *generation) Park(ctx context.Context, b projections.Batch, reason string) error {
 	p, err := v.partition(ctx, b.From.Partition)
 	if err == nil {
 		err = p.commit(b, func() { v.parkAll(p, b.Events, reason) })
@@ -30,13 +35,13 @@ func (v *View) Park(ctx context.Context, b projections.Batch, reason string) err
 	return nil
 }
 
-func (v *View) parkAll(p *partition, parked []projections.Judged, reason string) {
+func (v *generation) parkAll(p *partition, parked []projections.Judged, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range parked {
 		e := &parked[i]
 		p.shard(v.hash(e.SessionID)).forget(e.SessionID)
-		v.dead = append(v.dead, projections.NewDeadLetter(v.Name(), e, reason, v.now()))
+		v.dead = append(v.dead, projections.NewDeadLetter(name, e, reason, v.now()))
 	}
 	if n := len(v.dead) - deadLetters; n > 0 {
 		v.dead = append([]projections.DeadLetter(nil), v.dead[n:]...)
@@ -45,19 +50,21 @@ func (v *View) parkAll(p *partition, parked []projections.Judged, reason string)
 
 // DeadLetters gives the last dead letters, oldest first.
 func (v *View) DeadLetters(context.Context) ([]projections.DeadLetter, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Clone(v.dead), nil
+	g := v.served.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.dead), nil
 }
 
 // DropDeadLetter is described at projections.DeadLetterQueue.
 func (v *View) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for i := range v.dead {
-		if v.dead[i].Position == at {
-			v.dead[i].Dropped = &d
-			return v.dead[i], nil
+	g := v.served.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.dead {
+		if g.dead[i].Position == at {
+			g.dead[i].Dropped = &d
+			return g.dead[i], nil
 		}
 	}
 	return projections.DeadLetter{}, projections.ErrNoDeadLetter
@@ -65,6 +72,10 @@ func (v *View) DropDeadLetter(_ context.Context, at events.Position, d projectio
 
 // Restore is described at recent.Restorable.
 func (v *View) Restore(ctx context.Context, partition int, folded *conversation.State, upTo uint64) (bool, error) {
+	return v.served.Load().restore(ctx, partition, folded, upTo)
+}
+
+func (v *generation) restore(ctx context.Context, partition int, folded *conversation.State, upTo uint64) (bool, error) {
 	p, err := v.partition(ctx, partition)
 	if err != nil {
 		return false, fmt.Errorf("restore a session in memory: %w", err)
@@ -93,7 +104,7 @@ func (v *View) Restore(ctx context.Context, partition int, folded *conversation.
 }
 
 // take holds a folded session.
-func (v *View) take(s *shard, folded *conversation.State, expires int64) {
+func (v *generation) take(s *shard, folded *conversation.State, expires int64) {
 	v.limits.Trim(folded)
 	var previous *conversation.Turn
 	for _, t := range folded.Turns {

@@ -70,7 +70,7 @@ func TestExpiry(t *testing.T) {
 		start(t, log, fmt.Sprint(n), clock)
 	}
 	feed.All(100)
-	require.Equal(t, sessions, view.Sessions())
+	require.Equal(t, sessions, view.Held())
 
 	clock = clock.Add(ttl)
 	require.NotNil(t, load(t, view, "7"))
@@ -80,7 +80,7 @@ func TestExpiry(t *testing.T) {
 		start(t, log, fmt.Sprintf("new %d", n), clock)
 		feed.All(1)
 	}
-	require.Equal(t, 500, view.Sessions())
+	require.Equal(t, 500, view.Held())
 }
 
 func TestActivityMovesTheEnd(t *testing.T) {

@@ -42,26 +42,32 @@ func (p *partition) commit(b projections.Batch, do func()) error {
 	p.at = b.To
 	p.at.Partition, p.at.Epoch = b.From.Partition, epoch
 	p.applied.Store(p.at.Seq)
+	p.move()
+	return nil
+}
+
+// move wakes who waits.
+func (p *partition) move() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.moved)
 	p.moved = make(chan struct{})
-	return nil
 }
 
-func (p *partition) wait(ctx context.Context, seq uint64) error {
-	for {
-		p.mu.Lock()
-		moved := p.moved
-		p.mu.Unlock()
-		if p.applied.Load() >= seq {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// wait blocks until the checkpoint moves, and tells whether seq is reached. A
+// partition that is no longer served moves once more.
+func (p *partition) wait(ctx context.Context, seq uint64) (bool, error) {
+	p.mu.Lock()
+	moved := p.moved
+	p.mu.Unlock()
+	if p.applied.Load() >= seq {
+		return true, nil
+	}
+	select {
+	case <-moved:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 

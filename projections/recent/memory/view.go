@@ -18,10 +18,20 @@ import (
 // View is a recent-turns view in memory. Safe for concurrent use; Apply blocks no
 // Load for longer than one event takes.
 type View struct {
+	served atomic.Pointer[generation]
+	// next is the generation that is being filled, if there is one.
+	next atomic.Pointer[generation]
+	last atomic.Uint64 // number of the newest generation
+}
+
+// generation is all that a view holds. Beside the served one there may be one that a
+// rebuild fills.
+type generation struct {
 	limits recent.Limits
 	rules  conversation.Rules
 	now    func() time.Time
 	seed   maphash.Seed
+	number uint64
 	parts  [events.Buckets]atomic.Pointer[partition]
 
 	mu   sync.Mutex
@@ -38,15 +48,25 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 		now = time.Now
 	}
 	rules.Slim = false
-	return &View{limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed()}
+	v := &View{}
+	v.last.Store(1)
+	v.served.Store(&generation{limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1})
+	return v
 }
 
 // Name of the projection.
-func (v *View) Name() string { return "recent" }
+func (v *View) Name() string { return name }
+
+const name = "recent"
 
 // Claim takes a partition over; its checkpoint is that of this process, at first
 // sequence 0.
 func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	return v.served.Load().Claim(ctx, partition)
+}
+
+// Claim takes a partition of the generation over.
+func (v *generation) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	p, err := v.partition(ctx, partition)
 	if err != nil {
 		return projections.Checkpoint{}, fmt.Errorf("claim partition %d in memory: %w", partition, err)
@@ -59,6 +79,11 @@ func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint
 
 // Apply applies a batch. It never fails halfway.
 func (v *View) Apply(ctx context.Context, b projections.Batch) error {
+	return v.served.Load().Apply(ctx, b)
+}
+
+// Apply applies a batch to the generation.
+func (v *generation) Apply(ctx context.Context, b projections.Batch) error {
 	p, err := v.partition(ctx, b.From.Partition)
 	if err == nil {
 		err = p.commit(b, func() { v.applyAll(p, b) })
@@ -69,7 +94,7 @@ func (v *View) Apply(ctx context.Context, b projections.Batch) error {
 	return nil
 }
 
-func (v *View) applyAll(p *partition, b projections.Batch) {
+func (v *generation) applyAll(p *partition, b projections.Batch) {
 	now := v.now().UnixMilli()
 	for i := range b.Events {
 		if e := &b.Events[i]; e.Position.Seq > b.From.Seq && e.SessionID != "" {
@@ -81,6 +106,10 @@ func (v *View) applyAll(p *partition, b projections.Batch) {
 
 // Load is described at recent.View. It takes microseconds and does no I/O.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
+	return v.served.Load().load(ctx, sessionID, partition, shown)
+}
+
+func (v *generation) load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	p, err := v.partition(ctx, partition)
 	if err != nil {
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
@@ -97,7 +126,7 @@ func (v *View) Load(ctx context.Context, sessionID string, partition, shown int)
 // Applied is the position up to which a partition has been applied.
 func (v *View) Applied(partition int) events.Position {
 	at := events.Position{Partition: partition}
-	if p, err := v.part(partition); err == nil {
+	if p, err := v.served.Load().part(partition); err == nil {
 		at.Seq = p.applied.Load()
 	}
 	return at
@@ -105,26 +134,30 @@ func (v *View) Applied(partition int) events.Position {
 
 // Wait blocks until the view has applied a position, or ctx ends: then its error.
 func (v *View) Wait(ctx context.Context, at events.Position) error {
-	p, err := v.partition(ctx, at.Partition)
-	if err != nil {
-		return fmt.Errorf("wait for %s in memory: %w", at, err)
+	for {
+		p, err := v.served.Load().partition(ctx, at.Partition)
+		if err == nil {
+			var there bool
+			if there, err = p.wait(ctx, at.Seq); there {
+				return nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("wait for %s in memory: %w", at, err)
+		}
 	}
-	if err := p.wait(ctx, at.Seq); err != nil {
-		return fmt.Errorf("wait for %s in memory: %w", at, err)
-	}
-	return nil
 }
 
-func (v *View) hash(sessionID string) uint64 { return maphash.String(v.seed, sessionID) }
+func (v *generation) hash(sessionID string) uint64 { return maphash.String(v.seed, sessionID) }
 
-func (v *View) partition(ctx context.Context, k int) (*partition, error) {
+func (v *generation) partition(ctx context.Context, k int) (*partition, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return v.part(k)
 }
 
-func (v *View) part(k int) (*partition, error) {
+func (v *generation) part(k int) (*partition, error) {
 	if k < 0 || k >= len(v.parts) {
 		return nil, errPartition
 	}

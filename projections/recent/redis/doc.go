@@ -10,6 +10,8 @@
 // Keys, all in one slot of a cluster:
 //
 //	turnledger:{<prefix>}:gen                 the generation that is served; 1 if missing
+//	turnledger:{<prefix>}:next                the generation that a rebuild fills, until a minute after its last word
+//	turnledger:{<prefix>}:last                the newest generation's number
 //	turnledger:{<prefix>}:g<n>:cp:<partition> checkpoint of a partition
 //	turnledger:{<prefix>}:g<n>:h:<session>    head of a session
 //	turnledger:{<prefix>}:g<n>:t:<session>    its turns

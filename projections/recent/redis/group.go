@@ -19,7 +19,7 @@ var groupText string
 
 var (
 	groupScript = rueidis.NewLuaScript(groupText)
-	leaveScript = rueidis.NewLuaScript(`return redis.call('ZREM', KEYS[1], ARGV[1])`)
+	partScript = rueidis.NewLuaScript(`return redis.call('ZREM', KEYS[1], ARGV[1])`)
 )
 
 // Beat implements projections.Group: the runners that feed the served generation, by
@@ -34,7 +34,7 @@ func (v *View) Beat(ctx context.Context, member string, alive time.Duration) ([]
 
 // Leave implements projections.Group.
 func (v *View) Leave(ctx context.Context, member string) error {
-	if err := v.client.exec(ctx, leaveScript, []string{v.runners()}, []string{member}).Error(); err != nil {
+	if err := v.client.exec(ctx, partScript, []string{v.runners()}, []string{member}).Error(); err != nil {
 		return fmt.Errorf("leave the other runners in Redis: %w", err)
 	}
 	return nil

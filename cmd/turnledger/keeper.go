@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// keeper runs the rebuilds of a process, and remembers the last of each view.
+type keeper struct {
+	logger *slog.Logger
+	begun  chan *rebuild.Rebuild
+
+	mu   sync.Mutex
+	last map[string]*rebuild.Rebuild
+}
+
+func newKeeper(logger *slog.Logger) *keeper {
+	return &keeper{logger: logger, begun: make(chan *rebuild.Rebuild), last: map[string]*rebuild.Rebuild{}}
+}
+
+// run runs what is begun until ctx ends; then rebuilds under way are broken off.
+func (k *keeper) run(ctx context.Context) error {
+	var g errgroup.Group
+	for {
+		select {
+		case r := <-k.begun:
+			g.Go(func() error {
+				began := time.Now()
+				if err := r.Run(ctx); err != nil {
+					k.logger.Error("a rebuild failed; the view is served as it was, and can be rebuilt again", "err", err)
+				} else {
+					k.logger.Info("a rebuild is served", "generation", r.Generation(), "duration", time.Since(began))
+				}
+				return nil
+			})
+		case <-ctx.Done():
+			return g.Wait()
+		}
+	}
+}
+
+// hand gives a rebuild to run. It is broken off where nobody runs it any more.
+func (k *keeper) hand(ctx context.Context, name string, r *rebuild.Rebuild) error {
+	select {
+	case k.begun <- r:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.last[name] = r
+		return nil
+	case <-ctx.Done():
+		return r.Run(ctx)
+	}
+}
+
+func (k *keeper) status() (out []projections.Status) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range []string{"recent", "audit"} {
+		if r := k.last[name]; r != nil {
+			out = append(out, r.Status()...)
+		}
+	}
+	return out
+}
+
+// kept is a view that can be rebuilt and verified.
+type kept interface {
+	projections.Rebuildable
+	projections.Verifiable
+}
+
+// kept finds a view that this process feeds.
+func (v *views) kept(name string) (kept, rebuild.Config, error) {
+	cfg := rebuild.Config{Rules: v.cfg.rules(), Logger: v.logger}
+	switch name {
+	case "recent":
+		if view, ok := v.recent.(kept); ok && len(v.feeds) > 0 {
+			cfg.Start = v.start
+			return view, cfg, nil
+		}
+	case "audit":
+		if v.auditFeed.Load() != nil {
+			return v.audit.open.Load(), cfg, nil
+		}
+	default:
+		return nil, cfg, httpapi.ErrNoProjection
+	}
+	return nil, cfg, httpapi.ErrNotFed
+}
+
+// fed is the views that this process feeds.
+type fed struct{ views *views }
+
+var (
+	_ httpapi.ProjectionReader = fed{}
+	_ httpapi.ProjectionKeeper = fed{}
+)
+
+// Projections tells how far they are, and how far the generations that rebuilds fill.
+func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
+	// Before what is served: a rebuild that has ended is seen in one of both.
+	filling := f.views.keeper.status()
+	numbers := map[string]uint64{}
+	for _, name := range []string{"recent", "audit"} {
+		if view, _, err := f.views.kept(name); err == nil {
+			numbers[name], _, err = view.Served(ctx)
+			if err != nil {
+				f.views.logger.Debug("a view does not tell its generation", "projection", name, "err", err)
+			}
+		}
+	}
+	var out []httpapi.Projection
+	for _, s := range f.views.status(ctx) {
+		out = append(out, httpapi.Projection{Status: s, Generation: int(numbers[s.Name]), Rebuildable: true}) //nolint:gosec // counts rebuilds
+	}
+	for _, s := range filling {
+		out = append(out, httpapi.Projection{Status: s, Generation: int(s.Generation), Rebuildable: true}) //nolint:gosec // counts rebuilds
+	}
+	return out, nil
+}
+
+// Rebuild implements httpapi.ProjectionKeeper.
+func (f fed) Rebuild(ctx context.Context, name string) (uint64, error) {
+	view, cfg, err := f.views.kept(name)
+	if err != nil {
+		return 0, err
+	}
+	r, err := rebuild.Begin(ctx, f.views.log, view, cfg)
+	if err != nil {
+		return 0, inTransportTerms(err)
+	}
+	return r.Generation(), f.views.keeper.hand(ctx, name, r)
+}
+
+// verifyTick is the pause between two words on how far a verification is.
+const verifyTick = 500 * time.Millisecond
+
+// Verify implements httpapi.ProjectionKeeper.
+func (f fed) Verify(ctx context.Context, name string, sample int, progress func(done, of uint64) error, found func(projections.Difference) error) (int, error) {
+	view, cfg, err := f.views.kept(name)
+	if err != nil {
+		return 0, err
+	}
+	v := rebuild.NewVerification(f.views.log, view, cfg)
+	var say sync.Mutex // one line at a time
+	var sessions int
+	g, ctx := errgroup.WithContext(ctx)
+	over := make(chan struct{})
+	g.Go(func() (err error) {
+		defer close(over)
+		sessions, err = v.Run(ctx, sample, func(d projections.Difference) error {
+			say.Lock()
+			defer say.Unlock()
+			return found(d)
+		})
+		return inTransportTerms(err)
+	})
+	g.Go(func() error {
+		tick := time.NewTicker(verifyTick)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return nil
+			case <-tick.C:
+			}
+			say.Lock()
+			err := progress(v.Progress())
+			say.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+	})
+	err = g.Wait()
+	return sessions, err
+}
+
+// inTransportTerms says in the transport's terms what is in the way.
+func inTransportTerms(err error) error {
+	switch {
+	case errors.Is(err, projections.ErrRebuilding):
+		return fmt.Errorf("%w: %w", httpapi.ErrRebuildRunning, err)
+	case errors.Is(err, audit.ErrUnavailable):
+		return fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,308 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/turnledger/turnledger/projections"
+)
+
+// A generation is a schema of its own, named after the served one. The swap is two renames in one transaction: names of
+// statements, grants and generations go over, and no reader sees half of each, since every transaction that reads or writes
+// first takes a share of the checkpoints' table, which the swap takes whole.
+const (
+	nextSuffix   = "_next"
+	formerSuffix = "_former"
+)
+
+var (
+	_ projections.Rebuildable = (*Audit)(nil)
+	_ projections.Generation  = (*generation)(nil)
+)
+
+// ErrDependent says that somebody's view or key stands on the tables, and would go with the former generation.
+var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, and would be lost with a rebuild: drop them, rebuild, and make them again")
+
+// Served implements projections.Rebuildable.
+func (a *Audit) Served(ctx context.Context) (number uint64, at []projections.Checkpoint, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, a.sql.generation).Scan(&number); err != nil {
+			return err
+		}
+		found, err := tx.Query(ctx, a.sql.checkpoints, projection)
+		if err != nil {
+			return err
+		}
+		at, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (cp projections.Checkpoint, err error) {
+			var created *int64
+			var id []byte
+			err = row.Scan(&cp.Partition, &created, &cp.Seq, &id, &cp.Epoch)
+			if created != nil {
+				cp.Created = time.Unix(0, *created).UTC()
+			}
+			cp.EventID = string(id)
+			return cp, err
+		})
+		return err
+	})
+	if err != nil {
+		return 0, nil, unavailable("read the audit's checkpoints", err)
+	}
+	return number, at, nil
+}
+
+// NewGeneration implements projections.Rebuildable. Both generations take room in the database until the swap.
+func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, error) {
+	g, err := a.beside(ctx, nextSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// generation is the tables that one rebuild, or one verification, fills. Its connection holds the lock that keeps others off; a server that
+// breaks it lets the next one begin, and ends this one: it swaps on that connection.
+type generation struct {
+	*Audit
+	served *Audit
+	conn   *pgx.Conn
+	number uint64
+	// gone are the schemas to drop.
+	gone []string
+}
+
+// beside makes empty tables in a schema beside the served one.
+func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) {
+	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, a.hint(err)
+	}
+	g := &generation{served: a, conn: conn, gone: []string{a.cfg.Schema + suffix}}
+	if err := g.open(ctx, suffix); err != nil {
+		g.close(ctx)
+		if errors.Is(err, projections.ErrRebuilding) || errors.Is(err, ErrDependent) {
+			return nil, err
+		}
+		return nil, a.hint(err)
+	}
+	return g, nil
+}
+
+func (g *generation) open(ctx context.Context, suffix string) error {
+	if err := g.lock(ctx); err != nil {
+		return err
+	}
+	if suffix == nextSuffix {
+		if err := g.independent(ctx); err != nil {
+			return err
+		}
+	}
+	if err := g.dropSchemas(ctx, g.served.cfg.Schema+nextSuffix, g.served.cfg.Schema+formerSuffix, g.served.cfg.Schema+verifySuffix); err != nil {
+		return err
+	}
+	served, _, err := g.served.Served(ctx)
+	if err != nil {
+		return err
+	}
+	cfg := g.served.cfg
+	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
+	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema)}, served+1
+	if err := g.migrate(ctx); err != nil {
+		return err
+	}
+	_, err = g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1", g.number)
+	return err
+}
+
+// lock keeps other rebuilds and verifications of these tables off until the connection ends.
+func (g *generation) lock(ctx context.Context) error {
+	var got bool
+	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))", g.served.cfg.Schema).Scan(&got)
+	if err == nil && !got {
+		err = projections.ErrRebuilding
+	}
+	return err
+}
+
+// independent refuses where views or keys of others would go with the tables.
+func (g *generation) independent(ctx context.Context) error {
+	var others bool
+	err := g.conn.QueryRow(ctx, `select exists (
+		select from pg_depend d join pg_rewrite r on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
+			join pg_class c on c.oid = r.ev_class join pg_class t on d.refclassid = 'pg_class'::regclass and d.refobjid = t.oid
+			where t.relnamespace = n.oid and c.relnamespace <> n.oid
+		union all select from pg_constraint k join pg_class t on k.confrelid = t.oid join pg_class c on k.conrelid = c.oid
+			where t.relnamespace = n.oid and c.relnamespace <> n.oid)
+		from pg_namespace n where n.nspname = $1`, g.served.cfg.Schema).Scan(&others)
+	if err == nil && others {
+		err = ErrDependent
+	}
+	return err
+}
+
+func (g *generation) dropSchemas(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if _, err := g.conn.Exec(ctx, "drop schema if exists "+name+" cascade"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Number implements projections.Generation.
+func (g *generation) Number() uint64 { return g.number }
+
+// Drop implements projections.Generation.
+func (g *generation) Drop(ctx context.Context) error {
+	defer g.close(ctx)
+	if err := g.dropSchemas(ctx, g.gone...); err != nil && !g.conn.IsClosed() {
+		return failure("drop a generation of the audit", err)
+	}
+	return nil
+}
+
+// close gives the lock up. The server frees it by itself, only later, where the connection is gone.
+func (g *generation) close(ctx context.Context) {
+	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
+	_ = g.conn.Close(ctx)
+}
+
+// swapWait bounds how long the swap waits for readers that have begun; more of them wait behind it meanwhile.
+const swapWait = "2s"
+
+// Swap implements projections.Generation.
+func (g *generation) Swap(ctx context.Context, anyway bool) error {
+	for {
+		err := g.trySwap(ctx, anyway)
+		var pg *pgconn.PgError
+		switch {
+		case errors.Is(err, projections.ErrBehind):
+			return err
+		case !errors.As(err, &pg) || pg.Code != "55P03":
+			return failure("swap the generations of the audit", err)
+		}
+		select { // a long read was in the way
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (g *generation) trySwap(ctx context.Context, anyway bool) error {
+	behind := false
+	err := pgx.BeginFunc(ctx, g.conn, func(tx pgx.Tx) (err error) {
+		if _, err = tx.Exec(ctx, "set local lock_timeout = '"+swapWait+"'"); err != nil {
+			return err
+		}
+		if _, err = tx.Exec(ctx, g.served.sql.gate); err != nil {
+			return err
+		}
+		behind, err = g.behind(ctx, tx)
+		if err != nil || behind && !anyway {
+			return err
+		}
+		return g.takePlace(ctx, tx, anyway)
+	})
+	if err != nil || !behind || anyway {
+		return err
+	}
+	if _, err := g.conn.Exec(ctx, g.served.sql.fenceAll, projection); err != nil {
+		return err
+	}
+	return projections.ErrBehind
+}
+
+func (g *generation) behind(ctx context.Context, tx pgx.Tx) (behind bool, err error) {
+	err = tx.QueryRow(ctx, g.between(`select exists (select from {served}.projection_checkpoints s
+		left join {next}.projection_checkpoints n using (projection, partition)
+		where s.projection = $1 and s.seq > coalesce(n.seq, 0))`), projection).Scan(&behind)
+	return behind, err
+}
+
+// takePlace gives the generation the name, the grants and the future of the served one.
+func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) error {
+	statements := []string{
+		// Whoever feeds the tables has to claim them anew.
+		`update {next}.projection_checkpoints n set epoch = greatest(n.epoch, coalesce((select s.epoch from {served}.projection_checkpoints s
+			where s.projection = n.projection and s.partition = n.partition), 0)) + 1`,
+	}
+	if !anyway {
+		// Refused links and anomalies whose events erasure took out of the log can't be built anew (package doc).
+		statements = append(statements, `insert into {next}.security_events select s.* from {served}.security_events s
+			where not exists (select from {next}.event_ledger l where l.partition = s.partition and l.seq = s.seq)
+			on conflict do nothing`)
+	}
+	for _, s := range statements {
+		if _, err := tx.Exec(ctx, g.between(s)); err != nil {
+			return err
+		}
+	}
+	if err := g.grant(ctx, tx); err != nil {
+		return err
+	}
+	served, next := g.served.cfg.Schema, g.cfg.Schema
+	_, err := tx.Exec(ctx, fmt.Sprintf("alter schema %s rename to %s; alter schema %s rename to %s", served, served+formerSuffix, next, served))
+	if err == nil {
+		g.gone = []string{served + formerSuffix}
+	}
+	return err
+}
+
+// grant gives others the rights on the new tables that they have on the old ones.
+func (g *generation) grant(ctx context.Context, tx pgx.Tx) error {
+	found, err := tx.Query(ctx, `
+		select format('grant %s on schema %I to %s', x.privilege_type, $2::text, case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+			from pg_namespace n, aclexplode(n.nspacl) x where n.nspname = $1 and x.grantee <> n.nspowner
+		union all
+		select format('grant %s on %I.%I to %s', x.privilege_type, $2::text, c.relname, case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+			from pg_class c join pg_namespace n on n.oid = c.relnamespace, aclexplode(c.relacl) x
+			where n.nspname = $1 and c.relkind in ('r', 'v') and x.grantee <> c.relowner`, g.served.cfg.Schema, g.cfg.Schema)
+	if err != nil {
+		return err
+	}
+	grants, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, grant := range grants {
+		if _, err := tx.Exec(ctx, grant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between names both schemas in a statement.
+func (g *generation) between(sql string) string {
+	return strings.NewReplacer("{served}", g.served.cfg.Schema, "{next}", g.cfg.Schema).Replace(sql)
+}
+
+// sweep drops what a rebuild left behind that was killed, unless one is going on.
+func (a *Audit) sweep(ctx context.Context) error {
+	var left bool
+	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname in ($1, $2, $3))",
+		a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix).Scan(&left)
+	if err != nil || !left {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	g := &generation{served: a, conn: conn}
+	defer g.close(ctx)
+	if err := g.lock(ctx); err != nil {
+		if errors.Is(err, projections.ErrRebuilding) {
+			return nil
+		}
+		return err
+	}
+	return g.dropSchemas(ctx, a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix)
+}

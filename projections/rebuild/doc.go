@@ -1,0 +1,8 @@
+// Package rebuild fills a new generation of a projection beside the served one and
+// swaps the two at catch-up (DESIGN §5), and holds a view against a second fold of
+// the log. Nothing but the projection is written: side effects have no part in it.
+//
+// An event that can't be applied ends a rebuild, with its position and reason, where
+// a live runner parks it. Whatever ends a rebuild before the swap leaves the served
+// generation as it was.
+package rebuild

@@ -1,0 +1,159 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// filler brings one partition of the log into a sink. What comes next is read and
+// judged while the sink applies what came before.
+type filler struct {
+	*progress
+	log    *jetlog.Log
+	sink   projections.Projection
+	cfg    Config
+	tail   *jetlog.Tail
+	judge  *projections.Judge
+	at     projections.Checkpoint
+	judged chan []projections.Judged
+	// rest of the last run, after a position that was to be reached.
+	rest []projections.Judged
+}
+
+// newFiller claims the partition of the sink; the log is opened after where it
+// begins.
+func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, p *progress) (*filler, error) {
+	cp, err := sink.Claim(ctx, p.partition)
+	if err != nil {
+		return nil, err
+	}
+	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
+	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged)}
+	if err := f.start(ctx); err != nil {
+		return nil, err
+	}
+	f.judge = projections.NewJudge(log, cfg.Rules, f.at.Seq)
+	f.began(f.at.Seq)
+	return f, nil
+}
+
+// open is to be followed by read.
+func (f *filler) open(ctx context.Context) (err error) {
+	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: f.cfg.MaxBatch, Decode: true})
+	return err
+}
+
+// start moves the checkpoint to where the projection begins.
+func (f *filler) start(ctx context.Context) error {
+	if f.cfg.Start == nil {
+		return nil
+	}
+	seq, err := f.cfg.Start(ctx, f.partition)
+	if err != nil || seq == 0 {
+		return err
+	}
+	to := f.at
+	to.Seq = seq
+	if err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
+		return err
+	}
+	f.at = to
+	return nil
+}
+
+// read judges the log ahead of catchUp until ctx ends.
+func (f *filler) read(ctx context.Context) error {
+	defer f.tail.Close()
+	for {
+		batch, err := f.tail.Next(ctx)
+		if err != nil {
+			return err
+		}
+		judged := make([]projections.Judged, len(batch))
+		for i, m := range batch {
+			if judged[i], err = f.judge.Judge(ctx, m.Recorded()); err != nil {
+				return err
+			}
+		}
+		select {
+		case f.judged <- judged:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// quiet is how long nothing comes before it is asked whether the head was erased.
+const quiet = 250 * time.Millisecond
+
+// catchUp applies all that the log holds now.
+func (f *filler) catchUp(ctx context.Context) error {
+	head, err := f.log.Head(ctx, f.partition)
+	if err != nil {
+		return err
+	}
+	return f.reach(ctx, head.Seq)
+}
+
+// reach applies the log up to a sequence, and nothing after it.
+func (f *filler) reach(ctx context.Context, seq uint64) error {
+	f.aim(seq)
+	still := time.NewTimer(quiet)
+	defer still.Stop()
+	for f.at.Seq < seq {
+		run := f.rest
+		if len(run) == 0 {
+			still.Reset(quiet)
+			select {
+			case run = <-f.judged:
+			case <-still.C:
+				// Of an erased event nothing comes.
+				if _, found, err := f.log.At(ctx, events.Position{Partition: f.partition, Seq: seq}); err != nil || !found {
+					return err
+				}
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
+		if f.rest = run[n:]; n == 0 {
+			return nil
+		}
+		if err := f.apply(ctx, run[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply commits a run of events; one that can't be applied is found by halving.
+func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
+	last := run[len(run)-1]
+	to := f.at
+	to.Seq, to.EventID = last.Position.Seq, last.ID
+	err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to, Events: run})
+	switch {
+	case err == nil:
+		f.at = to
+		f.reached(to.Seq, len(run))
+		return nil
+	case errors.Is(err, projections.ErrFenced):
+		return fmt.Errorf("%w: another rebuild has begun, or this one stood still for too long: run it again", err)
+	case !projections.IsPermanent(err):
+		return err
+	case len(run) == 1:
+		return &Stopped{last.Position, err}
+	}
+	if err := f.apply(ctx, run[:len(run)/2]); err != nil {
+		return err
+	}
+	return f.apply(ctx, run[len(run)/2:])
+}

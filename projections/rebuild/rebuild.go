@@ -1,0 +1,199 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Config of a rebuild.
+type Config struct {
+	Rules conversation.Rules
+	// MaxBatch bounds the events of one Apply; 10,000 by default.
+	MaxBatch int
+	// Start gives the sequence after which the projection begins; the log's beginning by
+	// default.
+	Start  func(ctx context.Context, partition int) (uint64, error)
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = 10_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Stopped says which event can't be applied. Nothing was swapped.
+type Stopped struct {
+	Position events.Position
+	Reason   error
+}
+
+func (s *Stopped) Error() string {
+	return fmt.Sprintf("the rebuild stopped at %s, which can't be applied: %v", s.Position, s.Reason)
+}
+
+func (s *Stopped) Unwrap() error { return s.Reason }
+
+// Rebuild is one rebuild of one projection.
+type Rebuild struct {
+	log   *jetlog.Log
+	view  projections.Rebuildable
+	cfg   Config
+	gen   projections.Generation
+	parts []*progress
+}
+
+// Begin takes the right to rebuild the projection; Run must follow.
+// projections.ErrRebuilding where somebody else has it.
+func Begin(ctx context.Context, log *jetlog.Log, view projections.Rebuildable, cfg Config) (*Rebuild, error) {
+	gen, err := view.NewGeneration(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
+	}
+	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen}
+	for k := range log.Partitions() {
+		r.parts = append(r.parts, &progress{partition: k})
+	}
+	return r, nil
+}
+
+// Generation that is being filled.
+func (r *Rebuild) Generation() uint64 { return r.gen.Number() }
+
+// dropDeadline bounds the removal of what a rebuild leaves behind.
+const dropDeadline = time.Minute
+
+// Run fills the generation, swaps it in and drops the former one. On any error, that
+// of ctx too, the served generation is as it was: *Stopped where an event can't be
+// applied.
+func (r *Rebuild) Run(ctx context.Context) (err error) {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
+		defer cancel()
+		if dropped := r.gen.Drop(ctx); dropped != nil {
+			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(), "err", dropped)
+		}
+		r.ended(err)
+	}()
+	if err := r.fill(ctx); err != nil {
+		return fmt.Errorf("rebuild %s: %w", r.view.Name(), err)
+	}
+	return nil
+}
+
+// fill brings all partitions into the generation, and swaps when all have caught up.
+func (r *Rebuild) fill(ctx context.Context) error {
+	anyway, err := r.foreign(ctx)
+	if err != nil {
+		return err
+	}
+	return feed(ctx, r.log, r.gen, r.cfg, r.parts, func(ctx context.Context, fillers []*filler) error {
+		return r.swap(ctx, fillers, anyway)
+	})
+}
+
+// feed reads and judges all partitions for a sink while do runs, and ends with it.
+func feed(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, parts []*progress, do func(context.Context, []*filler) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	life, end := context.WithCancel(ctx)
+	defer end()
+	fillers := make([]*filler, len(parts))
+	for k, p := range parts {
+		f, err := newFiller(life, log, sink, cfg, p)
+		if err == nil {
+			err = f.open(life)
+		}
+		if err != nil {
+			end()
+			return errors.Join(err, g.Wait())
+		}
+		fillers[k] = f
+		g.Go(func() error { return ended(f.read(life)) })
+	}
+	g.Go(func() error {
+		defer end()
+		return do(ctx, fillers)
+	})
+	return g.Wait()
+}
+
+// ended is an error that is not the end of the work that was asked for.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// foreign tells whether the served generation follows another stream than the log's:
+// then its position says nothing.
+func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
+	_, served, err := r.view.Served(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, cp := range served {
+		if cp.Partition >= r.log.Partitions() {
+			return true, nil
+		}
+		err := projections.SameStream(ctx, r.log, cp)
+		if errors.Is(err, projections.ErrStream) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// swap catches up with the head and then, as often as the served generation is found
+// further, with that one: its runners pause, since they were fenced. A head that runs
+// away from the generation so can't hold up the swap.
+func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) error {
+	g, each := errgroup.WithContext(ctx)
+	for _, f := range fillers {
+		g.Go(func() error { return f.catchUp(each) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for {
+		err := r.gen.Swap(ctx, anyway)
+		if !errors.Is(err, projections.ErrBehind) {
+			return err
+		}
+		if err := r.reachServed(ctx, fillers); err != nil {
+			return err
+		}
+	}
+}
+
+// reachServed brings the generation to where the served one is.
+func (r *Rebuild) reachServed(ctx context.Context, fillers []*filler) error {
+	_, served, err := r.view.Served(ctx)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, cp := range served {
+		if cp.Partition < len(fillers) {
+			g.Go(func() error { return fillers[cp.Partition].reach(ctx, cp.Seq) })
+		}
+	}
+	return g.Wait()
+}

@@ -1,0 +1,308 @@
+package rebuild_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+func rebuilt(t testing.TB, log *jetlog.Log, v projections.Rebuildable) error {
+	t.Helper()
+	r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules, MaxBatch: 100})
+	if err != nil {
+		return err
+	}
+	return r.Run(t.Context())
+}
+
+func number(t testing.TB, v projections.Rebuildable) uint64 {
+	t.Helper()
+	n, _, err := v.Served(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+// Rebuilds go on beside writes, reads and the live runner: no read fails, none is
+// older than the one before, and what is served at the end is what the log says.
+func TestRebuildUnderLoad(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 2)
+			const sessions = 6
+			fill(t, log, sessions, 12)
+			v := open(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+
+			load, stop := context.WithCancel(t.Context())
+			defer stop()
+			var g errgroup.Group
+			for n := range sessions {
+				g.Go(func() error {
+					for i := 12; load.Err() == nil; i++ {
+						if err := say(context.WithoutCancel(load), log, n, i); err != nil {
+							return err
+						}
+						pause(load, 5*time.Millisecond)
+					}
+					return nil
+				})
+				g.Go(func() error { return neverOlder(load, log, v, sessionOf(n)) })
+			}
+			for i := range 3 {
+				require.NoError(t, rebuilt(t, log, v))
+				require.Equal(t, uint64(2+i), number(t, v))
+			}
+			stop()
+			require.NoError(t, g.Wait())
+			caughtUp(t, log, v)
+			equalsLog(t, log, v, sessions)
+		})
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// neverOlder reads a session until ctx ends.
+func neverOlder(ctx context.Context, log *jetlog.Log, v view, session string) error {
+	last, turns := uint64(0), 0
+	for ctx.Err() == nil {
+		state, at, err := v.read(context.WithoutCancel(ctx), log, session)
+		switch {
+		case err != nil:
+			return err
+		case state == nil:
+			return errors.New("a session is not there")
+		case at.Seq < last:
+			return fmt.Errorf("a read at %d after one at %d", at.Seq, last)
+		case state.Finalized+state.Pending+1 < turns: // a redaction takes one
+			return fmt.Errorf("%d turns after %d", state.Finalized+state.Pending, turns)
+		}
+		last, turns = at.Seq, state.Finalized+state.Pending
+	}
+	return nil
+}
+
+// breaking is a generation whose steps end at one of them: with an error, or as if
+// the process had ended there.
+type breaking struct {
+	projections.Generation
+	steps int
+	err   error
+}
+
+func (b *breaking) step() error {
+	if b.steps--; b.steps < 0 {
+		return b.err
+	}
+	return nil
+}
+
+func (b *breaking) Claim(ctx context.Context, k int) (projections.Checkpoint, error) {
+	if err := b.step(); err != nil {
+		return projections.Checkpoint{}, err
+	}
+	return b.Generation.Claim(ctx, k)
+}
+
+func (b *breaking) Apply(ctx context.Context, batch projections.Batch) error {
+	if err := b.step(); err != nil {
+		return err
+	}
+	return b.Generation.Apply(ctx, batch)
+}
+
+func (b *breaking) Swap(ctx context.Context, anyway bool) error {
+	if err := b.step(); err != nil {
+		return err
+	}
+	return b.Generation.Swap(ctx, anyway)
+}
+
+type breakable struct {
+	view
+	wrap func(projections.Generation) projections.Generation
+}
+
+func (b breakable) NewGeneration(ctx context.Context) (projections.Generation, error) {
+	g, err := b.view.NewGeneration(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.wrap(g), nil
+}
+
+// A rebuild that fails at any step leaves what is served as it was, and can be
+// started again.
+func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 0))
+			t.Logf("seed %d", seed)
+			log := natstest.Log(t, 1)
+			fill(t, log, 4, 8)
+			v := open(t, log)
+			stop := live(t, log, v)
+			caughtUp(t, log, v)
+			stop()
+			failed := errors.New("the end")
+			for step := 0; ; step++ {
+				batch := 10 + rng.IntN(30)
+				broken := breakable{v, func(g projections.Generation) projections.Generation {
+					return &breaking{Generation: g, steps: step, err: failed}
+				}}
+				r, err := rebuild.Begin(t.Context(), log, broken, rebuild.Config{Rules: rules, MaxBatch: batch})
+				require.NoError(t, err, "seed %d, step %d", seed, step)
+				before := number(t, v)
+				if err = r.Run(t.Context()); err == nil {
+					require.Greater(t, step, 3)
+					require.Equal(t, r.Generation(), number(t, v))
+					break
+				}
+				require.ErrorIs(t, err, failed, "seed %d, step %d", seed, step)
+				require.Equal(t, before, number(t, v))
+				equalsLog(t, log, v, 4)
+				require.Equal(t, rebuild.StateFailed, r.Status()[0].State)
+			}
+			equalsLog(t, log, v, 4)
+		})
+	}
+}
+
+// An event that can't be applied ends a rebuild with its position; live it is parked.
+func TestRebuildStopsAtAnEventThatCannotBeApplied(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 2, 10)
+	v := openMemory(t, log)
+	live(t, log, v)
+	caughtUp(t, log, v)
+	poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
+	err := rebuilt(t, log, poisoned)
+	var stopped *rebuild.Stopped
+	require.ErrorAs(t, err, &stopped)
+	require.Equal(t, events.Position{Seq: 17}, stopped.Position)
+	require.ErrorContains(t, err, "0:17")
+	require.ErrorContains(t, err, "a poisoned row")
+	require.Equal(t, uint64(1), number(t, v))
+	require.NoError(t, rebuilt(t, log, v))
+}
+
+type poison struct{ projections.Generation }
+
+func (p poison) Apply(ctx context.Context, b projections.Batch) error {
+	for _, e := range b.Events {
+		if e.Position.Seq == 17 {
+			return projections.Permanent(errors.New("a poisoned row"))
+		}
+	}
+	return p.Generation.Apply(ctx, b)
+}
+
+func TestOnlyOneRebuildAtATime(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			fill(t, log, 2, 3)
+			v := open(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			first, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules})
+			require.NoError(t, err)
+			require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
+			require.NoError(t, first.Run(t.Context()))
+			require.NoError(t, rebuilt(t, log, v))
+			equalsLog(t, log, v, 2)
+		})
+	}
+}
+
+// A cancelled rebuild ends at once, and leaves nothing in the way of the next.
+func TestCancelledRebuild(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			fill(t, log, 3, 5)
+			v := open(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			ctx, cancel := context.WithCancel(t.Context())
+			r, err := rebuild.Begin(ctx, log, breakable{v, func(g projections.Generation) projections.Generation { return cancels{g, cancel} }}, rebuild.Config{Rules: rules, MaxBatch: 5})
+			require.NoError(t, err)
+			require.ErrorIs(t, r.Run(ctx), context.Canceled)
+			require.Equal(t, uint64(1), number(t, v))
+			equalsLog(t, log, v, 3)
+			require.NoError(t, rebuilt(t, log, v))
+		})
+	}
+}
+
+type cancels struct {
+	projections.Generation
+	cancel context.CancelFunc
+}
+
+func (c cancels) Apply(ctx context.Context, b projections.Batch) error {
+	if b.To.Seq > 10 {
+		c.cancel()
+	}
+	return c.Generation.Apply(ctx, b)
+}
+
+// A projection that follows another stream, or one that was put back, stops and says
+// what to do; a rebuild from the stream that is there mends it.
+func TestAStreamThatIsAnotherIsNoticedAndRebuilt(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			fill(t, log, 2, 6)
+			for what, cp := range map[string]projections.Checkpoint{
+				"made anew": {Seq: 9, Created: time.Unix(1, 0).UTC(), EventID: "x"},
+				"restored":  {Seq: 9, Created: log.Created(0), EventID: "x"},
+				"shorter":   {Seq: 900, Created: log.Created(0), EventID: "x"},
+			} {
+				v := open(t, log)
+				at, err := v.Claim(t.Context(), 0)
+				require.NoError(t, err, what)
+				cp.Epoch = at.Epoch
+				require.NoError(t, v.Apply(t.Context(), projections.Batch{From: at, To: cp}), what)
+				err = runner.New(log, v, runner.Config{Rules: rules}).Run(t.Context())
+				require.ErrorIs(t, err, projections.ErrStream, what)
+				require.ErrorContains(t, err, "projections rebuild", what)
+				require.NoError(t, rebuilt(t, log, v), what)
+				live(t, log, v)
+				caughtUp(t, log, v)
+				equalsLog(t, log, v, 2)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package rebuild
+
+import (
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// The states of a rebuild, beside those of runners.
+const (
+	StateRebuilding = "rebuilding"
+	StateFailed     = "rebuild_failed"
+)
+
+// progress of one partition, for Status.
+type progress struct {
+	partition int
+
+	mu          sync.Mutex
+	from, seq   uint64
+	head        uint64
+	events      int
+	since, last time.Time
+	over        bool
+	err         error
+}
+
+func (p *progress) began(seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.from, p.seq, p.since = seq, seq, time.Now()
+	p.last = p.since
+}
+
+func (p *progress) aim(head uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.head = head
+}
+
+func (p *progress) reached(seq uint64, events int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seq, p.last = seq, time.Now()
+	p.events += events
+}
+
+// ended notes how the rebuild ended.
+func (r *Rebuild) ended(err error) {
+	for _, p := range r.parts {
+		p.mu.Lock()
+		p.over, p.err = true, err
+		p.mu.Unlock()
+	}
+}
+
+// Status tells how far the new generation is, or why the rebuild failed; nothing
+// after one that was swapped in.
+func (r *Rebuild) Status() []projections.Status {
+	var out []projections.Status
+	for _, p := range r.parts {
+		if s, ok := p.status(); ok {
+			s.Name, s.Generation = r.view.Name(), r.gen.Number()
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (p *progress) status() (s projections.Status, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over && p.err == nil {
+		return s, false
+	}
+	s = projections.Status{
+		Partition: p.partition, State: StateRebuilding,
+		Position: events.Position{Partition: p.partition, Seq: p.seq}, Head: events.Position{Partition: p.partition, Seq: max(p.head, p.seq)},
+	}
+	s.LagEvents = s.Head.Seq - s.Position.Seq
+	if p.over {
+		s.State, s.LastError = StateFailed, p.err.Error()
+		return s, true
+	}
+	if took := p.last.Sub(p.since).Seconds(); took > 0 {
+		s.Rate = float64(p.events) / took
+		s.ETA = time.Duration(float64(s.LagEvents) / max(s.Rate, 1) * float64(time.Second))
+	}
+	return s, true
+}

@@ -1,0 +1,117 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Verification is one comparison of a view with the log.
+type Verification struct {
+	log   *jetlog.Log
+	view  projections.Verifiable
+	cfg   Config
+	parts []*progress
+}
+
+// NewVerification makes one; it does no I/O.
+func NewVerification(log *jetlog.Log, view projections.Verifiable, cfg Config) *Verification {
+	// Whatever the view began with, the log is folded from its beginning.
+	cfg.Start = nil
+	v := &Verification{log: log, view: view, cfg: cfg.withDefaults()}
+	for k := range log.Partitions() {
+		v.parts = append(v.parts, &progress{partition: k})
+	}
+	return v
+}
+
+// Run folds the log again to where the view is and gives each difference to report.
+// It tells how many sessions it looked at: all, or sample of those that the view
+// holds. The view may go on meanwhile.
+func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int, err error) {
+	ref, err := v.view.NewReference(ctx, v.log.Partitions())
+	if err != nil {
+		return 0, fmt.Errorf("verify %s: %w", v.view.Name(), err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
+		defer cancel()
+		err = errors.Join(err, ref.Drop(ctx))
+	}()
+	if sample > 0 {
+		sessions, err = v.sampled(ctx, ref, sample, report)
+	} else {
+		err = feed(ctx, v.log, ref, v.cfg, v.parts, func(ctx context.Context, fillers []*filler) (err error) {
+			sessions, err = ref.Compare(ctx, 0, whole{v, fillers}, report)
+			return err
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("verify %s: %w", v.view.Name(), err)
+	}
+	return sessions, nil
+}
+
+func (v *Verification) sampled(ctx context.Context, ref projections.Reference, sample int, report func(projections.Difference) error) (int, error) {
+	fillers := make([]*filler, len(v.parts))
+	for k, p := range v.parts {
+		f, err := newFiller(ctx, v.log, ref, v.cfg, p)
+		if err != nil {
+			return 0, err
+		}
+		fillers[k] = f
+	}
+	return ref.Compare(ctx, sample, whole{v, fillers}, report)
+}
+
+// Progress tells how many events were folded of how many.
+func (v *Verification) Progress() (done, of uint64) {
+	for _, p := range v.parts {
+		p.mu.Lock()
+		done, of = done+p.seq, of+max(p.head, p.seq)
+		p.mu.Unlock()
+	}
+	return done, of
+}
+
+// whole folds the log for a reference.
+type whole struct {
+	*Verification
+	fillers []*filler
+}
+
+var _ projections.Fold = whole{}
+
+// Reach implements projections.Fold.
+func (w whole) Reach(ctx context.Context, at events.Position) error {
+	return w.fillers[at.Partition].reach(ctx, at.Seq)
+}
+
+// Session implements projections.Fold.
+func (w whole) Session(ctx context.Context, sessionID string, at events.Position) error {
+	f := w.fillers[at.Partition]
+	f.judge = projections.NewJudge(w.log, w.cfg.Rules, 1) // it remembers nothing of other sessions
+	to := f.at
+	to.Seq = at.Seq
+	b := projections.Batch{From: f.at, To: to}
+	for e, err := range w.log.Session(ctx, sessionID, 0, at.Seq) {
+		if err != nil {
+			return err
+		}
+		j, err := f.judge.Judge(ctx, e)
+		if err != nil {
+			return err
+		}
+		b.Events = append(b.Events, j)
+	}
+	if err := f.sink.Apply(ctx, b); err != nil {
+		return err
+	}
+	f.at = to
+	f.progress.reached(at.Seq, len(b.Events))
+	return nil
+}

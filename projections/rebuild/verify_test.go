@@ -1,0 +1,172 @@
+package rebuild_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// verified gives the differences, "session what", and how many sessions were looked at.
+func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string, sessions int) {
+	t.Helper()
+	check := rebuild.NewVerification(log, v.Rebuildable.(projections.Verifiable), rebuild.Config{Rules: rules, MaxBatch: 64})
+	sessions, err := check.Run(t.Context(), sample, func(d projections.Difference) error {
+		require.NotEqual(t, d.View, d.Log)
+		found = append(found, d.SessionID+" "+d.What)
+		return nil
+	})
+	require.NoError(t, err)
+	return found, sessions
+}
+
+func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 2)
+			fill(t, log, 8, 9)
+			v := open(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			found, sessions := verified(t, log, v, 0)
+			require.Empty(t, found)
+			require.Equal(t, 8, sessions)
+			found, sessions = verified(t, log, v, 3)
+			require.Empty(t, found)
+			require.Equal(t, 3, sessions)
+			// Beside a load, and of what a rebuild made.
+			load, stop := context.WithCancel(t.Context())
+			defer stop()
+			var g errgroup.Group
+			g.Go(func() error {
+				for i := 9; load.Err() == nil; i++ {
+					for n := range 8 {
+						if err := say(t.Context(), log, n, i); err != nil {
+							return err
+						}
+						pause(load, 5*time.Millisecond)
+					}
+				}
+				return nil
+			})
+			for range 3 {
+				require.NoError(t, rebuilt(t, log, v))
+				found, _ := verified(t, log, v, 0)
+				require.Empty(t, found)
+				found, _ = verified(t, log, v, 4)
+				require.Empty(t, found)
+			}
+			stop()
+			require.NoError(t, g.Wait())
+		})
+	}
+}
+
+// Each row of each table that is changed, taken out or put in is found.
+func TestVerifyFindsTamperedRows(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 4, 9)
+	url := pgtest.URL(t)
+	v := auditOn(t, log, url)
+	live(t, log, v)
+	caughtUp(t, log, v)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	for sql, want := range map[string][]string{
+		"update turnledger.answers set answer_neutral = 'a lie' where turn_id = (select turn_id from turnledger.turns where session_id = 's1' and status = 'finalized' limit 1)": {"s1 answers"},
+		"update turnledger.questions set metadata = '{}' where turn_id = (select turn_id from turnledger.turns where session_id = 's2' and status = 'finalized' limit 1)":        {"s2 questions"},
+		"delete from turnledger.sessions where session_id = 's3'": {"s3 session"},
+		"insert into turnledger.session_links select linked_position, linked_at, partition, 'never', identity_id from turnledger.session_links where session_id = 's0'": {"never link"},
+		"delete from turnledger.event_ledger where seq = (select min(seq) from turnledger.event_ledger where session_id = 's1')":                                        {"s1 ledger"},
+		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'":                                                                              {"s0 session"},
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+		found, _ := verified(t, log, v, 0)
+		require.Equal(t, want, found, sql)
+		require.NoError(t, rebuilt(t, log, v))
+		found, _ = verified(t, log, v, 0)
+		require.Empty(t, found, "a rebuild mends it")
+	}
+}
+
+func TestVerifyFindsTamperedMembers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	log := natstest.Log(t, 1)
+	fill(t, log, 4, 9)
+	const prefix = "tampered"
+	r, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	v := ofRecent(r)
+	live(t, log, v)
+	caughtUp(t, log, v)
+	opt, err := rueidis.ParseURL(server.URL())
+	require.NoError(t, err)
+	opt.DisableCache = true
+	c, err := rueidis.NewClient(opt)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	for _, tamper := range []struct{ lua, want string }{
+		{`local k = B .. 't:s1' local m = redis.call('ZRANGE', k, 0, 0, 'WITHSCORES')
+			redis.call('ZREM', k, m[1]) redis.call('ZADD', k, m[2], (string.gsub(m[1], 'question', 'qUestion')))`, "s1 turns"},
+		{`redis.call('ZREMRANGEBYRANK', B .. 't:s2', 0, 0)`, "s2 missing"},
+		{`redis.call('DEL', B .. 'h:s3', B .. 't:s3')`, "s3 missing"},
+		{`redis.call('COPY', B .. 'h:s0', B .. 'h:never') redis.call('COPY', B .. 't:s0', B .. 't:never')`, "never extra"},
+		{`local h = redis.call('HGET', B .. 'h:s0', 'head') redis.call('HSET', B .. 'h:s0', 'head', (string.gsub(h, 'u0', 'uX')))`, "s0 head"},
+	} {
+		base := fmt.Sprintf("turnledger:{%s}:g%d:", prefix, number(t, v))
+		done := c.Do(t.Context(), c.B().Eval().Script("local B = '"+base+"' "+tamper.lua).Numkeys(0).Build())
+		require.True(t, done.Error() == nil || rueidis.IsRedisNil(done.Error()), "%v", done.Error())
+		found, _ := verified(t, log, v, 0)
+		require.Equal(t, []string{tamper.want}, found)
+		require.NoError(t, rebuilt(t, log, v))
+		found, _ = verified(t, log, v, 0)
+		require.Empty(t, found, "a rebuild mends it")
+	}
+}
+
+// forgetful loses a session and makes another up.
+type forgetful struct{ projections.Rebuildable }
+
+func (f forgetful) Apply(ctx context.Context, b projections.Batch) error {
+	for i := range b.Events {
+		if e := &b.Events[i]; e.SessionID == "s1" {
+			e.SessionID = "never"
+		}
+	}
+	return f.Rebuildable.Apply(ctx, b)
+}
+
+func TestVerifyFindsAMissingAndAnExtraSessionInMemory(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 3, 2)
+	v := openMemory(t, log)
+	stop := live(t, log, forgetful{v.Rebuildable})
+	caughtUp(t, log, v)
+	found, _ := verified(t, log, v, 0)
+	require.ElementsMatch(t, []string{"s1 missing", "never extra"}, found)
+	stop()
+	require.NoError(t, rebuilt(t, log, v))
+	found, _ = verified(t, log, v, 0)
+	require.Empty(t, found)
+}

@@ -1,0 +1,208 @@
+package rebuild_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/recenttest"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
+
+var (
+	rules  = conversation.Rules{SessionTTL: 24 * time.Hour}
+	limits = recent.Limits{TTL: 24 * time.Hour, MaxTurns: 1000}
+)
+
+// view is a projection and how a test reads it: a session and the position it is
+// answered at.
+type view struct {
+	projections.Rebuildable
+	read func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error)
+}
+
+type opener func(t testing.TB, log *jetlog.Log) view
+
+var prefixes atomic.Int64
+
+func ofRecent(v interface {
+	recent.View
+	projections.Rebuildable
+}) view {
+	return view{v, func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+		snap, err := v.Load(ctx, session, log.Partition(session), -1)
+		return snap.State, snap.Applied, err
+	}}
+}
+
+func openMemory(testing.TB, *jetlog.Log) view { return ofRecent(memory.New(limits, rules, nil)) }
+
+func redisOn(server *redistest.Server) opener {
+	return func(t testing.TB, _ *jetlog.Log) view {
+		v, err := redis.New(redis.Config{
+			URL: server.URL(), Prefix: "rebuild-" + strconv.FormatInt(prefixes.Add(1), 10), Limits: limits, Rules: rules, LoadTimeout: time.Minute,
+		})
+		require.NoError(t, err)
+		t.Cleanup(v.Close)
+		return ofRecent(v)
+	}
+}
+
+func openAudit(t testing.TB, log *jetlog.Log) view {
+	return auditOn(t, log, pgtest.URL(t))
+}
+
+func auditOn(t testing.TB, log *jetlog.Log, url string) view {
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Backfill: func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
+		return fold(ctx, log, session, upTo)
+	}})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return view{a, func(ctx context.Context, _ *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+		return a.SessionTurns(ctx, session, -1)
+	}}
+}
+
+func backends(t *testing.T) map[string]opener {
+	return map[string]opener{"memory": openMemory, "redis": redisOn(redistest.Start(t)), "audit": openAudit}
+}
+
+func fold(ctx context.Context, log *jetlog.Log, session string, upTo uint64) (*conversation.State, error) {
+	s := conversation.New(session, rules)
+	for e, err := range log.Session(ctx, session, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		s.Fold(e)
+	}
+	return s, nil
+}
+
+// live feeds a view until it is stopped.
+func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	r := runner.New(log, p, runner.Config{Rules: rules, MaxBatch: 50, Pause: 50 * time.Millisecond})
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// caughtUp waits until a view has applied all of the log.
+func caughtUp(t testing.TB, log *jetlog.Log, v view) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, at, err := v.Served(t.Context())
+		require.NoError(t, err)
+		seqs := map[int]uint64{}
+		for _, cp := range at {
+			seqs[cp.Partition] = cp.Seq
+		}
+		for k := range log.Partitions() {
+			head, err := log.Head(t.Context(), k)
+			require.NoError(t, err)
+			if seqs[k] < head.Seq {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// sessionOf a number. Every third is linked at its third turn, the others at once.
+func sessionOf(n int) string { return fmt.Sprintf("s%d", n) }
+
+// say appends turn i of a session, with a redaction and a correction now and then.
+func say(ctx context.Context, log *jetlog.Log, n, i int) error {
+	session, request := sessionOf(n), fmt.Sprint("r", i)
+	id := events.TurnID(session, request)
+	var facts []events.Fact
+	if i == 2*(n%3/2) {
+		facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", n%4)})
+	}
+	facts = append(facts,
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + request, Metadata: []byte(`{"channel":"web"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "answer " + request}})
+	switch i % 7 {
+	case 3:
+		facts = append(facts, &events.TurnRedacted{TurnID: events.TurnID(session, fmt.Sprint("r", i-2)), SessionID: session})
+	case 5:
+		facts = append(facts, &events.TurnCorrected{
+			TurnID: events.TurnID(session, request+"c"), SessionID: session, RequestID: request + "c", ReplacesTurnID: id,
+			Question: events.Question{QuestionNeutral: "right"}, Answer: events.Answer{AnswerNeutral: "right"},
+		})
+	}
+	for _, f := range facts {
+		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
+	t.Helper()
+	for i := range turns {
+		for n := range sessions {
+			require.NoError(t, say(t.Context(), log, n, i))
+		}
+	}
+}
+
+// equalsLog holds a view that has caught up against a fresh fold of the log.
+func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
+	t.Helper()
+	for n := range sessions {
+		got, at, err := v.read(t.Context(), log, sessionOf(n))
+		require.NoError(t, err)
+		require.NotNil(t, got, sessionOf(n))
+		want, err := fold(t.Context(), log, sessionOf(n), at.Seq)
+		require.NoError(t, err)
+		require.Equal(t, want.Head(), got.Head(), sessionOf(n))
+		held := map[string]any{}
+		for _, turn := range got.Turns {
+			held[turn.ID.String()] = plainTurn(turn)
+		}
+		for _, turn := range want.Turns {
+			if turn.Status == conversation.Finalized || turn.Status == conversation.Pending {
+				require.Equal(t, plainTurn(turn), held[turn.ID.String()], "%s %s", sessionOf(n), turn.RequestID)
+			}
+		}
+	}
+}
+
+func plainTurn(t *conversation.Turn) any {
+	s := conversation.New("", rules)
+	u := *t
+	if u.Question != nil {
+		q := *u.Question
+		q.Metadata = nil // spaces are PostgreSQL's own
+		u.Question = &q
+	}
+	u.AnswerMetadata = nil
+	s.Turns = []*conversation.Turn{&u}
+	return recenttest.Plain(s)
+}

@@ -1,0 +1,134 @@
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Served implements projections.Rebuildable.
+func (v *View) Served(context.Context) (uint64, []projections.Checkpoint, error) {
+	g := v.served.Load()
+	var at []projections.Checkpoint
+	for k := range g.parts {
+		if p := g.parts[k].Load(); p != nil {
+			p.applying.Lock()
+			at = append(at, p.at)
+			p.applying.Unlock()
+		}
+	}
+	return g.number, at, nil
+}
+
+// NewGeneration implements projections.Rebuildable. The generation holds as much
+// memory as the view until the swap, and nothing of it outlives the process.
+func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
+	served := v.served.Load()
+	g := &generation{limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(), number: v.last.Add(1)}
+	if !v.next.CompareAndSwap(nil, g) {
+		return nil, projections.ErrRebuilding
+	}
+	return &filled{g, v}, nil
+}
+
+// filled is a generation that a rebuild fills.
+type filled struct {
+	*generation
+	view *View
+}
+
+var (
+	_ projections.Rebuildable = (*View)(nil)
+	_ projections.Generation  = (*filled)(nil)
+)
+
+// Name of the projection.
+func (f *filled) Name() string { return f.view.Name() }
+
+// Number implements projections.Generation.
+func (f *filled) Number() uint64 { return f.number }
+
+// Swap implements projections.Generation. It holds the runners of both generations
+// still, and no reader.
+func (f *filled) Swap(ctx context.Context, anyway bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f.view.next.Load() != f.generation {
+		return projections.ErrFenced
+	}
+	old := f.view.served.Load()
+	behind := false
+	var pairs [][2]*partition
+	for k := range events.Buckets {
+		was := old.parts[k].Load()
+		if was == nil {
+			continue
+		}
+		is, err := f.part(k)
+		if err != nil {
+			return err
+		}
+		was.applying.Lock()
+		defer was.applying.Unlock()
+		is.applying.Lock()
+		defer is.applying.Unlock()
+		behind = behind || !anyway && is.at.Seq < was.at.Seq
+		pairs = append(pairs, [2]*partition{was, is})
+	}
+	for _, p := range pairs {
+		p[0].at.Epoch++
+	}
+	if behind {
+		return projections.ErrBehind
+	}
+	for _, p := range pairs {
+		// Whoever feeds the view has to claim what is served from now on.
+		p[1].at.Epoch = max(p[0].at.Epoch, p[1].at.Epoch) + 1
+	}
+	f.view.served.Store(f.generation)
+	f.view.next.CompareAndSwap(f.generation, nil)
+	for _, p := range pairs {
+		p[0].move()
+	}
+	return nil
+}
+
+// Drop implements projections.Generation; the garbage collector does the rest.
+func (f *filled) Drop(context.Context) error {
+	f.view.next.CompareAndSwap(f.generation, nil)
+	return nil
+}
+
+// NewReference implements projections.Verifiable.
+func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
+	g := v.served.Load()
+	return recent.NewReference(v, g.limits, g.now, partitions), nil
+}
+
+// Sessions implements recent.Listed.
+func (v *View) Sessions(ctx context.Context, partition, _ int, take func(string) error) error {
+	p, err := v.served.Load().partition(ctx, partition)
+	if err != nil {
+		return err
+	}
+	for i := range p.shards {
+		s := &p.shards[i]
+		s.mu.RLock()
+		ids := slices.Collect(maps.Keys(s.sessions))
+		s.mu.RUnlock()
+		for _, id := range ids {
+			if err := take(id); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+var _ projections.Verifiable = (*View)(nil)

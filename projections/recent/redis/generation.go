@@ -1,0 +1,268 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+var (
+	//go:embed begin.lua
+	beginText string
+	//go:embed swap.lua
+	swapText string
+
+	beginScript = rueidis.NewLuaScript(beginText)
+	swapScript  = rueidis.NewLuaScript(swapText)
+	// stayScript renews a rebuild's right, if it is still its own.
+	stayScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
+	// leaveScript gives it up.
+	leaveScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+	// servedScript gives the pointers: the generation served, the one being filled.
+	servedScript = rueidis.NewLuaScript(`return {redis.call('GET', KEYS[1]) or '1', redis.call('GET', KEYS[2]) or ''}`)
+	// checkpointScript gives a checkpoint in the form of claim.lua and claims nothing.
+	checkpointScript = rueidis.NewLuaScript(`local g = redis.call('GET', KEYS[1]) or '1'
+		local v = redis.call('HMGET', ARGV[1] .. g .. ':cp:' .. ARGV[2], 'epoch', 'seq', 'created', 'id')
+		if not v[1] then return {} end
+		return {g, v[1], v[2], v[3], v[4]}`)
+)
+
+// holdFor is how long a rebuild may say nothing until another one may begin. What
+// fences the former one then is the number, not the time.
+const holdFor = time.Minute
+
+var (
+	_ projections.Rebuildable = (*View)(nil)
+	_ projections.Generation  = (*generation)(nil)
+)
+
+func (v *View) next() string { return strings.TrimSuffix(v.root, "g") + "next" }
+
+// numbers gives the generation that is served, and the one that is being filled.
+func (v *View) numbers(ctx context.Context) (served, next string, err error) {
+	answer, err := v.client.exec(ctx, servedScript, []string{v.pointer, v.next()}, nil).AsStrSlice()
+	if err != nil {
+		return "", "", err
+	}
+	if len(answer) != 2 {
+		return "", "", ErrAnswer
+	}
+	return answer[0], answer[1], nil
+}
+
+// Served implements projections.Rebuildable.
+func (v *View) Served(ctx context.Context) (uint64, []projections.Checkpoint, error) {
+	served, _, err := v.numbers(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the generation in Redis: %w", err)
+	}
+	number, err := strconv.ParseUint(served, 10, 64)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the generation in Redis: %w", ErrAnswer)
+	}
+	var at []projections.Checkpoint
+	for k := range v.generations {
+		if v.generations[k].Load() == nil {
+			continue
+		}
+		answer, err := v.client.exec(ctx, checkpointScript, []string{v.pointer}, []string{v.root, strconv.Itoa(k)}).AsStrSlice()
+		if err == nil && len(answer) > 0 {
+			var cp projections.Checkpoint
+			if cp, err = checkpoint(answer); err == nil {
+				cp.Partition = k
+				at = append(at, cp)
+			}
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("read a checkpoint in Redis: %w", err)
+		}
+	}
+	return number, at, nil
+}
+
+// NewGeneration implements projections.Rebuildable. Both generations take memory in
+// the Redis until the swap.
+func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error) {
+	if err := v.client.evictsNothing(ctx); err != nil {
+		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
+	}
+	keys := []string{v.pointer, v.next(), strings.TrimSuffix(v.root, "g") + "last"}
+	number, err := v.client.exec(ctx, beginScript, keys, []string{milliseconds(holdFor)}).ToString()
+	if err != nil {
+		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
+	}
+	if number == "" {
+		return nil, projections.ErrRebuilding
+	}
+	g := &generation{View: &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk}, served: v, number: number}
+	if g.n, err = strconv.ParseUint(number, 10, 64); err == nil {
+		err = g.stay(ctx)
+	}
+	if err == nil {
+		err = v.sweep(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("begin a generation in Redis: %w", err), g.leave(ctx))
+	}
+	return g, nil
+}
+
+// generation is a view of the generation that a rebuild fills: its pointer is the key
+// that says which one that is.
+type generation struct {
+	*View
+	served *View
+	number string
+	n      uint64
+}
+
+// Number implements projections.Generation.
+func (g *generation) Number() uint64 { return g.n }
+
+// Close is the served view's to do.
+func (g *generation) Close() {}
+
+// Claim implements projections.Projection.
+func (g *generation) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	if err := g.stay(ctx); err != nil {
+		return projections.Checkpoint{}, err
+	}
+	return g.View.Claim(ctx, partition)
+}
+
+// Apply implements projections.Projection.
+func (g *generation) Apply(ctx context.Context, b projections.Batch) error {
+	if err := g.stay(ctx); err != nil {
+		return err
+	}
+	return g.View.Apply(ctx, b)
+}
+
+// stay renews the right to fill the generation; ErrFenced where it was lost.
+func (g *generation) stay(ctx context.Context) error {
+	is, err := g.client.exec(ctx, stayScript, []string{g.pointer}, []string{g.number, milliseconds(holdFor)}).AsInt64()
+	if err == nil && is == 0 {
+		err = projections.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("renew the rebuild in Redis: %w", err)
+	}
+	return nil
+}
+
+func (g *generation) leave(ctx context.Context) error {
+	return g.client.exec(ctx, leaveScript, []string{g.pointer}, []string{g.number}).Error()
+}
+
+// Swap implements projections.Generation.
+func (g *generation) Swap(ctx context.Context, anyway bool) error {
+	args := []string{g.number, g.root, "0"}
+	if anyway {
+		args[2] = "1"
+	}
+	for k := range g.generations {
+		if g.generations[k].Load() != nil {
+			args = append(args, strconv.Itoa(k))
+		}
+	}
+	done, err := g.client.exec(ctx, swapScript, []string{g.served.pointer, g.pointer}, args).AsInt64()
+	switch {
+	case err != nil:
+		return fmt.Errorf("swap the generations in Redis: %w", err)
+	case done < 0:
+		return fmt.Errorf("swap the generations in Redis: %w", projections.ErrFenced)
+	case done == 0:
+		return projections.ErrBehind
+	}
+	return nil
+}
+
+// Drop implements projections.Generation.
+func (g *generation) Drop(ctx context.Context) error {
+	if err := errors.Join(g.leave(ctx), g.served.sweep(ctx)); err != nil {
+		return fmt.Errorf("drop a generation in Redis: %w", err)
+	}
+	return nil
+}
+
+// sweep removes all generations but the served one and the one being filled.
+func (v *View) sweep(ctx context.Context) error {
+	served, next, err := v.numbers(ctx)
+	if err != nil {
+		return err
+	}
+	return v.client.scan(ctx, globbed(v.root)+"*", func(keys []string) error {
+		var gone []string
+		for _, key := range keys {
+			number, _, ok := strings.Cut(strings.TrimPrefix(key, v.root), ":")
+			if _, err := strconv.ParseUint(number, 10, 64); ok && err == nil && number != served && number != next {
+				gone = append(gone, key)
+			}
+		}
+		return v.client.unlink(ctx, gone)
+	})
+}
+
+// Sessions gives the ids of the sessions that the served generation holds in a
+// partition of so many, in no order; one may come twice, and those that come or go
+// meanwhile or not.
+func (v *View) Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error {
+	served, _, err := v.numbers(ctx)
+	if err != nil {
+		return fmt.Errorf("list the sessions in Redis: %w", err)
+	}
+	heads := v.root + served + ":h:"
+	err = v.client.scan(ctx, globbed(heads)+"*", func(keys []string) error {
+		for _, key := range keys {
+			id := strings.TrimPrefix(key, heads)
+			if events.Partition(id, partitions) != partition {
+				continue
+			}
+			if err := take(id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list the sessions in Redis: %w", err)
+	}
+	return nil
+}
+
+// globbed escapes what a pattern of SCAN would take for more than itself.
+func globbed(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// NewReference implements projections.Verifiable.
+func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
+	return recent.NewReference(patient{v}, v.cfg.Limits, v.cfg.Now, partitions), nil
+}
+
+// patient is a view for one who would rather wait than be told that Redis is slow.
+type patient struct{ *View }
+
+// Load implements recent.View.
+func (p patient) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
+	args := []string{p.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
+	answer, err := p.client.exec(ctx, loadScript, []string{p.pointer}, args).AsStrSlice()
+	if err != nil {
+		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
+	}
+	return p.snapshot(sessionID, partition, answer)
+}
+
+var _ projections.Verifiable = (*View)(nil)

@@ -1,0 +1,43 @@
+package projections
+
+import (
+	"context"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Verifiable is a view that can be held against a second fold of the log.
+type Verifiable interface {
+	Projection
+	// NewReference begins an empty reference for a log of so many partitions.
+	NewReference(ctx context.Context, partitions int) (Reference, error)
+}
+
+// Reference is a second fold of the log, by the rules of one view. It is filled as a
+// projection is; Compare says up to where. Nobody is served from it.
+type Reference interface {
+	Projection
+	// Compare holds what the view has of each session against the reference, each at a
+	// position where both have applied the same, which it asks of fold; the view goes on
+	// meanwhile. With sample above 0 it takes only so many sessions, at random among
+	// those that the view holds. It gives each difference to report, and tells how many
+	// sessions it looked at.
+	Compare(ctx context.Context, sample int, fold Fold, report func(Difference) error) (sessions int, err error)
+	Drop(ctx context.Context) error
+}
+
+// Fold fills a reference.
+type Fold interface {
+	// Reach applies the log up to a position, and nothing after it.
+	Reach(ctx context.Context, at events.Position) error
+	// Session applies the events of one session up to a position.
+	Session(ctx context.Context, sessionID string, at events.Position) error
+}
+
+// Difference between a view and the log: a session, what of it, and the digests of
+// both sides, empty where a side has none. No texts.
+type Difference struct {
+	SessionID string
+	What      string
+	View, Log string
+}
