@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -13,14 +12,6 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/services/client"
 )
-
-// verb runs a verb of the command line against the process.
-func (p *process) verb(t testing.TB, args ...string) (status int, out, problems string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	status = run(t.Context(), append(args, "--url", p.url), &stdout, &stderr)
-	return status, stdout.String(), stderr.String()
-}
 
 // PostgreSQL refuses a turn for good: the turns behind it go on, and an operator sees
 // the letter, tries it again in vain, drops it, mends the table, and has it applied.
@@ -43,40 +34,40 @@ func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 	require.Contains(t, p.metrics(t), `turnledger_projection_dead_letters{projection="recent",state="waiting"} 0`)
 	require.Contains(t, p.metrics(t), `turnledger_projection_dead_letters_total{projection="audit"} 1`)
 
-	status, out, _ := p.verb(t, "deadletters", "list")
+	status, out, _ := turnledger(t, p, "deadletters", "list")
 	require.Zero(t, status)
 	require.Contains(t, out, "audit       0:4       turnledger.turn.started.v1  waiting  1")
-	status, out, _ = p.verb(t, "deadletters", "list", "--projection", "recent", "--json")
+	status, out, _ = turnledger(t, p, "deadletters", "list", "--projection", "recent", "--json")
 	require.Zero(t, status)
 	require.JSONEq(t, `{"deadletters":[]}`, out)
-	status, out, _ = p.verb(t, "deadletters", "show", "audit", "0:4", "--json")
+	status, out, _ = turnledger(t, p, "deadletters", "show", "audit", "0:4", "--json")
 	require.Zero(t, status)
 	var shown client.DeadLetter
 	require.NoError(t, json.Unmarshal([]byte(out), &shown))
 	require.Equal(t, "s", shown.SessionID)
 	require.Contains(t, shown.Reason, "23514")
 
-	status, out, problems := p.verb(t, "deadletters", "retry", "audit", "0:4")
+	status, out, problems := turnledger(t, p, "deadletters", "retry", "audit", "0:4")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, out, "refused again, after 2 attempts")
 	require.Contains(t, problems, "deadletters drop")
-	status, _, _ = p.verb(t, "deadletters", "drop", "audit", "0:4")
+	status, _, _ = turnledger(t, p, "deadletters", "drop", "audit", "0:4")
 	require.Equal(t, exitUsage, status, "a drop says why")
-	status, _, problems = p.verb(t, "deadletters", "drop", "audit", "0:4", "--reason", "a lie", "--by", "ada")
+	status, _, problems = turnledger(t, p, "deadletters", "drop", "audit", "0:4", "--reason", "a lie", "--by", "ada")
 	require.Zero(t, status, problems+p.log.String())
-	_, out, _ = p.verb(t, "deadletters", "show", "audit", "0:4")
+	_, out, _ = turnledger(t, p, "deadletters", "show", "audit", "0:4")
 	require.Contains(t, out, "dropped by  ada\n")
 	require.Contains(t, out, "because     a lie\n")
 	require.Contains(t, p.metrics(t), `turnledger_projection_dead_letters{projection="audit",state="dropped"} 1`)
 
 	_, err = db.Exec(t.Context(), "alter table turnledger.questions drop constraint poison")
 	require.NoError(t, err)
-	status, out, _ = p.verb(t, "deadletters", "retry", "audit", "0:4")
+	status, out, _ = turnledger(t, p, "deadletters", "retry", "audit", "0:4")
 	require.Zero(t, status)
 	require.Equal(t, "0:4 of audit: applied; its session is as the log has it\n", out)
 	require.Equal(t, questions(4), p.audited(t, "u"))
 	for _, gone := range [][]string{{"show", "audit", "0:4"}, {"retry", "audit", "0:4"}, {"show", "audit", "x"}, {"show", "other", "0:4"}, {"list", "--projection", "other"}} {
-		status, _, problems = p.verb(t, append([]string{"deadletters"}, gone...)...)
+		status, _, problems = turnledger(t, p, append([]string{"deadletters"}, gone...)...)
 		require.Equal(t, exitFailed, status)
 		require.Contains(t, problems, "not_found", "%v", gone)
 	}

@@ -72,7 +72,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 		require.NotEqual(t, "live", s["state"])
 		require.NotEmpty(t, s["last_error"])
 	}
-	status, out, _ := feeders[1].verb(t, "projections", "list")
+	status, out, _ := turnledger(t, feeders[1], "projections", "list")
 	require.Zero(t, status)
 	require.Contains(t, out, "unknown")
 }
