@@ -25,9 +25,13 @@ type projectionsListCmd struct{ remote }
 func (c *projectionsListCmd) Run(e *env) error {
 	return ask(e, c.remote, func(s *client.Client) ([]client.Projection, error) { return s.Projections(e.ctx) }, func(all []client.Projection) error {
 		w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(w, "NAME\tGENERATION\tPARTITION\tPOSITION\tHEAD\tLAG\tSTATE\tLAST ERROR")
+		_, _ = fmt.Fprintln(w, "NAME\tPARTITION\tPOSITION\tHEAD\tLAG\tRATE\tSTATE\tGENERATION\tLAST ERROR")
 		for _, p := range all {
-			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d (%.1fs)\t%s\t%s\n", p.Name, p.Generation, p.Partition, p.Position, p.Head, p.LagEvents, p.LagSeconds, p.State, p.LastError)
+			head, lag := "?", "?"
+			if p.LagEvents != nil && p.LagSeconds != nil {
+				head, lag = p.Head, fmt.Sprintf("%d (%.1fs)", *p.LagEvents, *p.LagSeconds)
+			}
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f/s\t%s\t%d\t%s\n", p.Name, p.Partition, p.Position, head, lag, p.Rate, p.State, p.Generation, p.LastError)
 		}
 		return w.Flush()
 	})
