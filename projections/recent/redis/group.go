@@ -19,7 +19,7 @@ var groupText string
 
 var (
 	groupScript = rueidis.NewLuaScript(groupText)
-	partScript = rueidis.NewLuaScript(`return redis.call('ZREM', KEYS[1], ARGV[1])`)
+	partScript  = rueidis.NewLuaScript(`return redis.call('ZREM', KEYS[1], ARGV[1])`)
 )
 
 // Beat implements projections.Group: the runners that feed the served generation, by
