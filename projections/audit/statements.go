@@ -49,20 +49,17 @@ func texts() statements {
 		read: `begin isolation level repeatable read read only; lock table {s}.projection_checkpoints in access share mode; ` + byIndex,
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
-			on conflict (projection, partition) do update set epoch = c.epoch + 1
-			returning stream_created_ns, seq, event_id, epoch`,
+			on conflict (projection, partition) do update set epoch = c.epoch + 1 returning stream_created_ns, seq, event_id, epoch`,
 		fence: `update {s}.projection_checkpoints set stream_created_ns = $5, seq = $6, event_id = $7, applied_at = now()
 			where projection = $1 and partition = $2 and seq = $3 and epoch = $4`,
 		park: `insert into {s}.dead_letters as d (projection, partition, seq, recorded_at, turn_id, event_id, type, session_id, identity_id, reason)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			on conflict (projection, partition, seq) do update set reason = excluded.reason, attempts = d.attempts + 1, parked_at = now()`,
-		letters:    `select ` + letterColumns + ` from {s}.dead_letters where projection = $1 order by parked_at, partition, seq limit $2`,
-		lock:       `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2 for update`,
-		takeLetter: `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
-		refuseLetter: `update {s}.dead_letters set reason = $4, attempts = attempts + 1
-			where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
-		dropLetter: `update {s}.dead_letters set dropped_at = $4, dropped_by = $5, drop_reason = $6
-			where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
+		letters:         `select ` + letterColumns + ` from {s}.dead_letters where projection = $1 order by parked_at, partition, seq limit $2`,
+		lock:            `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2 for update`,
+		takeLetter:      `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
+		refuseLetter:    `update {s}.dead_letters set reason = $4, attempts = attempts + 1 where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
+		dropLetter:      `update {s}.dead_letters set dropped_at = $4, dropped_by = $5, drop_reason = $6 where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
 		otherLetters:    `select seq from {s}.dead_letters where projection = $1 and partition = $2 and session_id = $3`,
 		clearLedgerOf:   `delete from {s}.event_ledger where partition = $1 and seq = any($2)`,
 		clearSecurityOf: `delete from {s}.security_events where partition = $1 and seq = any($2)`,
