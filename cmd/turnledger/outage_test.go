@@ -128,6 +128,24 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	require.Equal(t, questions(3), api.audited(t, "u"))
 }
 
+// A Redis that comes back empty is filled again, also when nobody writes.
+func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	p := start(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent")
+	p.say(t, "s", 0)
+	p.caughtUp(t, "recent")
+	source := func() any {
+		return p.must(t, http.StatusOK, http.MethodPost, session("s")+"/context", map[string]any{"message": "next"})["source"]
+	}
+	require.Equal(t, "view", source())
+	redis.Stop()
+	redis.Restart(redistest.Empty)
+	require.Equal(t, "log", source())
+	require.Eventually(t, func() bool { return source() == "view" }, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, exchange(1), p.context(t, "s"))
+}
+
 // dev looks after its own PostgreSQL.
 func TestDevStartsItsPostgresAgain(t *testing.T) {
 	t.Parallel()

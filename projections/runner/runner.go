@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -126,13 +129,53 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	f.stop = cancel
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, f.handle)
 	r.parts[k].set(live, nil)
-	if err := router.Run(ctx); err != nil {
+	var lost error
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if lost = f.watch(ctx); lost != nil {
+			cancel()
+		}
+	})
+	err = router.Run(ctx)
+	cancel()
+	watching.Wait()
+	switch {
+	case err != nil:
 		return err
-	}
-	if f.fatal != nil {
+	case f.fatal != nil:
 		return f.fatal
+	case lost != nil:
+		return lost
 	}
 	return errors.New("the tail ended")
+}
+
+// watch looks from time to time whether the store still has what was committed: one
+// that was emptied, or set back to a copy, would else be noticed by the next event
+// only. It returns nil when ctx ends.
+func (f *feeder) watch(ctx context.Context) error {
+	stored, ok := f.proj.(projections.Rebuildable)
+	if !ok {
+		return nil
+	}
+	look := time.NewTicker(2 * f.cfg.Beat)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		before := f.committed.Load()
+		_, at, err := stored.Served(ctx)
+		if err != nil {
+			continue // the next batch tells
+		}
+		i := slices.IndexFunc(at, func(c projections.Checkpoint) bool { return c.Partition == f.partition })
+		if before > 0 && (i < 0 || at[i].Seq < before) {
+			return fmt.Errorf("the store has lost what stood at %s: it is filled again", events.Position{Partition: f.partition, Seq: before})
+		}
+	}
 }
 
 // feeder is the life of one partition between a claim and a break.
@@ -144,6 +187,8 @@ type feeder struct {
 	stop      context.CancelFunc
 	stale     bool
 	fatal     error
+	// committed is the sequence of the checkpoint that the store must have.
+	committed atomic.Uint64
 }
 
 // claim takes the partition over and holds the stream against the checkpoint.
@@ -158,6 +203,7 @@ func (f *feeder) claim(ctx context.Context) error {
 	}
 	cp.Created = f.log.Created(f.partition)
 	f.at = cp
+	f.committed.Store(cp.Seq)
 	if cp.Seq == 0 && f.cfg.Start != nil {
 		if f.at.Seq, err = f.cfg.Start(ctx, f.partition); err != nil {
 			return err
@@ -270,6 +316,7 @@ func (f *feeder) batch(run []projections.Judged) projections.Batch {
 
 func (f *feeder) done(b projections.Batch) {
 	f.at = b.To
+	f.committed.Store(b.To.Seq)
 	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time, len(b.Events))
 	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
 }
