@@ -56,10 +56,16 @@ func (p *process) caughtUp(t testing.TB, names ...string) {
 	}, 30*time.Second, 20*time.Millisecond, "%v do not catch up: %s", names, p.log)
 }
 
-// questions of an identity in the audit tables.
+// audited gives the questions of an identity in the audit tables; while PostgreSQL is
+// on its way back the answer is 503.
 func (p *process) audited(t testing.TB, identity string) (out []string) {
 	t.Helper()
-	page := p.must(t, http.StatusOK, http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
+	var page map[string]any
+	require.Eventually(t, func() bool {
+		status, answer, err := p.call(t.Context(), http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
+		page = answer
+		return err == nil && status == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond)
 	for _, x := range page["turns"].([]any) {
 		out = append(out, x.(map[string]any)["question_neutral"].(string))
 	}
