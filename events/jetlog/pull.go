@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -166,7 +167,9 @@ func (p *pull) discard() {
 func (p *pull) drain() (left []*nats.Msg) {
 	defer p.stop()
 	closed := make(chan struct{})
-	p.sub.SetClosedHandler(func(string) { close(closed) })
+	// nats.go calls it twice where the connection is closed meanwhile.
+	once := sync.OnceFunc(func() { close(closed) })
+	p.sub.SetClosedHandler(func(string) { once() })
 	if err := p.sub.Drain(); err != nil {
 		return nil
 	}
