@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -110,7 +111,7 @@ func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) 
 	}
 	// The tables are no source of truth: the answer must hold all that was
 	// acknowledged before the call.
-	least := ask.MinPosition
+	least := slices.Clone(ask.MinPosition)
 	for k := range i.log.Partitions() {
 		head, err := i.log.Head(ctx, k)
 		if err != nil {

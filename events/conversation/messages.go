@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -16,16 +15,33 @@ const ImageText = "[Image sent: photo]"
 var inlineImage = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:;[a-z0-9=.+-]+)*;base64,)(?:[A-Za-z0-9+/=_%-]|\\/)+` +
 	`|(?:iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ)(?:[A-Za-z0-9+/_-]|\\/){64,}=*`)
 
-// imageSigns are what a text with such data holds, in lower case.
-var imageSigns = []string{";base64,", "ivborw0kggo", "9j", "r0lgod", "uklgr"}
-
 // cleanText puts ImageText in the place of inline base64 images.
 func cleanText(s string) string {
-	lower := strings.ToLower(s)
-	if !slices.ContainsFunc(imageSigns, func(sign string) bool { return strings.Contains(lower, sign) }) {
+	if !mayHoldImage(s) {
 		return s
 	}
 	return inlineImage.ReplaceAllString(s, ImageText)
+}
+
+// mayHoldImage is a look for what every match of inlineImage holds, which nearly no
+// text does.
+func mayHoldImage(s string) bool {
+	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR"} {
+		if strings.Contains(s, magic) {
+			return true
+		}
+	}
+	return containsFold(s, ";base64,")
+}
+
+// containsFold finds an ASCII text in any case.
+func containsFold(s, text string) bool {
+	for i := 0; i+len(text) <= len(s); i++ {
+		if s[i]|0x20 == text[0]|0x20 && strings.EqualFold(s[i:i+len(text)], text) {
+			return true
+		}
+	}
+	return false
 }
 
 // cleanMessages holds a list of chat messages against its form (objects with a
@@ -60,8 +76,8 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 // withoutImages gives a message whose base64 images have become ImageText, and
 // false where it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
-	lower := bytes.ToLower(m)
-	if !slices.ContainsFunc(append(imageSigns, "image", `\u00`), func(sign string) bool { return bytes.Contains(lower, []byte(sign)) }) {
+	// An image may be told by its type alone, and its name be written in escapes.
+	if text := string(m); !mayHoldImage(text) && !containsFold(text, "image") && !containsFold(text, `\u00`) {
 		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(m))

@@ -3,7 +3,8 @@ package contextbuilder
 import (
 	"bytes"
 	"encoding/json"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -54,7 +55,8 @@ func (m Message) AppendJSON(to []byte) []byte {
 		return append(to, m.stored.raw...)
 	}
 	to = append(append(append(to, `{"role":"`...), m.role...), `","content":`...)
-	return append(appendString(to, m.text), '}')
+	to, _ = jsontext.AppendQuote(to, m.text) // bad UTF-8 is replaced
+	return append(to, '}')
 }
 
 // Role of the message.
@@ -115,58 +117,6 @@ func (m Message) size() int {
 
 // textMessage makes a plain message; the role needs no escapes.
 func textMessage(role, text string) Message { return Message{role: role, text: text} }
-
-// appendString appends a text as JSON. Prompts are made of little else, and
-// encoding/json would copy each text three times.
-func appendString(to []byte, s string) []byte {
-	to = append(to, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		if i+8 <= len(s) && plain(s[i:i+8]) {
-			i += 8
-			continue
-		}
-		c, size := s[i], 1
-		if c >= utf8.RuneSelf {
-			var r rune
-			if r, size = utf8.DecodeRuneInString(s[i:]); r == utf8.RuneError && size == 1 {
-				to = append(append(to, s[from:i]...), `\ufffd`...)
-				from = i + 1
-			}
-		} else if c < ' ' || c == '"' || c == '\\' {
-			to = appendEscaped(append(to, s[from:i]...), c)
-			from = i + 1
-		}
-		i += size
-	}
-	return append(append(to, s[from:]...), '"')
-}
-
-// plain tells of eight bytes at once that JSON takes them as they are: ASCII, no
-// control, no quote, no backslash.
-func plain(s string) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	// Of bytes below 0x80, subtracting sets the high bit where they are too small.
-	return (w|(w-' '*ones)|((w^'"'*ones)-ones)|((w^'\\'*ones)-ones))&high == 0
-}
-
-func appendEscaped(to []byte, c byte) []byte {
-	const hex = "0123456789abcdef"
-	switch c {
-	case '"', '\\':
-		return append(to, '\\', c)
-	case '\n':
-		return append(to, '\\', 'n')
-	case '\r':
-		return append(to, '\\', 'r')
-	case '\t':
-		return append(to, '\\', 't')
-	default:
-		return append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-	}
-}
 
 // parseMessages reads a stored list. What is no object is left as it is, with no
 // role: it was held against its form when it was recorded.

@@ -29,6 +29,9 @@ func (s *Server) clearLeftovers(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.refuseRival(); err != nil {
+		return err
+	}
 	return s.claimPidFile()
 }
 
@@ -114,6 +117,20 @@ func (s *Server) leftovers() ([]processInfo, error) {
 		}
 	}
 	return ours, nil
+}
+
+// refuseRival leaves a server alone that somebody else started on this cluster.
+func (s *Server) refuseRival() error {
+	all, err := s.account.processes()
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
+			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(), p.pid)
+		}
+	}
+	return nil
 }
 
 // claimPidFile makes a stale postmaster.pid harmless when its number has been given to another process meanwhile, which
