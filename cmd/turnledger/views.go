@@ -166,7 +166,7 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Backfill: v.fold, Log: v.log, Logger: v.logger})
+	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger})
 }
 
 // close ends what openViews opened.
@@ -179,18 +179,6 @@ func (v *views) close() {
 			tables.Close()
 		}
 	}
-}
-
-// fold gives a session as the log has it up to a sequence.
-func (v *views) fold(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
-	s := conversation.New(sessionID, v.cfg.rules())
-	for e, err := range v.log.Session(ctx, sessionID, 0, upTo) {
-		if err != nil {
-			return nil, err
-		}
-		s.Fold(e)
-	}
-	return s, nil
 }
 
 // status of all that this process feeds.

@@ -21,6 +21,8 @@ type Message struct {
 	header   nats.Header
 	body     []byte
 	decoded  *events.Recorded
+	// size in memory, about.
+	size int
 }
 
 func recordedMessage(p *partition, m *nats.Msg, meta *nats.MsgMetadata) Message {
@@ -52,7 +54,12 @@ func (m Message) decode() events.Recorded {
 }
 
 // Type is the event type that the message's header states, whatever its body says.
-func (m Message) Type() string { return events.Header(m.header).Value(events.HeaderType) }
+func (m Message) Type() string {
+	if m.decoded != nil {
+		return m.decoded.Type
+	}
+	return events.Header(m.header).Value(events.HeaderType)
+}
 
 // TailOptions of a tail. Ungated tails deliver what is not durable yet; they are
 // for a fold that is shown to nobody before the gate.
@@ -152,13 +159,11 @@ func (t *Tail) drop(batch []Message) {
 	t.mu.Lock()
 	t.ready = t.ready[len(batch):]
 	for _, m := range batch {
-		t.bytes -= m.size()
+		t.bytes -= m.size
 	}
 	t.mu.Unlock()
 	signal(t.room)
 }
-
-func (m Message) size() int { return len(m.body) + 256 }
 
 // Close ends the tail and waits for it.
 func (t *Tail) Close() {
@@ -271,9 +276,10 @@ func (t *Tail) follow(ctx context.Context, in *pull) error {
 // enough.
 func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	msg := recordedMessage(t.p, m, meta)
+	msg.size = len(m.Data) + perMessage
 	if t.opts.Decode {
 		e := msg.Recorded()
-		msg.decoded = &e
+		msg.decoded, msg.header, msg.body = &e, nil, nil
 	}
 	for {
 		t.mu.Lock()
@@ -282,7 +288,7 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 				t.last = msg.Position.Seq
 				t.p.saw(t.last)
 				t.ready = append(t.ready, msg)
-				t.bytes += msg.size()
+				t.bytes += msg.size
 			}
 			t.mu.Unlock()
 			signal(t.changed)
@@ -297,8 +303,12 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 	}
 }
 
-// maxReady bounds the bytes that wait for a slow reader.
-const maxReady = 32 << 20
+const (
+	// maxReady bounds the bytes that wait for a slow reader.
+	maxReady = 32 << 20
+	// perMessage is what a message takes beside its body.
+	perMessage = 1 << 10
+)
 
 func (t *Tail) fail(err error) {
 	t.mu.Lock()

@@ -13,7 +13,7 @@ import (
 
 // Apply implements projections.Projection.
 func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
-	p, err := a.plan(ctx, b)
+	p, err := a.plan(ctx, b, a.early.in(b.From.Partition))
 	if err != nil {
 		return err
 	}

@@ -22,10 +22,8 @@ type Config struct {
 	Schema string
 	// Rules of the log's folds.
 	Rules conversation.Rules
-	// Backfill folds a session, with texts, up to and with a sequence of its partition. It is needed to apply events, not to
-	// read.
-	Backfill func(ctx context.Context, sessionID string, upToSeq uint64) (*conversation.State, error)
-	// Log is read when a dead letter is retried; it is needed for nothing else.
+	// Log is read where a link needs its session's earlier turns, and where a dead letter is retried. It is needed to apply
+	// events, not to read.
 	Log    projections.LogReader
 	Logger *slog.Logger
 }
@@ -59,9 +57,10 @@ func (c Config) withDefaults() (Config, error) {
 // Audit is the audit tables of one log. Safe for concurrent use; Apply and Park of one partition are one runner's, and
 // fenced against others.
 type Audit struct {
-	cfg  Config
-	pool *pgxpool.Pool
-	sql  statements
+	cfg   Config
+	pool  *pgxpool.Pool
+	sql   statements
+	early earlies
 }
 
 var _ projections.Projection = (*Audit)(nil)

@@ -25,6 +25,7 @@ func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoin
 		c.Created = time.Unix(0, *created).UTC()
 	}
 	c.EventID = string(id)
+	a.early.begin(partition, a.cfg.Rules)
 	return c, nil
 }
 

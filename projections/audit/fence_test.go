@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
@@ -219,16 +219,25 @@ func TestRefusedRowIsPermanent(t *testing.T) {
 	require.NotErrorIs(t, err, audit.ErrUnavailable)
 }
 
+// unreadable is a log that gives nothing.
+type unreadable struct {
+	*journal
+	err error
+}
+
+func (u unreadable) Session(context.Context, string, uint64, uint64) iter.Seq2[events.Recorded, error] {
+	return func(yield func(events.Recorded, error) bool) { yield(events.Recorded{}, u.err) }
+}
+
 func TestBackfillThatFails(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(1)
 	down := errors.New("the log is down")
-	a, err := audit.Open(t.Context(), audit.Config{URL: pgtest.URL(t), Rules: rules, Backfill: func(context.Context, string, uint64) (*conversation.State, error) {
-		return nil, down
-	}})
+	a, err := audit.Open(t.Context(), audit.Config{URL: pgtest.URL(t), Rules: rules, Log: unreadable{log, down}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
-	err = a.Apply(t.Context(), claim(t, log, a).batch(10))
+	claim(t, log, a).next(1)
+	err = a.Apply(t.Context(), claim(t, log, a).batch(10)) // what was kept is forgotten
 	require.ErrorIs(t, err, down)
 	require.False(t, projections.IsPermanent(err))
 }

@@ -95,8 +95,8 @@ func (l ledgerRow) encode(b *rowBuffer) {
 	b.uuid(l.turn)
 	b.uuid(l.replaces)
 	b.smallint(e.Position.Partition)
-	b.word(label(e.ID))
-	b.word(label(e.Type))
+	b.word(projections.Label(e.ID))
+	b.word(projections.Label(e.Type))
 	b.optional(knownID(e.SessionID))
 	if e.SessionID != "" {
 		b.optional(e.Head.Identity)
@@ -125,13 +125,13 @@ func (s securityRow) encode(b *rowBuffer) {
 	if e.Change.Kind == conversation.Refused {
 		b.word(conversation.CodeLinkedElsewhere)
 	} else {
-		b.word(label(e.Change.Reason))
+		b.word(projections.Label(e.Change.Reason))
 	}
-	b.word(label(e.ID))
-	b.word(label(e.Type))
+	b.word(projections.Label(e.ID))
+	b.word(projections.Label(e.Type))
 	b.optional(knownID(e.SessionID))
 	b.optional(knownID(asked))
-	b.optional(label(source))
+	b.optional(projections.Label(source))
 }
 
 // asker tells who asked for a session, and from where.

@@ -24,7 +24,7 @@ func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) er
 	e := &b.Events[0]
 	turn, _ := turnsNamed(e.Fact)
 	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), label(e.ID), label(e.Type),
+		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), projections.Label(e.ID), projections.Label(e.Type),
 			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), projections.BoundReason(reason))
 		return err
 	})
@@ -97,7 +97,7 @@ func (a *Audit) again(ctx context.Context, tx pgx.Tx, letter projections.DeadLet
 	if err != nil {
 		return fmt.Errorf("read the log again: %w", err)
 	}
-	p, err := a.plan(ctx, b)
+	p, err := a.plan(ctx, b, nil)
 	if err != nil {
 		return err
 	}

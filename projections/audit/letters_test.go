@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
@@ -36,9 +35,7 @@ type current struct{ *journal }
 func TestRetriedDeadLettersLeaveTheRowsOfTheLog(t *testing.T) {
 	t.Parallel()
 	url, log := pgtest.URL(t), &current{newJournal()}
-	a := openAll(t, url, func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-		return log.fold(ctx, session, upTo)
-	}, log)
+	a := openAll(t, url, log)
 	one, many := a[0], a[1]
 	rapid.Check(t, func(t *rapid.T) {
 		log.journal = randomLog(t)
@@ -93,7 +90,7 @@ func (a *tables) accepting() { a.exec("alter table turnledger.questions drop con
 func openWithLog(t testing.TB, log *journal) *tables {
 	t.Helper()
 	url := pgtest.URL(t)
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Backfill: log.fold, Log: log})
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return connected(t, a, url, "turnledger")

@@ -81,7 +81,7 @@ func (j *journal) Session(_ context.Context, sessionID string, after, upTo uint6
 	}
 }
 
-// fold is a session, with texts, up to a sequence: what the wiring gives as Backfill.
+// fold is a session, with texts, up to a sequence.
 func (j *journal) fold(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
 	s := conversation.New(sessionID, rules)
 	for e, err := range j.Session(ctx, sessionID, 0, upTo) {

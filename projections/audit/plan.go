@@ -24,11 +24,14 @@ type plan struct {
 	// redacted turns and erased sessions take ledger rows with them; by what they came.
 	redacted map[named]*projections.Judged
 	erased   map[string]*projections.Judged
+	// kept are sessions that nobody is linked to yet.
+	kept *early
 }
 
 // plan folds a batch into what it does. Reading for a link happens here, before a transaction is open.
-func (a *Audit) plan(ctx context.Context, b projections.Batch) (*plan, error) {
+func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *early) (*plan, error) {
 	p := &plan{
+		kept:   kept,
 		ledger: make([]ledgerRow, 0, len(b.Events)),
 		byTurn: make(map[uuid.UUID]*turnRow, len(b.Events)),
 		heads:  make(map[string]*headRow, len(b.Events)/4),
@@ -47,6 +50,9 @@ func (a *Audit) plan(ctx context.Context, b projections.Batch) (*plan, error) {
 // apply takes one event in.
 func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error {
 	linked := e.Head.Identity != ""
+	if !linked || e.Change.Kind == conversation.Linked {
+		p.kept.fold(e)
+	}
 	if e.Change.Kind.Applied() && (linked || e.Change.Kind == conversation.Erased) && e.SessionID != "" {
 		p.head(e)
 	}
@@ -83,14 +89,15 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 // in are there already.
 func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) error {
 	if e.First {
+		p.kept.take(e.SessionID)
 		return nil
 	}
-	if a.cfg.Backfill == nil {
-		return errors.New("the session's earlier turns are needed, and nothing is configured to read them (Config.Backfill)")
-	}
-	state, err := a.cfg.Backfill(ctx, e.SessionID, e.Position.Seq)
-	if err != nil {
-		return fmt.Errorf("read the session's earlier turns: %w", err)
+	state := p.kept.take(e.SessionID)
+	if state == nil {
+		var err error
+		if state, err = a.read(ctx, e.SessionID, e.Position.Seq); err != nil {
+			return fmt.Errorf("read the session's earlier turns: %w", err)
+		}
 	}
 	boundary := max(state.Boundary, e.Head.Boundary)
 	for _, t := range state.Turns {
@@ -99,6 +106,21 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 		}
 	}
 	return nil
+}
+
+// read folds a session, with texts, up to and with a sequence of its partition.
+func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
+	if a.cfg.Log == nil {
+		return nil, errors.New("nothing is configured to read the log with (Config.Log)")
+	}
+	state := conversation.New(sessionID, a.cfg.Rules)
+	for e, err := range a.cfg.Log.Session(ctx, sessionID, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		state.Fold(e)
+	}
+	return state, nil
 }
 
 func (p *plan) erase(e *projections.Judged) {

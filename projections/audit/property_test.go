@@ -26,14 +26,12 @@ import (
 func TestRowsAreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	var current *journal
-	a := openAll(t, url, func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-		return current.fold(ctx, session, upTo)
-	}, nil)
+	read := &current{newJournal()}
+	a := openAll(t, url, read)
 	one, many := a[0], a[1]
 	rapid.Check(t, func(t *rapid.T) {
 		log := randomLog(t)
-		current = log
+		read.journal = log
 		steps := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "steps"), 0))
 		one.empty()
 		claim(t, log, one).all(len(log.events) + 1)
@@ -47,7 +45,7 @@ func TestRowsAreThoseOfTheLog(t *testing.T) {
 			return
 		}
 		left := log.without(goneFrom(log))
-		current = left
+		read.journal = left
 		many.empty()
 		claim(t, left, many).all(1 + steps.IntN(50))
 		anew := many.dump()
@@ -76,12 +74,12 @@ func resetHidesLink(log *journal) bool {
 	})
 }
 
-func openAll(t *testing.T, url string, backfill func(context.Context, string, uint64) (*conversation.State, error), log projections.LogReader) (out []*tables) {
+func openAll(t *testing.T, url string, log projections.LogReader) (out []*tables) {
 	for _, schema := range []string{"one", "many"} {
 		a := openIn(t, url, schema, nil)
 		a.Close()
 		var err error
-		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Backfill: backfill, Log: log})
+		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Log: log})
 		require.NoError(t, err)
 		t.Cleanup(a.Audit.Close)
 		out = append(out, a)

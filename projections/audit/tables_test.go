@@ -27,7 +27,7 @@ func open(t testing.TB, log *journal) *tables { return openIn(t, pgtest.URL(t), 
 
 func openIn(t testing.TB, url, schema string, log *journal) *tables {
 	t.Helper()
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Backfill: log.fold})
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return connected(t, a, url, schema)

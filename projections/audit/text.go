@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/projections"
 )
 
 // nulSign stands, with a 0 behind it, for U+0000, which PostgreSQL holds in no text; a sign of the text itself is doubled.
@@ -196,9 +195,6 @@ func encode(v any) []byte {
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
-
-// label gives a word of an envelope or a fact for tables that hold no text.
-func label(s string) string { return projections.Label(s) }
 
 // knownID gives an id as it may stand in a row, and "" for one that breaks the rules of ids: only an event that states no fact
 // has such.

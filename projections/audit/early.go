@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// early keeps, of one partition, sessions that nobody is linked to yet, with their texts, each from its first event on. A
+// link finds the turns before it there; what does not fit is read from the log, which may take 300 ms a session (DESIGN §3).
+// A claim begins anew: another runner may have applied events meanwhile. A nil one keeps nothing.
+type early struct {
+	rules    conversation.Rules
+	sessions *simplelru.LRU[string, *anonymous]
+	bytes    int
+}
+
+type anonymous struct {
+	state *conversation.State
+	bytes int
+}
+
+const (
+	// earlyBytes bounds what is kept of one partition.
+	earlyBytes = 16 << 20
+	// leastEarly is about what an event takes beside its texts.
+	leastEarly = 512
+)
+
+func newEarly(rules conversation.Rules) *early {
+	x := &early{rules: rules}
+	// The one error is of a size that is not above 0.
+	x.sessions, _ = simplelru.NewLRU(earlyBytes/leastEarly, func(_ string, s *anonymous) { x.bytes -= s.bytes })
+	return x
+}
+
+// fold takes in an event of a session that was nobody's before it. An event that comes again changes nothing.
+func (x *early) fold(e *projections.Judged) {
+	if x == nil || e.SessionID == "" {
+		return
+	}
+	if e.First {
+		x.sessions.Remove(e.SessionID)
+		x.sessions.Add(e.SessionID, &anonymous{state: conversation.New(e.SessionID, x.rules)})
+	}
+	s, ok := x.sessions.Get(e.SessionID)
+	if !ok || e.Position.Seq <= s.state.Applied {
+		return
+	}
+	s.state.Fold(e.Recorded)
+	more := leastEarly + textBytes(e.Fact)
+	s.bytes, x.bytes = s.bytes+more, x.bytes+more
+	for x.bytes > earlyBytes {
+		x.sessions.RemoveOldest()
+	}
+}
+
+// take gives a session up, nil where it is not kept.
+func (x *early) take(sessionID string) *conversation.State {
+	if x == nil {
+		return nil
+	}
+	s, ok := x.sessions.Peek(sessionID)
+	if !ok {
+		return nil
+	}
+	x.sessions.Remove(sessionID)
+	return s.state
+}
+
+func textBytes(f events.Fact) int {
+	switch f := f.(type) {
+	case *events.TurnStarted:
+		return questionBytes(f.Question)
+	case *events.TurnFinalized:
+		return answerBytes(f.Answer) + len(f.Metadata)
+	case *events.TurnCorrected:
+		return questionBytes(f.Question) + answerBytes(f.Answer)
+	default:
+		return 0
+	}
+}
+
+func questionBytes(q events.Question) int {
+	return len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+}
+
+func answerBytes(a events.Answer) int {
+	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages)
+}
+
+// earlies are those of all partitions.
+type earlies struct {
+	mu sync.Mutex
+	of map[int]*early
+}
+
+// begin forgets what is kept of a partition.
+func (x *earlies) begin(partition int, rules conversation.Rules) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of == nil {
+		x.of = map[int]*early{}
+	}
+	x.of[partition] = newEarly(rules)
+}
+
+// in gives what is kept of a partition; nil where nobody has claimed it here.
+func (x *earlies) in(partition int) *early {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.of[partition]
+}
