@@ -27,6 +27,8 @@ type Rebuildable interface {
 	// NewGeneration begins an empty generation, after what an earlier rebuild left
 	// behind has been removed. ErrRebuilding where another one is being filled.
 	NewGeneration(ctx context.Context) (Generation, error)
+	// DeadLetters of the served generation, as DeadLetterQueue gives them.
+	DeadLetters(ctx context.Context) ([]DeadLetter, error)
 }
 
 // Generation is a projection in a place of its own, filled by one rebuild. It holds
@@ -40,6 +42,9 @@ type Generation interface {
 	// nothing but fence its runners, so that they pause, and returns ErrBehind: catch up
 	// and swap again. Anyway is for a former one that follows another stream.
 	Swap(ctx context.Context, anyway bool) error
+	// DropDeadLetter keeps, of an event that is parked in the generation too, who dropped it
+	// and why (see DeadLetterQueue).
+	DropDeadLetter(ctx context.Context, at events.Position, d Drop) (DeadLetter, error)
 	// Drop removes the generation that is not served: after Swap the former one, else
 	// this one. It may be called again.
 	Drop(ctx context.Context) error

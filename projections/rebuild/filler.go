@@ -150,10 +150,51 @@ func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
 	case !projections.IsPermanent(err):
 		return err
 	case len(run) == 1:
-		return &Stopped{last.Position, err}
+		return f.leaveOut(ctx, projections.Batch{From: f.at, To: to, Events: run}, err)
 	}
 	if err := f.apply(ctx, run[:len(run)/2]); err != nil {
 		return err
 	}
 	return f.apply(ctx, run[len(run)/2:])
+}
+
+// leaveOut passes over an event that can't be applied where an operator has said so of
+// the served generation; every other one ends the rebuild.
+func (f *filler) leaveOut(ctx context.Context, b projections.Batch, why error) error {
+	at := b.Events[0].Position
+	drop, err := f.dropped(ctx, at)
+	if err != nil {
+		return err
+	}
+	gen, ok := f.sink.(projections.Generation)
+	if drop == nil || !ok {
+		return &Stopped{at, why}
+	}
+	if err := gen.Park(ctx, b, why.Error()); err != nil {
+		return err
+	}
+	if _, err := gen.DropDeadLetter(ctx, at, *drop); err != nil {
+		return err
+	}
+	f.at = b.To
+	f.reached(at.Seq, 1)
+	return nil
+}
+
+// dropped tells who dropped an event that the served generation has parked, nil where
+// nobody did.
+func (f *filler) dropped(ctx context.Context, at events.Position) (*projections.Drop, error) {
+	if f.cfg.letters == nil {
+		return nil, nil //nolint:nilnil // nobody is a valid answer
+	}
+	letters, err := f.cfg.letters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range letters {
+		if l.Position == at {
+			return l.Dropped, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // as above
 }

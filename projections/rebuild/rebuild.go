@@ -24,6 +24,9 @@ type Config struct {
 	// default.
 	Start  func(ctx context.Context, partition int) (uint64, error)
 	Logger *slog.Logger
+
+	// letters of the served generation; nil where nothing is rebuilt.
+	letters func(context.Context) ([]projections.DeadLetter, error)
 }
 
 func (c Config) withDefaults() Config {
@@ -65,6 +68,7 @@ func Begin(ctx context.Context, log *jetlog.Log, view projections.Rebuildable, c
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
 	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen}
+	r.cfg.letters = view.DeadLetters
 	for k := range log.Partitions() {
 		r.parts = append(r.parts, &progress{partition: k})
 	}

@@ -211,13 +211,69 @@ func TestRebuildStopsAtAnEventThatCannotBeApplied(t *testing.T) {
 	require.NoError(t, rebuilt(t, log, v))
 }
 
-type poison struct{ projections.Generation }
+// An event that an operator has dropped is passed over, and stays dropped with who and
+// why; one that is only parked stops a rebuild.
+func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			fill(t, log, 2, 10)
+			v := open(t, log)
+			q := v.Rebuildable.(interface {
+				DropDeadLetter(ctx context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error)
+			})
+			live(t, log, poisonedLive{v.Rebuildable})
+			caughtUp(t, log, v)
+			poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
 
-func (p poison) Apply(ctx context.Context, b projections.Batch) error {
+			require.ErrorContains(t, rebuilt(t, log, poisoned), "0:17")
+			drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC().Truncate(time.Millisecond)}
+			_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 17}, drop)
+			require.NoError(t, err)
+			for range 2 {
+				before := number(t, v)
+				require.NoError(t, rebuilt(t, log, poisoned))
+				require.Greater(t, number(t, v), before)
+				letters, err := v.DeadLetters(t.Context())
+				require.NoError(t, err)
+				require.Len(t, letters, 1)
+				require.Equal(t, events.Position{Seq: 17}, letters[0].Position)
+				require.Equal(t, &drop, letters[0].Dropped)
+			}
+			require.NoError(t, rebuilt(t, log, v), "what can be applied by now is")
+			letters, err := v.DeadLetters(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, letters)
+			equalsLog(t, log, v, 2)
+		})
+	}
+}
+
+type poisonedLive struct{ projections.Rebuildable }
+
+func (p poisonedLive) Apply(ctx context.Context, b projections.Batch) error {
+	if err := poisoned(b); err != nil {
+		return err
+	}
+	return p.Rebuildable.Apply(ctx, b)
+}
+
+func poisoned(b projections.Batch) error {
 	for _, e := range b.Events {
 		if e.Position.Seq == 17 {
 			return projections.Permanent(errors.New("a poisoned row"))
 		}
+	}
+	return nil
+}
+
+type poison struct{ projections.Generation }
+
+func (p poison) Apply(ctx context.Context, b projections.Batch) error {
+	if err := poisoned(b); err != nil {
+		return err
 	}
 	return p.Generation.Apply(ctx, b)
 }

@@ -72,9 +72,7 @@ func openAudit(t testing.TB, log *jetlog.Log) view {
 }
 
 func auditOn(t testing.TB, log *jetlog.Log, url string) view {
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Backfill: func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-		return fold(ctx, log, session, upTo)
-	}})
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return view{a, func(ctx context.Context, _ *jetlog.Log, session string) (*conversation.State, events.Position, error) {

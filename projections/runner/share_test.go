@@ -92,9 +92,7 @@ func backends(t *testing.T) map[string]backend {
 
 func openAudit(t testing.TB, url, schema string, log *jetlog.Log) *audit.Audit {
 	t.Helper()
-	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Backfill: func(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-		return fold(ctx, log, session, upTo)
-	}})
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	return a

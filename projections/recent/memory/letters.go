@@ -57,8 +57,12 @@ func (v *View) DeadLetters(context.Context) ([]projections.DeadLetter, error) {
 }
 
 // DropDeadLetter is described at projections.DeadLetterQueue.
-func (v *View) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
-	g := v.served.Load()
+func (v *View) DropDeadLetter(ctx context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
+	return v.served.Load().DropDeadLetter(ctx, at, d)
+}
+
+// DropDeadLetter is described at projections.Generation.
+func (g *generation) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.dead {
