@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
@@ -77,39 +79,84 @@ func TestRebuildWhereNobodyFeeds(t *testing.T) {
 	require.Contains(t, out["detail"], "--roles audit")
 }
 
-// kill -9 in the middle of a rebuild: the next start serves what was served, and a
-// rebuild can be begun again.
+// kill -9 at any step of a rebuild, before, at and after the swap: the next start serves
+// whole views, reads what it did, and leaves nothing behind; and a rebuild can be begun
+// again.
 func TestKilledInARebuild(t *testing.T) {
 	t.Parallel()
+	rounds := 3
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		rounds = 40
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 3))
 	pg, redis := pgtest.Start(t), redistest.Start(t)
 	dir := dataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
 	p := start(t, env, "serve", "--data-dir", dir)
-	for i := range 40 {
-		s := fmt.Sprint("s", i)
-		p.must(t, http.StatusOK, http.MethodPut, session(s)+"/identity", map[string]any{"identity_id": "u"})
-		p.turn(t, s, "r0", "question 0", "answer 0")
+	file := madeConversations(t, rng, 0)
+	code, _, errs := turnledger(t, p, "import", file)
+	require.Equal(t, exitDone, code, errs)
+	said := readConversations(t, []string{file})
+	for _, c := range said {
+		p.must(t, http.StatusOK, http.MethodPut, session(c.ID)+"/identity", map[string]any{"identity_id": "u"})
 	}
 	p.caughtUp(t, "recent", "audit")
-	for range 3 {
-		p.must(t, http.StatusAccepted, http.MethodPost, "/v1/projections/audit/rebuild", nil)
+	for round := range rounds {
+		name := []string{"audit", "recent"}[round%2]
+		part := rng.Float64() * 1.2
+		require.Eventually(t, func() bool { // a store notices late that who rebuilt is gone
+			status, _, err := p.call(t.Context(), http.MethodPost, "/v1/projections/"+name+"/rebuild", nil)
+			return err == nil && status == http.StatusAccepted
+		}, time.Minute, 100*time.Millisecond)
+		p.rebuilding(t, name, part)
 		p.kill(t)
 		p = start(t, env, "serve", "--data-dir", dir)
-		require.Len(t, p.audited(t, "u"), 40)
 		p.caughtUp(t, "recent", "audit")
-		require.Eventually(t, func() bool { // the server notices late that the connection is gone
-			code, _, _ := said(t, "projections", "rebuild", "audit", "--yes", "--url", p.url)
-			return code == exitDone
-		}, 30*time.Second, 100*time.Millisecond)
-		code, out, errs := said(t, "projections", "verify", "--url", p.url)
-		require.Equal(t, exitDone, code, out+errs)
+		require.Len(t, p.audited(t, "u"), madeTurns, "seed %d round %d (%s at %.2f)", seed, round, name, part)
+		c := said[rng.IntN(len(said))]
+		require.Equal(t, c.Messages, p.context(t, c.ID), "seed %d round %d (%s at %.2f)", seed, round, name, part)
+		code, out, errs := turnledger(t, p, "projections", "verify")
+		require.Equal(t, exitDone, code, "seed %d round %d (%s at %.2f): %s%s", seed, round, name, part, out, errs)
 	}
+	for _, name := range []string{"audit", "recent"} {
+		require.Eventually(t, func() bool {
+			code, _, _ := turnledger(t, p, "projections", "rebuild", name, "--yes")
+			return code == exitDone
+		}, 2*time.Minute, 100*time.Millisecond)
+	}
+	code, out, errs := turnledger(t, p, "projections", "verify")
+	require.Equal(t, exitDone, code, "seed %d: %s%s", seed, out, errs)
 	conn, err := pgx.Connect(t.Context(), pg.URL())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	var schemas int
 	require.NoError(t, conn.QueryRow(t.Context(), "select count(*) from pg_namespace where nspname like 'turnledger%'").Scan(&schemas))
 	require.Equal(t, 1, schemas)
+	t.Logf("seed %d: %d rounds", seed, rounds)
+}
+
+// rebuilding waits until a rebuild has come through a part of the log, or has ended.
+func (p *process) rebuilding(t testing.TB, name string, part float64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, out, err := p.call(t.Context(), http.MethodGet, "/v1/projections", nil)
+		require.NoError(t, err)
+		for _, x := range out["projections"].([]any) {
+			s := x.(map[string]any)
+			if s["name"] == name && s["state"] == "rebuilding" {
+				return seqOf(t, s["position"]) >= part*seqOf(t, s["head"])
+			}
+		}
+		return true
+	}, time.Minute, time.Millisecond)
+}
+
+func seqOf(t testing.TB, position any) float64 {
+	t.Helper()
+	at, err := events.ParsePosition(position.(string))
+	require.NoError(t, err)
+	return float64(at.Seq)
 }
 
 // The log's folder was lost: the views in Redis and PostgreSQL follow a stream that is

@@ -39,7 +39,7 @@ var (
 
 // holdFor is how long a rebuild may say nothing until another one may begin. What
 // fences the former one then is the number, not the time.
-const holdFor = time.Minute
+const holdFor = 15 * time.Second
 
 var (
 	_ projections.Rebuildable = (*View)(nil)
@@ -108,6 +108,7 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	if g.n, err = strconv.ParseUint(number, 10, 64); err == nil {
 		err = g.stay(ctx)
 	}
+	g.hold(ctx)
 	if err == nil {
 		err = v.sweep(ctx)
 	}
@@ -124,6 +125,8 @@ type generation struct {
 	served *View
 	number string
 	n      uint64
+	letGo  context.CancelFunc
+	held   chan struct{}
 }
 
 // Number implements projections.Generation.
@@ -148,6 +151,25 @@ func (g *generation) Apply(ctx context.Context, b projections.Batch) error {
 	return g.View.Apply(ctx, b)
 }
 
+// hold renews the right until leave, also while the log gives nothing to apply.
+func (g *generation) hold(ctx context.Context) {
+	ctx, g.letGo = context.WithCancel(context.WithoutCancel(ctx))
+	g.held = make(chan struct{})
+	go func() {
+		defer close(g.held)
+		tick := time.NewTicker(holdFor / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = g.stay(ctx) // whoever applies or swaps learns of it
+			}
+		}
+	}()
+}
+
 // stay renews the right to fill the generation; ErrFenced where it was lost.
 func (g *generation) stay(ctx context.Context) error {
 	is, err := g.client.exec(ctx, stayScript, []string{g.pointer}, []string{g.number, milliseconds(holdFor)}).AsInt64()
@@ -161,6 +183,8 @@ func (g *generation) stay(ctx context.Context) error {
 }
 
 func (g *generation) leave(ctx context.Context) error {
+	g.letGo()
+	<-g.held
 	return g.client.exec(ctx, leaveScript, []string{g.pointer}, []string{g.number}).Error()
 }
 
