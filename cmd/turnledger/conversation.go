@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// turnIn is one turn of a conversation that is imported.
+// turnIn is one turn of a conversation that is imported, as the log keeps it.
 type turnIn struct {
 	requestID string
 	question  halfIn
@@ -65,6 +69,7 @@ func parseConversation(line []byte) (session string, turns []turnIn, err error) 
 }
 
 func parseMessage(raw json.RawMessage) (messageIn, error) {
+	raw = conversation.WithoutImages(raw) // they are not kept, and might be more than a request may hold
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
 		return messageIn{}, errors.New("not an object")
@@ -73,10 +78,30 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 	if json.Unmarshal(members["role"], &m.role) != nil || m.role == "" {
 		return messageIn{}, errors.New("role is missing")
 	}
-	isText := json.Unmarshal(members["content"], &m.text) == nil && string(members["content"]) != "null"
+	content := members["content"]
+	isText := json.Unmarshal(content, &m.text) == nil && string(content) != "null"
+	if !isText {
+		m.text = textOfParts(content)
+	}
 	_ = json.Unmarshal(members["translated"], &m.translated) // absent or odd: no translation
-	m.plain = isText && m.text != "" && len(members) == 2
+	// A text that is no Unicode comes back only as it was written.
+	m.plain = isText && m.text != "" && len(members) == 2 && jsontext.Value(content).IsValid()
 	return m, nil
+}
+
+// textOfParts joins the texts of a content that is a list of parts.
+func textOfParts(content json.RawMessage) string {
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(content, &parts) // what is no list has no text; odd parts have none
+	var texts []string
+	for _, p := range parts {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // splitTurns cuts before each user message that does not follow another one.

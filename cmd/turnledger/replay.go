@@ -40,7 +40,7 @@ func (c *replayCmd) Run(e *env) error {
 		return err
 	}
 	// A stream has no deadline, and reconnects for as long as a server takes to restart.
-	s, err := c.dial(importTries, nil)
+	s, err := c.dial(firstTries, nil)
 	if err != nil {
 		return errors.Join(err, out.abandon())
 	}

@@ -73,6 +73,15 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 	return encode(list), nil
 }
 
+// WithoutImages gives a chat message as the log keeps it: base64 image data has become
+// ImageText, all else is as it came.
+func WithoutImages(message json.RawMessage) json.RawMessage {
+	if clean, ok := withoutImages(message); ok {
+		return clean
+	}
+	return message
+}
+
 // withoutImages gives a message whose base64 images have become ImageText, and
 // false where it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
@@ -135,6 +136,9 @@ func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
 	err := json.Unmarshal(raw, field.Addr().Interface())
 	var own *conversation.Invalid
 	switch {
+	case err == nil && isText(field.Type()) && !jsontext.Value(raw).IsValid():
+		// encoding/json would make the same text of different ones.
+		return &conversation.Invalid{Why: `holds half of a surrogate pair (\ud800 to \udfff alone): send Unicode`}
 	case err == nil:
 		return nil
 	case errors.As(err, &own):
@@ -142,6 +146,10 @@ func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
 	default:
 		return &conversation.Invalid{Why: mustBe(field.Type())}
 	}
+}
+
+func isText(t reflect.Type) bool {
+	return t.Kind() == reflect.String || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.String
 }
 
 func mustBe(t reflect.Type) string {
