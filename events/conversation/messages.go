@@ -3,46 +3,8 @@ package conversation
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
 )
-
-// ImageText stands for an image whose data is not kept.
-const ImageText = "[Image sent: photo]"
-
-// inlineImage is a data URL, also where a JSON text in the text escapes its slashes,
-// or the bare base64 of a PNG, JPEG, GIF or WebP, which its first bytes tell.
-var inlineImage = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:;[a-z0-9=.+-]+)*;base64,)(?:[A-Za-z0-9+/=_%-]|\\/)+` +
-	`|(?:iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ)(?:[A-Za-z0-9+/_-]|\\/){64,}=*`)
-
-// cleanText puts ImageText in the place of inline base64 images.
-func cleanText(s string) string {
-	if !mayHoldImage(s) {
-		return s
-	}
-	return inlineImage.ReplaceAllString(s, ImageText)
-}
-
-// mayHoldImage is a look for what every match of inlineImage holds, which nearly no
-// text does.
-func mayHoldImage(s string) bool {
-	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR"} {
-		if strings.Contains(s, magic) {
-			return true
-		}
-	}
-	return containsFold(s, ";base64,")
-}
-
-// containsFold finds an ASCII text in any case.
-func containsFold(s, text string) bool {
-	for i := 0; i+len(text) <= len(s); i++ {
-		if s[i]|0x20 == text[0]|0x20 && strings.EqualFold(s[i:i+len(text)], text) {
-			return true
-		}
-	}
-	return false
-}
 
 // cleanMessages holds a list of chat messages against its form (objects with a
 // role) and takes base64 image data out. Messages without such data stay byte for
@@ -98,23 +60,28 @@ func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
 	if holdsImageData(message) {
 		return encode(map[string]any{"role": message["role"], "content": ImageText}), true
 	}
-	clean, changed := scrub(message)
+	clean, changed := scrub(message, false)
 	if !changed {
 		return nil, false
 	}
 	return encode(clean), true
 }
 
-func scrub(v any) (any, bool) {
+// scrub takes image data out of a JSON value; image says that the value is part of
+// what calls itself an image.
+func scrub(v any, image bool) (any, bool) {
 	switch v := v.(type) {
 	case string:
+		if image && isBlob(v) {
+			return ImageText, true
+		}
 		clean := cleanText(v)
 		return clean, clean != v
 	case []any:
 		changed := false
 		for i := range v {
 			var c bool
-			v[i], c = scrub(v[i])
+			v[i], c = scrub(v[i], image)
 			changed = changed || c
 		}
 		return v, changed
@@ -122,15 +89,36 @@ func scrub(v any) (any, bool) {
 		if holdsImageData(v) {
 			return map[string]any{"type": "text", "text": ImageText}, true
 		}
+		image = image || isImageType(v["type"])
 		changed := false
 		for k := range v {
 			var c bool
-			v[k], c = scrub(v[k])
+			v[k], c = scrub(v[k], image || containsFold(k, "image"))
 			changed = changed || c
 		}
 		return v, changed
 	default:
 		return v, false
+	}
+}
+
+func isImageType(v any) bool {
+	s, _ := v.(string)
+	return containsFold(s, "image")
+}
+
+// cleanObject takes image data out of the values of a JSON object.
+func cleanObject(members map[string]json.RawMessage) {
+	for k, raw := range members {
+		var value any
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		if !mayHoldImage(string(raw)) || dec.Decode(&value) != nil {
+			continue
+		}
+		if clean, changed := scrub(value, false); changed {
+			members[k] = encode(clean)
+		}
 	}
 }
 

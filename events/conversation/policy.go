@@ -35,7 +35,9 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		return c, nil, err
 	}
 	q.QuestionMessages = messages
-	q.QuestionNeutral, q.QuestionTranslated = cleanText(q.QuestionNeutral), cleanText(q.QuestionTranslated)
+	for _, text := range []*string{&q.QuestionNeutral, &q.QuestionTranslated, &q.PipelineName, &q.Consultant, &q.Repository} {
+		*text = cleanText(*text)
+	}
 	metadata, dropped, err := p.filter(q.Metadata)
 	if err != nil {
 		return c, nil, err
@@ -117,6 +119,7 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 			dropped = append(dropped, k)
 		}
 	}
+	cleanObject(out)
 	slices.Sort(dropped)
 	return out, dropped, nil
 }

@@ -1,8 +1,10 @@
 package conversation_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,9 +116,71 @@ func TestImageDataIsNotKept(t *testing.T) {
 		}
 	}
 	// What only looks like it stays.
-	for _, text := range []string{"see /9j/a.txt and iVBORw0KGgo", "UklGR is how RIFF begins", "data:text/plain;base64,aGVsbG8="} {
-		start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: text}})
-		require.NoError(t, err)
-		require.Equal(t, text, start.Question.QuestionNeutral)
+	for _, text := range []string{
+		"see /9j/a.txt and iVBORw0KGgo", "UklGR is how RIFF begins", "data:text/plain;base64,aGVsbG8=", "data:image/png;base64, alone",
+		"token x" + strings.Repeat("Ab1", 40) + "SUkqA" + strings.Repeat("Ab1", 40),
+	} {
+		require.Equal(t, text, cleaned(t, text))
 	}
+}
+
+func cleaned(t *testing.T, text string) string {
+	t.Helper()
+	start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: text}})
+	require.NoError(t, err)
+	return start.Question.QuestionNeutral
+}
+
+// TestWrappedImageDataIsNotKept: encoders break base64 into lines, and what stands
+// behind it stays.
+func TestWrappedImageDataIsNotKept(t *testing.T) {
+	t.Parallel()
+	data := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("a picture of a cat, ", 60)))
+	for _, width := range []int{64, 76} {
+		for _, brk := range []string{"\n", "\r\n", `\n`, "\n    "} {
+			var lines []string
+			for part := range slices.Chunk([]byte(data), width) {
+				lines = append(lines, string(part))
+			}
+			text := strings.Join(lines, brk)
+			for _, c := range [][2]string{
+				{"see data:image/png;base64," + text + brk + "What is it?", "see " + conversation.ImageText + brk + "What is it?"},
+				{`{"shot":"` + text + `"}`, `{"shot":"` + conversation.ImageText + `"}`},
+				{"![a](data:image/png;base64," + text + ")" + brk + "so", "![a](" + conversation.ImageText + ")" + brk + "so"},
+				{text, conversation.ImageText},
+			} {
+				require.Equal(t, c[1], cleaned(t, c[0]), "%d %q", width, brk)
+			}
+		}
+	}
+}
+
+// TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed: a part that says it is an image
+// holds its bytes, whatever they are, and so do short texts beside the question.
+func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
+	t.Parallel()
+	bmp := base64.StdEncoding.EncodeToString([]byte("BM" + strings.Repeat("\x01\x7f\xe9", 300)))
+	for _, message := range []string{
+		`{"role":"user","content":[{"type":"image","image_base64":"` + bmp + `"}]}`,
+		`{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"` + bmp + `"}}}]}`,
+		`{"role":"user","content":"what?","images":["` + bmp + `"]}`,
+		`{"role":"assistant","content":[{"type":"output_image","b64_json":"` + bmp + `"}]}`,
+	} {
+		start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte("[" + message + "]")}})
+		require.NoError(t, err)
+		require.NotContains(t, string(start.Question.QuestionMessages), bmp[len(bmp)-20:], message)
+		require.Contains(t, string(start.Question.QuestionMessages), conversation.ImageText)
+	}
+	digest := `{"role":"user","content":[{"type":"image_url","sha256":"` + strings.Repeat("0f", 32) + `","image_url":{"url":"https://example.org/` + strings.Repeat("a", 80) + `"}}]}`
+	url := "data:image/bmp;base64," + bmp
+	start, _, err := conversation.Policy{MetadataKeys: []string{"channel"}}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{
+		QuestionNeutral: "q", PipelineName: url, Consultant: url, Repository: url, Metadata: []byte(`{"channel":{"icon":"` + url + `","n":1E400}}`),
+		QuestionMessages: []byte("[" + digest + "]"),
+	}})
+	require.NoError(t, err)
+	q := start.Question
+	require.Equal(t, []string{conversation.ImageText, conversation.ImageText, conversation.ImageText}, []string{q.PipelineName, q.Consultant, q.Repository})
+	require.JSONEq(t, "["+digest+"]", string(q.QuestionMessages), "a reference is kept")
+	require.Equal(t, `{"channel":{"icon":"`+conversation.ImageText+`","n":1E400}}`, string(q.Metadata))
 }

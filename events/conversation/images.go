@@ -1,0 +1,160 @@
+package conversation
+
+import (
+	"encoding/base64"
+	"regexp"
+	"strings"
+)
+
+// ImageText stands for an image whose data is not kept.
+const ImageText = "[Image sent: photo]"
+
+// imageStart is where base64 image data begins in a text: a data URL, also where a
+// JSON text in the text escapes its slashes; or the first bytes of a PNG, JPEG, GIF,
+// WebP, TIFF, AVIF or HEIC without one.
+var imageStart = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:; ?[a-z0-9._"=-]+)*; ?base64,)` +
+	`|iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ|SUkqA|AAAA[A-Za-z0-9+/_-]{4}ZnR5cG`)
+
+// leastImage is how many base64 characters are data where no data URL says so.
+const leastImage = 64
+
+// mayHoldImage is a look for what every match of imageStart holds, which nearly no
+// text does.
+func mayHoldImage(s string) bool {
+	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR", "SUkqA", "ZnR5cG"} {
+		if strings.Contains(s, magic) {
+			return true
+		}
+	}
+	return containsFold(s, "base64,")
+}
+
+// containsFold finds an ASCII text in any case.
+func containsFold(s, text string) bool {
+	for i := 0; i+len(text) <= len(s); i++ {
+		if s[i]|0x20 == text[0]|0x20 && strings.EqualFold(s[i:i+len(text)], text) {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanText puts ImageText in the place of inline base64 images.
+func cleanText(s string) string {
+	if !mayHoldImage(s) {
+		return s
+	}
+	var out strings.Builder
+	rest := 0
+	for at := 0; ; {
+		found := imageStart.FindStringIndex(s[at:])
+		if found == nil {
+			break
+		}
+		from, data := at+found[0], at+found[1]
+		url := s[from]|0x20 == 'd'
+		end := data
+		if url || !inWord(s[:from]) {
+			end += base64Run(s[data:])
+		}
+		if end == data || !url && end-from < leastImage {
+			at = data // it only looks like one
+			continue
+		}
+		out.WriteString(s[rest:from])
+		out.WriteString(ImageText)
+		at, rest = end, end
+	}
+	if rest == 0 {
+		return s
+	}
+	out.WriteString(s[rest:])
+	return out.String()
+}
+
+// inWord tells whether what follows a text goes on with base64 that began in it.
+func inWord(before string) bool {
+	n := len(before)
+	if n == 0 || !isBase64(before[n-1]) {
+		return false
+	}
+	return n < 2 || before[n-2] != '\\' // an escaped line feed of a JSON text
+}
+
+// wrapped is the least length of a line that encoders wrap base64 to (64 and 76 are
+// usual).
+const wrapped = 48
+
+// base64Run gives the length of the base64 that a text begins with, over line breaks
+// where it is wrapped.
+func base64Run(s string) int {
+	end, line := 0, 0
+	for {
+		n := lineRun(s[end:])
+		end += n
+		line += n
+		brk := lineBreak(s[end:])
+		if brk == 0 || line < wrapped {
+			return end
+		}
+		next := lineRun(s[end+brk:])
+		after := end + brk + next
+		whole := after == len(s) || lineBreak(s[after:]) > 0 || strings.IndexByte("\"')>`,;", s[after]) >= 0
+		if next == 0 || next < wrapped && !whole {
+			return end
+		}
+		end, line = end+brk, 0
+	}
+}
+
+// lineRun gives the length of the base64 on one line. JSON texts escape slashes.
+func lineRun(s string) int {
+	i := 0
+	for i < len(s) {
+		switch {
+		case isBase64(s[i]):
+			i++
+		case s[i] == '\\' && i+1 < len(s) && s[i+1] == '/':
+			i += 2
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+func isBase64(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("+/=_-%", c) >= 0
+}
+
+// lineBreak gives the length of a line break, plain or escaped, with the blanks behind
+// it.
+func lineBreak(s string) int {
+	n := 0
+	for _, brk := range [...]string{"\r\n", "\n", `\r\n`, `\n`} {
+		if strings.HasPrefix(s, brk) {
+			n = len(brk)
+			break
+		}
+	}
+	for n > 0 && n < len(s) && (s[n] == ' ' || s[n] == '\t') {
+		n++
+	}
+	return n
+}
+
+// isBlob tells of a text in a place for image data that it is some: base64 and
+// nothing else. A digest in hex is none.
+func isBlob(s string) bool {
+	s = strings.Join(strings.Fields(s), "")
+	if len(s) < leastImage || strings.Trim(s, "0123456789abcdefABCDEF") == "" {
+		return false
+	}
+	s = strings.TrimRight(s, "=")
+	for _, enc := range [...]*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if _, err := enc.DecodeString(s); err == nil {
+			return true
+		}
+	}
+	return false
+}
