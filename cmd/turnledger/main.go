@@ -70,7 +70,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "turnledger: %v\nTry: turnledger --help\n", err)
 		return exitUsage
 	}
-	err = k.Run(&env{ctx: ctx, out: stdout, err: stderr})
+	out := &output{to: stdout}
+	err = k.Run(&env{ctx: ctx, out: out, err: stderr})
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("the output is not whole: %w", out.err)
+	}
 	switch {
 	case err == nil:
 		return exitDone
@@ -84,6 +88,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
 		return exitFailed
 	}
+}
+
+// output remembers that something could not be printed: a verb has then not done what
+// it was asked for.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // errUsage marks a command line or configuration that can't work.

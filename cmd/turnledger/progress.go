@@ -34,10 +34,19 @@ const (
 	unitEvents unit = "events"
 )
 
+// isTerminal tells whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	if o, ok := w.(*output); ok {
+		w = o.to
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // newProgress begins; total is -1 if it is not known.
 func newProgress(out io.Writer, what string, unit unit, total int64) *progress {
 	p := &progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(unit == unitBytes), progressbar.OptionSetItsString(string(unit)), progressbar.OptionShowIts(), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
@@ -103,7 +112,7 @@ type counter struct{ *progress }
 
 func newCounter(out io.Writer, what string) *counter {
 	p := &progress{out: out, what: what, began: time.Now(), spoken: time.Now()}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,5 +119,25 @@ func TestAnImportOutlastsARestart(t *testing.T) {
 	require.Zero(t, <-done)
 	for _, c := range readConversations(t, []string{file}) {
 		require.Equal(t, c.Messages, p.context(t, c.ID))
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What could not be printed was not done.
+func TestLostOutputIsAFailure(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "serve", "--data-dir", dataDir(t))
+	p.turn(t, "s", "r", "question", "answer")
+	for _, args := range [][]string{{"history", "s"}, {"context", "s", "m"}, {"projections", "list"}, {"version"}} {
+		var errs strings.Builder
+		if args[0] != "version" {
+			args = append(args, "--url", p.url)
+		}
+		require.Equal(t, exitFailed, run(t.Context(), args, fullDisk{}, &errs), args)
+		require.Contains(t, errs.String(), "no space left on device")
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/export"
@@ -85,7 +82,7 @@ func moment(flag, s string, now time.Time) (time.Time, error) {
 func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error {
 	// A follower has no end to be near, and a terminal shows the events themselves.
 	var bar *progress
-	if stdout, ok := e.out.(*os.File); !c.Follow && (c.Output != "" || !ok || !term.IsTerminal(int(stdout.Fd()))) {
+	if !c.Follow && (c.Output != "" || !isTerminal(e.out)) {
 		bar = newProgress(e.err, "replaying", unitEvents, -1)
 		defer bar.done()
 	}

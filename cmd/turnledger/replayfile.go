@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/term"
-
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -43,7 +41,7 @@ func (c *replayCmd) sink(e *env) (*replayFile, error) {
 			header = info.Size() == 0
 		}
 		to = f.file
-	} else if out, ok := e.out.(*os.File); ok && f.format == export.Parquet && term.IsTerminal(int(out.Fd())) {
+	} else if f.format == export.Parquet && isTerminal(e.out) {
 		return nil, fmt.Errorf("%w: a Parquet file is not for a terminal: name a file with -o", errUsage)
 	}
 	f.out = bufio.NewWriterSize(to, 1<<20)
