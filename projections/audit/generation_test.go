@@ -1,0 +1,101 @@
+package audit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// rebuildOf fills a new generation with a log and swaps it in.
+func rebuildOf(t *testing.T, log *journal, a *tables) {
+	t.Helper()
+	g, err := a.NewGeneration(t.Context())
+	require.NoError(t, err)
+	claim(t, log, g).all(100)
+	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Drop(t.Context()))
+}
+
+// Who could read the tables before a rebuild can read them after it, and nobody else.
+func TestGrantsGoOverWithARebuild(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(2)
+	a := filled(t, log, 100)
+	analyst, other := fmt.Sprint("analyst_", rand.Uint32()), fmt.Sprint("other_", rand.Uint32())
+	a.exec(fmt.Sprintf(`create role %s; create role %s; grant usage on schema turnledger to %[1]s;
+		grant select on turnledger.turns, turnledger.answers to %[1]s; grant select on turnledger.event_ledger to public`, analyst, other))
+	rebuildOf(t, log, a)
+	may := func(role, object string) (yes bool) {
+		sql := "select has_table_privilege($1, 'turnledger.'||$2, 'select') and has_schema_privilege($1, 'turnledger', 'usage')"
+		require.NoError(t, a.pool.QueryRow(t.Context(), sql, role, object).Scan(&yes))
+		return yes
+	}
+	require.True(t, may(analyst, "turns"))
+	require.True(t, may(analyst, "answers"))
+	require.True(t, may(analyst, "event_ledger"))
+	require.False(t, may(analyst, "questions"))
+	require.False(t, may(other, "event_ledger"), "it may not enter the schema")
+	a.exec(fmt.Sprintf("drop owned by %s, %s; drop role %[1]s, %[2]s", analyst, other))
+}
+
+// A rebuild that would take somebody's view or key away is refused, and says why.
+func TestARebuildUnderSomebodysViewIsRefused(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(2)
+	a := filled(t, log, 100)
+	for _, c := range [][2]string{
+		{"create view public.mine as select session_id from turnledger.turns", "drop view public.mine"},
+		{"create table public.notes (turn_id uuid references turnledger.questions)", "drop table public.notes"},
+	} {
+		a.exec(c[0])
+		_, err := a.NewGeneration(t.Context())
+		require.ErrorIs(t, err, audit.ErrDependent)
+		require.ErrorContains(t, err, "make them again")
+		a.exec(c[1])
+		rebuildOf(t, log, a)
+	}
+}
+
+// Of two processes one rebuilds at a time. The right goes with its connection: who lost
+// it swaps nothing.
+func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
+	t.Parallel()
+	log, url := conversationOf(2), pgtest.URL(t)
+	one, two := openIn(t, url, "turnledger", log), openIn(t, url, "turnledger", log)
+	claim(t, log, one).all(100)
+	want := one.dump()
+	lost, err := one.NewGeneration(t.Context())
+	require.NoError(t, err)
+	claim(t, log, lost).all(100)
+	_, err = two.NewGeneration(t.Context())
+	require.ErrorIs(t, err, projections.ErrRebuilding)
+
+	two.exec("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and pid <> pg_backend_pid() and database = (select oid from pg_database where datname = current_database())")
+	require.Eventually(t, func() bool {
+		won, err := two.NewGeneration(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, projections.ErrRebuilding)
+			return false
+		}
+		claim(t, log, won).all(100)
+		require.NoError(t, won.Swap(t.Context(), false))
+		require.NoError(t, won.Drop(t.Context()))
+		return true
+	}, time.Minute, 10*time.Millisecond)
+	require.Error(t, lost.Swap(t.Context(), false))
+	_ = lost.Drop(t.Context()) // its connection is gone
+	number, _, err := two.Served(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), number)
+	got := two.dump()
+	delete(want, "projection_checkpoints")
+	delete(got, "projection_checkpoints")
+	require.Equal(t, want, got)
+}
