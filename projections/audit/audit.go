@@ -60,7 +60,7 @@ type Audit struct {
 	cfg   Config
 	pool  *pgxpool.Pool
 	sql   statements
-	early earlies
+	early kept
 }
 
 var _ projections.Projection = (*Audit)(nil)

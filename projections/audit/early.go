@@ -93,14 +93,14 @@ func answerBytes(a events.Answer) int {
 	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages)
 }
 
-// earlies are those of all partitions.
-type earlies struct {
+// kept are those of all partitions.
+type kept struct {
 	mu sync.Mutex
 	of map[int]*early
 }
 
 // begin forgets what is kept of a partition.
-func (x *earlies) begin(partition int, rules conversation.Rules) {
+func (x *kept) begin(partition int, rules conversation.Rules) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.of == nil {
@@ -110,7 +110,7 @@ func (x *earlies) begin(partition int, rules conversation.Rules) {
 }
 
 // in gives what is kept of a partition; nil where nobody has claimed it here.
-func (x *earlies) in(partition int) *early {
+func (x *kept) in(partition int) *early {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.of[partition]

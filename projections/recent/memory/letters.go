@@ -62,13 +62,13 @@ func (v *View) DropDeadLetter(ctx context.Context, at events.Position, d project
 }
 
 // DropDeadLetter is described at projections.Generation.
-func (g *generation) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := range g.dead {
-		if g.dead[i].Position == at {
-			g.dead[i].Dropped = &d
-			return g.dead[i], nil
+func (v *generation) DropDeadLetter(_ context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.dead {
+		if v.dead[i].Position == at {
+			v.dead[i].Dropped = &d
+			return v.dead[i], nil
 		}
 	}
 	return projections.DeadLetter{}, projections.ErrNoDeadLetter
