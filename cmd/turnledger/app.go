@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,8 +44,11 @@ func listen(ctx context.Context, cfg Config) (net.Listener, error) {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen, err)
 	}
 	return l, nil
 }
