@@ -2,6 +2,8 @@ package contextbuilder
 
 import (
 	"encoding/json"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,177 +26,256 @@ type block struct {
 	Input     json.RawMessage `json:"input,omitempty"`
 	ToolUseID string          `json:"tool_use_id,omitempty"`
 	Content   string          `json:"content,omitempty"`
+	IsError   bool            `json:"is_error,omitempty"`
 }
 
-// toAnthropic gives the system text and messages whose roles strictly alternate.
-// Tool calls become tool_use, their results tool_result in the user message right
-// after; a result whose call is not right before it, and a call without its result,
-// become text.
+func textBlock(s string) block { return block{Type: "text", Text: s} }
+
+const (
+	spokeFirst = "(The assistant spoke first.)"
+	noText     = "(no text)"
+)
+
+// toAnthropic gives the system text and messages that the API takes: the first and the
+// last are the user's, roles strictly alternate, and every tool_use is answered by a
+// tool_result at the beginning of the next message. A call without its result right
+// after it, and a result without its call right before it, become text.
 func toAnthropic(messages []Message) (string, []Message) {
 	var system []string
-	var out []alternating
-	add := func(role string, blocks ...block) {
-		if len(blocks) == 0 {
-			return
-		}
-		if n := len(out); n > 0 && out[n-1].role == role {
-			out[n-1].blocks = append(out[n-1].blocks, blocks...)
-			return
-		}
-		out = append(out, alternating{role, blocks})
-	}
-	for i, m := range messages {
-		switch m.role {
-		case "system", "developer":
-			system = append(system, plainText(m))
-		case "assistant":
-			add("assistant", assistantBlocks(m, messages[i+1:])...)
-		case "tool", "function":
-			add("user", toolResult(m, messages[:i]))
+	out := &dialogue{}
+	utterances := utterancesOf(messages)
+	names := toolNames{}
+	for i := range utterances {
+		u := &utterances[i]
+		switch u.role {
+		case roleSystem:
+			if strings.TrimSpace(u.text) != "" {
+				system = append(system, u.text)
+			}
+		case roleAssistant:
+			names.pair(u, utterances[i+1:])
+			out.add(roleAssistant, u.said()...)
+		case roleTool:
+			out.add(roleUser, u.result())
 		default:
-			add("user", m.contentBlocks()...)
+			out.add(roleUser, u.blocks...)
 		}
 	}
-	if len(out) > 0 && out[0].role == "assistant" {
-		out = append([]alternating{{"user", []block{{Type: "text", Text: "(The assistant spoke first.)"}}}}, out...)
+	// A last message of white space alone is still the one to answer.
+	if out.last() != roleUser {
+		out.add(roleUser, textBlock(noText))
 	}
-	final := make([]Message, len(out))
-	for i, a := range out {
-		final[i] = a.message()
-	}
-	return strings.Join(system, "\n\n"), final
+	return strings.Join(system, "\n\n"), out.messages()
 }
+
+// dialogue is messages whose roles alternate, since neighbours of one role are one.
+type dialogue struct{ turns []alternating }
 
 type alternating struct {
 	role   string
 	blocks []block
 }
 
+func (d *dialogue) last() string {
+	if len(d.turns) == 0 {
+		return ""
+	}
+	return d.turns[len(d.turns)-1].role
+}
+
+func (d *dialogue) add(role string, blocks ...block) {
+	switch {
+	case len(blocks) == 0:
+	case d.last() == role:
+		last := &d.turns[len(d.turns)-1]
+		last.blocks = append(last.blocks, blocks...)
+	default:
+		if d.last() == "" && role == roleAssistant {
+			d.add(roleUser, textBlock(spokeFirst))
+		}
+		d.turns = append(d.turns, alternating{role, blocks})
+	}
+}
+
+func (d *dialogue) messages() []Message {
+	out := make([]Message, len(d.turns))
+	for i, t := range d.turns {
+		out[i] = t.message()
+	}
+	return out
+}
+
 // message gives one text as a string, anything else as blocks; results of tools
-// come first, as the API wants them.
+// come first, as the API wants them, and calls last.
 func (a alternating) message() Message {
 	if len(a.blocks) == 1 && a.blocks[0].Type == "text" {
 		return textMessage(a.role, a.blocks[0].Text)
 	}
-	var results, rest []block
+	var results, rest, calls []block
 	for _, b := range a.blocks {
-		if b.Type == "tool_result" {
+		switch b.Type {
+		case "tool_result":
 			results = append(results, b)
-		} else {
+		case "tool_use":
+			calls = append(calls, b)
+		default:
 			rest = append(rest, b)
 		}
 	}
-	content := marshal(append(results, rest...))
+	content := marshal(append(append(results, rest...), calls...))
 	raw := marshal(map[string]any{"role": a.role, "content": content})
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
-func assistantBlocks(m Message, next []Message) []block {
-	blocks := m.contentBlocks()
-	for _, c := range m.toolCalls() {
-		if !answeredNext(c.ID, next) {
-			blocks = append(blocks, block{Type: "text", Text: "[Tool call: " + c.Function.Name + " " + c.Function.Arguments + "]"})
-			continue
-		}
-		input := json.RawMessage(c.Function.Arguments)
-		var object map[string]json.RawMessage
-		if json.Unmarshal(input, &object) != nil || object == nil {
-			input = marshal(map[string]string{"arguments": c.Function.Arguments})
-		}
-		blocks = append(blocks, block{Type: "tool_use", ID: c.ID, Name: c.Function.Name, Input: input})
-	}
-	return blocks
+// utterance is a message as the API divides it: what a user or an assistant says, or
+// one result of a tool.
+type utterance struct {
+	role   string
+	text   string // of the system and of a result
+	blocks []block
+	calls  []*call
+	// answers and name of a result; call is set when it is paired.
+	answers, name string
+	isError       bool
+	call          *call
 }
 
-// answeredNext tells whether the run of tool messages right after a call answers it.
-func answeredNext(id string, next []Message) bool {
-	for _, m := range next {
-		if m.role != "tool" {
-			return false
-		}
-		if id != "" && m.answers() == id {
-			return true
-		}
-	}
-	return false
+type call struct {
+	toolCall
+	use *block // what it is in the prompt; nil without its result
 }
 
-// toolResult gives a result whose call stands right before its run of tool
-// messages, and text for any other.
-func toolResult(m Message, before []Message) block {
-	text := plainText(m)
-	for i := len(before) - 1; i >= 0; i-- {
-		if before[i].role == "tool" {
-			if before[i].answers() == m.answers() {
-				break // answered already
+func utterancesOf(messages []Message) (out []utterance) {
+	for _, m := range messages {
+		switch m.role {
+		case roleSystem, "developer":
+			out = append(out, utterance{role: roleSystem, text: plainText(m)})
+		case roleAssistant:
+			u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
+			for _, c := range m.toolCalls() {
+				u.calls = append(u.calls, &call{toolCall: c})
 			}
-			continue
-		}
-		for _, id := range before[i].calls() {
-			if id != "" && id == m.answers() && before[i].role == "assistant" {
-				return block{Type: "tool_result", ToolUseID: id, Content: text}
+			if m.stored != nil && m.stored.FunctionCall != nil {
+				u.calls = append(u.calls, &call{toolCall: toolCall{Function: *m.stored.FunctionCall}})
 			}
-		}
-		break
-	}
-	name := m.name()
-	if name != "" {
-		name = " " + name
-	}
-	return block{Type: "text", Text: "[Tool result" + name + ": " + text + "]"}
-}
-
-// contentBlocks gives the message's content as blocks; texts of nothing but white
-// space, which the API refuses, are left out.
-func (m Message) contentBlocks() []block {
-	text := m.text
-	if m.stored == nil || json.Unmarshal(m.stored.Content, &text) == nil {
-		if strings.TrimSpace(text) == "" {
-			return nil
-		}
-		return []block{{Type: "text", Text: text}}
-	}
-	var parts []struct {
-		Type     string          `json:"type"`
-		Text     string          `json:"text"`
-		Source   json.RawMessage `json:"source"`
-		ImageURL json.RawMessage `json:"image_url"`
-	}
-	if json.Unmarshal(m.stored.Content, &parts) != nil {
-		return nil
-	}
-	var out []block
-	for _, p := range parts {
-		switch {
-		case strings.TrimSpace(p.Text) != "":
-			out = append(out, block{Type: "text", Text: p.Text})
-		case p.Type == "image" && len(p.Source) > 0:
-			out = append(out, block{Type: "image", Source: p.Source})
-		case len(p.ImageURL) > 0:
-			out = append(out, block{Type: "image", Source: map[string]string{"type": "url", "url": imageURL(p.ImageURL)}})
+			out = append(out, u)
+		case roleTool, "function":
+			out = append(out, utterance{role: roleTool, text: plainText(m), answers: m.stored.ToolCallID, name: m.stored.Name})
+		default:
+			if m.stored != nil {
+				for _, p := range m.stored.parts {
+					if p.Type == "tool_result" {
+						out = append(out, utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, isError: p.IsError})
+					}
+				}
+			}
+			out = append(out, utterance{role: roleUser, blocks: m.contentBlocks()})
 		}
 	}
 	return out
 }
 
-func imageURL(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var o struct {
-		URL string `json:"url"`
-	}
-	_ = json.Unmarshal(raw, &o) // no URL gives ""
-	return o.URL
-}
+// toolNames are the ids that were given to calls: each is the call's alone.
+type toolNames map[string]bool
 
-func plainText(m Message) string {
-	var texts []string
-	for _, b := range m.contentBlocks() {
-		if b.Text != "" {
-			texts = append(texts, b.Text)
+var (
+	notInID   = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+	notInName = notInID
+)
+
+const longestName = 64
+
+// pair gives every call of an utterance its result among those right after it.
+func (n toolNames) pair(u *utterance, next []utterance) {
+	for _, c := range u.calls {
+		for i := range next {
+			r := &next[i]
+			if r.role != roleTool {
+				break
+			}
+			if r.call != nil || c.ID == "" || r.answers != c.ID {
+				continue
+			}
+			r.call = c
+			c.use = &block{Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name), Input: toolInput(c.Function.Arguments)}
+			break
 		}
 	}
-	return strings.Join(texts, "\n")
+}
+
+// id gives a call an id that the API takes, and no other call has.
+func (n toolNames) id(was string) string {
+	base := notInID.ReplaceAllString(was, "_")
+	id := base
+	for i := 2; n[id]; i++ {
+		id = base + "_" + strconv.Itoa(i)
+	}
+	n[id] = true
+	return id
+}
+
+func toolName(was string) string {
+	if was == "" {
+		return "tool"
+	}
+	name := notInName.ReplaceAllString(was, "_")
+	return name[:min(len(name), longestName)]
+}
+
+// toolInput gives a call's arguments as the object that the API wants.
+func toolInput(arguments string) json.RawMessage {
+	if strings.TrimSpace(arguments) == "" {
+		return json.RawMessage("{}")
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
+		return marshal(map[string]string{"arguments": arguments})
+	}
+	return json.RawMessage(arguments)
+}
+
+// said gives what an assistant says and calls.
+func (u *utterance) said() []block {
+	blocks := u.blocks
+	for _, c := range u.calls {
+		if c.use != nil {
+			blocks = append(blocks, *c.use)
+			continue
+		}
+		blocks = append(blocks, textBlock("[Tool call: "+c.Function.Name+" "+c.Function.Arguments+"]"))
+	}
+	return blocks
+}
+
+// result gives a tool's result; as text, where its call is not right before it.
+func (u *utterance) result() block {
+	if u.call != nil {
+		return block{Type: "tool_result", ToolUseID: u.call.use.ID, Content: u.text, IsError: u.isError}
+	}
+	name := u.name
+	if name != "" {
+		name = " " + name
+	}
+	return textBlock("[Tool result" + name + ": " + u.text + "]")
+}
+
+// contentBlocks gives what the message says as blocks; texts of nothing but white
+// space, which the API refuses, are left out. Only a user may show images.
+func (m Message) contentBlocks() (out []block) {
+	if m.stored == nil || len(m.stored.parts) == 0 {
+		if text := plainText(m); strings.TrimSpace(text) != "" {
+			return []block{textBlock(text)}
+		}
+		return nil
+	}
+	for _, p := range m.stored.parts {
+		url := p.url()
+		switch text := p.words(); {
+		case url != "" && p.Text == "" && m.role != roleAssistant:
+			out = append(out, block{Type: "image", Source: map[string]string{"type": "url", "url": url}})
+		case strings.TrimSpace(text) != "":
+			out = append(out, textBlock(text))
+		}
+	}
+	return out
 }

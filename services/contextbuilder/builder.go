@@ -83,7 +83,9 @@ type Config struct {
 	IdleTimeout  time.Duration
 	Rewriter     Rewriter
 	Memory       Memory
-	Now          func() time.Time
+	// Tokens of the model's encoding; an Estimate by default.
+	Tokens TokenCounter
+	Now    func() time.Time
 }
 
 // Builder builds contexts. Safe for concurrent use.
@@ -96,6 +98,9 @@ type Builder struct {
 func NewBuilder(r *Reader, cfg Config) *Builder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Tokens == nil {
+		cfg.Tokens = Estimate{}
 	}
 	return &Builder{reader: r, cfg: cfg}
 }
@@ -144,8 +149,8 @@ func (r Request) valid() error {
 // history gives the previous messages, oldest first.
 func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, error) {
 	if req.History != nil {
-		messages, warnings := cleanHistory(req.History, req.MaxMessages)
-		return Result{Source: FromRequest, Warnings: warnings}, messages, nil
+		messages, warnings := cleanHistory(req.History, b.budget(req))
+		return Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, messages, nil
 	}
 	reading, now, err := b.read(ctx, req)
 	if err != nil {
@@ -157,7 +162,7 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 		return res, nil, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)
-	taken, _ := window(piecesOf(turns, req.Language), budget{req.MaxMessages, req.MaxTokens})
+	taken, _ := window(piecesOf(turns, req.Language), b.budget(req))
 	n := 0
 	for _, p := range taken {
 		n += len(p.messages)
@@ -169,6 +174,10 @@ func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, 
 	res.HistoryTurns = len(taken)
 	res.DroppedTurns = max(before-len(taken), 0)
 	return res, out, nil
+}
+
+func (b *Builder) budget(req Request) budget {
+	return budget{req.MaxMessages, req.MaxTokens, b.cfg.Tokens.Count}
 }
 
 func (b *Builder) idle(req Request) time.Duration {

@@ -28,14 +28,20 @@ type stored struct {
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []toolCall      `json:"tool_calls"`
 	Translated string          `json:"translated"`
+	// FunctionCall is what tool calls once were.
+	FunctionCall *function `json:"function_call"`
+	// parts of a content that is a list.
+	parts []part
 }
 
 type toolCall struct {
-	ID       string `json:"id"`
-	Function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
+	ID       string   `json:"id"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 // MarshalJSON gives the message as it came.
@@ -74,13 +80,22 @@ func (m Message) Text() string {
 	return s
 }
 
+// toolCalls gives the calls of an assistant, those that stand as Anthropic's blocks
+// among the content included.
 func (m Message) toolCalls() []toolCall {
 	if m.stored == nil {
 		return nil
 	}
-	return m.stored.ToolCalls
+	calls := m.stored.ToolCalls
+	for _, p := range m.stored.parts {
+		if p.Type == "tool_use" {
+			calls = append(calls[:len(calls):len(calls)], toolCall{p.ID, function{p.Name, string(p.Input)}})
+		}
+	}
+	return calls
 }
 
+// calls gives the ids of the message's tool calls.
 func (m Message) calls() []string {
 	calls := m.toolCalls()
 	if len(calls) == 0 {
@@ -93,26 +108,20 @@ func (m Message) calls() []string {
 	return ids
 }
 
-func (m Message) answers() string {
-	if m.role != "tool" || m.stored == nil {
-		return ""
-	}
-	return m.stored.ToolCallID
-}
-
-func (m Message) name() string {
+// answers gives the ids of the calls whose results the message holds.
+func (m Message) answers() (ids []string) {
 	if m.stored == nil {
-		return ""
+		return nil
 	}
-	return m.stored.Name
-}
-
-// size is about the bytes of the content.
-func (m Message) size() int {
-	if m.stored == nil {
-		return len(m.text)
+	if m.role == roleTool && m.stored.ToolCallID != "" {
+		ids = append(ids, m.stored.ToolCallID)
 	}
-	return len(m.stored.Content)
+	for _, p := range m.stored.parts {
+		if p.Type == "tool_result" && p.ToolUseID != "" {
+			ids = append(ids, p.ToolUseID)
+		}
+	}
+	return ids
 }
 
 // textMessage makes a plain message; the role needs no escapes.
@@ -129,6 +138,9 @@ func parseMessages(list json.RawMessage) []Message {
 	for i, raw := range raws {
 		m := &stored{raw: raw}
 		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+		if bytes.HasPrefix(m.Content, []byte("[")) {
+			_ = json.Unmarshal(m.Content, &m.parts)
+		}
 		out[i] = Message{role: m.Role, stored: m}
 	}
 	return out
@@ -177,7 +189,7 @@ func (m Message) in(lang Language) Message {
 		return m
 	}
 	own := *m.stored
-	own.Content = marshal(own.Translated)
+	own.Content, own.parts = marshal(own.Translated), nil
 	members["content"] = own.Content
 	own.raw = marshal(members)
 	m.stored = &own
@@ -192,16 +204,4 @@ func marshal(v any) json.RawMessage {
 		return json.RawMessage(`""`)
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-// tokens estimates a piece's tokens: a quarter of its bytes, and four a message.
-func (p piece) tokens() int {
-	n := 0
-	for _, m := range p.messages {
-		n += m.size()/4 + 4
-		for _, c := range m.toolCalls() {
-			n += (len(c.Function.Name) + len(c.Function.Arguments)) / 4
-		}
-	}
-	return n
 }

@@ -27,8 +27,11 @@ func piecesOf(turns []*conversation.Turn, lang Language) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
-// budget of a window. Tokens 0 is none.
-type budget struct{ messages, tokens int }
+// budget of a window. Tokens 0 is none; count gives those of a text.
+type budget struct {
+	messages, tokens int
+	count            func(string) int
+}
 
 // window takes whole turns from the newest back while the budget lasts. The last
 // complete turn is always among them, and so is the turn that holds the call of a
@@ -38,10 +41,13 @@ func window(pieces []piece, b budget) (taken []piece, leftOut int) {
 	messages, tokens := 0, 0
 	for from > 0 {
 		p := pieces[from-1]
-		messages += len(p.messages)
-		tokens += p.tokens()
-		if messages > b.messages || b.tokens > 0 && tokens > b.tokens {
+		if messages += len(p.messages); messages > b.messages {
 			break
+		}
+		if b.tokens > 0 {
+			if tokens += tokensOf(p.messages, b.count); tokens > b.tokens {
+				break
+			}
 		}
 		from--
 	}
@@ -49,10 +55,38 @@ func window(pieces []piece, b budget) (taken []piece, leftOut int) {
 	taken = pieces[from:]
 	if !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
-			taken = append(slices.Clone(pieces[callsFirst(pieces, last):last+1]), taken...)
+			begin := callsFirst(pieces, last)
+			end := resultsToo(pieces, begin, last+1, from)
+			taken = append(slices.Clone(pieces[begin:end]), taken...)
 		}
 	}
 	return taken, len(pieces) - len(taken)
+}
+
+// resultsToo moves the end of pieces[begin:end] on to the turn with the last result
+// of a call in it, where that is before a limit.
+func resultsToo(pieces []piece, begin, end, limit int) int {
+	open := map[string]bool{}
+	note := func(p piece) {
+		for _, m := range p.messages {
+			for _, id := range m.calls() {
+				open[id] = true
+			}
+			for _, id := range m.answers() {
+				delete(open, id)
+			}
+		}
+	}
+	for _, p := range pieces[begin:end] {
+		note(p)
+	}
+	for i := end; i < limit && len(open) > 0; i++ {
+		before := len(open)
+		if note(pieces[i]); len(open) < before {
+			end = i + 1
+		}
+	}
+	return end
 }
 
 func lastComplete(pieces []piece) int {
@@ -73,7 +107,7 @@ func callsFirst(pieces []piece, from int) int {
 			for _, id := range p.messages[i].calls() {
 				delete(open, id)
 			}
-			if id := p.messages[i].answers(); id != "" {
+			for _, id := range p.messages[i].answers() {
 				open[id] = true
 			}
 		}

@@ -61,7 +61,10 @@ func TestWindowProperties(t *testing.T) {
 		known := map[string]bool{}
 		for _, p := range taken {
 			for _, m := range p.messages {
-				if id := m.answers(); id != "" && !known[id] {
+				for _, id := range m.answers() {
+					if known[id] {
+						continue
+					}
 					t.Fatal("a tool result was cut from its call")
 				}
 				for _, id := range m.calls() {
@@ -103,7 +106,7 @@ func TestCleanHistory(t *testing.T) {
 		return out
 	}
 	out, warnings := cleanHistory(raw(`{"role":"user","content":"a","timestamp":1}`, `null`, `7`, `{"role":"user"}`, `{"role":"robot","content":"x"}`,
-		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`), 20)
+		`{"role":"assistant","content":["x"]}`, `{"role":"assistant","content":"b"}`), budget{messages: 20})
 	require.Empty(t, warnings)
 	require.Len(t, out, 2)
 	require.JSONEq(t, `{"role":"user","content":"a"}`, string(out[0].JSON()))
@@ -111,14 +114,14 @@ func TestCleanHistory(t *testing.T) {
 	for i := range 25 {
 		many = append(many, json.RawMessage(fmt.Sprintf(`{"role":"user","content":"m%d"}`, i)))
 	}
-	out, warnings = cleanHistory(many, 100)
+	out, warnings = cleanHistory(many, budget{messages: 100})
 	require.Len(t, out, 20)
 	require.Equal(t, "m5", out[0].Text())
 	require.Len(t, warnings, 1)
-	out, _ = cleanHistory(many, 2)
+	out, _ = cleanHistory(many, budget{messages: 2})
 	require.Len(t, out, 2)
 	large := raw(`{"role":"user","content":"`+strings.Repeat("x", 60<<10)+`"}`, `{"role":"assistant","content":"`+strings.Repeat("y", 60<<10)+`"}`)
-	out, warnings = cleanHistory(large, 20)
+	out, warnings = cleanHistory(large, budget{messages: 20})
 	require.Len(t, out, 1)
 	require.Equal(t, []string{"conversation_history is larger than 100 KB; its oldest 1 of the last 2 messages are dropped"}, warnings)
 }

@@ -1,0 +1,91 @@
+package contextbuilder
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
+)
+
+func rawsOf(list []Message) (out []json.RawMessage) {
+	for _, m := range list {
+		out = append(out, m.JSON())
+	}
+	return out
+}
+
+// What models and gateways do to tool calls, and what becomes of it.
+func TestToolCallsAreLegalForAnthropic(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, want string }{
+		"ids used again, and ids and names that the API refuses": {`[
+			{"role":"user","content":"one"},
+			{"role":"assistant","content":"","tool_calls":[{"id":"call:1","function":{"name":"my tool","arguments":""}}]},
+			{"role":"tool","tool_call_id":"call:1","content":"1"},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"call:1","function":{"name":"f","arguments":"[2]"}}]},
+			{"role":"tool","tool_call_id":"call:1","content":[{"type":"text","text":"2"}]},
+			{"role":"user","content":"bye"}]`, `[
+			{"role":"user","content":"one"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"call_1","name":"my_tool","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"1"}]},
+			{"role":"assistant","content":[{"type":"tool_use","id":"call_1_2","name":"f","input":{"arguments":"[2]"}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1_2","content":"2"},{"type":"text","text":"bye"}]}]`},
+		"two calls, one result, and one that comes twice": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":"looking","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"b","content":"B"},
+			{"role":"tool","tool_call_id":"b","content":"B again"},
+			{"role":"user","content":"?"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"text","text":"looking"},{"type":"text","text":"[Tool call: f {}]"},{"type":"tool_use","id":"b","name":"g","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"b","content":"B"},{"type":"text","text":"[Tool result: B again]"},{"type":"text","text":"?"}]}]`},
+		"blocks of Anthropic's own form": {`[
+			{"role":"user","content":"find it"},
+			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"text","text":"ok"},{"type":"tool_use","id":"t1","name":"f","input":{"q":1}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"found"}],"is_error":true}]},
+			{"role":"assistant","content":[{"type":"text","text":"there"}]},
+			{"role":"user","content":"thanks"}]`, `[
+			{"role":"user","content":"find it"},
+			{"role":"assistant","content":[{"type":"text","text":"ok"},{"type":"tool_use","id":"t1","name":"f","input":{"q":1}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"found","is_error":true}]},
+			{"role":"assistant","content":"there"},
+			{"role":"user","content":"thanks"}]`},
+		"images, files, and what nobody knows": {`[
+			{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}},{"type":"image_url","image_url":{"url":"file:a.png"}},
+				{"type":"file","file":{"filename":"a.pdf"}},{"type":"input_audio","input_audio":{}}]},
+			{"role":"assistant","content":[{"type":"image_url","image_url":"https://example.org/b.png"},{"type":"refusal","refusal":"no"}]},
+			{"role":"user","content":" \n"}]`, `[
+			{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/a.png"}},{"type":"text","text":"[Image sent: photo]"},
+				{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[input_audio]"}]},
+			{"role":"assistant","content":[{"type":"text","text":"[Image: https://example.org/b.png]"},{"type":"text","text":"no"}]},
+			{"role":"user","content":"(no text)"}]`},
+		"the calls of old": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
+			{"role":"function","name":"f","content":"done"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":"[Tool call: f {}]"},
+			{"role":"user","content":"[Tool result f: done]"}]`},
+	} {
+		_, out := toAnthropic(parseMessages(json.RawMessage(c.in)))
+		got, err := json.Marshal(out)
+		require.NoError(t, err)
+		require.JSONEq(t, c.want, string(got), name)
+		require.Empty(t, prompttest.Anthropic(rawsOf(out)), name)
+	}
+}
+
+// FuzzAnthropic holds that no list of objects with a role makes a prompt that the API
+// refuses.
+func FuzzAnthropic(f *testing.F) {
+	f.Add(`[{"role":"tool","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}]`)
+	f.Add(`[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"","arguments":"null"}}]},{"role":"tool","tool_call_id":"a"},{"role":"assistant","content":" "},{"role":"odd","content":7}]`)
+	f.Add(`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x"}},{"type":"image_url","image_url":7}]},{"role":"function"}]`)
+	f.Add(`[{"role":7},{"role":"system","content":null}]`)
+	f.Fuzz(func(t *testing.T, list string) {
+		_, out := toAnthropic(append(parseMessages(json.RawMessage(list)), textMessage(roleUser, "now")))
+		require.Empty(t, prompttest.Anthropic(rawsOf(out)))
+	})
+}

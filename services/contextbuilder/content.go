@@ -1,0 +1,110 @@
+package contextbuilder
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// Roles of messages.
+const (
+	roleSystem    = "system"
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleTool      = "tool"
+)
+
+// part of a content that is a list, in the form of either vendor.
+type part struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	Refusal  string          `json:"refusal"`
+	Source   json.RawMessage `json:"source"`
+	ImageURL json.RawMessage `json:"image_url"`
+	File     struct {
+		Name string `json:"filename"`
+	} `json:"file"`
+	// Of Anthropic's blocks.
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+// plainText is a message's text, with words in the place of what is none.
+func plainText(m Message) string {
+	if m.stored == nil {
+		return m.text
+	}
+	return textOf(m.stored.Content, m.stored.parts)
+}
+
+// textOf gives the text of a content: a string, or the texts of a list.
+func textOf(content json.RawMessage, parts []part) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var texts []string
+	for _, p := range parts {
+		if s := p.words(); strings.TrimSpace(s) != "" {
+			texts = append(texts, s)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// words gives a part's text, or says what it is. Calls and results of tools, which are
+// told by themselves, and a model's thoughts, which no other prompt may show, have none.
+func (p part) words() string {
+	switch {
+	case p.Text != "":
+		return p.Text
+	case p.Refusal != "":
+		return p.Refusal
+	}
+	switch p.Type {
+	case "tool_use", "tool_result", "thinking", "redacted_thinking", "text", "input_text", "output_text", "":
+		return ""
+	case "image", "image_url", "input_image":
+		if url := p.url(); url != "" {
+			return "[Image: " + url + "]"
+		}
+		return conversation.ImageText
+	case "file", "input_file", "document":
+		return strings.TrimSpace("[File sent "+p.File.Name) + "]"
+	default:
+		return "[" + p.Type + "]"
+	}
+}
+
+// result gives the text of a tool_result block.
+func (p part) result() string {
+	var parts []part
+	_ = json.Unmarshal(p.Content, &parts) // a string gives none
+	return textOf(p.Content, parts)
+}
+
+// url of an image that is a reference, or "".
+func (p part) url() string {
+	var s string
+	var o struct {
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	}
+	raw := p.ImageURL
+	if len(raw) == 0 {
+		raw = p.Source
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		_ = json.Unmarshal(raw, &o) // no URL gives ""
+		s = o.URL
+	}
+	if !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
+		return ""
+	}
+	return s
+}
