@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -84,6 +85,9 @@ func (a *app) serve(registry *prometheus.Registry) {
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
+	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
+		c.Limiter = l
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
 		a.history = history.New(a.store.log, history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
@@ -117,9 +121,7 @@ func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
 		rc.Archive = a.views.audit
 	}
 	reader := contextbuilder.NewReader(a.store.log, rc)
-	return reader, contextbuilder.NewBuilder(reader, contextbuilder.Config{
-		SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout),
-	})
+	return reader, contextbuilder.NewBuilder(reader, a.prompts())
 }
 
 // chat answers with the model that is configured, or an echo.

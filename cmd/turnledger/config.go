@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/services/chat"
 )
 
 // Config is what dev and serve are told: flags, or the environment (CONTRACT §4).
@@ -34,12 +33,9 @@ type Config struct {
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
-	SystemPrompt         string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT"`
-	ModelURL             string `name:"model-url" help:"OpenAI-compatible endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL"`
-	ModelName            string `name:"model-name" help:"Name of the model." env:"TURNLEDGER_MODEL_NAME"`
-	ModelKey             string `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY"`
-	OnPending            string `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
-	Verbose              bool   `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE"`
+	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW"`
+	promptConfig         `embed:""`
+	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE"`
 }
 
 // Validate joins all complaints.
@@ -69,15 +65,7 @@ func (c Config) Validate() error {
 	if c.NATSURL != "" && c.NATSListen != "" {
 		complain("TURNLEDGER_NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
 	}
-	if !slices.Contains([]chat.Policy{chat.Reject, chat.Enqueue, chat.Interrupt}, chat.Policy(c.OnPending)) {
-		complain("TURNLEDGER_ON_PENDING", "must be reject, enqueue or interrupt")
-	}
-	if u, err := url.Parse(c.ModelURL); c.ModelURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		complain("TURNLEDGER_MODEL_URL", "must be a URL such as https://api.openai.com/v1")
-	}
-	if c.ModelURL != "" && c.ModelName == "" {
-		complain("TURNLEDGER_MODEL_NAME", "is needed with TURNLEDGER_MODEL_URL")
-	}
+	c.promptConfig.validate(complain)
 	return errors.Join(errs...)
 }
 

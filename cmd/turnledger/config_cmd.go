@@ -11,8 +11,11 @@ type configCmd struct {
 	JSON bool `help:"Machine output."`
 }
 
+// setting is a line of the configuration.
+type setting struct{ name, value string }
+
 func (c *configCmd) Run(e *env) error {
-	rows := []struct{ name, value string }{
+	rows := []setting{
 		{"TURNLEDGER_LISTEN", c.Listen},
 		{"TURNLEDGER_DATA_DIR", c.DataDir},
 		{"TURNLEDGER_NATS_URL", secretless(c.NATSURL)},
@@ -27,12 +30,9 @@ func (c *configCmd) Run(e *env) error {
 		{"TURNLEDGER_IDLE_TIMEOUT", c.IdleTimeout.String()},
 		{"TURNLEDGER_METADATA_KEYS", c.MetadataKeys},
 		{"TURNLEDGER_FINALIZE_WITHOUT_START", fmt.Sprint(c.FinalizeWithoutStart)},
-		{"TURNLEDGER_SYSTEM_PROMPT", given(c.SystemPrompt)},
-		{"TURNLEDGER_MODEL_URL", secretless(c.ModelURL)},
-		{"TURNLEDGER_MODEL_NAME", c.ModelName},
-		{"TURNLEDGER_MODEL_KEY", given(c.ModelKey)},
-		{"TURNLEDGER_ON_PENDING", c.OnPending},
+		{"TURNLEDGER_RECENT_SHADOW", secretless(c.RecentShadow)},
 	}
+	rows = append(rows, c.promptConfig.rows()...)
 	if c.JSON {
 		out := map[string]string{}
 		for _, r := range rows {

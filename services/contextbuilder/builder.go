@@ -3,8 +3,6 @@ package contextbuilder
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,10 +69,18 @@ type Rewriter interface {
 	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
 }
 
-// Memory gives what is known of an identity and a session that the history does not
-// say, at most 2,000 characters.
+// Memory gives what is known of an identity, or of an anonymous session, that the
+// history does not say: whole sentences, at most 2,000 characters. It answers within a
+// budget of its own.
 type Memory interface {
-	Snippet(ctx context.Context, sessionID, identityID, message string) (string, error)
+	Snippet(ctx context.Context, q MemoryQuery) (string, error)
+}
+
+// MemoryQuery asks for what is known about a message. IdentityID is empty for an
+// anonymous session; Shown are the turns that the prompt shows anyway.
+type MemoryQuery struct {
+	SessionID, IdentityID, Message string
+	Shown                          []uuid.UUID
 }
 
 // Config of a Builder. Rewriter and Memory may be nil.
@@ -118,13 +124,22 @@ func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 	if req.SystemPrompt == "" {
 		req.SystemPrompt = b.cfg.SystemPrompt
 	}
-	res, history, err := b.history(ctx, req)
+	p, err := b.history(ctx, req)
 	if err != nil {
 		return Result{}, err
 	}
-	res.HistoryMessages = len(history)
-	b.assemble(ctx, req, &res, history)
-	return res, nil
+	p.HistoryMessages = len(p.history)
+	b.assemble(ctx, req, p)
+	return p.Result, nil
+}
+
+// prompt is a result on its way, with what was taken from history.
+type prompt struct {
+	Result
+	history []Message
+	// identity that the session is linked to, and the turns that are shown.
+	identity string
+	shown    []uuid.UUID
 }
 
 func (r Request) valid() error {
@@ -147,33 +162,37 @@ func (r Request) valid() error {
 }
 
 // history gives the previous messages, oldest first.
-func (b *Builder) history(ctx context.Context, req Request) (Result, []Message, error) {
+func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 	if req.History != nil {
 		messages, warnings := cleanHistory(req.History, b.budget(req))
-		return Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, messages, nil
+		return &prompt{Result: Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
 	}
 	reading, now, err := b.read(ctx, req)
 	if err != nil {
-		return Result{}, nil, err
+		return nil, err
 	}
 	state := reading.State
-	res := Result{SessionFound: state.Found() && state.Erased == 0, Position: reading.Position, Source: reading.Source}
+	p := &prompt{identity: state.Identity}
+	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
 	if state.Expired(now) || state.Erased != 0 {
-		return res, nil, nil
+		return p, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)
 	taken, _ := window(piecesOf(turns, req.Language), b.budget(req))
 	n := 0
-	for _, p := range taken {
-		n += len(p.messages)
+	for _, t := range taken {
+		n += len(t.messages)
 	}
-	out := make([]Message, 0, n+around)
-	for _, p := range taken {
-		out = append(out, p.messages...)
+	p.history = make([]Message, 0, n+around)
+	for _, t := range taken {
+		p.history = append(p.history, t.messages...)
+		if req.Memory {
+			p.shown = append(p.shown, t.turn.ID)
+		}
 	}
-	res.HistoryTurns = len(taken)
-	res.DroppedTurns = max(before-len(taken), 0)
-	return res, out, nil
+	p.HistoryTurns = len(taken)
+	p.DroppedTurns = max(before-len(taken), 0)
+	return p, nil
 }
 
 func (b *Builder) budget(req Request) budget {
@@ -285,51 +304,4 @@ func asked(req Request, r Reading, idle time.Duration, now time.Time) (turns []*
 		total = held
 	}
 	return turns, total
-}
-
-// around is how many messages a prompt has besides its history.
-const around = 3
-
-// assemble puts the prompt together: system prompt, memory, history, message. It
-// takes history over.
-func (b *Builder) assemble(ctx context.Context, req Request, res *Result, history []Message) {
-	if req.Memory && b.cfg.Memory != nil {
-		snippet, err := b.cfg.Memory.Snippet(ctx, req.SessionID, req.IdentityID, req.Message)
-		if err != nil {
-			res.Warnings = append(res.Warnings, "memory: no answer")
-		}
-		res.MemorySnippet = snippet
-	}
-	current := req.Message
-	if req.Rewrite {
-		current = b.rewrite(ctx, req, res, history)
-	}
-	var before []Message
-	if req.SystemPrompt != "" {
-		before = append(before, textMessage("system", req.SystemPrompt))
-	}
-	if res.MemorySnippet != "" {
-		before = append(before, textMessage("system", "Long-term memory:\n"+res.MemorySnippet))
-	}
-	messages := append(slices.Insert(history, 0, before...), textMessage("user", current))
-	if req.Format == Anthropic {
-		res.System, messages = toAnthropic(messages)
-	}
-	res.Messages = messages
-}
-
-var errNoRewriter = errors.New("no rewriter is configured")
-
-// rewrite gives the last message's content; the original always stands in it.
-func (b *Builder) rewrite(ctx context.Context, req Request, res *Result, history []Message) string {
-	rewritten, err := "", errNoRewriter
-	if b.cfg.Rewriter != nil {
-		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, history, res.MemorySnippet)
-	}
-	if err != nil || rewritten == "" {
-		res.RewriteFallback = true
-		return req.Message
-	}
-	res.RewrittenQuery = rewritten
-	return fmt.Sprintf("Original user message:\n%s\n\n---\n\nContextualized query:\n%s", req.Message, rewritten)
 }

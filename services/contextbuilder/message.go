@@ -196,6 +196,9 @@ func (m Message) in(lang Language) Message {
 	return m
 }
 
+// Words gives what the message says, also where its content is a list of parts.
+func (m Message) Words() string { return plainText(m) }
+
 func marshal(v any) json.RawMessage {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -34,6 +34,8 @@ type Config struct {
 	Events EventReader
 	// Keeper is nil where no view can be rebuilt.
 	Keeper ProjectionKeeper
+	// Limiter is nil where no rate is limited.
+	Limiter RateLimiter
 	// Checks of readiness.
 	Checks []Check
 

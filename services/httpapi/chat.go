@@ -70,6 +70,20 @@ func (b chatBody) message(threadID, key string) (m ChatMessage, err error) {
 	return m, err
 }
 
+// chatMessage reads a message, and holds who sends it to the rate. A thread that is new
+// has none yet.
+func (a *API) chatMessage(threadID, key string, b chatBody) (ChatMessage, error) {
+	m, err := b.message(threadID, key)
+	if err != nil {
+		return m, err
+	}
+	thread := m.ThreadID
+	if thread == "new" {
+		thread = ""
+	}
+	return m, a.limited(kindTurn, thread, m.UserID)
+}
+
 // chatJSON is an answer of the model.
 type chatJSON struct {
 	ThreadID       string           `json:"thread_id"`
@@ -121,7 +135,7 @@ const chatDeadline = 5 * time.Minute
 
 // send answers with the whole answer.
 func (a *API) send(ctx context.Context, threadID, key string, b chatBody) (*chatOut, error) {
-	m, err := b.message(threadID, key)
+	m, err := a.chatMessage(threadID, key, b)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +159,7 @@ type streamOut struct{ Body func(huma.Context) }
 // stream answers piece by piece. What goes wrong before the turn has begun is a problem
 // as of any other call.
 func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*streamOut, error) {
-	m, err := b.message(threadID, key)
+	m, err := a.chatMessage(threadID, key, b)
 	if err != nil {
 		return nil, err
 	}

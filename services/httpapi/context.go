@@ -31,9 +31,26 @@ type contextBody struct {
 	Memory              bool              `json:"memory,omitempty"`
 	Rewrite             bool              `json:"rewrite,omitempty"`
 	IdentityID          *string           `json:"identity_id,omitempty"`
-	ConversationHistory []json.RawMessage `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history"`
+	ConversationHistory ownHistory        `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
 	Format              string            `json:"format,omitempty" enum:"openai,anthropic"`
 	AsOf                *asOfBody         `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
+}
+
+// ownHistory is a client's own history. Whatever it is, it is taken: what is no list is
+// an empty one.
+type ownHistory struct{ list []json.RawMessage }
+
+// UnmarshalJSON never fails on JSON.
+func (h *ownHistory) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &h.list) != nil || h.list == nil {
+		h.list = []json.RawMessage{}
+	}
+	return nil
+}
+
+// Schema documents the list.
+func (ownHistory) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Nullable: true, Items: &huma.Schema{}}
 }
 
 // asOfBody is a position or a time.
@@ -84,7 +101,7 @@ func (b contextBody) request(in *contextIn) (req ContextRequest, err error) {
 		SessionID: in.SessionID, Message: b.Message, SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: b.Language, Format: b.Format,
-		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, History: b.ConversationHistory,
+		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, History: b.ConversationHistory.list,
 	}
 	if b.TurnID != nil {
 		if req.TurnID = turnID(*b.TurnID); req.TurnID == uuid.Nil {
@@ -127,6 +144,9 @@ func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, err
 	}
 	req, err := in.value.request(in)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.limited(kindContext, in.SessionID, req.IdentityID); err != nil {
 		return nil, err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)

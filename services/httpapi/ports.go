@@ -202,6 +202,12 @@ type Check struct {
 	Probe func(ctx context.Context) error
 }
 
+// RateLimiter holds sessions and identities to a rate. A request of a kind that may not
+// go on may come again after wait.
+type RateLimiter interface {
+	Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool)
+}
+
 // Chat answers messages with a model. Its errors are those of TurnWriter and
 // ContextBuilder, and ErrModelFailed: then the turn is pending.
 type Chat interface {

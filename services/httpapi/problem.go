@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -36,6 +38,7 @@ const (
 	codeAuditUnavailable   = "audit_unavailable"
 	codePositionNotReached = "position_not_reached"
 	codeModelFailed        = "model_failed"
+	codeRateLimited        = "rate_limited"
 	codeViewUnavailable    = "projection_unavailable"
 	codeNotFed             = "projection_not_fed"
 	codeRebuildRunning     = "rebuild_running"
@@ -66,6 +69,7 @@ var kinds = map[string]struct {
 	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
 	codeLogUnavailable:               {http.StatusServiceUnavailable, "The log does not answer"},
 	codeAuditUnavailable:             {http.StatusServiceUnavailable, "The audit tables do not answer"},
+	codeRateLimited:                  {http.StatusTooManyRequests, "Too many requests"},
 	codeModelFailed:                  {http.StatusBadGateway, "The model did not answer"},
 	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
 	codeViewUnavailable:              {http.StatusServiceUnavailable, "A view does not answer"},
@@ -81,6 +85,8 @@ type problem struct {
 	Code   string         `json:"code" doc:"Stable; what programs go by" example:"turn_not_started"`
 	Errors []problemField `json:"errors,omitempty" doc:"The fields that are wrong"`
 	cause  error
+	// after is when the same request may come again; 0 where nothing is known.
+	after time.Duration
 }
 
 type problemField struct {
@@ -100,10 +106,14 @@ func (p *problem) ContentType(string) string { return "application/problem+json"
 
 // GetHeaders tells a client when to come back.
 func (p *problem) GetHeaders() http.Header {
+	after := p.after
 	if p.Status == http.StatusServiceUnavailable {
-		return http.Header{"Retry-After": {"1"}}
+		after = max(after, time.Second)
 	}
-	return nil
+	if after == 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(after.Seconds())))}}
 }
 
 // problemOf is the table: it gives every error its problem. What is unknown is

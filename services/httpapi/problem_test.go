@@ -185,7 +185,6 @@ var refusals = map[string]refusal{
 	"context: format":                     wrong("POST", onS+"/context", `{"message":"m","format":"gemini"}`, "format"),
 	"context: turn_id":                    wrong("POST", onS+"/context", `{"message":"m","turn_id":"x"}`, "turn_id"),
 	"context: identity_id":                wrong("POST", onS+"/context", `{"message":"m","identity_id":""}`, "identity_id"),
-	"context: history an object":          wrong("POST", onS+"/context", `{"message":"m","conversation_history":{}}`, "conversation_history"),
 	"context: as_of empty":                wrong("POST", onS+"/context", `{"message":"m","as_of":{}}`, "as_of"),
 	"context: as_of a string":             wrong("POST", onS+"/context", `{"message":"m","as_of":"0:1"}`, "as_of"),
 	"context: as_of of both":              wrong("POST", onS+"/context", `{"message":"m","as_of":{"position":"0:1","time":"2026-01-01T00:00:00Z"}}`, "as_of"),

@@ -19,11 +19,12 @@ const (
 	gone     = http.StatusGone
 	unread   = http.StatusBadRequest
 	tooBig   = http.StatusRequestEntityTooLarge
+	tooMany  = http.StatusTooManyRequests
 )
 
 // writes adds the calls that record.
 func (a *API) writes(api huma.API) {
-	start := operation("start-turn", http.MethodPost, onSession+"/turns", "Record a question", unread, conflict, gone, tooBig)
+	start := operation("start-turn", http.MethodPost, onSession+"/turns", "Record a question", unread, conflict, gone, tooBig, tooMany)
 	start.DefaultStatus = http.StatusCreated
 	register(a, api, start, a.startTurn)
 	register(a, api, operation("finalize-turn", http.MethodPost, onTurn+"/finalize", "Record the answer of a turn",
@@ -41,7 +42,7 @@ func (a *API) writes(api huma.API) {
 // chats adds the calls that ask a model.
 func (a *API) chats(api huma.API) {
 	chat := func(id, path, summary string) huma.Operation {
-		return operation(id, http.MethodPost, path, summary, unread, conflict, gone, tooBig, http.StatusBadGateway)
+		return operation(id, http.MethodPost, path, summary, unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway)
 	}
 	stream := func(op huma.Operation) huma.Operation {
 		return with(op, metaAnswer, reflect.TypeFor[chatJSON]())
@@ -58,7 +59,7 @@ func (a *API) reads(api huma.API) {
 	register(a, api, operation("list-turns", http.MethodGet, onSession+"/turns", "List a session's turns"), a.listTurns)
 	register(a, api, operation("get-history", http.MethodGet, onSession+"/history", "Get the question and answer pairs for a prompt"), a.history)
 	register(a, api, with(operation("build-context", http.MethodPost, onSession+"/context", "Get the messages to send to a model",
-		unread, tooBig), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
+		unread, tooBig, tooMany), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
 	register(a, api, operation("list-identity-turns", http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
 }
 

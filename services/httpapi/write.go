@@ -62,6 +62,9 @@ func (a *API) startTurn(ctx context.Context, in *startIn) (*turnOut, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.limited(kindTurn, in.SessionID, identity); err != nil {
+		return nil, err
+	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
 		SessionID: in.SessionID, RequestID: request, IdentityID: identity,
 		Question: in.value.question(), SourceHash: callOf(ctx).source(),

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"time"
+
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
+	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
+)
+
+// prompts configures the context builder with what there is.
+func (a *app) prompts() contextbuilder.Config {
+	c := contextbuilder.Config{SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout)}
+	if counter, err := tokens.ForModel(a.cfg.ModelName); err != nil {
+		a.logger.Warn("max_tokens is estimated", "err", err)
+	} else if counter != nil {
+		c.Tokens = counter
+	}
+	if a.cfg.RewriterURL != "" {
+		c.Rewriter = rewriter.New(rewriter.Config{
+			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.rewriterModel(), Timeout: time.Duration(a.cfg.RewriterTimeout),
+		})
+	}
+	return c
+}

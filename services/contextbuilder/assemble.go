@@ -1,0 +1,92 @@
+package contextbuilder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// around is how many messages a prompt has besides its history.
+const around = 3
+
+// assemble puts the prompt together: system prompt, memory, history, message. It
+// takes the history over.
+func (b *Builder) assemble(ctx context.Context, req Request, p *prompt) {
+	if req.Memory {
+		p.MemorySnippet = b.remember(ctx, req, p)
+	}
+	current := req.Message
+	if req.Rewrite {
+		current = b.rewrite(ctx, req, p)
+	}
+	var before []Message
+	if req.SystemPrompt != "" {
+		before = append(before, textMessage(roleSystem, req.SystemPrompt))
+	}
+	if p.MemorySnippet != "" {
+		before = append(before, textMessage(roleSystem, "Long-term memory:\n"+p.MemorySnippet))
+	}
+	messages := append(slices.Insert(p.history, 0, before...), textMessage(roleUser, current))
+	if req.Format == Anthropic {
+		p.System, messages = toAnthropic(messages)
+	}
+	p.Messages = messages
+}
+
+// remember gives the memory's snippet. A prompt is never delayed beyond the memory's
+// budget, and never fails for it: the warnings say what is missing.
+func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
+	switch {
+	case b.cfg.Memory == nil:
+		p.Warnings = append(p.Warnings, "memory: none is configured")
+		return ""
+	case req.AsOf != nil:
+		p.Warnings = append(p.Warnings, "memory: what it knew then is not known; as_of goes without")
+		return ""
+	case p.identity != "" && req.IdentityID != "" && p.identity != req.IdentityID:
+		p.Warnings = append(p.Warnings, "memory: the session belongs to another identity than identity_id")
+		return ""
+	}
+	q := MemoryQuery{SessionID: req.SessionID, IdentityID: p.identity, Message: req.Message, Shown: p.shown}
+	if q.IdentityID == "" {
+		q.IdentityID = req.IdentityID
+	}
+	snippet, err := b.cfg.Memory.Snippet(ctx, q)
+	if err != nil {
+		p.Warnings = append(p.Warnings, "memory: "+whyForgotten(err))
+		return ""
+	}
+	return snippet
+}
+
+// ErrWithheld says that a memory keeps back what it has: a deletion in it is not
+// confirmed yet.
+var ErrWithheld = errors.New("withheld until a deletion is confirmed")
+
+func whyForgotten(err error) string {
+	switch {
+	case errors.Is(err, ErrWithheld):
+		return ErrWithheld.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	default:
+		return "no answer"
+	}
+}
+
+var errNoRewriter = errors.New("no rewriter is configured")
+
+// rewrite gives the last message's content; the original always stands in it.
+func (b *Builder) rewrite(ctx context.Context, req Request, p *prompt) string {
+	rewritten, err := "", errNoRewriter
+	if b.cfg.Rewriter != nil {
+		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)
+	}
+	if err != nil || rewritten == "" {
+		p.RewriteFallback = true
+		return req.Message
+	}
+	p.RewrittenQuery = rewritten
+	return fmt.Sprintf("Original user message:\n%s\n\n---\n\nContextualized query:\n%s", req.Message, rewritten)
+}

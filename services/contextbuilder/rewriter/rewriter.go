@@ -1,0 +1,99 @@
+// Package rewriter makes a query that stands by itself, with a model behind an
+// OpenAI-compatible endpoint.
+package rewriter
+
+import (
+	"context"
+	_ "embed" // the prompt
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// PromptVersion names the prompt's file. A changed prompt is a new file.
+const PromptVersion = "v1"
+
+//go:embed prompts/v1.txt
+var prompt string
+
+// Config of a Rewriter.
+type Config struct {
+	// URL of the API, up to and with its version. Key may be empty.
+	URL, Key, Model string
+	// Timeout of a rewrite, after which the original stands alone; 5 s by default.
+	Timeout time.Duration
+}
+
+// Rewriter implements contextbuilder.Rewriter.
+type Rewriter struct {
+	cfg    Config
+	client openai.Client
+}
+
+var _ contextbuilder.Rewriter = (*Rewriter)(nil)
+
+// New makes a rewriter; it does no I/O.
+func New(cfg Config) *Rewriter {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	return &Rewriter{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithMaxRetries(1))}
+}
+
+// longest is how many characters a query may have beyond twice those of the message: a
+// model that writes more has answered it.
+const longest = 2000
+
+var errNoQuery = errors.New("the model gave no query")
+
+// Rewrite implements contextbuilder.Rewriter: the model sees the message, the previous
+// turns and the memory. It never waits longer than the timeout.
+func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message, memorySnippet string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	answer, err := r.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
+		Model:       r.cfg.Model,
+		Temperature: openai.Float(0),
+		Messages: []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage(prompt),
+			openai.UserMessage(material(message, history, memorySnippet)),
+		},
+	})
+	if err != nil {
+		return "", fmt.Errorf("rewrite a query: %w", err)
+	}
+	if len(answer.Choices) == 0 {
+		return "", errNoQuery
+	}
+	query := strings.TrimSpace(answer.Choices[0].Message.Content)
+	if query == "" || utf8.RuneCountInString(query) > 2*utf8.RuneCountInString(message)+longest {
+		return "", errNoQuery
+	}
+	return query, nil
+}
+
+// material is what the model makes the query of.
+func material(message string, history []contextbuilder.Message, memorySnippet string) string {
+	var b strings.Builder
+	b.WriteString("Conversation so far:\n")
+	if len(history) == 0 {
+		b.WriteString("(none)\n")
+	}
+	for _, m := range history {
+		if text := m.Words(); text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", m.Role(), text)
+		}
+	}
+	if memorySnippet != "" {
+		b.WriteString("\nKnown from earlier conversations:\n" + memorySnippet + "\n")
+	}
+	b.WriteString("\nMessage to rewrite:\n" + message)
+	return b.String()
+}

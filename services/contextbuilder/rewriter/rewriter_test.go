@@ -1,0 +1,107 @@
+package rewriter_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// answering is a model that answers with a text, and notes what it is asked.
+func answering(t *testing.T, asked *string, serve http.HandlerFunc) *httptest.Server {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Messages []struct{ Role, Content string }
+		}
+		if json.NewDecoder(r.Body).Decode(&in) == nil && asked != nil {
+			*asked = in.Messages[len(in.Messages)-1].Content
+		}
+		serve(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		raw, _ := json.Marshal(text)
+		_, _ = fmt.Fprintf(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}]}`, raw)
+	}
+}
+
+// build builds a prompt with a rewritten query and a memory.
+func build(t *testing.T, url string) contextbuilder.Result {
+	t.Helper()
+	log := natstest.Log(t, 1)
+	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{}), contextbuilder.Config{
+		Memory:   remembering{},
+		Rewriter: rewriter.New(rewriter.Config{URL: url, Model: "m", Timeout: 300 * time.Millisecond}),
+	})
+	r, err := b.Build(t.Context(), contextbuilder.Request{
+		SessionID: "s", Message: "who are his children", Rewrite: true, Memory: true,
+		History: []json.RawMessage{
+			json.RawMessage(`{"role":"user","content":"Who is Donald Trump?"}`),
+			json.RawMessage(`{"role":"assistant","content":"Donald Trump is an American politician."}`),
+		},
+	})
+	require.NoError(t, err)
+	return r
+}
+
+func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
+	t.Parallel()
+	var asked string
+	s := answering(t, &asked, says(" Who are Donald Trump's children? \n"))
+	r := build(t, s.URL)
+	require.Equal(t, "Who are Donald Trump's children?", r.RewrittenQuery)
+	require.False(t, r.RewriteFallback)
+	require.Equal(t, "Original user message:\nwho are his children\n\n---\n\nContextualized query:\nWho are Donald Trump's children?", r.Messages[len(r.Messages)-1].Text())
+	require.Equal(t, "Conversation so far:\nuser: Who is Donald Trump?\nassistant: Donald Trump is an American politician.\n\n"+
+		"Known from earlier conversations:\nThe user likes lists.\n\nMessage to rewrite:\nwho are his children", asked)
+}
+
+// Whatever goes wrong, the original is what the model is asked, in time.
+func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]http.HandlerFunc{
+		"an error":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a refusal":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"no JSON":         func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"no choice":       func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"choices":[]}`)) },
+		"nothing":         says("  "),
+		"a whole article": says(string(make([]byte, 5000))),
+		"silence":         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := answering(t, nil, serve)
+			began := time.Now()
+			r := build(t, s.URL)
+			require.True(t, r.RewriteFallback)
+			require.Empty(t, r.RewrittenQuery)
+			require.Equal(t, "who are his children", r.Messages[len(r.Messages)-1].Text())
+			require.Less(t, time.Since(began), 5*time.Second)
+		})
+	}
+}
+
+type remembering struct{}
+
+func (remembering) Snippet(_ context.Context, _ contextbuilder.MemoryQuery) (string, error) {
+	return "The user likes lists.", nil
+}

@@ -1,0 +1,132 @@
+// Package ratelimit holds sessions and identities to a rate of requests. Its memory is
+// bounded: what has been quiet the longest is forgotten first, and begins anew.
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+)
+
+// Rate is so many requests in a time; as many may come at once. The zero Rate is no
+// limit.
+type Rate struct {
+	Requests int
+	Per      time.Duration
+}
+
+var errForm = errors.New("want requests per time such as 10/s, 60/m or 100/1h, or off")
+
+// UnmarshalText reads "10/s", "60/m", "5/10s", a bare number (a second), or "off".
+func (r *Rate) UnmarshalText(b []byte) error {
+	text := string(b)
+	if text == "" || text == "off" {
+		*r = Rate{}
+		return nil
+	}
+	count, per, given := strings.Cut(text, "/")
+	if !given {
+		per = "s"
+	}
+	if per != "" && (per[0] < '0' || per[0] > '9') {
+		per = "1" + per
+	}
+	n, err := strconv.Atoi(count)
+	d, err2 := time.ParseDuration(per)
+	if err != nil || err2 != nil || n < 1 || d <= 0 {
+		return errForm
+	}
+	*r = Rate{n, d}
+	return nil
+}
+
+func (r Rate) String() string {
+	if r.Requests == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("%d/%s", r.Requests, r.Per)
+}
+
+// most is how many sessions, and how many identities, are known at once: some 20 MB.
+const most = 100_000
+
+// Limiter limits. Safe for concurrent use.
+type Limiter struct {
+	sessions, identities *buckets
+	now                  func() time.Time
+}
+
+// New makes a limiter; nil where nothing is limited. Time is now's, or the clock's
+// where that is nil.
+func New(session, identity Rate, now func() time.Time) *Limiter {
+	if session.Requests == 0 && identity.Requests == 0 {
+		return nil
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Limiter{newBuckets(session), newBuckets(identity), now}
+}
+
+// Allow tells whether a request of a kind may go on, and if not, in what time it may
+// come again. Kinds are counted apart. An empty session or identity has no limit.
+func (l *Limiter) Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool) {
+	now := l.now()
+	var first, second *rate.Reservation
+	if sessionID != "" {
+		first = l.sessions.reserve(kind+"\x00"+sessionID, now)
+	}
+	if identityID != "" {
+		second = l.identities.reserve(kind+"\x00"+identityID, now)
+	}
+	for _, r := range []*rate.Reservation{first, second} {
+		if r != nil {
+			wait = max(wait, r.DelayFrom(now))
+		}
+	}
+	if wait == 0 {
+		return 0, true
+	}
+	// What was refused is not counted.
+	for _, r := range []*rate.Reservation{first, second} {
+		if r != nil {
+			r.CancelAt(now)
+		}
+	}
+	return wait, false
+}
+
+type buckets struct {
+	rate Rate
+	held *lru.Cache[string, *rate.Limiter]
+}
+
+func newBuckets(r Rate) *buckets {
+	if r.Requests == 0 {
+		return nil
+	}
+	held, err := lru.New[string, *rate.Limiter](most)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return &buckets{r, held}
+}
+
+func (b *buckets) reserve(key string, now time.Time) *rate.Reservation {
+	if b == nil {
+		return nil
+	}
+	bucket, ok := b.held.Get(key)
+	if !ok {
+		bucket = rate.NewLimiter(rate.Limit(float64(b.rate.Requests)/b.rate.Per.Seconds()), b.rate.Requests)
+		if there, held, _ := b.held.PeekOrAdd(key, bucket); held {
+			bucket = there
+		}
+	}
+	return bucket.ReserveN(now, 1)
+}
