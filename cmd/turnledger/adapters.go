@@ -111,15 +111,7 @@ func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) 
 	}
 	// The tables are no source of truth: the answer must hold all that was
 	// acknowledged before the call.
-	least := slices.Clone(ask.MinPosition)
-	for k := range i.log.Partitions() {
-		head, err := i.log.Head(ctx, k)
-		if err != nil {
-			return httpapi.IdentityPage{}, err
-		}
-		least = append(least, head)
-	}
-	if err := caughtUp(ctx, tables, least); err != nil {
+	if err := i.reached(ctx, tables, ask.MinPosition); err != nil {
 		return httpapi.IdentityPage{}, err
 	}
 	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
@@ -137,6 +129,20 @@ func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) 
 		})
 	}
 	return page, err
+}
+
+// reached waits until the tables hold all that stands in the log now, and some
+// positions.
+func (i identities) reached(ctx context.Context, tables *audit.Audit, least []events.Position) error {
+	least = slices.Clone(least)
+	for k := range i.log.Partitions() {
+		head, err := i.log.Head(ctx, k)
+		if err != nil {
+			return err
+		}
+		least = append(least, head)
+	}
+	return caughtUp(ctx, tables, least)
 }
 
 // auditPatience is how long a read waits for the audit tables to reach a position.

@@ -33,6 +33,7 @@ type app struct {
 	listener net.Listener
 	store    *store
 	views    *views
+	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
 	handler  http.Handler
@@ -70,7 +71,11 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, runner.NewMetrics(registry), a.logger); err != nil {
+	metrics := runner.NewMetrics(registry)
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, metrics, a.logger); err != nil {
+		return err
+	}
+	if err := a.openMemory(metrics); err != nil {
 		return err
 	}
 	a.serve(registry)
@@ -153,6 +158,9 @@ func (a *app) run(ctx context.Context) error {
 		g.Go(func() error { return a.replay.Run(life) })
 	}
 	g.Go(func() error { return a.views.run(life, a.roles) })
+	if a.memory != nil {
+		g.Go(func() error { return a.memory.run(life) })
+	}
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()

@@ -20,7 +20,7 @@ func (v *views) deadLetters() (out []projections.DeadLetterQueue) {
 	if v.audit != nil {
 		out = append(out, auditLetters{v.audit})
 	}
-	return out
+	return append(out, v.letters...)
 }
 
 // auditLetters are those of the audit tables, once they are open.
@@ -92,7 +92,7 @@ func (c letterCollector) Collect(out chan<- prometheus.Metric) {
 
 // letterName is how an operator names a letter on the command line.
 type letterName struct {
-	Projection string `arg:"" help:"The view: recent or audit."`
+	Projection string `arg:"" help:"The view: recent, audit or memory."`
 	Position   string `arg:"" help:"Where the event stands in the log, such as 0:42."`
 }
 

@@ -122,12 +122,19 @@ func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 	}
 	var out []httpapi.Projection
 	for _, s := range f.views.status(ctx) {
-		out = append(out, httpapi.Projection{Status: s, Generation: int(numbers[s.Name]), Rebuildable: true}) //nolint:gosec // counts rebuilds
+		out = append(out, httpapi.Projection{Status: s, Generation: int(numbers[s.Name]), Rebuildable: f.rebuildable(s.Name)}) //nolint:gosec // counts rebuilds
 	}
 	for _, s := range filling {
 		out = append(out, httpapi.Projection{Status: s, Generation: int(s.Generation), Rebuildable: true}) //nolint:gosec // counts rebuilds
 	}
 	return out, nil
+}
+
+// rebuildable tells a view from an effect, which acts on the outside and has nothing to
+// be filled again.
+func (f fed) rebuildable(name string) bool {
+	_, _, err := f.views.kept(name)
+	return !errors.Is(err, httpapi.ErrNoProjection)
 }
 
 // Rebuild implements httpapi.ProjectionKeeper.

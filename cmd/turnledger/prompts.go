@@ -16,6 +16,7 @@ func (a *app) prompts() contextbuilder.Config {
 	} else if counter != nil {
 		c.Tokens = counter
 	}
+	c.Memory = a.snippets()
 	if a.cfg.RewriterURL != "" {
 		c.Rewriter = rewriter.New(rewriter.Config{
 			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.rewriterModel(), Timeout: time.Duration(a.cfg.RewriterTimeout),

@@ -31,6 +31,10 @@ type views struct {
 	recent recent.View // nil: reads go to the log alone
 	audit  *auditTables
 	feeds  []*runner.Runner
+	// effects act on the outside world; they run by themselves, and are listed with the
+	// views, and so are their dead letters.
+	effects []*runner.Runner
+	letters []projections.DeadLetterQueue
 	// start gives where the recent view begins; nil: with the log.
 	start  func(context.Context, int) (uint64, error)
 	keeper *keeper
@@ -184,9 +188,9 @@ func (v *views) close() {
 // status of all that this process feeds.
 func (v *views) status(ctx context.Context) []projections.Status {
 	var out []projections.Status
-	feeds := v.feeds
+	feeds := append(v.feeds[:len(v.feeds):len(v.feeds)], v.effects...)
 	if r := v.auditFeed.Load(); r != nil {
-		feeds = append(feeds[:len(feeds):len(feeds)], r)
+		feeds = append(feeds, r)
 	}
 	for _, r := range feeds {
 		out = append(out, r.Status(ctx, time.Now())...)

@@ -22,7 +22,7 @@ type statements struct {
 	copyQuestions, copyAnswers                     string
 	mergeQuestions, mergeAnswers, replace          string
 	mergeSessions, moveSessions, link              string
-	head, cut, sessionTurns, identityTurns         string
+	head, cut, sessionTurns, identityTurns, recall string
 }
 
 func newStatements(schema string) statements {
@@ -124,6 +124,14 @@ func texts() statements {
 				order by at, partition, place, record_version limit $10) page
 			join {s}.turns on turn_id = listed
 			order by at, partition, place, record_version`,
+		recall: `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked from unnest(to_tsvector('english', $2))),
+			recent as (select q.turn_id, q.created_at, left(q.question_neutral, $5) as question, left(a.answer_neutral, $5) as answer
+				from {s}.questions q join {s}.answers a using (turn_id)
+				where q.identity_id = $1 and q.deleted_at is null and q.replaced_by_turn_id is null
+				order by q.created_at desc limit $3),
+			indexed as materialized (select *, to_tsvector('english', question || ' ' || coalesce(answer, '')) as told from recent)
+			select turn_id, question, coalesce(answer, '') from indexed, words where told @@ asked
+			order by ts_rank(told, asked) desc, created_at desc limit $4`,
 	}
 }
 
@@ -134,7 +142,7 @@ func (s *statements) all() []*string {
 		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand, &s.parked,
 		&s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll,
 		&s.clearLedger, &s.clearSecurity,
-		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns,
+		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns, &s.recall,
 	}
 }
 

@@ -20,20 +20,20 @@ type contextIn struct {
 }
 
 type contextBody struct {
-	Message             string            `json:"message" doc:"The current user message"`
-	TurnID              *string           `json:"turn_id,omitempty" doc:"The turn being answered: it is left out, and history goes up to its start"`
-	SystemPrompt        string            `json:"system_prompt,omitempty"`
-	MaxMessages         count             `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
-	MaxTokens           count             `json:"max_tokens,omitempty" doc:"Of history, estimated"`
-	IdleTimeout         idleTimeout       `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long, such as 30m; off for none" example:"30m"`
-	Language            string            `json:"language,omitempty" enum:"neutral,translated"`
-	IncludePending      bool              `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
-	Memory              bool              `json:"memory,omitempty"`
-	Rewrite             bool              `json:"rewrite,omitempty"`
-	IdentityID          *string           `json:"identity_id,omitempty"`
-	ConversationHistory ownHistory        `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
-	Format              string            `json:"format,omitempty" enum:"openai,anthropic"`
-	AsOf                *asOfBody         `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
+	Message             string      `json:"message" doc:"The current user message"`
+	TurnID              *string     `json:"turn_id,omitempty" doc:"The turn being answered: it is left out, and history goes up to its start"`
+	SystemPrompt        string      `json:"system_prompt,omitempty"`
+	MaxMessages         count       `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
+	MaxTokens           count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
+	IdleTimeout         idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long, such as 30m; off for none" example:"30m"`
+	Language            string      `json:"language,omitempty" enum:"neutral,translated"`
+	IncludePending      bool        `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
+	Memory              bool        `json:"memory,omitempty"`
+	Rewrite             bool        `json:"rewrite,omitempty"`
+	IdentityID          *string     `json:"identity_id,omitempty"`
+	ConversationHistory ownHistory  `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
+	Format              string      `json:"format,omitempty" enum:"openai,anthropic"`
+	AsOf                *asOfBody   `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
 }
 
 // ownHistory is a client's own history. Whatever it is, it is taken: what is no list is

@@ -55,28 +55,7 @@ func (r *redactions) covers(session string, turns ...uuid.UUID) bool {
 
 // reached waits until everything up to a position is known.
 func (r *redactions) reached(ctx context.Context, at events.Position) error {
-	w := &r.read[at.Partition]
-	for w.At() < at.Seq {
-		brief, cancel := context.WithTimeout(ctx, stillFor)
-		err := w.Wait(brief, at.Seq)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// What it waits for may have been erased, and never comes.
-		read := w.At()
-		next, found, err := r.log.After(ctx, at.Partition, read)
-		if err != nil {
-			return err
-		}
-		if !found || next > at.Seq {
-			w.Advance(at.Seq)
-		}
-	}
-	return nil
+	return r.log.Reached(ctx, &r.read[at.Partition], at)
 }
 
 // run reads every partition and follows it until ctx ends.

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/projections/effects"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/memory"
+	"github.com/turnledger/turnledger/services/memory/supermemory"
+)
+
+// outsideMemory is a memory that is another's service: fed by an effect of the log, in
+// the role audit.
+type outsideMemory struct {
+	searcher  memory.Searcher
+	effect    *effects.Effect
+	deletions *memory.Deletions
+	feed      *runner.Runner // nil where another process feeds it
+}
+
+// openMemory makes the memory that is configured; nil where the audit tables are it.
+func (a *app) openMemory(metrics *runner.Metrics) error {
+	if a.cfg.MemoryURL == "" {
+		return nil
+	}
+	js, err := jetstream.New(a.store.nc)
+	if err != nil {
+		return fmt.Errorf("open the memory's checkpoints: %w", err)
+	}
+	m := &outsideMemory{}
+	to := supermemory.Config{URL: a.cfg.MemoryURL, Key: a.cfg.MemoryKey}
+	var store memory.Store
+	if a.cfg.MemoryAPI == "v4" {
+		v4 := supermemory.NewV4(to)
+		store, m.searcher = v4, v4
+	} else {
+		v5 := supermemory.NewV5(to)
+		store, m.searcher = v5, v5
+	}
+	m.effect = effects.New(js, memory.NewForwarder(store, a.store.log, a.cfg.rules()), effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
+	m.deletions = memory.NewDeletions(a.store.log, a.cfg.rules(), m.effect.Done, a.logger)
+	if a.roles.has(roleAudit) {
+		m.feed = runner.New(a.store.log, m.effect, runner.Config{Rules: a.cfg.rules(), MaxBatch: 64, Group: m.effect, Logger: a.logger, Metrics: metrics})
+		a.views.effects = append(a.views.effects, m.feed)
+		a.views.letters = append(a.views.letters, m.effect)
+	}
+	a.memory = m
+	return nil
+}
+
+// run feeds the memory, and watches what it has to delete.
+func (m *outsideMemory) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.deletions.Run(ctx) })
+	if m.feed != nil {
+		g.Go(func() error { return m.feed.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// snippets gives prompts their memory: that outside, or the audit tables; nil where
+// there is neither.
+func (a *app) snippets() contextbuilder.Memory {
+	budget := time.Duration(a.cfg.MemoryBudget)
+	switch {
+	case a.memory != nil:
+		return snippets{memory.NewSnippets(a.memory.searcher, a.memory.deletions.Confirmed, budget)}
+	case a.views.audit != nil:
+		tables := identities{a.views.audit, a.store.log}
+		return snippets{memory.NewSnippets(tables, tables.confirmed, budget)}
+	default:
+		return nil
+	}
+}
+
+type snippets struct{ *memory.Snippets }
+
+// Snippet implements contextbuilder.Memory.
+func (s snippets) Snippet(ctx context.Context, q contextbuilder.MemoryQuery) (string, error) {
+	text, err := s.Snippets.Snippet(ctx, memory.Query(q))
+	if errors.Is(err, memory.ErrWithheld) {
+		err = fmt.Errorf("%w: %w", contextbuilder.ErrWithheld, err)
+	}
+	return text, err
+}
+
+// Search implements memory.Searcher over the audit tables, which hold the turns of
+// identities alone.
+func (i identities) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
+	if scope.IdentityID == "" {
+		return nil, nil
+	}
+	tables, err := i.tables.get()
+	if err != nil {
+		return nil, err
+	}
+	turns, err := tables.Recall(ctx, scope.IdentityID, query, limit)
+	var out []memory.Found
+	for _, t := range turns {
+		out = append(out, memory.Found{TurnID: t.TurnID, Text: "User: " + t.Question + "\nAssistant: " + t.Answer})
+	}
+	return out, err
+}
+
+// confirmed waits until the tables hold all that the log does: then they hold nothing
+// that was redacted before.
+func (i identities) confirmed(ctx context.Context, scope memory.Scoped) (bool, error) {
+	if scope.IdentityID == "" {
+		return true, nil
+	}
+	tables, err := i.tables.get()
+	if err != nil {
+		return false, err
+	}
+	return true, i.reached(ctx, tables, nil)
+}

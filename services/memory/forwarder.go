@@ -1,0 +1,177 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/effects"
+)
+
+// Document is a finalized turn as a memory keeps it, by its turn's id.
+type Document struct {
+	TurnID           uuid.UUID
+	SessionID        string
+	Question, Answer string
+}
+
+// Store is a memory outside. All its calls may be made again. An error that trying again
+// can't mend is wrapped by projections.Permanent.
+type Store interface {
+	Put(ctx context.Context, scope string, d Document) error
+	// Delete returns nil when the memory has confirmed that the turns are not there.
+	Delete(ctx context.Context, scope string, turns []uuid.UUID) error
+	// Forget deletes all of a scope.
+	Forget(ctx context.Context, scope string) error
+}
+
+// Forwarder stores finalized turns in a memory, and deletes what was redacted, corrected
+// or erased. It is the Handler of an effect.
+type Forwarder struct {
+	store Store
+	log   projections.SessionReader
+	rules conversation.Rules
+}
+
+var _ effects.Handler = (*Forwarder)(nil)
+
+// NewForwarder makes a forwarder; it does no I/O.
+func NewForwarder(store Store, log projections.SessionReader, rules conversation.Rules) *Forwarder {
+	rules.Slim = false
+	return &Forwarder{store, log, rules}
+}
+
+// Name implements effects.Handler.
+func (*Forwarder) Name() string { return "memory" }
+
+// atOnce is how many sessions are served at a time.
+const atOnce = 8
+
+// Handle implements effects.Handler: sessions side by side, the events of one in order.
+func (f *Forwarder) Handle(ctx context.Context, batch []projections.Judged) error {
+	bySession := map[string][]*projections.Judged{}
+	for i := range batch {
+		bySession[batch[i].SessionID] = append(bySession[batch[i].SessionID], &batch[i])
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, list := range bySession {
+		g.Go(func() error {
+			for _, e := range list {
+				if err := f.event(ctx, e); err != nil {
+					return fmt.Errorf("forward %s to the memory: %w", e.Position, err)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
+	scope := Scope(e.Head.Identity, e.SessionID)
+	switch e.Change.Kind {
+	case conversation.Answered:
+		return f.answered(ctx, scope, e)
+	case conversation.Corrected:
+		if err := f.store.Delete(ctx, scope, idsOf(e.Change.Turns)); err != nil {
+			return err
+		}
+		return f.put(ctx, scope, e.SessionID, e.Change.Turn)
+	case conversation.TurnGone:
+		return f.store.Delete(ctx, scope, idsOf(e.Change.Turns))
+	case conversation.Linked:
+		return f.move(ctx, scope, e)
+	case conversation.Erased:
+		return f.erase(ctx, scope, e)
+	case conversation.Noted:
+		if gone, ok := e.Fact.(*events.IdentityErased); ok {
+			return f.store.Forget(ctx, Scope(gone.IdentityID, ""))
+		}
+		return nil
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset, conversation.Refused:
+		return nil
+	}
+	return nil
+}
+
+// answered stores a turn. The event brings its answer; the question is read.
+func (f *Forwarder) answered(ctx context.Context, scope string, e *projections.Judged) error {
+	turn := *e.Change.Turn
+	for r, err := range f.log.Session(ctx, e.SessionID, turn.Started-1, turn.Started) {
+		if err != nil {
+			return err
+		}
+		if s, ok := r.Fact.(*events.TurnStarted); ok {
+			turn.Question = &s.Question
+		}
+	}
+	return f.put(ctx, scope, e.SessionID, &turn)
+}
+
+// put stores a turn that has texts: not one that was erased meanwhile.
+func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversation.Turn) error {
+	if t.Question == nil || t.Answer == nil || t.Question.QuestionNeutral == "" && t.Answer.AnswerNeutral == "" {
+		return nil
+	}
+	return f.store.Put(ctx, scope, Document{
+		TurnID: t.ID, SessionID: session, Question: t.Question.QuestionNeutral, Answer: t.Answer.AnswerNeutral,
+	})
+}
+
+// move takes what an anonymous session left over to the identity that it belongs to now.
+func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judged) error {
+	state, err := f.fold(ctx, e.SessionID, e.Position.Seq)
+	if err != nil {
+		return err
+	}
+	// First, since a document of the same id may move with what is stored (v4).
+	if err := f.store.Forget(ctx, Scope("", e.SessionID)); err != nil {
+		return err
+	}
+	for _, t := range state.Turns {
+		if t.Status == conversation.Finalized && state.Shown(t) {
+			if err := f.put(ctx, scope, e.SessionID, t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// erase deletes a session's turns, those that the log still names and those that came
+// back by tombstones.
+func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judged) error {
+	if e.Head.Identity == "" {
+		return f.store.Forget(ctx, scope)
+	}
+	state, err := f.fold(ctx, e.SessionID, e.Position.Seq-1)
+	if err != nil {
+		return err
+	}
+	return f.store.Delete(ctx, scope, idsOf(state.Turns))
+}
+
+func (f *Forwarder) fold(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
+	state := conversation.New(session, f.rules)
+	for r, err := range f.log.Session(ctx, session, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		state.Fold(r)
+	}
+	return state, nil
+}
+
+func idsOf(turns []*conversation.Turn) (ids []uuid.UUID) {
+	for _, t := range turns {
+		ids = append(ids, t.ID)
+	}
+	return slices.Clip(ids)
+}

@@ -1,0 +1,281 @@
+package memory_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/effects"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/memory"
+	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/memory/supermemory"
+)
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// world is a log whose turns are forwarded to a memory, and prompts that ask it.
+type world struct {
+	t        *testing.T
+	log      *jetlog.Log
+	js       jetstream.JetStream
+	service  *memorytest.Server
+	store    memory.Store
+	effect   *effects.Effect
+	snippets *memory.Snippets
+}
+
+// both runs a test on both versions of the API.
+func both(t *testing.T, test func(w *world)) {
+	t.Parallel()
+	for _, version := range []string{"v5", "v4"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			w := &world{t: t, log: natstest.LogOn(t, server, 2), service: memorytest.New(t)}
+			var err error
+			w.js, err = jetstream.New(natstest.Connect(t, server))
+			require.NoError(t, err)
+			to := supermemory.Config{URL: w.service.URL, Key: "k"}
+			var search memory.Searcher
+			if version == "v4" {
+				m := supermemory.NewV4(to)
+				w.store, search = m, m
+			} else {
+				m := supermemory.NewV5(to)
+				w.store, search = m, m
+			}
+			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
+			deletions := memory.NewDeletions(w.log, rules, w.effect.Done, slog.New(slog.DiscardHandler))
+			w.background(deletions.Run)
+			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
+			test(w)
+		})
+	}
+}
+
+// background runs something until the test ends, or what it gives back is called.
+func (w *world) background(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stopped := false
+	stop = func() {
+		if cancel(); !stopped {
+			stopped = true
+			require.NoError(w.t, <-done)
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func (w *world) forward() (stop func()) {
+	return w.background(runner.New(w.log, w.effect, runner.Config{Rules: rules, Pause: 20 * time.Millisecond, Group: w.effect, Beat: 50 * time.Millisecond}).Run)
+}
+
+func (w *world) add(facts ...events.Fact) (at events.Position) {
+	w.t.Helper()
+	for _, f := range facts {
+		ack, err := w.log.Append(w.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		require.NoError(w.t, err)
+		at = ack.Position
+	}
+	return at
+}
+
+func (w *world) turn(session, request, question, answer string) (uuid.UUID, events.Position) {
+	w.t.Helper()
+	id := events.TurnID(session, request)
+	return id, w.add(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
+}
+
+// until waits for the forwarder to be at a position.
+func (w *world) until(at events.Position) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		done, err := w.effect.Done(w.t.Context(), at.Partition)
+		return err == nil && done.Seq >= at.Seq
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) string {
+	w.t.Helper()
+	s, err := w.snippets.Snippet(w.t.Context(), memory.Query{SessionID: session, IdentityID: identity, Message: message, Shown: shown})
+	require.NoError(w.t, err)
+	return s
+}
+
+func (w *world) contents() (out []string) {
+	for _, d := range w.service.Documents() {
+		out = append(out, d.Scope+" | "+strings.ReplaceAll(d.Content, "\n", " | "))
+	}
+	return out
+}
+
+func TestFinalizedTurnsAreRememberedInTheScopeThatIsSearched(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.add(&events.SessionLinked{SessionID: "s1", IdentityID: "ada"}, &events.SessionLinked{SessionID: "s2", IdentityID: "eve"})
+		teal, at := w.turn("s1", "r1", "I like teal.", "Teal it is.")
+		w.until(at)
+		_, at = w.turn("s2", "r1", "I like red.", "Red it is.")
+		w.until(at)
+		_, at = w.turn("guest", "r1", "I like grey.", "Grey it is.")
+		w.until(at)
+		w.add(&events.TurnStarted{TurnID: events.TurnID("s1", "open"), SessionID: "s1", RequestID: "open", Question: events.Question{QuestionNeutral: "I like nobody's answer"}})
+		require.Equal(t, []string{
+			"thread:guest | User: I like grey. | Assistant: Grey it is.",
+			"user:eve | User: I like red. | Assistant: Red it is.",
+			"user:ada | User: I like teal. | Assistant: Teal it is.",
+		}, w.contents())
+		require.Equal(t, "- User: I like teal. Assistant: Teal it is.", w.snippet("another", "ada", "what do I like"))
+		require.Equal(t, "- User: I like grey. Assistant: Grey it is.", w.snippet("guest", "", "what do I like"))
+		require.Empty(t, w.snippet("s1", "ada", "what do I like", teal), "what the prompt shows anyway")
+		require.Empty(t, w.snippet("s1", "nobody", "what do I like"))
+	})
+}
+
+// A guest's turns belong to the identity as soon as there is one.
+func TestALinkMovesWhatASessionLeft(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.turn("s", "r1", "I like teal.", "Teal it is.")
+		w.until(w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"}))
+		require.Equal(t, []string{"user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
+	})
+}
+
+// While a deletion is not confirmed its scope gives nothing; when it is, the rest.
+func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+		w.add(&events.SessionLinked{SessionID: "t", IdentityID: "eve"})
+		secret, _ := w.turn("s", "r1", "I like teal.", "Teal it is.")
+		_, at := w.turn("s", "r2", "I like tea.", "Tea it is.")
+		w.until(at)
+		_, at = w.turn("t", "r2", "I like rum.", "Rum it is.")
+		w.until(at)
+		w.service.Fail(func(r *http.Request, _ string) int {
+			if r.Method == http.MethodDelete {
+				return http.StatusServiceUnavailable
+			}
+			return 0
+		})
+		at = w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"})
+		_, err := w.snippets.Snippet(t.Context(), memory.Query{SessionID: "s", IdentityID: "ada", Message: "like"})
+		require.ErrorIs(t, err, memory.ErrWithheld)
+		require.Contains(t, w.snippet("t", "eve", "like"), "rum")
+		w.service.Fail(nil)
+		w.until(at)
+		require.Equal(t, "- User: I like tea. Assistant: Tea it is.", w.snippet("s", "ada", "like"))
+	})
+}
+
+func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"}, &events.SessionLinked{SessionID: "gone", IdentityID: "ada"})
+		old, _ := w.turn("s", "r1", "I like teal.", "Teal it is.")
+		w.until(w.add(&events.TurnCorrected{
+			TurnID: events.TurnID("s", "r1b"), SessionID: "s", RequestID: "r1b", ReplacesTurnID: old,
+			Question: events.Question{QuestionNeutral: "I like blue."}, Answer: events.Answer{AnswerNeutral: "Blue it is."},
+		}))
+		require.Equal(t, []string{"user:ada | User: I like blue. | Assistant: Blue it is."}, w.contents())
+		w.turn("gone", "r1", "I like rum.", "Rum it is.")
+		w.turn("guest", "r1", "I like gin.", "Gin it is.")
+		w.until(w.add(&events.SessionErased{SessionID: "gone", ReceiptID: uuid.NewString()}))
+		w.until(w.add(&events.SessionErased{SessionID: "guest", ReceiptID: uuid.NewString()}))
+		require.Equal(t, []string{"user:ada | User: I like blue. | Assistant: Blue it is."}, w.contents())
+		w.until(w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: uuid.NewString()}))
+		require.Empty(t, w.contents())
+	})
+}
+
+// The checkpoint is lost, or was not written: the same documents are there again, and no
+// more.
+func TestForwardingAgainIsHarmless(t *testing.T) {
+	both(t, func(w *world) {
+		stop := w.forward()
+		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+		secret, _ := w.turn("s", "r1", "I like teal.", "Teal it is.")
+		w.turn("s", "r2", "I like tea.", "Tea it is.")
+		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"})
+		w.until(at)
+		before := w.contents()
+		stop()
+		require.NoError(t, w.js.DeleteKeyValue(t.Context(), "turnledger-memory"))
+		w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
+		w.forward()
+		w.until(at)
+		require.Equal(t, before, w.contents())
+		require.Equal(t, 2, w.service.Documents()[0].Puts)
+	})
+}
+
+// A document that the service refuses waits among the dead letters and holds nobody up;
+// a retry of one whose turn was redacted meanwhile stores nothing.
+func TestARefusedDocumentIsADeadLetter(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+		w.service.Fail(func(_ *http.Request, body string) int {
+			if strings.Contains(body, "teal") || strings.Contains(body, "puce") {
+				return http.StatusUnprocessableEntity
+			}
+			return 0
+		})
+		_, teal := w.turn("s", "r1", "I like teal.", "Teal it is.")
+		secret, puce := w.turn("s", "r2", "I like puce.", "Puce it is.")
+		_, at := w.turn("s", "r3", "I like tea.", "Tea it is.")
+		w.until(at)
+		letters, err := w.effect.DeadLetters(t.Context())
+		require.NoError(t, err)
+		require.Len(t, letters, 2)
+		require.Equal(t, teal, letters[0].Position)
+		require.NotContains(t, letters[0].Reason, "teal")
+		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
+
+		again, err := w.effect.RetryDeadLetter(t.Context(), teal)
+		require.NoError(t, err)
+		require.False(t, again.Applied)
+		require.Equal(t, 2, again.Attempts)
+		w.until(w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"}))
+		w.service.Fail(nil)
+		for _, at := range []events.Position{teal, puce} {
+			again, err = w.effect.RetryDeadLetter(t.Context(), at)
+			require.NoError(t, err)
+			require.True(t, again.Applied)
+		}
+		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is.", "user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
+		_, err = w.effect.RetryDeadLetter(t.Context(), teal)
+		require.ErrorIs(t, err, projections.ErrNoDeadLetter)
+	})
+}
+
+// A memory that is slow or away costs a prompt its budget and no more.
+func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
+	t.Parallel()
+	service := memorytest.New(t)
+	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
+	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
+	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL}), free, 100*time.Millisecond)
+	began := time.Now()
+	_, err := s.Snippet(t.Context(), memory.Query{SessionID: "s", Message: "m"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 2*time.Second)
+}

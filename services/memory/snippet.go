@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Found is something that a memory knows, the best first. TurnID says which turn it
+// comes from, where that is known.
+type Found struct {
+	TurnID uuid.UUID
+	Text   string
+}
+
+// Searcher finds what a scope knows about a query.
+type Searcher interface {
+	Search(ctx context.Context, scope Scoped, query string, limit int) ([]Found, error)
+}
+
+// Scoped is a scope with what it was made of.
+type Scoped struct{ Name, IdentityID, SessionID string }
+
+// Confirmed tells whether every deletion in a scope that was acknowledged before the
+// call has reached the memory.
+type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
+
+// ErrWithheld says that a deletion in the scope is not confirmed.
+var ErrWithheld = errors.New("a deletion in this memory is not confirmed yet")
+
+// Snippets makes snippets. Safe for concurrent use.
+type Snippets struct {
+	search    Searcher
+	confirmed Confirmed
+	budget    time.Duration
+}
+
+// NewSnippets makes snippets of what search finds; budget is 300 ms where it is 0.
+func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
+	if budget == 0 {
+		budget = 300 * time.Millisecond
+	}
+	return &Snippets{search, confirmed, budget}
+}
+
+// Query asks what is known about a message, besides the turns that are shown anyway.
+type Query struct {
+	SessionID, IdentityID, Message string
+	Shown                          []uuid.UUID
+}
+
+// results is how many memories a snippet is made of at most.
+const results = 10
+
+// Snippet gives what is known, or "" for nothing, within the budget: an error says that
+// it was not enough, or that the memory does not answer.
+func (s *Snippets) Snippet(ctx context.Context, q Query) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
+	defer cancel()
+	scope := Scoped{Scope(q.IdentityID, q.SessionID), q.IdentityID, q.SessionID}
+	if err := s.free(ctx, scope); err != nil {
+		return "", err
+	}
+	found, err := s.search.Search(ctx, scope, q.Message, results+len(q.Shown))
+	if err != nil {
+		return "", fmt.Errorf("search the memory: %w", err)
+	}
+	// A deletion may have come while the search was under way.
+	if err := s.free(ctx, scope); err != nil {
+		return "", err
+	}
+	found = slices.DeleteFunc(found, func(f Found) bool { return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) })
+	return summarise(found), nil
+}
+
+func (s *Snippets) free(ctx context.Context, scope Scoped) error {
+	ok, err := s.confirmed(ctx, scope)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for deletions in the memory: %w", err)
+	case !ok:
+		return ErrWithheld
+	default:
+		return nil
+	}
+}
+
+const (
+	// longestSnippet leaves room for the heading within 2,000 characters.
+	longestSnippet = 1980
+	// longestFound is what one memory has room for.
+	longestFound = 400
+)
+
+// summarise takes whole sentences of each memory, the first ones first, and none twice.
+func summarise(found []Found) string {
+	var lines []string
+	said := map[string]bool{}
+	room := longestSnippet
+	for _, f := range found {
+		var line []string
+		left := min(longestFound, room-len("- \n"))
+		for _, s := range sentences(f.Text) {
+			n := utf8.RuneCountInString(s) + 1
+			key := strings.ToLower(s)
+			if n > left {
+				break
+			}
+			if !said[key] {
+				said[key] = true
+				line = append(line, s)
+				left -= n
+			}
+		}
+		if len(line) == 0 {
+			continue
+		}
+		text := "- " + strings.Join(line, " ")
+		lines = append(lines, text)
+		room -= utf8.RuneCountInString(text) + 1
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sentences cuts a text after its full stops, and where lines end.
+func sentences(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		from := 0
+		runes := []rune(strings.TrimSpace(line))
+		for i, r := range runes {
+			full := strings.ContainsRune("。！？", r)
+			stop := strings.ContainsRune(".!?…", r) && (i+1 == len(runes) || unicode.IsSpace(runes[i+1]))
+			if full || stop || i+1 == len(runes) {
+				if s := strings.TrimSpace(string(runes[from : i+1])); s != "" {
+					out = append(out, s)
+				}
+				from = i + 1
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+// Package supermemory is a long-term memory at Supermemory, by its API v5, or by v3/v4,
+// which is shut down on 2026-12-31. One document is one turn, under the turn's id.
+package supermemory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services/memory"
+)
+
+// Config of a memory. URL is that of the API, without a version.
+type Config struct {
+	URL, Key string
+	// Timeout of a call; 10 s by default.
+	Timeout time.Duration
+}
+
+// client calls the API.
+type client struct {
+	base, key string
+	http      *http.Client
+}
+
+func newClient(c Config) client {
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	return client{strings.TrimRight(c.URL, "/"), c.Key, &http.Client{Timeout: c.Timeout}}
+}
+
+// statusError is an answer that is no success. It holds nothing of the body, in which
+// the service may repeat a text.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("the memory answered %d", int(s)) }
+
+// refused tells whether the request itself was wrong: the same one never gets on.
+func (s statusError) refused() bool {
+	switch int(s) {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	default:
+		return false
+	}
+}
+
+// longestAnswer bounds what is read of an answer.
+const longestAnswer = 4 << 20
+
+// call sends a body, where there is one, and reads the answer into out, where that is
+// wanted.
+func (c client) call(ctx context.Context, method, path string, body, out any) error {
+	var content io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return brief(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, longestAnswer))
+	switch {
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		return statusError(resp.StatusCode)
+	case err != nil:
+		return brief(err)
+	case out != nil:
+		return json.Unmarshal(raw, out)
+	default:
+		return nil
+	}
+}
+
+// brief leaves the URL, which names an identity, out of an error.
+func brief(err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		return inner.Err
+	}
+	return err
+}
+
+// put sends a document; one that the service refuses is not sent again.
+func (c client) put(ctx context.Context, path string, body any) error {
+	err := c.call(ctx, http.MethodPost, path, body, nil)
+	var status statusError
+	if errors.As(err, &status) && status.refused() {
+		return projections.Permanent(err)
+	}
+	return err
+}
+
+// errStillThere says that a document is there after it was deleted.
+var errStillThere = errors.New("the memory still has a document that was deleted")
+
+// gone holds the service to a deletion: what it says it deleted must not be found.
+func (c client) gone(ctx context.Context, path string) error {
+	err := c.call(ctx, http.MethodGet, path, nil, nil)
+	var status statusError
+	switch {
+	case errors.As(err, &status) && (int(status) == http.StatusNotFound || int(status) == http.StatusGone):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return errStillThere
+	}
+}
+
+// missing is nil for what is not there.
+func missing(err error) error {
+	var status statusError
+	if errors.As(err, &status) && int(status) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+func content(d memory.Document) string {
+	return "User: " + d.Question + "\nAssistant: " + d.Answer
+}
+
+func metadata(d memory.Document) map[string]string {
+	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String()}
+}
+
+// result is what a search finds, in the words of both versions.
+type result struct {
+	ID       string `json:"id"`
+	Memory   string `json:"memory"`
+	Chunk    string `json:"chunk"`
+	Content  string `json:"content"`
+	Metadata struct {
+		TurnID string `json:"turn_id"`
+	} `json:"metadata"`
+}
+
+func found(results []result) (out []memory.Found) {
+	for _, r := range results {
+		f := memory.Found{Text: r.Memory}
+		for _, text := range []string{r.Chunk, r.Content} {
+			if f.Text == "" {
+				f.Text = text
+			}
+		}
+		if id, err := uuid.Parse(r.Metadata.TurnID); err == nil {
+			f.TurnID = id
+		} else if id, err := uuid.Parse(r.ID); err == nil {
+			f.TurnID = id
+		}
+		if f.Text != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,56 @@
+package supermemory
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/services/memory"
+)
+
+// V4 speaks the APIs v3 (documents) and v4 (search): a scope is a container tag.
+type V4 struct{ client }
+
+var (
+	_ memory.Store    = V4{}
+	_ memory.Searcher = V4{}
+)
+
+// NewV4 makes a memory; it does no I/O.
+func NewV4(c Config) V4 { return V4{newClient(c)} }
+
+// Put implements memory.Store.
+func (m V4) Put(ctx context.Context, scope string, d memory.Document) error {
+	return m.put(ctx, "/v3/documents", map[string]any{
+		"customId": d.TurnID, "containerTag": scope, "content": content(d), "metadata": metadata(d),
+	})
+}
+
+// Delete implements memory.Store.
+func (m V4) Delete(ctx context.Context, _ string, turns []uuid.UUID) error {
+	for _, id := range turns {
+		path := "/v3/documents/" + id.String()
+		if err := missing(m.call(ctx, http.MethodDelete, path, nil, nil)); err != nil {
+			return err
+		}
+		if err := m.gone(ctx, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forget implements memory.Store.
+func (m V4) Forget(ctx context.Context, scope string) error {
+	return missing(m.call(ctx, http.MethodDelete, "/v3/documents/bulk", map[string]any{"containerTags": []string{scope}}, nil))
+}
+
+// Search implements memory.Searcher.
+func (m V4) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
+	var out struct {
+		Results []result `json:"results"`
+	}
+	err := m.call(ctx, http.MethodPost, "/v4/search", map[string]any{"q": query, "containerTag": scope.Name, "searchMode": "hybrid", "limit": limit}, &out)
+	return found(out.Results), missing(err)
+}

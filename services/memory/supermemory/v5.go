@@ -1,0 +1,66 @@
+package supermemory
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/services/memory"
+)
+
+// V5 speaks the API v5: a scope is a namespace.
+type V5 struct{ client }
+
+var (
+	_ memory.Store    = V5{}
+	_ memory.Searcher = V5{}
+)
+
+// NewV5 makes a memory; it does no I/O.
+func NewV5(c Config) V5 { return V5{newClient(c)} }
+
+func namespace(scope string) string { return "/ns/" + url.PathEscape(scope) }
+
+// Put implements memory.Store.
+func (m V5) Put(ctx context.Context, scope string, d memory.Document) error {
+	return m.put(ctx, namespace(scope)+"/document?dreaming=dynamic&taskType=memory", map[string]any{
+		"id": d.TurnID, "content": content(d), "metadata": metadata(d),
+	})
+}
+
+// mostIDs is how many documents one call deletes.
+const mostIDs = 100
+
+// Delete implements memory.Store.
+func (m V5) Delete(ctx context.Context, scope string, turns []uuid.UUID) error {
+	for ids := range slices.Chunk(turns, mostIDs) {
+		if err := missing(m.call(ctx, http.MethodDelete, namespace(scope)+"/document", map[string]any{"ids": ids}, nil)); err != nil {
+			return err
+		}
+		// The answer lists failures, and those who were not there among them: only the
+		// documents themselves tell.
+		for _, id := range ids {
+			if err := m.gone(ctx, namespace(scope)+"/document/"+id.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Forget implements memory.Store.
+func (m V5) Forget(ctx context.Context, scope string) error {
+	return missing(m.call(ctx, http.MethodDelete, namespace(scope), nil, nil))
+}
+
+// Search implements memory.Searcher.
+func (m V5) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
+	var out struct {
+		Results []result `json:"results"`
+	}
+	err := m.call(ctx, http.MethodPost, namespace(scope.Name)+"/search", map[string]any{"query": query, "searchMode": "hybrid", "limit": limit}, &out)
+	return found(out.Results), missing(err)
+}
