@@ -16,7 +16,9 @@ import (
 
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -132,12 +134,16 @@ func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
 // chat answers with the model that is configured, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder *contextbuilder.Builder) httpapi.Chat {
 	var model chat.Model = chat.Echo{}
-	if a.cfg.ModelURL != "" {
+	switch {
+	case a.cfg.ModelURL == "":
+	case a.cfg.anthropic():
+		model = anthropic.New(anthropic.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName})
+	default:
 		model = openai.New(openai.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName})
 	}
 	return chats{chat.New(chat.Config{
 		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},
-		Model: model, Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
+		Model: model, Presence: presence.New(a.store.nc), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
 	})}
 }
 

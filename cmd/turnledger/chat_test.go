@@ -5,86 +5,64 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
-// scripted is a model server that answers from the prompt that it is given, as an
-// OpenAI-compatible endpoint streams.
+// scripted is a model server that answers from the prompt that it is given.
 type scripted struct {
-	*httptest.Server
-	// hold, where not nil, keeps an answer after its first piece until it is closed.
-	hold chan struct{}
-	// asked are the prompts, as "role: content".
-	asked chan []string
+	*modeltest.Server
+	mu sync.Mutex
+	// held, where not nil, keeps an answer to "slowly" after its first word until it is
+	// closed.
+	held chan struct{}
 }
 
-func newScripted(t *testing.T) *scripted {
-	s := &scripted{asked: make(chan []string, 100)}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
-	t.Cleanup(s.Close)
+func newScripted(t testing.TB) *scripted {
+	s := &scripted{}
+	s.Server = modeltest.New(t, s.answer)
 	return s
+}
+
+// hold lets answers to "slowly" wait from now on, until what it gives back is called.
+func (s *scripted) hold() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(chan struct{})
+	s.held = held
+	return func() { close(held) }
 }
 
 func (s *scripted) env() []string {
 	return []string{"TURNLEDGER_MODEL_URL=" + s.URL + "/v1", "TURNLEDGER_MODEL_NAME=scripted"}
 }
 
-func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Messages []struct{ Role, Content string }
-	}
-	if json.NewDecoder(r.Body).Decode(&in) != nil || r.URL.Path != "/v1/chat/completions" {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	var prompt []string
-	for _, m := range in.Messages {
-		prompt = append(prompt, m.Role+": "+m.Content)
-	}
-	s.asked <- prompt
-	last := in.Messages[len(in.Messages)-1].Content
-	answer := "Donald Trump is an American politician."
+func (s *scripted) answer(prompt []string) (a modeltest.Answer) {
+	last := prompt[len(prompt)-1]
+	a.Text = "Donald Trump is an American politician."
 	switch {
-	case strings.Contains(last, "fail"):
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	case strings.Contains(last, "children") && strings.Contains(strings.Join(prompt, "\n"), "Donald Trump is"):
-		answer = "Don Jr., Ivanka, Eric, Tiffany and Barron."
+	case strings.Contains(last, "children") && strings.Contains(strings.Join(prompt[:len(prompt)-1], "\n"), "Donald Trump is"):
+		a.Text = "Don Jr., Ivanka, Eric, Tiffany and Barron."
 	case strings.Contains(last, "children"):
-		answer = "The children of John Doe."
+		a.Text = "The children of John Doe."
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	for i, word := range strings.SplitAfter(answer, " ") {
-		chunk(w, word, "")
-		if i == 0 && strings.Contains(last, "slowly") && s.hold != nil {
-			select {
-			case <-s.hold:
-			case <-r.Context().Done():
-				return
-			}
-		}
-		if strings.Contains(last, "broken") {
-			_, _ = fmt.Fprint(w, "data: {\"choices\": [{\n\n")
-			return
-		}
+	if strings.Contains(last, "fail") {
+		a.Status = http.StatusBadRequest
 	}
-	chunk(w, "", "stop")
-	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
-}
-
-func chunk(w http.ResponseWriter, text, finish string) {
-	raw, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{
-		"index": 0, "delta": map[string]string{"content": text}, "finish_reason": map[bool]any{true: nil, false: finish}[finish == ""],
-	}}})
-	_, _ = fmt.Fprintf(w, "data: %s\n\n", raw)
-	_ = http.NewResponseController(w).Flush()
+	if strings.Contains(last, "slowly") {
+		s.mu.Lock()
+		a.Hold = s.held
+		s.mu.Unlock()
+	}
+	a.Malformed = strings.Contains(last, "broken")
+	return a
 }
 
 func (p *process) ask(t testing.TB, thread string, body map[string]any) map[string]any {
@@ -105,22 +83,22 @@ func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	require.NotEqual(t, "new", thread)
 	second := p.ask(t, thread, content("who are his children"))
 	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", second["content"])
-	require.Equal(t, []string{"user: Who is Donald Trump?"}, <-model.asked)
-	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, <-model.asked)
+	require.Equal(t, []string{"user: Who is Donald Trump?"}, <-model.Asked)
+	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, <-model.Asked)
 
 	// The same request again is answered from the log, and the model is not asked.
 	body := map[string]any{"content": "once", "request_id": "r"}
 	require.Equal(t, false, p.ask(t, thread, body)["duplicate"])
-	<-model.asked
+	<-model.Asked
 	again := p.ask(t, thread, body)
 	require.Equal(t, true, again["duplicate"])
 	require.Equal(t, "Donald Trump is an American politician.", again["content"])
 
 	// The system is answered, but neither reads nor leaves history.
 	p.ask(t, thread, map[string]any{"content": "nightly", "user_id": "system"})
-	require.Equal(t, []string{"user: nightly"}, <-model.asked)
+	require.Equal(t, []string{"user: nightly"}, <-model.Asked)
 	require.Len(t, p.context(t, thread), 6)
-	require.Empty(t, model.asked)
+	require.Empty(t, model.Asked)
 }
 
 // TestModelThatFailsLeavesTheTurnPending holds that its question stands in the next
@@ -132,12 +110,12 @@ func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 	for _, how := range []string{"fail", "broken"} {
 		out := p.must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/"+how+"/messages", map[string]any{"content": how + " please", "request_id": "r"})
 		require.Equal(t, "model_failed", out["code"])
-		<-model.asked
+		<-model.Asked
 		require.EqualValues(t, 1, p.must(t, http.StatusOK, http.MethodGet, session(how), nil)["pending"])
 		began := time.Now()
 		p.ask(t, how, map[string]any{"content": "Who is Donald Trump?", "on_pending": "reject"})
 		require.Less(t, time.Since(began), 30*time.Second)
-		require.Equal(t, []string{"user: " + how + " please", "user: Who is Donald Trump?"}, <-model.asked)
+		require.Equal(t, []string{"user: " + how + " please", "user: Who is Donald Trump?"}, <-model.Asked)
 	}
 	require.NotContains(t, p.log.String(), "please")
 }
@@ -184,14 +162,14 @@ func (p *process) finalized(t testing.TB, id string, n int) []any {
 func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
 	t.Parallel()
 	model := newScripted(t)
-	model.hold = make(chan struct{})
+	release := model.hold()
 	p := start(t, model.env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
 	ctx, gone := context.WithCancel(t.Context())
 	events := p.stream(ctx, t, "s", content("slowly: who is Donald Trump?"))
 	require.Equal(t, "begun", (<-events)[0])
 	require.Equal(t, [2]string{"delta", `{"content":"Donald "}`}, <-events)
 	gone()
-	close(model.hold)
+	release()
 	turns := p.finalized(t, "s", 1)
 	require.Equal(t, "Donald Trump is an American politician.", turns[0].(map[string]any)["answer_neutral"])
 }
@@ -201,7 +179,7 @@ func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
 func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	t.Parallel()
 	model := newScripted(t)
-	model.hold = make(chan struct{})
+	release := model.hold()
 	nats := freeAddress(t)
 	a := start(t, append(model.env(), "TURNLEDGER_NATS_LISTEN="+nats, "TURNLEDGER_SYNC=always"), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
 	b := start(t, append(model.env(), "TURNLEDGER_NATS_URL=nats://"+nats, "TURNLEDGER_NATS_LISTEN="), "serve", "--roles", "api,context,recent,chat")
@@ -215,7 +193,7 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 
 	queued := b.stream(t.Context(), t, "s", content("who are his children"))
 	require.Equal(t, "begun", (<-queued)[0])
-	close(model.hold)
+	release()
 	var last [2]string
 	for last = range queued {
 	}
@@ -223,7 +201,7 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	require.Contains(t, last[1], "Ivanka")
 	a.finalized(t, "s", 2)
 
-	model.hold = make(chan struct{})
+	model.hold()
 	slow = a.stream(t.Context(), t, "i", content("slowly: who is Donald Trump?"))
 	require.Equal(t, "begun", (<-slow)[0])
 	require.Equal(t, "delta", (<-slow)[0])

@@ -37,6 +37,7 @@ type Config struct {
 	Sessions Sessions
 	Contexts Contexts
 	Model    Model
+	Presence Presence
 	Policy   Policy // of messages that name none; Enqueue by default
 	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
 	Timeout time.Duration
@@ -49,7 +50,7 @@ type Service struct {
 	cfg Config
 
 	mu      sync.Mutex
-	running map[uuid.UUID]context.CancelCauseFunc
+	running map[uuid.UUID]*attempt
 	// failed are turns that this process gave up, with when: nobody waits for them.
 	failed map[uuid.UUID]time.Time
 }
@@ -68,7 +69,7 @@ func New(cfg Config) *Service {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{cfg: cfg, running: map[uuid.UUID]context.CancelCauseFunc{}, failed: map[uuid.UUID]time.Time{}}
+	return &Service{cfg: cfg, running: map[uuid.UUID]*attempt{}, failed: map[uuid.UUID]time.Time{}}
 }
 
 // Message is what a user says in a thread. An empty RequestID is made up.
@@ -110,7 +111,7 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
-	turn, err := s.start(ctx, m)
+	turn, try, err := s.begin(ctx, m)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -126,14 +127,51 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 		return reply, nil
 	}
 	// From here on the answer is made for the log, and the client may go.
-	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
-	defer end()
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	s.register(turn.ID, stop)
-	reply, err = s.answer(ctx, m, reply, to)
+	s.take(turn.ID, try, stop)
+	reply, err = s.answer(ctx, m, try, reply, to)
 	s.forget(turn.ID, err)
 	return reply, err
+}
+
+// begin records the message, and makes this process known as the one that answers it.
+// A message that is being answered here already is waited for: its answer is this one's.
+func (s *Service) begin(ctx context.Context, m Message) (Turn, *attempt, error) {
+	id := events.TurnID(m.ThreadID, m.RequestID)
+	try, other := s.register(id)
+	for ; other != nil; try, other = s.register(id) {
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return Turn{}, nil, ctx.Err()
+		}
+	}
+	turn, err := s.start(ctx, m)
+	if err == nil && turn.Status == conversation.Pending {
+		try.since, err = s.since(ctx, m, turn)
+	}
+	if err != nil {
+		s.forget(id, nil)
+		return Turn{}, nil, err
+	}
+	if turn.Status != conversation.Pending {
+		s.forget(id, nil)
+	}
+	return turn, try, nil
+}
+
+// since is the place in the log after which a message that interrupts concerns this
+// attempt: those before a retry had their effect on the attempts before it.
+func (s *Service) since(ctx context.Context, m Message, turn Turn) (uint64, error) {
+	if !turn.Duplicate {
+		return turn.Place, nil
+	}
+	state, err := s.cfg.Sessions.Session(ctx, m.ThreadID)
+	if err != nil {
+		return 0, err
+	}
+	return max(state.Applied, turn.Place), nil
 }
 
 // complete fills what may be left out, and refuses what can't be.
@@ -163,7 +201,11 @@ func (s *Service) start(ctx context.Context, m Message) (Turn, error) {
 	}
 	switch m.Policy {
 	case Reject:
-		c.Busy = s.busy
+		busy, err := s.busyIn(ctx, m.ThreadID)
+		if err != nil {
+			return Turn{}, err
+		}
+		c.Busy = busy
 	case Interrupt:
 		c.Question.PipelineName = interrupting
 	case Enqueue:
@@ -195,9 +237,9 @@ func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, err
 }
 
 // answer waits for the turn's place, calls the model and records what it says.
-func (s *Service) answer(ctx context.Context, m Message, reply Reply, to Listener) (Reply, error) {
+func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Reply, to Listener) (Reply, error) {
 	said := &pieces{to: to}
-	text, err := s.ask(ctx, m, &reply, said)
+	text, err := s.ask(ctx, m, try, &reply, said)
 	if errors.Is(err, errInterrupted) {
 		reply.Interrupted, err = true, nil
 		if text = said.text.String(); text == "" {
@@ -212,10 +254,13 @@ func (s *Service) answer(ctx context.Context, m Message, reply Reply, to Listene
 }
 
 // ask gives the model's answer, or errInterrupted.
-func (s *Service) ask(ctx context.Context, m Message, reply *Reply, said *pieces) (string, error) {
-	if err := s.wait(ctx, m, reply.Turn); err != nil {
+func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply, said *pieces) (string, error) {
+	if err := s.wait(ctx, m, try, reply.Turn); err != nil {
 		return "", err
 	}
+	// The time in a queue is not the answer's.
+	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer end()
 	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Options: m.Options})
 	if err != nil {
 		return "", err
@@ -223,7 +268,7 @@ func (s *Service) ask(ctx context.Context, m Message, reply *Reply, said *pieces
 	reply.HistoryTurns, reply.RewrittenQuery = prompt.HistoryTurns, prompt.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn, stop) })
+	watching.Go(func() { s.watch(calling, m.ThreadID, try, stop) })
 	text, err := s.cfg.Model.Answer(calling, prompt, said.add)
 	cause := context.Cause(calling)
 	stop(nil)

@@ -22,7 +22,7 @@ const lookEvery = 100 * time.Millisecond
 // wait lets a turn go on when none before it is pending any more, or those that are
 // have had their time. An interrupting turn ends those of this process at once; other
 // processes see it in the log.
-func (s *Service) wait(ctx context.Context, m Message, turn Turn) error {
+func (s *Service) wait(ctx context.Context, m Message, try *attempt, turn Turn) error {
 	if m.Policy == Reject {
 		return nil
 	}
@@ -31,10 +31,10 @@ func (s *Service) wait(ctx context.Context, m Message, turn Turn) error {
 		switch {
 		case err != nil:
 			return err
-		case interrupted(state, turn):
+		case interrupted(state, try):
 			return errInterrupted
 		}
-		ahead := s.ahead(state, turn.Place)
+		ahead := s.ahead(ctx, state, turn.Place)
 		if len(ahead) == 0 {
 			return nil
 		}
@@ -48,35 +48,70 @@ func (s *Service) wait(ctx context.Context, m Message, turn Turn) error {
 }
 
 // ahead are the pending turns before a place that are waited for.
-func (s *Service) ahead(state *conversation.State, place uint64) (out []uuid.UUID) {
+func (s *Service) ahead(ctx context.Context, state *conversation.State, place uint64) (out []uuid.UUID) {
 	for _, t := range state.Turns {
-		if t.Status == conversation.Pending && t.Place < place && s.busy(t) {
+		if t.Status == conversation.Pending && t.Place < place && s.busy(ctx, t) {
 			out = append(out, t.ID)
 		}
 	}
 	return out
 }
 
-// busy tells whether somebody may still be at work on a pending turn.
-func (s *Service) busy(t *conversation.Turn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, failed := s.failed[t.ID]
-	return !failed && t.CreatedAt.After(s.cfg.Now().Add(-s.cfg.Timeout))
+// busyIn tells of each turn of a thread whether somebody may still be at work on it. It
+// is asked while the log decides, and so has asked the others before; of a turn that came
+// meanwhile somebody is.
+func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversation.Turn) bool, error) {
+	state, err := s.cfg.Sessions.Session(ctx, threadID)
+	if err != nil {
+		return nil, err
+	}
+	free := map[uuid.UUID]bool{}
+	for _, t := range state.Turns {
+		if t.Status == conversation.Pending && !s.busy(ctx, t) {
+			free[t.ID] = true
+		}
+	}
+	return func(t *conversation.Turn) bool { return !free[t.ID] && s.young(t) }, nil
 }
 
-// interrupted tells whether a later turn has come to end this one.
-func interrupted(state *conversation.State, turn Turn) bool {
+func (s *Service) young(t *conversation.Turn) bool {
+	return t.CreatedAt.After(s.cfg.Now().Add(-s.cfg.Timeout))
+}
+
+// settling is how long after its start a chat's turn counts as being answered, though no
+// process says so: that it does may not have got round in a cluster.
+const settling = 2 * time.Second
+
+// busy tells whether somebody may still be at work on a pending turn: on one of another
+// pipeline as long as it is young; on one of ours, if its process says so.
+func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
+	s.mu.Lock()
+	_, failed := s.failed[t.ID]
+	_, here := s.running[t.ID]
+	s.mu.Unlock()
+	ours := t.Question != nil && (t.Question.PipelineName == pipeline || t.Question.PipelineName == interrupting)
+	switch {
+	case !s.young(t), failed && !here:
+		return false
+	case !ours, here, s.cfg.Presence == nil, t.CreatedAt.After(s.cfg.Now().Add(-settling)):
+		return true
+	}
+	present, err := s.cfg.Presence.Present(ctx, t.ID)
+	return present || err != nil
+}
+
+// interrupted tells whether a turn has come to end an attempt since that began.
+func interrupted(state *conversation.State, try *attempt) bool {
 	return slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
-		return t.Place > turn.Place && t.Question != nil && t.Question.PipelineName == interrupting
+		return t.Place > try.since && t.Question != nil && t.Question.PipelineName == interrupting
 	})
 }
 
 // watch ends an answer when the log shows a turn that interrupts it, whoever took that.
-func (s *Service) watch(ctx context.Context, threadID string, turn Turn, stop context.CancelCauseFunc) {
+func (s *Service) watch(ctx context.Context, threadID string, try *attempt, stop context.CancelCauseFunc) {
 	for pause(ctx, lookEvery) == nil {
 		// Where the log does not answer, the model's answer goes on.
-		if state, err := s.cfg.Sessions.Session(ctx, threadID); err == nil && interrupted(state, turn) {
+		if state, err := s.cfg.Sessions.Session(ctx, threadID); err == nil && interrupted(state, try) {
 			stop(errInterrupted)
 			return
 		}
@@ -94,10 +129,42 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (s *Service) register(id uuid.UUID, stop context.CancelCauseFunc) {
+// attempt is the work of this process on a turn.
+type attempt struct {
+	stop context.CancelCauseFunc
+	// leave ends the announcement; done is closed when the work is over.
+	leave func()
+	done  chan struct{}
+	since uint64
+}
+
+// register begins the work on a turn and announces it, or gives the end of the work
+// that is under way.
+func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running[id] = stop
+	if under := s.running[id]; under != nil {
+		return nil, under.done
+	}
+	try = &attempt{leave: func() {}, done: make(chan struct{})}
+	if s.cfg.Presence != nil {
+		leave, err := s.cfg.Presence.Announce(id)
+		if err != nil {
+			s.cfg.Logger.Warn("others may not wait for a turn", "turn_id", id, "err", err)
+		} else {
+			try.leave = leave
+		}
+	}
+	s.running[id] = try
+	return try, nil
+}
+
+// take lets others stop the work.
+func (s *Service) take(id uuid.UUID, try *attempt, stop context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	try.stop = stop
+	delete(s.failed, id)
 }
 
 // forget ends the work on a turn. Of those that failed it keeps what is young enough
@@ -105,7 +172,11 @@ func (s *Service) register(id uuid.UUID, stop context.CancelCauseFunc) {
 func (s *Service) forget(id uuid.UUID, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.running, id)
+	if try := s.running[id]; try != nil {
+		try.leave()
+		close(try.done)
+		delete(s.running, id)
+	}
 	now := s.cfg.Now()
 	maps.DeleteFunc(s.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > s.cfg.Timeout })
 	if err != nil {
@@ -117,8 +188,8 @@ func (s *Service) interrupt(turns []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range turns {
-		if stop := s.running[id]; stop != nil {
-			stop(errInterrupted)
+		if try := s.running[id]; try != nil && try.stop != nil {
+			try.stop(errInterrupted)
 		}
 	}
 }

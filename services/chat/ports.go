@@ -31,6 +31,14 @@ type Sessions interface {
 	Session(ctx context.Context, sessionID string) (*conversation.State, error)
 }
 
+// Presence tells the processes of a deployment which turns are being answered.
+type Presence interface {
+	// Announce says that this process answers a turn, until leave is called.
+	Announce(turn uuid.UUID) (leave func(), err error)
+	// Present tells whether some process answers a turn.
+	Present(ctx context.Context, turn uuid.UUID) (bool, error)
+}
+
 // Contexts builds prompts.
 type Contexts interface {
 	Build(ctx context.Context, r PromptRequest) (Prompt, error)

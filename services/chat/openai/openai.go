@@ -11,6 +11,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/silence"
 )
 
 // Config of a Model.
@@ -35,9 +36,6 @@ var _ chat.Model = (*Model)(nil)
 
 // New makes a model; it does no I/O.
 func New(cfg Config) *Model {
-	if cfg.Idle == 0 {
-		cfg.Idle = 30 * time.Second
-	}
 	return &Model{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key))}
 }
 
@@ -47,23 +45,16 @@ func (m *Model) Name() string { return m.cfg.Name }
 // Format implements chat.Model.
 func (m *Model) Format() string { return "openai" }
 
-var (
-	errSilent = errors.New("the model fell silent")
-	errBroken = errors.New("the model's stream ended before its answer did")
-)
-
 // Answer implements chat.Model. The messages are sent as they are.
 func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := time.AfterFunc(m.cfg.Idle, func() { cancel(errSilent) })
-	defer silence.Stop()
+	ctx, heard, end := silence.Watch(ctx, m.cfg.Idle)
+	defer end()
 	stream := m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
 	defer func() { _ = stream.Close() }()
 	var text strings.Builder
 	ended := false
 	for stream.Next() {
-		silence.Reset(m.cfg.Idle)
+		heard()
 		for _, choice := range stream.Current().Choices {
 			if choice.Index != 0 {
 				continue
@@ -79,7 +70,7 @@ func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (s
 	case err != nil:
 		return text.String(), errors.Join(err, context.Cause(ctx))
 	case !ended:
-		return text.String(), errBroken
+		return text.String(), silence.ErrBroken
 	default:
 		return text.String(), nil
 	}

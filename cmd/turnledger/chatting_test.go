@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/presence"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// chatting is the chat of one process, on a log that others may share.
+type chatting struct {
+	*chat.Service
+	t     *testing.T
+	model *scripted
+	turns *history.Service
+	stop  func()
+}
+
+// chatOn gives the chat of a process of its own.
+func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
+	t.Helper()
+	nc := natstest.Connect(t, server)
+	log := natstest.LogOn(t, server, 1)
+	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	writes := history.New(log, history.Config{Rules: rules})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = writes.Run(ctx) })
+	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	m := openai.New(openai.Config{URL: model.URL + "/v1", Name: "scripted"})
+	c := &chatting{t: t, model: model, turns: writes, Service: chat.New(chat.Config{
+		Turns: chatTurns{writes}, Sessions: chatSessions{reader}, Model: m, Presence: presence.New(nc),
+		Contexts: chatContexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{}), m.Format()},
+	})}
+	c.stop = func() {
+		nc.Close()
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// heard is a listener, which tells when a turn has begun and when its first words come.
+type heard struct {
+	begun, first chan struct{}
+	once         sync.Once
+}
+
+func newHeard() *heard { return &heard{begun: make(chan struct{}), first: make(chan struct{})} }
+
+func (h *heard) Begun(string, uuid.UUID) { close(h.begun) }
+func (h *heard) Piece(string)            { h.once.Do(func() { close(h.first) }) }
+
+// outcome is what became of a message.
+type outcome struct {
+	chat.Reply
+	err error
+}
+
+// say sends a message, and gives what becomes of it.
+func (c *chatting) say(request, content string, policy chat.Policy) (*heard, <-chan outcome) {
+	h, out := newHeard(), make(chan outcome, 1)
+	go func() {
+		r, err := c.Send(context.WithoutCancel(c.t.Context()), chat.Message{ThreadID: "s", RequestID: request, Content: content, Policy: policy}, h)
+		out <- outcome{r, err}
+	}()
+	return h, out
+}
+
+// TestRetryAfterAnInterruptionAsksTheModelAgain: a message that interrupts ends what was
+// under way, not what is begun later.
+func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
+	t.Parallel()
+	c := chatOn(t, natstest.Server(t), newScripted(t))
+	_, failed := c.say("r1", "fail: Who is Donald Trump?", chat.Enqueue)
+	require.ErrorIs(t, (<-failed).err, chat.ErrModel)
+	_, other := c.say("r2", "Who is Donald Trump?", chat.Interrupt)
+	require.NoError(t, (<-other).err)
+	c.model.Script(func(prompt []string) (a modeltest.Answer) { a.Text = "At last."; return a })
+	_, again := c.say("r1", "fail: Who is Donald Trump?", chat.Enqueue)
+	r := <-again
+	require.NoError(t, r.err)
+	require.False(t, r.Interrupted)
+	require.Equal(t, "At last.", r.Content)
+}
+
+// TestInterruptWhileQueued: of three messages, the second waits for the first, and the
+// third ends them both.
+func TestInterruptWhileQueued(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := newScripted(t)
+	model.hold()
+	a, b := chatOn(t, server, model), chatOn(t, server, model)
+	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	second, two := b.say("r2", "and what else?", chat.Enqueue)
+	<-second.begun
+	_, three := a.say("r3", "stop: Who is Donald Trump?", chat.Interrupt)
+	r1, r2, r3 := <-one, <-two, <-three
+	for _, r := range []outcome{r1, r2, r3} {
+		require.NoError(t, r.err)
+	}
+	require.True(t, r1.Interrupted)
+	require.Equal(t, "Donald ", r1.Content)
+	require.True(t, r2.Interrupted)
+	require.Equal(t, "[Interrupted]", r2.Content)
+	require.False(t, r3.Interrupted)
+	require.Len(t, model.Asked, 2, "the second never got to the model")
+}
+
+// TestAFailedTurnHoldsUpNoOtherProcess, nor does one whose process is gone: each would
+// else be waited for two minutes.
+func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *chatting, m *scripted){
+		"the model failed":    func(_ *chatting, m *scripted) { m.CloseClientConnections() },
+		"the process is gone": func(c *chatting, _ *scripted) { c.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			model, other := newScripted(t), newScripted(t)
+			model.hold()
+			a, b := chatOn(t, server, model), chatOn(t, server, other)
+			first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			<-first.first
+			_, refused := b.say("r2", "who?", chat.Reject)
+			require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+			waits, two := b.say("r3", "Who is Donald Trump?", chat.Enqueue)
+			<-waits.begun
+			require.Empty(t, other.Asked)
+			end(a, model)
+			select {
+			case r := <-two:
+				require.NoError(t, r.err)
+			case <-time.After(30 * time.Second):
+				t.Fatal("it still waits")
+			}
+			require.Equal(t, []string{"user: slowly: who is Donald Trump?", "user: Who is Donald Trump?"}, <-other.Asked)
+		})
+	}
+}
+
+// TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung: only its own pipeline knows how it
+// fares.
+func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
+	t.Parallel()
+	c := chatOn(t, natstest.Server(t), newScripted(t))
+	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs", Question: events.Question{QuestionNeutral: "q"}})
+	require.NoError(t, err)
+	_, refused := c.say("r1", "who?", chat.Reject)
+	require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+}
+
+// TestTheSameMessageTwiceAtOnceIsAskedOnce: the second waits for the first one's answer.
+func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	release := model.hold()
+	c := chatOn(t, natstest.Server(t), model)
+	first, one := c.say("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	_, two := c.say("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	release()
+	r1, r2 := <-one, <-two
+	require.NoError(t, r1.err)
+	require.NoError(t, r2.err)
+	require.True(t, r2.Again)
+	require.Equal(t, r1.Content, r2.Content)
+	require.Len(t, model.Asked, 1)
+	require.False(t, strings.Contains(r1.Content, "Interrupted"))
+}

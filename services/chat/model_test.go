@@ -1,0 +1,128 @@
+package chat_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/anthropic"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/silence"
+)
+
+func always(a modeltest.Answer) func([]string) modeltest.Answer {
+	return func([]string) modeltest.Answer { return a }
+}
+
+// models runs a test with each vendor's client.
+func models(t *testing.T, test func(t *testing.T, server *modeltest.Server, m chat.Model)) {
+	t.Parallel()
+	for _, vendor := range []string{"openai", "anthropic"} {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			server := modeltest.New(t, always(modeltest.Answer{Text: "It is żółty indeed."}))
+			var m chat.Model = openai.New(openai.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+			if vendor == "anthropic" {
+				m = anthropic.New(anthropic.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+			}
+			require.Equal(t, vendor, m.Format())
+			test(t, server, m)
+		})
+	}
+}
+
+func prompt(messages ...string) (p chat.Prompt) {
+	for _, m := range messages {
+		p.Messages = append(p.Messages, json.RawMessage(m))
+	}
+	return p
+}
+
+func TestModelsStream(t *testing.T) {
+	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":"a"}`, `{"role":"user","content":"now"}`)
+		if m.Format() == "anthropic" {
+			p.System = "be \"kind\""
+		}
+		var pieces []string
+		text, err := m.Answer(t.Context(), p, func(s string) { pieces = append(pieces, s) })
+		require.NoError(t, err)
+		require.Equal(t, "It is żółty indeed.", text)
+		require.Equal(t, []string{"It ", "is ", "żółty ", "indeed."}, pieces)
+		asked := <-server.Asked
+		if p.System != "" {
+			require.Equal(t, `system: be "kind"`, asked[0])
+			asked = asked[1:]
+		}
+		require.Equal(t, []string{"user: q", "assistant: a", "user: now"}, asked)
+	})
+}
+
+// However a model fails, it is an error, in time; what it has said until then is given.
+func TestModelsThatFail(t *testing.T) {
+	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		for name, a := range map[string]modeltest.Answer{
+			"400":       {Status: http.StatusBadRequest},
+			"429":       {Status: http.StatusTooManyRequests},
+			"500":       {Status: http.StatusInternalServerError},
+			"malformed": {Text: "It is half", Malformed: true},
+			"cut":       {Text: "It is half", Cut: true},
+			"stall":     {Text: "It is half", Stall: true},
+		} {
+			server.Script(always(a))
+			began := time.Now()
+			text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			require.Error(t, err, name)
+			require.Less(t, time.Since(began), 20*time.Second, name)
+			switch name {
+			case "malformed", "cut", "stall":
+				require.Equal(t, "It ", text, name)
+			}
+			if name == "stall" {
+				require.ErrorIs(t, err, silence.ErrSilent)
+			}
+		}
+	})
+}
+
+// A refusal that passes is asked again, before a word is said.
+func TestModelsAreAskedAgain(t *testing.T) {
+	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
+			times := 0
+			server.Script(func([]string) modeltest.Answer {
+				if times++; times == 1 {
+					return modeltest.Answer{Status: status}
+				}
+				return modeltest.Answer{Text: "yes"}
+			})
+			text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			require.NoError(t, err)
+			require.Equal(t, "yes", text)
+		}
+	})
+}
+
+func TestModelsEndWithTheirContext(t *testing.T) {
+	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
+		ctx, cancel := context.WithCancel(t.Context())
+		text, err := m.Answer(ctx, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, "It ", text)
+	})
+}
+
+func TestEchoSaysThatItIsNoModel(t *testing.T) {
+	t.Parallel()
+	text, err := chat.Echo{}.Answer(t.Context(), prompt(`{"role":"user","content":"hello"}`), func(string) {})
+	require.NoError(t, err)
+	require.True(t, strings.Contains(text, "no model is configured") && strings.Contains(text, "hello"))
+}

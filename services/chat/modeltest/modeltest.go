@@ -1,0 +1,213 @@
+// Package modeltest is a model for tests, which answers from the prompt that it is
+// given, and speaks the streaming protocols of OpenAI and of Anthropic.
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Answer of a model. What is set besides Text happens after its first word.
+type Answer struct {
+	Text string
+	// Status above 0 is all that comes.
+	Status int
+	// Hold keeps the rest back until it is closed, Stall for ever.
+	Hold  <-chan struct{}
+	Stall bool
+	// Malformed is a piece that is no JSON; Cut ends the stream.
+	Malformed, Cut bool
+}
+
+// Server is the model's endpoint.
+type Server struct {
+	*httptest.Server
+	// Asked are the prompts, as "role: content", a system prompt that stands apart first.
+	Asked chan []string
+
+	mu     sync.Mutex
+	script func(prompt []string) Answer
+}
+
+// New starts a model that ends with the test. Script gives its answers; the last line of
+// a prompt is the current message.
+func New(t testing.TB, script func(prompt []string) Answer) *Server {
+	s := &Server{Asked: make(chan []string, 10_000), script: script}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// Script sets the answers from now on.
+func (s *Server) Script(script func(prompt []string) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = script
+}
+
+type request struct {
+	Stream   bool
+	System   string
+	Messages []struct {
+		Role    string
+		Content json.RawMessage
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	var in request
+	var speak protocol
+	switch r.URL.Path {
+	case "/v1/chat/completions":
+		speak = openAI{}
+	case "/v1/messages":
+		speak = anthropic{}
+	}
+	if json.NewDecoder(r.Body).Decode(&in) != nil || speak == nil || len(in.Messages) == 0 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	var prompt []string
+	if in.System != "" {
+		prompt = append(prompt, "system: "+in.System)
+	}
+	for _, m := range in.Messages {
+		text := string(m.Content)
+		_ = json.Unmarshal(m.Content, &text) // parts stay as they are
+		prompt = append(prompt, m.Role+": "+text)
+	}
+	s.Asked <- prompt
+	s.mu.Lock()
+	script := s.script
+	s.mu.Unlock()
+	answer := script(prompt)
+	switch {
+	case answer.Status > 0:
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(answer.Status)
+	case !in.Stream:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(speak.whole(answer.Text))
+	default:
+		stream(w, r, speak, answer)
+	}
+}
+
+func stream(w http.ResponseWriter, r *http.Request, speak protocol, a Answer) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(events ...event) {
+		for _, e := range events {
+			raw, _ := json.Marshal(e.data)
+			if e.name != "" {
+				_, _ = fmt.Fprintf(w, "event: %s\n", e.name)
+			}
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", raw)
+		}
+		_ = http.NewResponseController(w).Flush()
+	}
+	send(speak.begin()...)
+	for i, word := range strings.SplitAfter(a.Text, " ") {
+		send(speak.piece(word))
+		if i > 0 {
+			continue
+		}
+		hold := a.Hold
+		if a.Stall {
+			hold = make(chan struct{})
+		}
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if a.Malformed {
+			name := speak.piece("").name
+			_, _ = fmt.Fprintf(w, "event: %s\ndata: {\"choices\": [{\n\n", name)
+			return
+		}
+		if a.Cut {
+			return
+		}
+	}
+	send(speak.end()...)
+	if speak.done() != "" {
+		_, _ = fmt.Fprint(w, speak.done())
+	}
+}
+
+type event struct {
+	name string
+	data any
+}
+
+// protocol is how a vendor says it.
+type protocol interface {
+	whole(text string) any
+	begin() []event
+	piece(text string) event
+	end() []event
+	done() string
+}
+
+type openAI struct{}
+
+type object = map[string]any
+
+func (openAI) whole(text string) any {
+	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": "stop"}}}
+}
+
+func (openAI) begin() []event {
+	return []event{{"", object{"choices": []any{object{"index": 0, "delta": object{"role": "assistant"}, "finish_reason": nil}}}}}
+}
+
+func (openAI) piece(text string) event {
+	return event{"", object{"choices": []any{object{"index": 0, "delta": object{"content": text}, "finish_reason": nil}}}}
+}
+
+func (openAI) end() []event {
+	return []event{
+		{"", object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": "stop"}}}},
+		{"", object{"choices": []any{}, "usage": object{"total_tokens": 1}}},
+	}
+}
+
+func (openAI) done() string { return "data: [DONE]\n\n" }
+
+type anthropic struct{}
+
+func (anthropic) whole(text string) any {
+	return object{"type": "message", "role": "assistant", "content": []any{object{"type": "text", "text": text}}, "stop_reason": "end_turn"}
+}
+
+func (anthropic) begin() []event {
+	return []event{
+		{"message_start", object{"type": "message_start", "message": object{"id": "m", "type": "message", "role": "assistant", "content": []any{}, "usage": object{"input_tokens": 1, "output_tokens": 1}}}},
+		{"content_block_start", object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}}},
+		{"ping", object{"type": "ping"}},
+	}
+}
+
+func (anthropic) piece(text string) event {
+	return event{"content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": text}}}
+}
+
+func (anthropic) end() []event {
+	return []event{
+		{"content_block_stop", object{"type": "content_block_stop", "index": 0}},
+		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}, "usage": object{"output_tokens": 1}}},
+		{"message_stop", object{"type": "message_stop"}},
+	}
+}
+
+func (anthropic) done() string { return "" }
