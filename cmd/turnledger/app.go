@@ -77,6 +77,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, metrics, a.logger); err != nil {
 		return err
 	}
+	if err := a.views.openShadow(registry); err != nil {
+		return err
+	}
 	if err := a.openMemory(metrics); err != nil {
 		return err
 	}

@@ -66,6 +66,9 @@ func (c Config) Validate() error {
 		complain("TURNLEDGER_NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
 	}
 	c.promptConfig.validate(complain)
+	if s := c.RecentShadow; s != "" && s != "memory" && !strings.Contains(s, "://") {
+		complain("TURNLEDGER_RECENT_SHADOW", "must be memory, or the URL of a Redis such as redis://localhost:6379")
+	}
 	return errors.Join(errs...)
 }
 

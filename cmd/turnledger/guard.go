@@ -31,7 +31,12 @@ type guardedView struct {
 }
 
 // guarded gives the recent view for readers.
-func (v *views) guarded() contextbuilder.View { return guardedView{v.recent, &v.recentGuard} }
+func (v *views) guarded() contextbuilder.View {
+	if v.shadow != nil {
+		return v.shadow.view
+	}
+	return guardedView{v.recent, &v.recentGuard}
+}
 
 // Load gives what the view holds of a session, unless it may not be read.
 func (g guardedView) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {

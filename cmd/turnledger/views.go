@@ -35,6 +35,9 @@ type views struct {
 	// views, and so are their dead letters.
 	effects []*runner.Runner
 	letters []projections.DeadLetterQueue
+	// shadow is read beside the recent view; nil where none is configured.
+	shadow      *shadowView
+	closeShadow func()
 	// start gives where the recent view begins; nil: with the log.
 	start  func(context.Context, int) (uint64, error)
 	keeper *keeper
@@ -131,6 +134,9 @@ func (v *views) run(ctx context.Context, roles roles) error {
 		g.Go(func() error { return v.follow(ctx, r, v.recent.(projections.Rebuildable), &v.recentGuard) })
 	}
 	g.Go(func() error { return v.keeper.run(ctx) })
+	if v.shadow != nil {
+		g.Go(func() error { return v.shadow.run(ctx) })
+	}
 	if v.audit != nil {
 		g.Go(func() error { return v.runAudit(ctx, roles.has(roleAudit)) })
 	}
@@ -175,6 +181,9 @@ func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
 
 // close ends what openViews opened.
 func (v *views) close() {
+	if v.closeShadow != nil {
+		v.closeShadow()
+	}
 	if c, ok := v.recent.(interface{ Close() }); ok {
 		c.Close()
 	}

@@ -1,0 +1,148 @@
+// Package shadow reads a second recent view beside the first, for who moves from one to
+// the other: answers come from the first, and what the second holds otherwise is counted
+// and logged, by session and digest, never with a text.
+package shadow
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/recent"
+)
+
+// Loader is what is read of a view.
+type Loader interface {
+	Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error)
+}
+
+// Waiter is a first view that tells when it has reached a position.
+type Waiter interface {
+	Loader
+	Wait(ctx context.Context, at events.Position) error
+}
+
+// Shadow is a first view with a second beside it. Safe for concurrent use.
+type Shadow struct {
+	Waiter
+	second Loader
+	asked  chan read
+	reads  *prometheus.CounterVec
+	logger *slog.Logger
+}
+
+type read struct {
+	session   string
+	partition int
+}
+
+// waiting is how many reads may wait for their comparison; what comes beyond is counted
+// as skipped, so that no answer waits.
+const waiting = 1024
+
+// New makes a shadow, with its counter in a registry; it does no I/O.
+func New(first Waiter, second Loader, reg prometheus.Registerer, logger *slog.Logger) *Shadow {
+	s := &Shadow{Waiter: first, second: second, asked: make(chan read, waiting), logger: logger, reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "turnledger", Subsystem: "recent_shadow", Name: "reads_total",
+		Help: "Reads that were compared with the second view, by result: same, different, behind (one of both), skipped, failed.",
+	}, []string{"result"})}
+	reg.MustRegister(s.reads)
+	return s
+}
+
+// Load answers from the first view, and lets the session be compared.
+func (s *Shadow) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
+	select {
+	case s.asked <- read{sessionID, partition}:
+	default:
+		s.reads.WithLabelValues("skipped").Inc()
+	}
+	return s.Waiter.Load(ctx, sessionID, partition, shown)
+}
+
+// Run compares until ctx ends, and then returns nil.
+func (s *Shadow) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-s.asked:
+			result := s.compare(ctx, r)
+			if ctx.Err() == nil {
+				s.reads.WithLabelValues(result).Inc()
+			}
+		}
+	}
+}
+
+const (
+	// tries is how often both are read until they stand at the same position.
+	tries = 20
+	pause = 25 * time.Millisecond
+)
+
+func (s *Shadow) compare(ctx context.Context, r read) string {
+	for range tries {
+		first, err := s.Waiter.Load(ctx, r.session, r.partition, -1)
+		if err != nil {
+			return "failed"
+		}
+		second, err := s.second.Load(ctx, r.session, r.partition, -1)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.logger.Warn("the second recent view does not answer", "session_id", r.session, "err", err)
+			}
+			return "failed"
+		}
+		one, two := digests(first.State, second.State)
+		if one == two {
+			return "same"
+		}
+		if first.Applied == second.Applied {
+			s.logger.Warn("the second recent view holds something else", "session_id", r.session, "position", first.Applied, "first", one, "second", two)
+			return "different"
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return "behind"
+}
+
+// digests of what two views hold of a session, from where both do: a view that has begun
+// later, or keeps fewer turns, holds the newest.
+func digests(first, second *conversation.State) (one, two string) {
+	from := max(oldest(first), oldest(second))
+	return digest(first, from), digest(second, from)
+}
+
+// oldest is the place of the oldest turn that a state holds, where it lost some.
+func oldest(s *conversation.State) uint64 {
+	if s == nil || s.Whole || len(s.Turns) == 0 {
+		return 0
+	}
+	return s.Turns[0].Place
+}
+
+func digest(s *conversation.State, from uint64) string {
+	if s == nil {
+		return "none"
+	}
+	sum := sha256.New()
+	head := recent.HeadDigest(s.Head())
+	_, _ = sum.Write(head[:])
+	for _, t := range s.Turns {
+		if t.Place >= from && (t.Status == conversation.Finalized || t.Status == conversation.Pending) {
+			d := recent.TurnDigest(t)
+			_, _ = sum.Write(d[:])
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
