@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections/runner"
@@ -39,6 +40,7 @@ type app struct {
 	history  *history.Service
 	replay   *replay.Replay
 	handler  http.Handler
+	traces   *trace.TracerProvider // nil where none are sent
 }
 
 // listen takes the address of the API. It comes before anything else is started,
@@ -83,6 +85,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.openMemory(metrics); err != nil {
 		return err
 	}
+	if a.traces, err = openTraces(ctx); err != nil {
+		return err
+	}
 	a.serve(registry)
 	return nil
 }
@@ -94,6 +99,9 @@ func (a *app) serve(registry *prometheus.Registry) {
 	c := httpapi.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+	}
+	if a.traces != nil {
+		c.Traces = a.traces
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
@@ -181,9 +189,21 @@ func (a *app) run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// endTraces sends the spans that are left.
+func (a *app) endTraces() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := a.traces.Shutdown(ctx); err != nil {
+		a.logger.Warn("some traces were not sent", "err", err)
+	}
+}
+
 func (a *app) close() {
 	if a.listener != nil {
 		_ = a.listener.Close()
+	}
+	if a.traces != nil {
+		a.endTraces()
 	}
 	if a.views != nil {
 		a.views.close()

@@ -70,7 +70,10 @@ func (c chatContexts) Build(ctx context.Context, r chat.PromptRequest) (chat.Pro
 	if err != nil {
 		return chat.Prompt{}, err
 	}
-	out := chat.Prompt{System: res.System, HistoryTurns: res.HistoryTurns, RewrittenQuery: res.RewrittenQuery}
+	out := chat.Prompt{
+		System: res.System, HistoryTurns: res.HistoryTurns, HistoryMessages: res.HistoryMessages, DroppedTurns: res.DroppedTurns,
+		Source: string(res.Source), RewrittenQuery: res.RewrittenQuery,
+	}
 	for _, m := range res.Messages {
 		out.Messages = append(out.Messages, m.JSON())
 	}
@@ -92,6 +95,7 @@ func (c chats) Send(ctx context.Context, m httpapi.ChatMessage, to httpapi.ChatL
 	}
 	return httpapi.ChatReply{
 		ThreadID: r.ThreadID, Content: r.Content, Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: r.RewrittenQuery,
+		HistoryMessages: r.HistoryMessages, DroppedTurns: r.DroppedTurns, Source: r.Source,
 		Again: r.Again, Interrupted: r.Interrupted,
 		Turn: httpapi.Turn{Turn: r.Turn.Turn, SessionID: r.Turn.SessionID, IdentityID: r.Turn.IdentityID, Position: r.Turn.Position, Duplicate: r.Turn.Duplicate},
 	}, reached(err)

@@ -81,12 +81,14 @@ type Message struct {
 
 // Reply is the model's answer. Of a message of the system, Turn is empty.
 type Reply struct {
-	ThreadID       string
-	Turn           Turn
-	Content        string
-	Model          string
-	HistoryTurns   int
-	RewrittenQuery string
+	ThreadID string
+	Turn     Turn
+	Content  string
+	Model    string
+	// What was taken from history for the prompt, and from where.
+	HistoryTurns, HistoryMessages, DroppedTurns int
+	Source                                      string
+	RewrittenQuery                              string
 	// Again: the request was answered before.
 	Again bool
 	// Interrupted: a later message ended the answer where it was.
@@ -265,7 +267,8 @@ func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply
 	if err != nil {
 		return "", err
 	}
-	reply.HistoryTurns, reply.RewrittenQuery = prompt.HistoryTurns, prompt.RewrittenQuery
+	reply.HistoryTurns, reply.HistoryMessages, reply.DroppedTurns = prompt.HistoryTurns, prompt.HistoryMessages, prompt.DroppedTurns
+	reply.Source, reply.RewrittenQuery = prompt.Source, prompt.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(calling, m.ThreadID, try, stop) })

@@ -64,10 +64,12 @@ type Options struct {
 // Prompt is what the model is sent: messages in the OpenAI form, or in the Anthropic
 // form with the system text apart.
 type Prompt struct {
-	System         string
-	Messages       []json.RawMessage
-	HistoryTurns   int
-	RewrittenQuery string
+	System   string
+	Messages []json.RawMessage
+	// What was taken from history, and from where.
+	HistoryTurns, HistoryMessages, DroppedTurns int
+	Source                                      string
+	RewrittenQuery                              string
 }
 
 // Model answers prompts.

@@ -11,6 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/turnledger/turnledger/projections"
 )
@@ -42,6 +44,8 @@ type Config struct {
 	// Registry of the metrics that /metrics shows; a new one by default.
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
+	// Traces of requests; none by default.
+	Traces trace.TracerProvider
 	// Deadline of one call; 30 s by default.
 	Deadline time.Duration
 	// Heartbeat of streams, 15 s by default; StreamPatience is how long a client of one
@@ -61,6 +65,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Traces == nil {
+		c.Traces = noop.NewTracerProvider()
 	}
 	if c.Deadline == 0 {
 		c.Deadline = 30 * time.Second
@@ -85,6 +92,7 @@ type API struct {
 	cfg     Config
 	router  *router
 	metrics *metrics
+	tracer  trace.Tracer
 	crossed *http.CrossOriginProtection
 
 	stopping chan struct{}
@@ -96,7 +104,7 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
+	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
 	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
 	if cfg.Turns != nil {
 		a.writes(api)
@@ -125,6 +133,8 @@ func New(cfg Config) *API {
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	r, span := a.begin(r)
+	defer span.End()
 	c := &call{Context: r.Context(), remote: r.RemoteAddr}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}

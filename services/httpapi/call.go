@@ -26,6 +26,14 @@ type call struct {
 	from     string
 	turns    int
 	err      error
+	// prompt is set where a prompt was built: each of those is a line of the log.
+	prompt *prompted
+}
+
+// prompted is what a prompt was built of.
+type prompted struct {
+	found           bool
+	window, dropped int
 }
 
 type callKey struct{}
@@ -98,11 +106,15 @@ func (a *API) finish(w *answer, r *http.Request, c *call, began time.Time) {
 		route = "none"
 	}
 	a.metrics.observe(route, w.status, took)
+	c.trace(route, w.status)
 	a.log(w, c, route, took)
 }
 
 func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 	level := slog.LevelDebug
+	if c.prompt != nil {
+		level = slog.LevelInfo
+	}
 	switch {
 	case w.status == http.StatusInternalServerError:
 		level = slog.LevelError
@@ -124,8 +136,11 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 	if c.from != "" {
 		kv = append(kv, "source", c.from)
 	}
-	if c.turns > 0 {
+	if c.turns > 0 || c.prompt != nil {
 		kv = append(kv, "turns", c.turns)
+	}
+	if p := c.prompt; p != nil {
+		kv = append(kv, "found", p.found, "window", p.window, "dropped", p.dropped)
 	}
 	if c.err != nil {
 		kv = append(kv, "err", tellable(c.err))

@@ -143,9 +143,14 @@ func (a *API) send(ctx context.Context, threadID, key string, b chatBody) (*chat
 	if err != nil {
 		return nil, err
 	}
-	c := callOf(ctx)
-	c.position, c.turns = reply.Turn.Position, reply.HistoryTurns
+	callOf(ctx).answered(&reply)
 	return &chatOut{newChatJSON(&reply)}, nil
+}
+
+// answered notes what the prompt of a reply was built of.
+func (c *call) answered(r *ChatReply) {
+	c.position, c.turns, c.from = r.Turn.Position, r.HistoryTurns, r.Source
+	c.prompt = &prompted{r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns}
 }
 
 // quietListener waits for the whole answer.
@@ -171,7 +176,7 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 		reply, err := a.cfg.Chat.Send(ctx.Context(), m, s)
 		switch {
 		case err == nil:
-			call.position, call.turns = reply.Turn.Position, reply.HistoryTurns
+			call.answered(&reply)
 			s.event("done", newChatJSON(&reply))
 		case s.begun:
 			p := problemOf(err)

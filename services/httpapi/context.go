@@ -155,6 +155,7 @@ func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, err
 	}
 	c := callOf(ctx)
 	c.position, c.from, c.turns = built.Position, built.Source, built.HistoryTurns
+	c.prompt = &prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns}
 	rest, err := json.Marshal(newContextJSON(&built, req))
 	if err != nil {
 		return nil, err

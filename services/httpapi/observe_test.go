@@ -33,7 +33,10 @@ func TestARequestIsOneLine(t *testing.T) {
 	require.Equal(t, []map[string]any{
 		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns", "status": 201.0, "session_id": "s", "position": "0:1", "turns": 1.0},
 		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns/{turn_id}/finalize", "status": 200.0, "session_id": "s", "position": "0:2", "turns": 1.0},
-		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/context", "status": 200.0, "session_id": "s", "position": "0:2", "source": "log", "turns": 1.0},
+		{
+			"level": "INFO", "msg": "request", "route": "POST /v1/sessions/{session_id}/context", "status": 200.0, "session_id": "s", "position": "0:2", "source": "log",
+			"turns": 1.0, "found": true, "window": 2.0, "dropped": 0.0,
+		},
 		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0, "err": "invalid_argument: *conversation.Invalid"},
 		{"level": "INFO", "msg": "request", "route": "none", "status": 404.0},
 	}, got)

@@ -233,10 +233,13 @@ type ChatListener interface {
 // ChatReply is the answer. Turn is empty for a message of the system; Again says that
 // the request was answered before.
 type ChatReply struct {
-	ThreadID           string
-	Turn               Turn
-	Content, Model     string
-	HistoryTurns       int
-	RewrittenQuery     string
-	Again, Interrupted bool
+	ThreadID       string
+	Turn           Turn
+	Content, Model string
+	HistoryTurns   int
+	// HistoryMessages, DroppedTurns and Source are of the prompt, for the log.
+	HistoryMessages, DroppedTurns int
+	Source                        string
+	RewrittenQuery                string
+	Again, Interrupted            bool
 }
