@@ -224,3 +224,18 @@ func TestEchoAnswersWithoutAKey(t *testing.T) {
 	require.Contains(t, out["content"], "no model is configured")
 	require.Contains(t, out["content"], "You said: hello")
 }
+
+// TestChatWithAnthropic goes through the other vendor's protocol.
+func TestChatWithAnthropic(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	p := start(t, append(model.env(), "TURNLEDGER_MODEL_API=anthropic", "TURNLEDGER_SYSTEM_PROMPT=Be kind."), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	p.must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/failing/messages", content("fail please"))
+	<-model.Asked
+	p.ask(t, "s", content("Who is Donald Trump?"))
+	<-model.Asked
+	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", p.ask(t, "s", content("who are his children"))["content"])
+	asked := <-model.Asked
+	require.Equal(t, "system: Be kind.", asked[0])
+	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, asked[1:])
+}

@@ -92,7 +92,7 @@ func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 	require.ErrorIs(t, (<-failed).err, chat.ErrModel)
 	_, other := c.say("r2", "Who is Donald Trump?", chat.Interrupt)
 	require.NoError(t, (<-other).err)
-	c.model.Script(func(prompt []string) (a modeltest.Answer) { a.Text = "At last."; return a })
+	c.model.Script(func([]string) (a modeltest.Answer) { a.Text = "At last."; return a })
 	_, again := c.say("r1", "fail: Who is Donald Trump?", chat.Enqueue)
 	r := <-again
 	require.NoError(t, r.err)

@@ -42,6 +42,16 @@ func newStatements(schema string) statements {
 
 const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off`
 
+// recallTurnsByWords takes the words of an identity's newest turns from their texts, each time that it is asked.
+const recallTurnsByWords = `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked from unnest(to_tsvector('english', $2))),
+	recent as (select q.turn_id, q.created_at, left(q.question_neutral, $5) as question, left(a.answer_neutral, $5) as answer
+		from {s}.questions q join {s}.answers a using (turn_id)
+		where q.identity_id = $1 and q.deleted_at is null and q.replaced_by_turn_id is null
+		order by q.created_at desc limit $3),
+	indexed as materialized (select *, to_tsvector('english', question || ' ' || coalesce(answer, '')) as told from recent)
+	select turn_id, question, coalesce(answer, '') from indexed, words where told @@ asked
+	order by ts_rank(told, asked) desc, created_at desc limit $4`
+
 func texts() statements {
 	return statements{
 		begin: `begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = '15s'; ` + byIndex,
@@ -124,14 +134,7 @@ func texts() statements {
 				order by at, partition, place, record_version limit $10) page
 			join {s}.turns on turn_id = listed
 			order by at, partition, place, record_version`,
-		recall: `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked from unnest(to_tsvector('english', $2))),
-			recent as (select q.turn_id, q.created_at, left(q.question_neutral, $5) as question, left(a.answer_neutral, $5) as answer
-				from {s}.questions q join {s}.answers a using (turn_id)
-				where q.identity_id = $1 and q.deleted_at is null and q.replaced_by_turn_id is null
-				order by q.created_at desc limit $3),
-			indexed as materialized (select *, to_tsvector('english', question || ' ' || coalesce(answer, '')) as told from recent)
-			select turn_id, question, coalesce(answer, '') from indexed, words where told @@ asked
-			order by ts_rank(told, asked) desc, created_at desc limit $4`,
+		recall: recallTurnsByWords,
 	}
 }
 

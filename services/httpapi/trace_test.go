@@ -28,7 +28,7 @@ func TestARequestIsOneSpanWithoutText(t *testing.T) {
 	require.Equal(t, "POST /v1/sessions/{session_id}/context", spans[0].Name)
 	got := map[string]string{}
 	for _, kv := range spans[0].Attributes {
-		got[string(kv.Key)] = kv.Value.Emit()
+		got[string(kv.Key)] = kv.Value.String()
 	}
 	require.Equal(t, map[string]string{
 		"http.route": "POST /v1/sessions/{session_id}/context", "http.response.status_code": "200", "turnledger.session_id": "s", "turnledger.position": "0:2",

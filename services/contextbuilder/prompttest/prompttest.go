@@ -44,7 +44,7 @@ func OpenAI(raws []json.RawMessage) []Problem {
 	list, problems := read(raws)
 	open := map[string]bool{}
 	var caller message
-	close := func() {
+	answered := func() {
 		for id := range open {
 			problems = append(problems, Problem{"the call " + id + " has no result", string(caller.raw)})
 		}
@@ -58,13 +58,13 @@ func OpenAI(raws []json.RawMessage) []Problem {
 			delete(open, m.ToolCallID)
 			continue
 		}
-		close()
+		answered()
 		caller = m
 		for _, c := range m.ToolCalls {
 			open[c.ID] = true
 		}
 	}
-	close()
+	answered()
 	return problems
 }
 
