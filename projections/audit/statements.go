@@ -79,7 +79,7 @@ func texts() statements {
 				me as (insert into {s}.runners values ($1, $2, clock_timestamp())
 					on conflict (projection, member) do update set seen_at = excluded.seen_at returning member)
 			select member from me union select member from {s}.runners where projection = $1 and seen_at >= clock_timestamp() - make_interval(secs => $3)`,
-		leave: `delete from {s}.runners where projection = $1 and member = $2`,
+		leave:       `delete from {s}.runners where projection = $1 and member = $2`,
 		checkpoints: `select partition, stream_created_ns, seq, event_id, epoch from {s}.projection_checkpoints where projection = $1 order by partition`,
 		generation:  `select number from {s}.generation`,
 		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
