@@ -167,18 +167,31 @@ func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 		messages, warnings := cleanHistory(req.History, b.budget(req))
 		return &prompt{Result: Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
 	}
-	reading, now, err := b.read(ctx, req)
+	// A finalized turn shows at least two messages, so half as many turns do; one
+	// more may be the turn that is being answered.
+	p, whole, err := b.recall(ctx, req, req.MaxMessages/2+2)
+	if err == nil && !whole {
+		// A tool's result stands in the window, and its call further back than was read.
+		p, _, err = b.recall(ctx, req, MostMessages)
+	}
+	return p, err
+}
+
+// recall gives the previous messages out of at least so many turns of the session;
+// whole is false where more of them may hold what the window needs.
+func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *prompt, whole bool, err error) {
+	reading, now, err := b.read(ctx, req, turnsRead)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	state := reading.State
-	p := &prompt{identity: state.Identity}
+	p = &prompt{identity: state.Identity}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
 	if state.Expired(now) || state.Erased != 0 {
-		return p, nil
+		return p, true, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)
-	taken, _ := window(piecesOf(turns, req.Language), b.budget(req))
+	taken, whole := window(piecesOf(turns, req.Language), b.budget(req))
 	n := 0
 	for _, t := range taken {
 		n += len(t.messages)
@@ -192,7 +205,7 @@ func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 	}
 	p.HistoryTurns = len(taken)
 	p.DroppedTurns = max(before-len(taken), 0)
-	return p, nil
+	return p, whole || state.Whole, nil
 }
 
 func (b *Builder) budget(req Request) budget {
@@ -206,14 +219,13 @@ func (b *Builder) idle(req Request) time.Duration {
 	return b.cfg.IdleTimeout
 }
 
-// read gives the session, and the time that the prompt is for.
-func (b *Builder) read(ctx context.Context, req Request) (Reading, time.Time, error) {
+// read gives the session with at least so many of its turns, and the time that the
+// prompt is for.
+func (b *Builder) read(ctx context.Context, req Request, turns int) (Reading, time.Time, error) {
 	if req.AsOf != nil {
 		return b.readAsOf(ctx, req)
 	}
-	// A finalized turn shows at least two messages, so half as many turns do; one
-	// more may be the turn that is being answered.
-	ask := Ask{SessionID: req.SessionID, Shown: req.MaxMessages/2 + 2, MinPosition: req.MinPosition}
+	ask := Ask{SessionID: req.SessionID, Shown: turns, MinPosition: req.MinPosition}
 	reading, err := b.reader.Read(ctx, ask)
 	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
 		ask.Shown = -1

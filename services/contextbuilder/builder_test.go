@@ -220,3 +220,31 @@ func TestAQuestionEndsASilence(t *testing.T) {
 		require.Equal(t, 1, total)
 	}
 }
+
+// The call of a tool's result is found however far back it stands, whether the view
+// answers or the log.
+func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	turn := func(request string, answer events.Answer) events.Position {
+		id := events.TurnID("s", request)
+		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}})
+		return add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: answer})
+	}
+	turn("far", events.Answer{AnswerMessages: []byte(`[{"role":"assistant","content":null,"tool_calls":[{"id":"call_9","type":"function","function":{"name":"f","arguments":"{}"}}]}]`)})
+	for i := range 40 {
+		turn(fmt.Sprint("plain", i), events.Answer{AnswerNeutral: "ok"})
+	}
+	head := turn("late", events.Answer{AnswerMessages: []byte(`[{"role":"tool","tool_call_id":"call_9","content":"sun"},{"role":"assistant","content":"It is sunny."}]`)})
+	viewed, bare := builder(log, fed(t, log, head)), builder(log, nil)
+	for _, most := range []int{2, 4, 20, 60} {
+		ask := contextbuilder.Request{SessionID: "s", Message: "thanks", MaxMessages: most}
+		want, err := bare.Build(t.Context(), ask)
+		require.NoError(t, err)
+		got, err := viewed.Build(t.Context(), ask)
+		require.NoError(t, err)
+		require.Equal(t, contextbuilder.FromView, got.Source)
+		require.Equal(t, want.Messages, got.Messages, "max_messages %d", most)
+		require.Equal(t, "far", got.Messages[0].Text())
+	}
+}

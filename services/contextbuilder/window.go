@@ -35,8 +35,8 @@ type budget struct {
 
 // window takes whole turns from the newest back while the budget lasts. The last
 // complete turn is always among them, and so is the turn that holds the call of a
-// tool result which is taken. Left out is how many pieces were not taken.
-func window(pieces []piece, b budget) (taken []piece, leftOut int) {
+// tool result which is taken; whole is false where no piece holds that call.
+func window(pieces []piece, b budget) (taken []piece, whole bool) {
 	from := len(pieces)
 	messages, tokens := 0, 0
 	for from > 0 {
@@ -51,16 +51,17 @@ func window(pieces []piece, b budget) (taken []piece, leftOut int) {
 		}
 		from--
 	}
-	from = callsFirst(pieces, from)
+	from, whole = callsFirst(pieces, from)
 	taken = pieces[from:]
 	if !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
-			begin := callsFirst(pieces, last)
+			begin, found := callsFirst(pieces, last)
+			whole = whole && found
 			end := resultsToo(pieces, begin, last+1, from)
 			taken = append(slices.Clone(pieces[begin:end]), taken...)
 		}
 	}
-	return taken, len(pieces) - len(taken)
+	return taken, whole
 }
 
 // resultsToo moves the end of pieces[begin:end] on to the turn with the last result
@@ -99,8 +100,8 @@ func lastComplete(pieces []piece) int {
 }
 
 // callsFirst moves the window's begin back to the turn with the call of every tool
-// result in it, where the session has one.
-func callsFirst(pieces []piece, from int) int {
+// result in it; found is false where there is a result whose call no piece has.
+func callsFirst(pieces []piece, from int) (begin int, found bool) {
 	open := map[string]bool{}
 	need := func(p piece) {
 		for i := len(p.messages) - 1; i >= 0; i-- {
@@ -125,7 +126,7 @@ func callsFirst(pieces []piece, from int) int {
 			from = i
 		}
 	}
-	return from
+	return from, len(open) == 0
 }
 
 // sinceSilence drops the turns before the last silence that was longer than idle,
