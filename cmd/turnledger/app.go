@@ -174,6 +174,9 @@ func (a *app) run(ctx context.Context) error {
 	if a.replay != nil {
 		g.Go(func() error { return a.replay.Run(life) })
 	}
+	if a.store.server != nil {
+		g.Go(func() error { return a.store.server.Run(life) })
+	}
 	g.Go(func() error { return a.views.run(life, a.roles) })
 	if a.memory != nil {
 		g.Go(func() error { return a.memory.run(life) })

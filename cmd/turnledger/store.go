@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 // store is the log with the NATS it stands on.
@@ -109,7 +110,7 @@ func (s *store) close() {
 func (s *store) ready(ctx context.Context) error {
 	if s.server != nil {
 		if err := s.server.Healthy(); err != nil {
-			return err
+			return httpapi.Reason(err.Error())
 		}
 	}
 	for k := range s.log.Partitions() {

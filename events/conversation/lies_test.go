@@ -161,3 +161,28 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 		require.Len(t, s.Turns, 3, name)
 	}
 }
+
+// TestNoRedactionUndoesAReset: one that brings back a turn that the log has lost, and says
+// that the session had no boundary then, leaves what was reset behind the reset.
+func TestNoRedactionUndoesAReset(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
+	fold := func(seq uint64, f events.Fact) conversation.Change {
+		return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: day.Add(time.Duration(seq) * time.Minute)})
+	}
+	kept := events.TurnID("s", "kept")
+	fold(2, &events.TurnStarted{TurnID: kept, SessionID: "s", RequestID: "kept"})
+	fold(3, &events.TurnFinalized{TurnID: kept, SessionID: "s"})
+	fold(5, &events.SessionReset{SessionID: "s", After: events.Position{Seq: 4}})
+	require.EqualValues(t, 5, s.Boundary)
+	gone := events.Position{Seq: 1}
+	got := fold(9, &events.TurnRedacted{
+		TurnID: events.TurnID("s", "gone"), SessionID: "s",
+		Tombstones: []events.Tombstone{{TurnID: events.TurnID("s", "gone"), RequestID: "gone", Place: gone, Position: gone, Status: "pending", CreatedAt: day, RecordVersion: 1}},
+		Session:    &events.SessionMark{CreatedAt: day, LastActiveAt: day.Add(3 * time.Minute), Finalized: 1, Pending: 1, ShownFinalized: 1, ShownPending: 1},
+	})
+	require.Equal(t, conversation.TurnGone, got.Kind)
+	require.EqualValues(t, 5, s.Boundary)
+	require.False(t, s.Shown(s.Turn(kept)))
+}

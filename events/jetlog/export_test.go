@@ -42,3 +42,6 @@ func NewBarrier(ask func(context.Context) (uint64, error)) *Barrier {
 
 // Wait is barrier.wait.
 func (b *Barrier) Wait(ctx context.Context) (uint64, error) { return b.b.wait(ctx) }
+
+// Wanted is the highest sequence that anybody has waited for.
+func (g *Gate) Wanted() uint64 { return g.g.wanted.Load() }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -342,6 +343,42 @@ func TestGateFollowsTheBlocks(t *testing.T) {
 				d.durable(t, msgs)
 			})
 		}
+	}
+}
+
+// TestASyncVouchesOnlyForWhatWasBeforeIt has an event written, and waited for, while the disk is at work
+// for an earlier one: the next sync is its own.
+func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
+	t.Parallel()
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprint("settled ", settled), func(t *testing.T) {
+			t.Parallel()
+			stream, msgs := gateFolder(t)
+			write(t, msgs, 3, "one")
+			d := newDisk()
+			var g *jetlog.Gate
+			second := make(chan error, 1)
+			late := sync.OnceFunc(func() {
+				write(t, msgs, 3, "two")
+				go func() { second <- g.Wait(t.Context(), 2) }()
+				for g.Wanted() < 2 && t.Context().Err() == nil {
+					runtime.Gosched()
+				}
+			})
+			g, err := jetlog.NewGate(stream, func(f *os.File) error {
+				err := d.fsync(f)
+				late()
+				return err
+			})
+			require.NoError(t, err)
+			if settled {
+				long := time.Now().Add(-time.Hour)
+				require.NoError(t, os.Chtimes(msgs, long, long))
+			}
+			require.NoError(t, g.Wait(t.Context(), 1))
+			require.NoError(t, <-second)
+			d.durable(t, msgs)
+		})
 	}
 }
 

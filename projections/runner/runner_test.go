@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -223,4 +224,41 @@ func TestPanicOfAProjectionLosesNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return p.reached(0) == 6 }, 20*time.Second, time.Millisecond)
 	require.NoError(t, stop())
 	require.Equal(t, []string{"0:1 started", "0:2 answered", "0:3 started", "0:4 answered", "0:5 started", "0:6 answered"}, p.applied)
+}
+
+// lossy is a store that can be emptied, and tells what it has.
+type lossy struct{ *sink }
+
+func (l lossy) Served(context.Context) (uint64, []projections.Checkpoint, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return 1, slices.Collect(maps.Values(l.at)), nil
+}
+
+func (lossy) NewGeneration(context.Context) (projections.Generation, error) {
+	return nil, errors.New("a store without generations")
+}
+
+func (lossy) DeadLetters(context.Context) ([]projections.DeadLetter, error) { return nil, nil }
+
+var _ projections.Rebuildable = lossy{}
+
+func (l lossy) empty() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.applied = map[int]projections.Checkpoint{}, nil
+}
+
+// TestAStoreThatWasEmptiedIsFilledAgain without a next event: nobody writes any more.
+func TestAStoreThatWasEmptiedIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	store := lossy{newSink()}
+	run(t, runner.New(log, store, runner.Config{Pause: 5 * time.Millisecond, Beat: 5 * time.Millisecond}))
+	for range 3 {
+		require.Eventually(t, func() bool { return store.reached(0) == 6 }, 20*time.Second, time.Millisecond)
+		store.empty()
+	}
+	require.Eventually(t, func() bool { return store.reached(0) == 6 }, 20*time.Second, time.Millisecond)
 }

@@ -21,7 +21,9 @@ import (
 var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
 
 // run starts a service, as a process of its own would have it.
-func run(t testing.TB, log *jetlog.Log) *history.Service {
+func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) }
+
+func runOn(t testing.TB, log history.Log) *history.Service {
 	t.Helper()
 	s := history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -130,7 +130,7 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		return nil, err
 	}
 	answered := false
-	d, _, _ := x.decide(func(st *conversation.State) conversation.Decision {
+	d, applied, head := x.decide(func(st *conversation.State) conversation.Decision {
 		var d conversation.Decision
 		if d, answered = st.CorrectRefused(c); !answered {
 			d.Turn = st.Turn(c.TurnID)
@@ -138,7 +138,8 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		return d
 	})
 	if answered {
-		return nil, d.Err
+		_, err := w.answer(ctx, d, head, applied)
+		return nil, err
 	}
 	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
 		return nil, err

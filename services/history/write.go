@@ -80,9 +80,7 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 	case !w.fresh && (d.Err != nil || len(d.Facts) == 0):
 		_, err := w.refresh(ctx)
 		return verdict{}, false, err
-	case d.Err != nil:
-		return verdict{}, false, errors.Join(d.Err, w.record(ctx, d.Facts))
-	case len(d.Facts) == 0:
+	case d.Err != nil || len(d.Facts) == 0:
 		v, err := w.answer(ctx, d, head, applied)
 		return v, true, err
 	}
@@ -132,12 +130,20 @@ func (w *writing) current(ctx context.Context) (*session, error) {
 	return w.session(ctx, w.id)
 }
 
-// settle waits until an event is on disk and folded.
+// settle waits until an event is on disk and folded: the disk is at work while the
+// event is on its way to the fold.
 func (w *writing) settle(ctx context.Context, seq uint64) error {
-	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	if err := w.durable(ctx, seq); err != nil {
+		return err
 	}
 	if err := w.parts[w.partition].folded.Wait(ctx, seq); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (w *writing) durable(ctx context.Context, seq uint64) error {
+	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil
@@ -169,39 +175,38 @@ func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
 	}
 }
 
-// answer gives what the state says, once the event that it rests on is durable.
+// answer gives what the state says, a refusal too, once all that the decision saw is
+// durable: an answer shows more than the event that it rests on, such as another
+// process's final, the session's identity and counts.
 func (w *writing) answer(ctx context.Context, d conversation.Decision, head conversation.Head, applied uint64) (verdict, error) {
+	if err := w.durable(ctx, applied); err != nil {
+		return verdict{}, err
+	}
+	if d.Err != nil {
+		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
+	}
 	rest := d.Rest
 	if rest == 0 {
 		rest = applied
-	}
-	at := events.Position{Partition: w.partition, Seq: rest}
-	// What the answer shows beside, such as another process's final, must be durable
-	// too.
-	shown := at
-	if t := d.Turn; t != nil {
-		shown.Seq = max(at.Seq, t.Started, t.Final, t.Gone)
-	}
-	if err := w.log.Durable(ctx, shown); err != nil {
-		return verdict{}, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	said := rest
 	if d.Said != 0 {
 		said = d.Said
 	}
 	mine := w.last != 0 && said >= w.first && said <= w.last
+	at := events.Position{Partition: w.partition, Seq: rest}
 	return verdict{turn: d.Turn, head: head, position: at, duplicate: !mine, facts: w.facts}, nil
 }
 
 // record keeps what must be known of a refusal. The refusal stands if it fails,
 // but the caller is told.
-func (s *Service) record(ctx context.Context, facts []events.Fact) error {
+func (w *writing) record(ctx context.Context, facts []events.Fact) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	ack, err := s.log.Append(ctx, jetlog.Append{Facts: facts})
+	ack, err := w.log.Append(ctx, jetlog.Append{Facts: facts})
 	if err != nil {
 		return err
 	}
-	return s.log.Durable(ctx, ack.Position)
+	return w.durable(ctx, ack.Position.Seq)
 }

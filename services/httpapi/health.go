@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -17,8 +18,14 @@ type healthJSON struct {
 }
 
 type checkJSON struct {
-	OK bool `json:"ok"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
 }
+
+// Reason is an error whose text may stand in the answer of /readyz, which anybody may read.
+type Reason string
+
+func (r Reason) Error() string { return string(r) }
 
 // healthz tells that the process is alive, and nothing of what it needs.
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -26,12 +33,14 @@ func (a *API) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 // readyz asks everything that requests need, at once. Why something does not answer
-// stands in the server's log, not in an answer that anybody may read.
+// stands in the server's log, and in the answer only where it is a Reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
 	out, status := healthJSON{Status: "ok", Checks: map[string]checkJSON{}}, http.StatusOK
 	for i, c := range a.cfg.Checks {
-		out.Checks[c.Name] = checkJSON{OK: errs[i] == nil}
+		var reason Reason
+		_ = errors.As(errs[i], &reason)
+		out.Checks[c.Name] = checkJSON{errs[i] == nil, string(reason)}
 		if errs[i] != nil {
 			out.Status, status = "not ready", http.StatusServiceUnavailable
 			a.cfg.Logger.Warn("a dependency does not answer", "check", c.Name, "err", errs[i])

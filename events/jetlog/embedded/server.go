@@ -216,17 +216,6 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Healthy tells whether JetStream works; a full disk switches it off at run time.
-func (s *Server) Healthy() error {
-	if !s.ns.JetStreamEnabled() {
-		return errors.New("JetStream is switched off: look at the free space of the data directory, then restart")
-	}
-	if h := s.ns.Healthz(&server.HealthzOptions{JSEnabledOnly: false}); h.Status != "ok" {
-		return fmt.Errorf("JetStream is not healthy: %s", h.Error)
-	}
-	return nil
-}
-
 // Stop ends the server and gives the directory free; idempotent. Lame duck mode does
 // nothing without a listener, so connections are to be drained before.
 func (s *Server) Stop() {

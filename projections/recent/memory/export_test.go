@@ -1,5 +1,7 @@
 package memory
 
+import "github.com/turnledger/turnledger/events/conversation"
+
 // Held counts the sessions that take memory.
 func (v *View) Held() (n int) {
 	g := v.served.Load()
@@ -13,4 +15,13 @@ func (v *View) Held() (n int) {
 		}
 	}
 	return n
+}
+
+// Snapshot is partition.snapshot of what is served.
+func (v *View) Snapshot(k int, load func() *conversation.State) (uint64, *conversation.State) {
+	p, err := v.served.Load().part(k)
+	if err != nil {
+		return 0, nil
+	}
+	return p.snapshot(load)
 }

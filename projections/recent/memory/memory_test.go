@@ -152,3 +152,24 @@ func load(t *testing.T, view *memory.View, session string) *conversation.State {
 	require.NoError(t, err)
 	return snap.State
 }
+
+// TestAReadIsNoNewerThanItsState has an event applied just after a read has taken the state: what the
+// state lacks is after the position that comes with it.
+func TestAReadIsNoNewerThanItsState(t *testing.T) {
+	t.Parallel()
+	view := memory.New(limits, rules, nil)
+	log := recenttest.NewLog(rules)
+	feed := recenttest.NewFeed(t, log, view, 0)
+	for _, session := range []string{"s", "other", "s"} {
+		start(t, log, session, time.Now())
+		at, state := view.Snapshot(0, func() *conversation.State {
+			state := load(t, view, "s")
+			feed.All(1)
+			return state
+		})
+		require.Less(t, at, feed.At.Seq)
+		if state != nil {
+			require.GreaterOrEqual(t, at, state.Applied)
+		}
+	}
+}

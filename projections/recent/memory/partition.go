@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -44,6 +45,17 @@ func (p *partition) commit(b projections.Batch, do func()) error {
 	p.applied.Store(p.at.Seq)
 	p.move()
 	return nil
+}
+
+// snapshot gives what load does, and the sequence up to which it holds all. That is read
+// first: what is applied while load runs, and the state may lack, is then after it.
+func (p *partition) snapshot(load func() *conversation.State) (uint64, *conversation.State) {
+	seq := p.applied.Load()
+	state := load()
+	if state != nil {
+		seq = max(seq, state.Applied)
+	}
+	return seq, state
 }
 
 // move wakes who waits.

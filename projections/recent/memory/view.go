@@ -114,13 +114,10 @@ func (v *generation) load(ctx context.Context, sessionID string, partition, show
 	if err != nil {
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
-	// The position is read before the state: what the state lacks is then after it.
-	snap := recent.Snapshot{Applied: events.Position{Partition: partition, Seq: p.applied.Load()}}
-	snap.State = p.shard(v.hash(sessionID)).load(sessionID, shown, v.now().UnixMilli())
-	if snap.State != nil {
-		snap.Applied.Seq = max(snap.Applied.Seq, snap.State.Applied)
-	}
-	return snap, nil
+	seq, state := p.snapshot(func() *conversation.State {
+		return p.shard(v.hash(sessionID)).load(sessionID, shown, v.now().UnixMilli())
+	})
+	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
 
 // Applied is the position up to which a partition has been applied.

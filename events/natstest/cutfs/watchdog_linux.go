@@ -16,7 +16,7 @@ const watchdogScript = `while grep -qs '^State:.[^ZX]' "/proc/$1/status"; do sle
 type watchdog struct{ cmd *exec.Cmd }
 
 func watch(dir string) (*watchdog, error) {
-	//nolint:noctx // it must outlive every context
+	// Without a context: it must outlive every one.
 	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "cutfs-watchdog", strconv.Itoa(os.Getpid()), dir)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)

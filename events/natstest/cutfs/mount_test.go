@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/jetlog/internal/cutfs"
+	"github.com/turnledger/turnledger/events/natstest/cutfs"
 )
 
 // disk is a mounted disk in a test.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/jetlog/internal/cutfs"
+	"github.com/turnledger/turnledger/events/natstest/cutfs"
 )
 
 func read(t testing.TB, path string) string {

@@ -1,0 +1,119 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// ErrNoWrites says that the server takes no writes. Where the disk had no room for them, Run has it take
+// them again when there is.
+var ErrNoWrites = errors.New("the log takes no writes")
+
+// Healthy tells whether JetStream takes writes. It stops for good at a write that fails, such as on a full
+// disk (a store never writes after an error, or JetStream is switched off), and for as long as its files
+// have more than it allows itself: three quarters of them and of what was free when it started.
+func (s *Server) Healthy() error {
+	if !s.ns.JetStreamEnabled() {
+		return fmt.Errorf("%w: JetStream is switched off: %s", ErrNoWrites, s.advice(0))
+	}
+	if h := s.ns.Healthz(&server.HealthzOptions{}); h.Status != "ok" {
+		return fmt.Errorf("%w: %s: %s", ErrNoWrites, h.Error, s.advice(s.used()))
+	}
+	if c := s.ns.JetStreamConfig(); c != nil && s.used() > uint64(max(c.MaxStore, 0)) {
+		return fmt.Errorf("%w: it has %d MB, more than the %d MB that JetStream allows itself: %s", ErrNoWrites, s.used()>>20, c.MaxStore>>20, s.advice(s.used()))
+	}
+	return nil
+}
+
+// used is what JetStream has in files, in bytes.
+func (s *Server) used() uint64 {
+	info, err := s.ns.Jsz(nil)
+	if err != nil {
+		return 0
+	}
+	return info.Store
+}
+
+// advice says what to do about a store that takes no writes and has so many bytes.
+func (s *Server) advice(used uint64) string {
+	free, needed, err := s.room(used)
+	switch {
+	case err != nil:
+		return err.Error()
+	case free < needed:
+		return fmt.Sprintf("the data directory has %d MB free and needs %d MB: make room, and writes go on by themselves", free>>20, needed>>20)
+	default:
+		return "the data directory has room: if writes do not go on within a minute, look at the log above, and restart Turnledger"
+	}
+}
+
+// leastRoom is what must be free before it is worth to begin again, or a twentieth of a small disk.
+const leastRoom = 64 << 20
+
+// room tells how many bytes are free, and how many must be for a store of used bytes to take writes: it
+// allows itself three quarters of both.
+func (s *Server) room(used uint64) (free, needed uint64, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(s.cfg.Dir, &st); err != nil {
+		return 0, 0, fmt.Errorf("look at the room of %s: %w", s.cfg.Dir, err)
+	}
+	size := uint64(st.Bsize) //nolint:gosec,unconvert // a block's size; another type elsewhere
+	return st.Bavail * size, used/3 + min(leastRoom, st.Blocks*size/20), nil
+}
+
+// How often Run looks, and how long it leaves a store alone that does not come back.
+const (
+	lookEvery   = time.Second
+	firstPause  = 10 * time.Second
+	longestWait = 10 * time.Minute
+)
+
+// Run looks whether the server takes writes until ctx ends, and then returns nil. Where it takes none and
+// the disk has room again, JetStream is begun anew in place: connections stay, and consumers are made
+// again by who needs them.
+func (s *Server) Run(ctx context.Context) error {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	var next time.Time
+	pause, well := firstPause, true
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		sick := s.Healthy()
+		switch {
+		case sick == nil && !well:
+			s.log.log.Info("the log takes writes again")
+		case sick != nil && well:
+			s.log.log.Error("no turn can be recorded", "err", sick)
+		}
+		if well = sick == nil; well {
+			next, pause = time.Time{}, firstPause
+			continue
+		}
+		if free, needed, err := s.room(s.used()); err != nil || free < needed || time.Now().Before(next) {
+			continue
+		}
+		s.log.log.Warn("JetStream is begun anew, since the data directory has room", "err", sick)
+		if err := s.reopen(); err != nil {
+			s.log.log.Error("JetStream can't be begun anew; restart Turnledger if this goes on", "err", err)
+		}
+		next, pause = time.Now().Add(pause), min(2*pause, longestWait)
+	}
+}
+
+// reopen closes the stores and opens them as at a start: what was acknowledged is in their files, and a
+// record that was cut short is dropped.
+func (s *Server) reopen() error {
+	if err := s.ns.ShutdownJetStream(); err != nil {
+		return err
+	}
+	return s.ns.EnableJetStream(&server.JetStreamConfig{StoreDir: s.cfg.Dir})
+}

@@ -1,0 +1,183 @@
+package jetlog_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// wire is the connection of a client to a server in process, on which a test may do what a network or a
+// server can: lose a delivery, or be late with a request.
+type wire struct {
+	server *server.Server
+
+	mu sync.Mutex
+	// sending is called with what the client sends, before it goes out.
+	sending func([]byte)
+	// lost tells whether a message of the server never arrives; it is given its first line.
+	lost func(line string) bool
+}
+
+// do sets what happens on the wire from now on.
+func (w *wire) do(sending func([]byte), lost func(line string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sending, w.lost = sending, lost
+}
+
+func (w *wire) loses(line string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost != nil && w.lost(line)
+}
+
+func (w *wire) InProcessConn() (net.Conn, error) {
+	c, err := w.server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	r, in := io.Pipe()
+	go w.receive(c, in)
+	return &wiredConn{Conn: c, wire: w, in: r}, nil
+}
+
+// receive hands over what the server sends, message by message.
+func (w *wire) receive(c net.Conn, to *io.PipeWriter) {
+	from := bufio.NewReader(c)
+	for {
+		line, err := from.ReadBytes('\n')
+		frame, lost := line, false
+		if err == nil && (bytes.HasPrefix(line, []byte("MSG ")) || bytes.HasPrefix(line, []byte("HMSG "))) {
+			fields := strings.Fields(string(line))
+			size := 0
+			if _, err = fmt.Sscan(fields[len(fields)-1], &size); err == nil {
+				body := make([]byte, size+2)
+				_, err = io.ReadFull(from, body)
+				frame, lost = append(frame, body...), w.loses(string(line))
+			}
+		}
+		if err == nil && !lost {
+			_, err = to.Write(frame)
+		}
+		if err != nil {
+			_ = to.CloseWithError(err)
+			return
+		}
+	}
+}
+
+type wiredConn struct {
+	net.Conn
+	wire *wire
+	in   *io.PipeReader
+}
+
+func (c *wiredConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+func (c *wiredConn) Write(b []byte) (int, error) {
+	c.wire.mu.Lock()
+	sending := c.wire.sending
+	c.wire.mu.Unlock()
+	if sending != nil {
+		sending(b)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wiredConn) Close() error {
+	_ = c.in.Close()
+	return c.Conn.Close()
+}
+
+// wired gives a log that hangs on a wire, and one beside it.
+func wired(t *testing.T) (w *wire, log, beside *jetlog.Log, js jetstream.JetStream) {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 8 << 20})
+	require.NoError(t, err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	w = &wire{server: ns}
+	open := func(to nats.InProcessConnProvider) (*jetlog.Log, *nats.Conn) {
+		nc, err := nats.Connect("", nats.InProcessServer(to), nats.MaxReconnects(-1))
+		require.NoError(t, err)
+		t.Cleanup(nc.Close)
+		log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+		require.NoError(t, err)
+		return log, nc
+	}
+	beside, nc := open(ns)
+	log, _ = open(w)
+	js, err = jetstream.New(nc)
+	require.NoError(t, err)
+	return w, log, beside, js
+}
+
+// TestALostDeliveryIsNoticed loses one event on its way to a tail, and not those after it.
+func TestALostDeliveryIsNoticed(t *testing.T) {
+	t.Parallel()
+	const count = 20
+	w, log, beside, _ := wired(t)
+	for _, nth := range []int32{1, 7, count - 1} {
+		t.Run(fmt.Sprint("number ", nth), func(t *testing.T) {
+			var n atomic.Int32
+			w.do(nil, func(line string) bool { return strings.Contains(line, "$JS.ACK.") && n.Add(1) == nth })
+			tail := openTail(t, log, 0, jetlog.TailOptions{})
+			head, err := beside.Head(t.Context(), 0)
+			require.NoError(t, err)
+			for i := head.Seq; i < count; i++ {
+				add(t, beside, "s", fmt.Sprint(i), "x")
+			}
+			followed(t, tail, count)
+			require.Greater(t, n.Load(), int32(count), "nothing was lost")
+		})
+	}
+}
+
+// TestAStreamMadeAnewWhileATailConnectsIsNoticed makes the stream anew between the look at it and the consumer:
+// one on the new stream would wait in silence until that is as long as the old one was.
+func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
+	t.Parallel()
+	w, log, beside, js := wired(t)
+	for i := range 5 {
+		add(t, beside, "s", fmt.Sprint(i), "x")
+	}
+	anew := sync.OnceFunc(func() {
+		stream, err := js.Stream(t.Context(), events.StreamName(0))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		cfg := stream.CachedInfo().Config
+		if err := js.DeleteStream(t.Context(), cfg.Name); err != nil {
+			t.Error(err)
+		}
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Error(err)
+		}
+	})
+	w.do(func(b []byte) {
+		if bytes.Contains(b, []byte("$JS.API.CONSUMER.CREATE.")) {
+			anew()
+		}
+	}, nil)
+	tail, err := log.Tail(deadline(t, 20*time.Second), 0, 5, jetlog.TailOptions{})
+	if err == nil {
+		tail.Close()
+	}
+	require.ErrorIs(t, err, jetlog.ErrStream)
+}

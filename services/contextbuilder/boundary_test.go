@@ -1,0 +1,72 @@
+package contextbuilder_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// at builds with a clock that stands so far ahead.
+func at(t testing.TB, r *contextbuilder.Reader, ahead time.Duration, req contextbuilder.Request) contextbuilder.Result {
+	t.Helper()
+	b := contextbuilder.NewBuilder(r, contextbuilder.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
+	req.Message = "now"
+	res, err := b.Build(t.Context(), req)
+	require.NoError(t, err)
+	return res
+}
+
+// TestASilenceEndsAnAnonymousSession also before anything is recorded after it: the
+// prompt of the first question behind the silence shows nothing of what was before.
+func TestASilenceEndsAnAnonymousSession(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	record(t, log, "s", "r", "q0", "a0")
+	add(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	last := record(t, log, "linked", "r", "q0", "a0")
+	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
+		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
+		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1), rules.SessionTTL + time.Minute: exchange(0, 0)} {
+			require.Equal(t, want, texts(t, at(t, reader, ahead, contextbuilder.Request{SessionID: "s"})), "%s, %s ahead", name, ahead)
+			require.Equal(t, exchange(0, 1), texts(t, at(t, reader, ahead, contextbuilder.Request{SessionID: "linked"})), "%s, %s ahead, linked", name, ahead)
+		}
+	}
+}
+
+// TestAnOlderTurnIsAnsweredAgain holds that the history of any turn is what was before it,
+// also where it is older than what a view gives for a prompt.
+func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
+	const turns = 40
+	log, recorded := recorded(t, turns)
+	view := fed(t, log, events.Position{Seq: recorded[turns-1]})
+	for name, b := range map[string]*contextbuilder.Builder{"view": builder(log, view), "log": builder(log, nil)} {
+		for i := range turns {
+			r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", MaxMessages: 4, TurnID: events.TurnID("s", fmt.Sprint(i))})
+			require.NoError(t, err)
+			require.Equal(t, exchange(max(i-2, 0), i), texts(t, r), "%s, turn %d", name, i)
+		}
+	}
+}
+
+// TestAnErasedSessionHasNoPast: as of a time before its erasure either.
+func TestAnErasedSessionHasNoPast(t *testing.T) {
+	t.Parallel()
+	log, recorded := recorded(t, 3)
+	b := builder(log, nil)
+	then := contextbuilder.Request{SessionID: "s", Message: "now", AsOf: &contextbuilder.AsOf{Position: &events.Position{Seq: recorded[1]}}}
+	r, err := b.Build(t.Context(), then)
+	require.NoError(t, err)
+	require.Equal(t, exchange(0, 2), texts(t, r))
+	add(t, log, &events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
+	r, err = b.Build(t.Context(), then)
+	require.NoError(t, err)
+	require.Equal(t, exchange(0, 0), texts(t, r))
+	require.False(t, r.SessionFound)
+}

@@ -1,0 +1,18 @@
+package history
+
+// Held tells what the service holds in memory: the weight that bounds it, and the bytes of the texts in
+// it.
+func (s *Service) Held() (weight uint64, texts int) {
+	s.sessions.CleanUp()
+	for _, x := range s.sessions.All() {
+		x.mu.Lock()
+		for _, t := range x.state.Turns {
+			texts += size(t.Question)
+			if t.Answer != nil {
+				texts += len(t.Answer.AnswerNeutral)
+			}
+		}
+		x.mu.Unlock()
+	}
+	return s.sessions.WeightedSize(), texts
+}
