@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
@@ -92,6 +93,51 @@ func (s *stage) command(service string, env map[string]string, args ...string) *
 	return cmd
 }
 
+// grace is stop_grace_period.
+const grace = 30 * time.Second
+
+// keep runs a service until ctx ends, again where it fails (restart: unless-stopped: the
+// first to come finds three nodes that have no leader yet). It must then stop by itself,
+// and must not have written into its container.
+func (s *stage) keep(ctx context.Context, service string, env map[string]string) {
+	for {
+		cmd := s.command(service, env)
+		var log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &log, &log
+		ended := make(chan error, 1)
+		err := cmd.Start()
+		assert.NoError(s.t, err)
+		if err != nil {
+			return
+		}
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-ended:
+			case <-time.After(grace):
+				_ = cmd.Process.Kill()
+				<-ended
+			}
+		}
+		left, err := os.ReadDir(cmd.Dir)
+		assert.NoError(s.t, err)
+		assert.Empty(s.t, left, "%s writes into its container", service)
+		assert.NotContains(s.t, log.String(), password)
+		assert.NotContains(s.t, log.String(), "no effect", "%s is given what it does not know", service)
+		code := cmd.ProcessState.ExitCode()
+		if ctx.Err() != nil {
+			assert.Zero(s.t, code, "%s: %s", service, log.String())
+			return
+		}
+		if !assert.Equal(s.t, 1, code, "%s: %s", service, log.String()) {
+			return
+		}
+	}
+}
+
 // start runs a service until the test ends, and gives its address.
 func (s *stage) start(service string) string {
 	s.t.Helper()
@@ -100,27 +146,15 @@ func (s *stage) start(service string) string {
 	address := freeAddress(s.t)
 	_, port, _ := strings.Cut(address, ":")
 	env["TURNLEDGER_LISTEN"] = "0.0.0.0:" + port
-	cmd := s.command(service, env)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	ended := make(chan error, 1)
-	require.NoError(s.t, cmd.Start())
-	go func() { ended <- cmd.Wait() }()
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.keep(ctx, service, env)
+	}()
 	s.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(30 * time.Second): // stop_grace_period
-			_ = cmd.Process.Kill()
-			s.t.Errorf("%s does not stop", service)
-			<-ended
-		}
-		require.Zero(s.t, cmd.ProcessState.ExitCode(), "%s: %s", service, log.String())
-		left, err := os.ReadDir(cmd.Dir)
-		require.NoError(s.t, err)
-		require.Empty(s.t, left, "%s writes into its container", service)
-		require.NotContains(s.t, log.String(), password)
-		require.NotContains(s.t, log.String(), "no effect", "%s is told what it does not know", service)
+		stop()
+		<-ended
 	})
 	return "http://" + address
 }

@@ -180,6 +180,17 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 	require.Zero(t, s.head())
 }
 
+// A call that was declared without a scope is answered to nobody, also where nobody is
+// asked for a key: the first test of it fails.
+func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
+	t.Parallel()
+	guarded, _ := guarded(t, ring{})
+	for _, s := range []*stack{guarded, start(t)} {
+		s.api.Forget("GET /v1/forgotten")
+		requireProblem(t, s.as("all", "GET", "/v1/forgotten", nil), http.StatusForbidden, "forbidden")
+	}
+}
+
 // An API without an Authenticator that nobody declared open lets nobody in.
 func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 	t.Parallel()

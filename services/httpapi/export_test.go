@@ -1,5 +1,7 @@
 package httpapi
 
+import "net/http"
+
 // Route is a call as tests see it.
 type Route struct {
 	Needs  Scopes
@@ -18,4 +20,9 @@ func (a *API) Routes() map[string]Route {
 		}
 	}
 	return out
+}
+
+// Forget declares a call without a scope.
+func (a *API) Forget(pattern string) {
+	a.router.answer(0, pattern, func(http.ResponseWriter, *http.Request) { panic("it was answered") })
 }
