@@ -23,6 +23,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/apikeys"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -39,6 +40,7 @@ type app struct {
 	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
+	keys     *apikeys.Ring // nil where nobody is asked for one
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 }
@@ -46,7 +48,7 @@ type app struct {
 // listen takes the address of the API. It comes before anything else is started,
 // so that a taken port is known at once.
 func listen(ctx context.Context, cfg Config) (net.Listener, error) {
-	if err := httpapi.CheckListen(cfg.Listen, false); err != nil {
+	if err := httpapi.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
@@ -70,6 +72,9 @@ func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logge
 }
 
 func (a *app) open(ctx context.Context) (err error) {
+	if a.keys, err = openKeys(a.cfg, a.logger); err != nil {
+		return err
+	}
 	if a.store, err = openStore(ctx, a.cfg, a.logger); err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	if a.traces != nil {
@@ -105,6 +110,10 @@ func (a *app) serve(registry *prometheus.Registry) {
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
+	}
+	reader, builder := a.readSide()
+	if c.Open = a.keys == nil; !c.Open {
+		c.Auth, c.Owners = a.keys, sessions{reader}
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
 		a.history = history.New(a.store.log, history.Config{
@@ -114,17 +123,14 @@ func (a *app) serve(registry *prometheus.Registry) {
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites = writer{a.history}, writer{a.history}
 	}
-	if a.roles.has(roleContext) || a.roles.has(roleChat) {
-		reader, builder := a.readSide()
-		if a.roles.has(roleContext) {
-			c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
-			c.Identities = identities{a.views.audit, a.store.log}
-			a.replay = replay.New(a.store.log, a.logger)
-			c.Events = eventLog{a.replay}
-		}
-		if a.roles.has(roleChat) {
-			c.Chat = a.chat(reader, builder)
-		}
+	if a.roles.has(roleContext) {
+		c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
+		c.Identities = identities{a.views.audit, a.store.log}
+		a.replay = replay.New(a.store.log, a.logger)
+		c.Events = eventLog{a.replay}
+	}
+	if a.roles.has(roleChat) {
+		c.Chat = a.chat(reader, builder)
 	}
 	a.handler = httpapi.New(c)
 }
@@ -176,6 +182,9 @@ func (a *app) run(ctx context.Context) error {
 	}
 	if a.store.server != nil {
 		g.Go(func() error { return a.store.server.Run(life) })
+	}
+	if a.keys != nil {
+		g.Go(func() error { return a.keys.Run(life) })
 	}
 	g.Go(func() error { return a.views.run(life, a.roles) })
 	if a.memory != nil {

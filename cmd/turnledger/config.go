@@ -33,6 +33,7 @@ type Config struct {
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
+	Auth                 string `help:"Who may call the API: keys:FILE, a file that turnledger keys makes; unset: anybody, on loopback only." env:"TURNLEDGER_AUTH"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW"`
 	promptConfig         `embed:""`
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE"`
@@ -64,6 +65,9 @@ func (c Config) Validate() error {
 	}
 	if c.NATSURL != "" && c.NATSListen != "" {
 		complain("TURNLEDGER_NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
+	}
+	if _, err := keysFile(c.Auth); c.Auth != "" && err != nil {
+		complain("TURNLEDGER_AUTH", "%s", err)
 	}
 	c.promptConfig.validate(complain)
 	if s := c.RecentShadow; s != "" && s != "memory" && !strings.Contains(s, "://") {

@@ -17,6 +17,7 @@ type setting struct{ name, value string }
 func (c *configCmd) Run(e *env) error {
 	rows := []setting{
 		{"TURNLEDGER_LISTEN", c.Listen},
+		{"TURNLEDGER_AUTH", shownAuth(c.Auth)},
 		{"TURNLEDGER_DATA_DIR", c.DataDir},
 		{"TURNLEDGER_NATS_URL", secretless(c.NATSURL)},
 		{"TURNLEDGER_NATS_LISTEN", secretless(c.NATSListen)},

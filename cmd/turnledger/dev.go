@@ -131,10 +131,15 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 		p("  Model     an echo: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME for a real one")
 	}
 	p("  Data      %s", c.DataDir)
+	key := ""
+	if c.Auth != "" {
+		p("  Keys      %s", shownAuth(c.Auth))
+		key = `-H "Authorization: Bearer $TURNLEDGER_KEY" `
+	}
 	p("")
 	p("Record a turn:")
 	p("")
-	p("  curl -s %s/v1/sessions/first/turns -d '{\"request_id\":\"1\",\"question_neutral\":\"Who is Donald Trump?\"}'", url)
+	p("  curl -s %s%s/v1/sessions/first/turns -d '{\"request_id\":\"1\",\"question_neutral\":\"Who is Donald Trump?\"}'", key, url)
 	p("")
 	p("Ctrl-C stops it.")
 }

@@ -34,6 +34,7 @@ type cli struct {
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Projections projectionsCmd `cmd:"" help:"Look after the views."`
 	Deadletters deadlettersCmd `cmd:"" help:"Look after the events that views could not apply."`
+	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`
 	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }

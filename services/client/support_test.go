@@ -45,6 +45,7 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	})
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	var h http.Handler = httpapi.New(httpapi.Config{
+		Open:  true,
 		Turns: writer{service}, SessionWrites: writer{service}, Sessions: sessions{reader},
 		Contexts: contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{})},
 	})

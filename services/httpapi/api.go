@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -51,6 +51,12 @@ type Config struct {
 	// Heartbeat of streams, 15 s by default; StreamPatience is how long a client of one
 	// may take nothing, 30 s by default.
 	Heartbeat, StreamPatience time.Duration
+	// Auth tells whose token a request brings. Without it, and without Open, nobody is let
+	// in but to what is public.
+	Auth Authenticator
+	// Owners reads of sessions whose they are, for callers who are bound to an identity;
+	// without it they reach no session.
+	Owners SessionReader
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine
 	// shows can reach it under a name of its own.
@@ -104,8 +110,9 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, router: &router{}, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
-	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
+	a := &API{cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
+	a.router = &router{admit: a.admit}
+	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
 	if cfg.Turns != nil {
 		a.writes(api)
 	}
@@ -118,14 +125,14 @@ func New(cfg Config) *API {
 	if cfg.Events != nil {
 		a.streams(api)
 	}
-	register(a, api, operation("list-projections", http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	register(a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.operates(api)
 	if cfg.Keeper != nil {
 		a.keeping(api)
 	}
-	a.router.HandleFunc("GET /healthz", a.healthz)
-	a.router.HandleFunc("GET /readyz", a.readyz)
-	a.router.HandleFunc("GET /metrics", metricsHandler(cfg.Registry))
+	a.router.answer(public, "GET /healthz", a.healthz)
+	a.router.answer(public, "GET /readyz", a.readyz)
+	a.router.answer(public, "GET /metrics", metricsHandler(cfg.Registry))
 	document(a.router, api.OpenAPI())
 	return a
 }
@@ -180,8 +187,10 @@ func registerFor[I, O any](api huma.API, deadline time.Duration, op huma.Operati
 }
 
 func handled[I, O any](ctx context.Context, in *I, handle func(context.Context, *I) (*O, error)) (*O, error) {
-	if b, ok := any(in).(bodied); ok && b.fault() != nil {
-		return nil, b.fault()
+	if b, ok := any(in).(bodied); ok {
+		if err := cmp.Or(b.fault(), speaksForItself(ctx, b)); err != nil {
+			return nil, err
+		}
 	}
 	return handle(ctx, in)
 }

@@ -59,6 +59,23 @@ func (b *body[T]) Resolve(ctx huma.Context) []error {
 // fault is what was wrong with the body.
 func (b *body[T]) fault() error { return b.err }
 
+// text is a member that is a text, as it was sent; "" where it is neither.
+func (b *body[T]) text(member string) string {
+	v := reflect.ValueOf(b.value)
+	i, ok := membersOf(v.Type())[member]
+	if !ok || !isText(v.Type().Field(i).Type) {
+		return ""
+	}
+	f := v.Field(i)
+	if f.Kind() == reflect.Pointer {
+		f = f.Elem() // of nil: no value
+	}
+	if !f.IsValid() {
+		return ""
+	}
+	return f.String()
+}
+
 // bodyType is what the documentation is made of.
 func (b *body[T]) bodyType() reflect.Type { return reflect.TypeFor[T]() }
 

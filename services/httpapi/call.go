@@ -21,6 +21,7 @@ import (
 type call struct {
 	context.Context
 	remote   string
+	caller   Caller
 	session  string
 	position events.Position
 	from     string
@@ -127,6 +128,9 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 		return
 	}
 	kv := []any{"route", route, "status", w.status, "duration", took}
+	if c.caller.Name != "" {
+		kv = append(kv, "caller", c.caller.Name)
+	}
 	if c.session != "" {
 		kv = append(kv, "session_id", c.session)
 	}

@@ -71,8 +71,9 @@ func (b chatBody) message(threadID, key string) (m ChatMessage, err error) {
 }
 
 // chatMessage reads a message, and holds who sends it to the rate. A thread that is new
-// has none yet.
-func (a *API) chatMessage(threadID, key string, b chatBody) (ChatMessage, error) {
+// has none yet. A caller who is bound to an identity speaks as that, in threads of its
+// own or new ones.
+func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody) (ChatMessage, error) {
 	m, err := b.message(threadID, key)
 	if err != nil {
 		return m, err
@@ -80,6 +81,15 @@ func (a *API) chatMessage(threadID, key string, b chatBody) (ChatMessage, error)
 	thread := m.ThreadID
 	if thread == "new" {
 		thread = ""
+	}
+	if own := callOf(ctx).caller.IdentityID; own != "" {
+		m.UserID = own
+		if thread != "" {
+			err = a.reach(ctx, thread)
+		}
+	}
+	if err != nil {
+		return m, err
 	}
 	return m, a.limited(kindTurn, thread, m.UserID)
 }
@@ -135,7 +145,7 @@ const chatDeadline = 5 * time.Minute
 
 // send answers with the whole answer.
 func (a *API) send(ctx context.Context, threadID, key string, b chatBody) (*chatOut, error) {
-	m, err := a.chatMessage(threadID, key, b)
+	m, err := a.chatMessage(ctx, threadID, key, b)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +174,7 @@ type streamOut struct{ Body func(huma.Context) }
 // stream answers piece by piece. What goes wrong before the turn has begun is a problem
 // as of any other call.
 func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*streamOut, error) {
-	m, err := a.chatMessage(threadID, key, b)
+	m, err := a.chatMessage(ctx, threadID, key, b)
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,10 @@ const onLetter = "/deadletters/{projection}/{position}"
 
 // operates adds the calls of operators on dead letters.
 func (a *API) operates(api huma.API) {
-	register(a, api, operation("list-dead-letters", http.MethodGet, "/deadletters", "List the events that views could not apply", notFound), a.deadLetters)
-	register(a, api, operation("get-dead-letter", http.MethodGet, onLetter, "Look at a dead letter", notFound), a.deadLetter)
-	register(a, api, operation("retry-dead-letter", http.MethodPost, onLetter+"/retry", "Apply the event again", notFound), a.retryDeadLetter)
-	register(a, api, operation("drop-dead-letter", http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound), a.dropDeadLetter)
+	register(a, api, operation("list-dead-letters", Admin, http.MethodGet, "/deadletters", "List the events that views could not apply", notFound), a.deadLetters)
+	register(a, api, operation("get-dead-letter", Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound), a.deadLetter)
+	register(a, api, operation("retry-dead-letter", Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound), a.retryDeadLetter)
+	register(a, api, operation("drop-dead-letter", Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound), a.dropDeadLetter)
 }
 
 type deadLettersIn struct {

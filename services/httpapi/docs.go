@@ -26,11 +26,11 @@ func document(m *router, spec *huma.OpenAPI) {
 	if err = errors.Join(err, pageErr); err != nil {
 		panic(err)
 	}
-	m.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	m.answer(public, "GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(raw) // the client is gone, then
 	})
-	m.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
+	m.answer(public, "GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		_, _ = w.Write(page) // the client is gone, then

@@ -80,8 +80,8 @@ type eventsOut struct{ Body func(huma.Context) }
 // streams adds the call that may go on for ever. It has no deadline: it ends with its
 // client, or with EndStreams.
 func (a *API) streams(api huma.API) {
-	op := operation("read-events", http.MethodGet, "/events", "Read the log, as CloudEvents: NDJSON, or server-sent events")
-	op.Metadata[metaStream] = true
+	op := operation("read-events", EventsRead, http.MethodGet, "/events", "Read the log, as CloudEvents: NDJSON, or server-sent events")
+	op.Metadata[metaStream], op.Metadata[metaBounds] = true, true
 	// net/http takes the end of the time to read a request for the end of its client.
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(ctx)
@@ -111,6 +111,9 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 		}
 	}
 	c := callOf(ctx)
+	if err := a.bound(ctx, &q); err != nil {
+		return nil, err
+	}
 	ctx, end := a.untilStopped(ctx)
 	stream, err := a.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
@@ -137,6 +140,22 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 			panic(http.ErrAbortHandler)
 		}
 	}}, nil
+}
+
+// bound keeps the reading of a caller who is bound to an identity to its sessions.
+func (a *API) bound(ctx context.Context, q *EventQuery) error {
+	own := callOf(ctx).caller.IdentityID
+	switch {
+	case own == "":
+		return nil
+	case q.IdentityID != "" && q.IdentityID != own:
+		return noIdentity()
+	case q.SessionID != "":
+		return a.reach(ctx, q.SessionID)
+	default:
+		q.IdentityID = own
+		return nil
+	}
 }
 
 // untilStopped gives a context that also ends with EndStreams.

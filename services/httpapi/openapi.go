@@ -11,17 +11,23 @@ import (
 type bodied interface {
 	fault() error
 	bodyType() reflect.Type
+	text(member string) string
 }
 
+// securityScheme is the name of the only one.
+const securityScheme = "key"
+
 // Keys of an operation's metadata: the type of its body, the names in it, whether
-// it may be missing, the type of an answer that writes itself, and whether the answer is
-// a stream of events.
+// it may be missing, the type of an answer that writes itself, whether the answer is
+// a stream of events, the scopes that it needs, and whether it bounds callers itself.
 const (
 	metaBody     = "body"
 	metaMembers  = "members"
 	metaOptional = "optional"
 	metaAnswer   = "answer"
 	metaStream   = "stream"
+	metaScopes   = "scopes"
+	metaBounds   = "bounds"
 )
 
 // humaConfig is huma's without what costs or leaks: no $schema links, no other
@@ -36,7 +42,9 @@ func humaConfig(version string) huma.Config {
 				Title: "Turnledger", Version: version,
 				Description: "Conversation history that LLM pipelines trust. Ids in paths are percent-encoded. Every error is a problem (RFC 9457) with a stable code.",
 			},
-			Components: &huma.Components{Schemas: schemas},
+			Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+				securityScheme: {Type: "http", Scheme: "bearer", Description: "A key of turnledger keys create. On loopback a server may run without."},
+			}},
 		},
 		// "json" is what application/problem+json ends in.
 		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
@@ -81,11 +89,14 @@ func asJSON(schemas huma.Registry, t reflect.Type) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, "")}}
 }
 
-// operation is a call of CONTRACT §2 with the errors that it has of its own.
-func operation(id, method, path, summary string, errors ...int) huma.Operation {
+// operation is a call of CONTRACT §2 with the scopes that its callers need and the
+// errors that it has of its own.
+func operation(id string, needs Scopes, method, path, summary string, errors ...int) huma.Operation {
 	return huma.Operation{
-		OperationID: id, Method: method, Path: "/v1" + path, Summary: summary, Metadata: map[string]any{}, SkipValidateParams: true,
-		Errors: append(errors, http.StatusServiceUnavailable),
+		OperationID: id, Method: method, Path: "/v1" + path, Summary: summary, SkipValidateParams: true,
+		Metadata: map[string]any{metaScopes: needs},
+		Security: []map[string][]string{{securityScheme: needs.Names()}},
+		Errors:   append(errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
 	}
 }
 

@@ -28,8 +28,10 @@ var (
 // Codes that this package itself gives (CONTRACT §2); the others are conversation's.
 const (
 	codeMalformed          = "malformed"
+	codeUnauthenticated    = "unauthenticated"
 	codeForbidden          = "forbidden"
 	codeNotFound           = "not_found"
+	codeSessionNotFound    = "session_not_found"
 	codeMethodNotAllowed   = "method_not_allowed"
 	codeTooLarge           = "body_too_large"
 	codeInvalid            = "invalid_argument"
@@ -50,8 +52,10 @@ var kinds = map[string]struct {
 	title  string
 }{
 	codeMalformed:                    {http.StatusBadRequest, "The body can't be read"},
-	codeForbidden:                    {http.StatusForbidden, "Not from there"},
+	codeUnauthenticated:              {http.StatusUnauthorized, "Who are you?"},
+	codeForbidden:                    {http.StatusForbidden, "Not allowed"},
 	codeNotFound:                     {http.StatusNotFound, "There is no such call"},
+	codeSessionNotFound:              {http.StatusNotFound, "There is no such session"},
 	codeMethodNotAllowed:             {http.StatusMethodNotAllowed, "The call has another method"},
 	conversation.CodeTurnNotStarted:  {http.StatusNotFound, "The turn was never started"},
 	conversation.CodeTurnNotFound:    {http.StatusNotFound, "There is no such turn"},
@@ -104,16 +108,20 @@ func (p *problem) Unwrap() error             { return p.cause }
 func (p *problem) GetStatus() int            { return p.Status }
 func (p *problem) ContentType(string) string { return "application/problem+json" }
 
-// GetHeaders tells a client when to come back.
+// GetHeaders tells a client when to come back, or how to say who it is.
 func (p *problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.Status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = []string{"Bearer"}
+	}
 	after := p.after
 	if p.Status == http.StatusServiceUnavailable {
 		after = max(after, time.Second)
 	}
-	if after == 0 {
-		return nil
+	if after > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(after.Seconds())))}
 	}
-	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(after.Seconds())))}}
+	return h
 }
 
 // problemOf is the table: it gives every error its problem. What is unknown is
@@ -139,6 +147,10 @@ func known(err error) *problem {
 		return fieldErrors{*wrong}.problem()
 	case errors.Is(err, jetlog.ErrTooLarge):
 		return newProblem(codeTooLarge, "the turn is too large for the log: send shorter texts or messages")
+	case errors.Is(err, ErrKeyEnded):
+		return newProblem(codeUnauthenticated, ErrKeyEnded.Error())
+	case errors.Is(err, ErrUnauthenticated):
+		return newProblem(codeUnauthenticated, ErrUnauthenticated.Error())
 	case errors.Is(err, ErrPositionNotReached):
 		return newProblem(codePositionNotReached, ErrPositionNotReached.Error())
 	case errors.Is(err, ErrAuditUnavailable):

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
@@ -15,24 +16,46 @@ import (
 // For use by many once all handlers are in.
 type router struct {
 	routes map[int][]route // by number of segments
+	// admit is asked before a handler runs.
+	admit func(*http.Request, route) error
 }
 
-var _ humago.Mux = (*router)(nil)
+var _ huma.Adapter = (*router)(nil)
 
+// route is a call: what a caller needs for it, and whether it holds callers who are
+// bound to an identity to that by itself.
 type route struct {
 	method, pattern string
 	segments        []string
+	needs           Scopes
+	bounds          bool
 	handle          http.HandlerFunc
 }
 
-// HandleFunc adds the handler of a pattern, "METHOD /path/{id}".
-func (m *router) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
+// Handle adds a call of huma's; operation has given it its scopes.
+func (m *router) Handle(op *huma.Operation, handle func(huma.Context)) {
+	needs, _ := op.Metadata[metaScopes].(Scopes)
+	t := newRoute(needs, op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) { handle(humago.NewContext(op, r, w)) })
+	t.bounds = op.Metadata[metaBounds] != nil
+	m.add(t)
+}
+
+// answer adds the handler of a pattern, "METHOD /path/{id}", for callers with scopes.
+func (m *router) answer(needs Scopes, pattern string, handle http.HandlerFunc) {
+	m.add(newRoute(needs, pattern, handle))
+}
+
+func newRoute(needs Scopes, pattern string, handle http.HandlerFunc) route {
 	method, path, _ := strings.Cut(pattern, " ")
-	segments := segmentsOf(path)
+	return route{method: method, pattern: pattern, segments: segmentsOf(path), needs: needs, handle: handle}
+}
+
+func (m *router) add(t route) {
 	if m.routes == nil {
 		m.routes = map[int][]route{}
 	}
-	m.routes[len(segments)] = append(m.routes[len(segments)], route{method, pattern, segments, handle})
+	n := len(t.segments)
+	m.routes[n] = append(m.routes[n], t)
 }
 
 // ServeHTTP runs the handler, or answers that there is none.
@@ -44,6 +67,12 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case !t.matches(segments):
 		case t.method == r.Method, t.method == http.MethodGet && r.Method == http.MethodHead:
 			t.bind(r, segments)
+			if err := m.admit(r, t); err != nil {
+				p := problemOf(err)
+				callOf(r.Context()).err = p
+				p.write(w)
+				return
+			}
 			t.handle(w, r)
 			return
 		default:

@@ -24,25 +24,27 @@ const (
 
 // writes adds the calls that record.
 func (a *API) writes(api huma.API) {
-	start := operation("start-turn", http.MethodPost, onSession+"/turns", "Record a question", unread, conflict, gone, tooBig, tooMany)
+	start := operation("start-turn", TurnsWrite, http.MethodPost, onSession+"/turns", "Record a question", unread, conflict, gone, tooBig, tooMany)
 	start.DefaultStatus = http.StatusCreated
 	register(a, api, start, a.startTurn)
-	register(a, api, operation("finalize-turn", http.MethodPost, onTurn+"/finalize", "Record the answer of a turn",
+	register(a, api, operation("finalize-turn", TurnsWrite, http.MethodPost, onTurn+"/finalize", "Record the answer of a turn",
 		unread, notFound, conflict, gone, tooBig), a.finalizeTurn)
-	register(a, api, operation("link-session", http.MethodPut, onSession+"/identity", "Link a session to an identity",
+	register(a, api, operation("link-session", TurnsWrite, http.MethodPut, onSession+"/identity", "Link a session to an identity",
 		unread, conflict, gone), a.linkSession)
-	register(a, api, with(operation("redact-turn", http.MethodPost, onTurn+"/redact", "Make a turn, with all its versions, a tombstone",
+	register(a, api, with(operation("redact-turn", TurnsRedact, http.MethodPost, onTurn+"/redact", "Make a turn, with all its versions, a tombstone",
 		unread, notFound, gone), metaOptional, true), a.redactTurn)
-	register(a, api, operation("correct-turn", http.MethodPost, onTurn+"/correct", "Replace a turn",
+	register(a, api, operation("correct-turn", TurnsWrite, http.MethodPost, onTurn+"/correct", "Replace a turn",
 		unread, notFound, conflict, gone, tooBig), a.correctTurn)
-	register(a, api, with(operation("reset-session", http.MethodPost, onSession+"/reset", "Let prompts and history start anew",
+	register(a, api, with(operation("reset-session", TurnsWrite, http.MethodPost, onSession+"/reset", "Let prompts and history start anew",
 		unread, gone), metaOptional, true), a.resetSession)
 }
 
 // chats adds the calls that ask a model.
 func (a *API) chats(api huma.API) {
 	chat := func(id, path, summary string) huma.Operation {
-		return operation(id, http.MethodPost, path, summary, unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway)
+		// A model tells what it was shown.
+		op := operation(id, TurnsWrite|ContextRead, http.MethodPost, path, summary, unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway)
+		return with(op, metaBounds, true)
 	}
 	stream := func(op huma.Operation) huma.Operation {
 		return with(op, metaAnswer, reflect.TypeFor[chatJSON]())
@@ -55,18 +57,18 @@ func (a *API) chats(api huma.API) {
 
 // reads adds the calls that only read.
 func (a *API) reads(api huma.API) {
-	register(a, api, operation("get-session", http.MethodGet, onSession, "Look at a session"), a.session)
-	register(a, api, operation("list-turns", http.MethodGet, onSession+"/turns", "List a session's turns"), a.listTurns)
-	register(a, api, operation("get-history", http.MethodGet, onSession+"/history", "Get the question and answer pairs for a prompt"), a.history)
-	register(a, api, with(operation("build-context", http.MethodPost, onSession+"/context", "Get the messages to send to a model",
+	register(a, api, operation("get-session", ContextRead, http.MethodGet, onSession, "Look at a session"), a.session)
+	register(a, api, operation("list-turns", ContextRead, http.MethodGet, onSession+"/turns", "List a session's turns"), a.listTurns)
+	register(a, api, operation("get-history", ContextRead, http.MethodGet, onSession+"/history", "Get the question and answer pairs for a prompt"), a.history)
+	register(a, api, with(operation("build-context", ContextRead, http.MethodPost, onSession+"/context", "Get the messages to send to a model",
 		unread, tooBig, tooMany), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
-	register(a, api, operation("list-identity-turns", http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
+	register(a, api, operation("list-identity-turns", ContextRead, http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
 }
 
 // keeping adds the calls that look after the views.
 func (a *API) keeping(api huma.API) {
-	rebuild := operation("rebuild-projection", http.MethodPost, "/projections/{name}/rebuild", "Fill a view anew from the log, beside the one that is served", notFound, conflict)
+	rebuild := operation("rebuild-projection", Admin, http.MethodPost, "/projections/{name}/rebuild", "Fill a view anew from the log, beside the one that is served", notFound, conflict)
 	rebuild.DefaultStatus = http.StatusAccepted
 	register(a, api, rebuild, a.rebuild)
-	a.router.HandleFunc("POST /v1/projections/{name}/verify", a.verify)
+	a.router.answer(Admin, "POST /v1/projections/{name}/verify", a.verify)
 }

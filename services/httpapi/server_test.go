@@ -59,8 +59,10 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 	for _, host := range []string{"localhost:1", "127.0.0.1", "[::1]:8480", "app.localhost"} {
 		s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil, "Host", host)
 	}
-	authenticated := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Open = false })
-	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example")
+	authenticated := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Open, c.Auth = false, ring{"k": {Scopes: httpapi.TurnsWrite}}
+	})
+	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example", "Authorization", "Bearer k")
 }
 
 func TestHealth(t *testing.T) {
@@ -93,8 +95,8 @@ func TestHealth(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.api = httpapi.New(httpapi.Config{})
-	bare := httpapi.New(httpapi.Config{})
+	s.api = httpapi.New(httpapi.Config{Open: true})
+	bare := httpapi.New(httpapi.Config{Open: true})
 	require.NotNil(t, bare)
 	l := listen(t)
 	background(t, func(ctx context.Context) error { return httpapi.NewServer(bare, nil, 0).Run(ctx, l) })

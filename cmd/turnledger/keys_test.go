@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// madeKey makes a key with the verb and gives its text and its prefix.
+func madeKey(t *testing.T, file string, args ...string) (text, prefix string) {
+	t.Helper()
+	code, out, errs := said(t, append([]string{"keys", "create", "--auth", "keys:" + file}, args...)...)
+	require.Equal(t, exitDone, code, errs)
+	text = strings.TrimSpace(out)
+	prefix = text[:strings.LastIndex(text, "_")]
+	require.Contains(t, errs, prefix)
+	require.NotContains(t, errs, text)
+	return text, prefix
+}
+
+func TestKeysVerbs(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys.json")
+	auth := "keys:" + file
+	code, _, errs := said(t, "keys", "list", "--auth", auth)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "turnledger keys create")
+	text, prefix := madeKey(t, file, "pipeline", "--scopes", "turns:write,context:read", "--expires", "90d")
+	code, out, _ := said(t, "keys", "create", "ada's phone", "--scopes", "context:read", "--identity", "ada", "--auth", auth, "--json")
+	require.Equal(t, exitDone, code)
+	var made keyJSON
+	require.NoError(t, json.Unmarshal([]byte(out), &made))
+	require.True(t, strings.HasPrefix(made.Key, made.Prefix+"_"))
+
+	code, out, _ = said(t, "keys", "list", "--auth", auth)
+	require.Equal(t, exitDone, code)
+	for _, there := range []string{prefix, "pipeline", "turns:write,context:read", "ada's phone", time.Now().Add(90 * 24 * time.Hour).UTC().Format(time.DateOnly), "never", "active"} {
+		require.Contains(t, out, there)
+	}
+	code, _, errs = said(t, "keys", "revoke", prefix, "--auth", auth)
+	require.Equal(t, exitDone, code, errs)
+	code, listed, _ := said(t, "keys", "list", "--auth", auth, "--json")
+	require.Equal(t, exitDone, code)
+	require.Equal(t, 1, strings.Count(listed, `"state": "revoked"`))
+	code, _, errs = said(t, "keys", "revoke", "tl_nobody00", "--auth", auth)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "turnledger keys list")
+	for _, secret := range []string{text, made.Key} {
+		require.NotContains(t, out+listed, strings.TrimPrefix(secret, secret[:12]))
+	}
+	for name, args := range map[string][]string{
+		"no scope":       {"keys", "create", "x"},
+		"unknown scope":  {"keys", "create", "x", "--scopes", "turns:read"},
+		"bound admin":    {"keys", "create", "x", "--scopes", "admin", "--identity", "ada"},
+		"no file":        {"keys", "create", "x", "--scopes", "admin", "--auth", "tl_astray00_SECRET"},
+		"no file to end": {"keys", "revoke", "x", "--auth", "keys:"},
+	} {
+		code, out, errs := said(t, args...)
+		require.Equal(t, exitUsage, code, name)
+		require.Empty(t, out, name)
+		require.NotContains(t, errs, "SECRET", name)
+	}
+}
+
+// TestAServerOffLoopbackAsksForKeys runs the binary on all addresses, with its verbs as
+// its clients. No key is printed by anything but the verb that made it.
+func TestAServerOffLoopbackAsksForKeys(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	file := filepath.Join(dir, "secrets", "keys.json")
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	require.NoError(t, err)
+	everywhere := "0.0.0.0:" + port
+	for name, c := range map[string]struct{ auth, says string }{
+		"without":     {"", "turnledger keys create"},
+		"no file yet": {"keys:" + file, "turnledger keys create"},
+		"a key":       {"tl_astray00_SECRET", "must be keys:FILE"},
+	} {
+		code, out, errs := said(t, "serve", "--listen", everywhere, "--data-dir", dir, "--auth", c.auth)
+		require.Equal(t, exitUsage, code, name)
+		require.Contains(t, errs, c.says, name)
+		require.NotContains(t, out+errs, "SECRET")
+	}
+
+	all, allPrefix := madeKey(t, file, "pipeline", "--scopes", "turns:write,context:read,events:read")
+	operator, _ := madeKey(t, file, "operator", "--scopes", "admin")
+	env := []string{"TURNLEDGER_AUTH=keys:" + file, "TURNLEDGER_VERBOSE=true"}
+	p := launchAt(t, everywhere, env, "serve", "--data-dir", dir)
+	p.url = "http://127.0.0.1:" + port
+	p.waitReady(t)
+	var printed bytes.Buffer
+	verb := func(key string, args ...string) (int, string) {
+		t.Helper()
+		path, err := binary()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd.Env = append(os.Environ(), "TURNLEDGER_URL="+p.url, "TURNLEDGER_KEY="+key, env[0])
+		out, _ := cmd.CombinedOutput()
+		printed.Write(out)
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	code, out := verb("", "import", "../../docs/examples/questions.jsonl")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "TURNLEDGER_KEY")
+	for _, args := range [][]string{
+		{"import", "../../docs/examples/questions.jsonl"}, {"link", "s", "ada"}, {"history", "s"}, {"context", "s", "m"}, {"replay"}, {"config"},
+	} {
+		code, out := verb(all, args...)
+		require.Equal(t, exitDone, code, "%s: %s", args, out)
+	}
+	code, out = verb(all, "projections", "list")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "forbidden: the key lacks the scope admin")
+	code, out = verb(operator, "projections", "list")
+	require.Equal(t, exitDone, code, out)
+	code, _ = verb(operator, "replay")
+	require.Equal(t, exitFailed, code)
+
+	status := func(key string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+session("s"), nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+		_, _ = fmt.Fprint(&printed, resp.Header, string(body))
+		return resp.StatusCode
+	}
+	eventually := func(key string, want int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return status(key) == want }, 20*time.Second, 50*time.Millisecond)
+	}
+	// Rotated: the next counts before the last is ended, and the server goes on.
+	next, _ := madeKey(t, file, "pipeline", "--scopes", "turns:write,context:read")
+	eventually(next, http.StatusOK)
+	require.Equal(t, http.StatusOK, status(all))
+	code, errs := verb("", "keys", "revoke", allPrefix)
+	require.Equal(t, exitDone, code, errs)
+	eventually(all, http.StatusUnauthorized)
+	require.Equal(t, http.StatusOK, status(next))
+	phone, _ := madeKey(t, file, "phone", "--scopes", "context:read", "--identity", "ada")
+	eventually(phone, http.StatusOK)
+	require.Equal(t, http.StatusForbidden, status(operator))
+	p.stop(t)
+	for _, key := range []string{all, operator, next, phone} {
+		require.NotContains(t, printed.String()+p.log.String()+p.out.String(), key[len("tl_")+8+1:])
+	}
+	require.Contains(t, p.log.String(), "caller="+allPrefix)
+}

@@ -1,0 +1,243 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// variable is what docker compose puts a value in for.
+var variable = regexp.MustCompile(`\$\{[A-Z_]+(:\?[^}]*|:-([^}]*))\}`)
+
+// stage runs services of docker-compose.yml as processes: their command lines and their
+// environment as they are, but for secrets, addresses and the volume of the keys.
+type stage struct {
+	t       *testing.T
+	compose composeFile
+	binary  string
+	volume  string // what is mounted where the keys are
+	hosts   *strings.Replacer
+	url     map[string]string // of a whole setting, by its name
+}
+
+// mounted is where the keys are in a container.
+const mounted = "/var/lib/turnledger"
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, compose: compose(t), binary: filepath.Join(t.TempDir(), "turnledger"), volume: t.TempDir()}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, "../cmd/turnledger").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var hosts []string
+	for i, node := range cluster(t) {
+		hosts = append(hosts, fmt.Sprintf("nats-%d:4222", i+1), strings.TrimPrefix(node.ClientURL(), "nats://"))
+	}
+	s.hosts = strings.NewReplacer(append(hosts, mounted, s.volume)...)
+	s.url = map[string]string{"TURNLEDGER_POSTGRES_URL": pgtest.URL(t), "TURNLEDGER_REDIS_URL": redistest.Start(t).URL()}
+	return s
+}
+
+// environment of a service. Nothing of the test's own is in it.
+func (s *stage) environment(service string) map[string]string {
+	out := map[string]string{}
+	for name, value := range s.compose.Services[service].Environment {
+		value = variable.ReplaceAllStringFunc(value, func(v string) string {
+			if m := variable.FindStringSubmatch(v); strings.HasPrefix(m[1], ":-") {
+				return m[2]
+			}
+			return password
+		})
+		if url, ok := s.url[name]; ok {
+			value = url
+		}
+		out[name] = s.hosts.Replace(value)
+	}
+	return out
+}
+
+// command is a service with more arguments, in an empty folder.
+func (s *stage) command(service string, env map[string]string, args ...string) *exec.Cmd {
+	c := s.compose.Services[service]
+	line := append(append([]string{}, c.Entrypoint...), c.Command...)
+	if len(args) > 0 {
+		line = append(append([]string{}, c.Entrypoint...), args...)
+	}
+	if len(c.Entrypoint) > 0 {
+		line = line[1:] // the program
+	}
+	// Stopped by a signal, once: the second ends the process at once.
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), s.binary, line...)
+	cmd.Dir, cmd.Env = s.t.TempDir(), []string{}
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+// grace is stop_grace_period.
+const grace = 30 * time.Second
+
+// keep runs a service until ctx ends, again where it fails (restart: unless-stopped: the
+// first to come finds three nodes that have no leader yet). It must then stop by itself,
+// and must not have written into its container.
+func (s *stage) keep(ctx context.Context, service string, env map[string]string) {
+	for {
+		cmd := s.command(service, env)
+		var log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &log, &log
+		ended := make(chan error, 1)
+		err := cmd.Start()
+		assert.NoError(s.t, err)
+		if err != nil {
+			return
+		}
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-ended:
+			case <-time.After(grace):
+				_ = cmd.Process.Kill()
+				<-ended
+			}
+		}
+		left, err := os.ReadDir(cmd.Dir)
+		assert.NoError(s.t, err)
+		assert.Empty(s.t, left, "%s writes into its container", service)
+		assert.NotContains(s.t, log.String(), password)
+		assert.NotContains(s.t, log.String(), "no effect", "%s is given what it does not know", service)
+		code := cmd.ProcessState.ExitCode()
+		if ctx.Err() != nil {
+			assert.Zero(s.t, code, "%s: %s", service, log.String())
+			return
+		}
+		if !assert.Equal(s.t, 1, code, "%s: %s", service, log.String()) {
+			return
+		}
+	}
+}
+
+// start runs a service until the test ends, and gives its address.
+func (s *stage) start(service string) string {
+	s.t.Helper()
+	env := s.environment(service)
+	require.Equal(s.t, "0.0.0.0:8480", env["TURNLEDGER_LISTEN"])
+	address := freeAddress(s.t)
+	_, port, _ := strings.Cut(address, ":")
+	env["TURNLEDGER_LISTEN"] = "0.0.0.0:" + port
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.keep(ctx, service, env)
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return "http://" + address
+}
+
+// call answers with the status and an object.
+func (s *stage) call(method, url, key, body string) (int, map[string]any) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	require.NoError(s.t, err)
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(s.t, err)
+	var out map[string]any
+	_ = json.Unmarshal(raw, &out) // what is no object is seen by its status
+	return resp.StatusCode, out
+}
+
+// TestTheServicesRunAsTheyAreWritten starts what deploy/README.md says, in its order: a
+// key, then every service; a turn goes in at one and comes out at the others.
+func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
+	s := newStage(t)
+	for name, c := range s.compose.Services {
+		if c.Environment["TURNLEDGER_AUTH"] == "" {
+			continue
+		}
+		require.True(t, strings.HasPrefix(c.Environment["TURNLEDGER_AUTH"], "keys:"+mounted+"/"), name)
+		mount := "keys:" + mounted + ":ro"
+		if name == "keys" {
+			mount = "keys:" + mounted
+		}
+		require.Equal(t, []string{mount}, c.Volumes, name)
+	}
+	first := s.command("api", s.environment("api"))
+	out, err := first.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 2, first.ProcessState.ExitCode())
+	require.Contains(t, string(out), "turnledger keys create")
+
+	made, err := s.command("keys", s.environment("keys"), "create", "pipeline", "--scopes", "turns:write,context:read,admin").Output()
+	require.NoError(t, err)
+	key := strings.TrimSpace(string(made))
+	listed, err := s.command("keys", s.environment("keys")).Output()
+	require.NoError(t, err)
+	require.Contains(t, string(listed), "pipeline")
+
+	url := map[string]string{}
+	for _, service := range []string{"api", "context", "recent", "audit"} {
+		url[service] = s.start(service)
+	}
+	for service, at := range url {
+		require.Eventually(t, func() bool { status, _ := s.call("GET", at+"/readyz", "", ""); return status == http.StatusOK }, 2*time.Minute, 50*time.Millisecond, service)
+		status, _ := s.call("GET", at+"/v1/projections", "", "")
+		require.Equal(t, http.StatusUnauthorized, status, service)
+	}
+	status, turn := s.call("POST", url["api"]+"/v1/sessions/s/turns", key, `{"request_id":"r","question_neutral":"q","identity_id":"ada"}`)
+	require.Equal(t, http.StatusCreated, status, turn)
+	status, final := s.call("POST", fmt.Sprintf("%s/v1/sessions/s/turns/%s/finalize", url["api"], turn["turn_id"]), key, `{"answer_neutral":"a"}`)
+	require.Equal(t, http.StatusOK, status, final)
+	status, prompt := s.call("POST", url["context"]+"/v1/sessions/s/context", key, `{"message":"m"}`)
+	require.Equal(t, http.StatusOK, status, prompt)
+	require.Len(t, prompt["messages"], 3)
+	require.Eventually(t, func() bool {
+		status, found := s.call("GET", url["context"]+"/v1/identities/ada/turns", key, "")
+		return status == http.StatusOK && len(found["turns"].([]any)) == 1
+	}, time.Minute, 50*time.Millisecond, "the audit has it")
+	for _, view := range []string{"recent", "audit"} {
+		require.Eventually(t, func() bool {
+			_, found := s.call("GET", url[view]+"/v1/projections", key, "")
+			list, _ := found["projections"].([]any)
+			for _, p := range list {
+				if p := p.(map[string]any); p["name"] == view && p["state"] == "live" && p["position"] == final["position"] {
+					return true
+				}
+			}
+			return false
+		}, time.Minute, 50*time.Millisecond, "%s has applied it", view)
+	}
+}

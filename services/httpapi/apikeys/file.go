@@ -1,0 +1,129 @@
+package apikeys
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+)
+
+// ErrNoKey says that no key has the prefix.
+var ErrNoKey = errors.New("no key has this prefix: turnledger keys list shows those that there are")
+
+// content is the file.
+type content struct {
+	Keys []Key `json:"keys"`
+}
+
+// File is a file of keys. Several processes may change it at once.
+type File string
+
+// Keys reads the file; one that does not exist is fs.ErrNotExist.
+func (f File) Keys() ([]Key, error) {
+	raw, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	return f.parse(raw)
+}
+
+// read refuses a file that others than its owner may write: they could let themselves in.
+func (f File) read() ([]byte, error) {
+	info, err := os.Stat(string(f))
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("others than its owner may write to %s: chmod 600 %s", f, f)
+	}
+	return os.ReadFile(string(f))
+}
+
+// parse reads what the file holds. Its errors don't repeat it.
+func (f File) parse(raw []byte) ([]Key, error) {
+	var c content
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields() // a condition that this version does not know must not be passed over
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("%s is no file of keys as turnledger keys create writes it", f)
+	}
+	for i, k := range c.Keys {
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", f, err)
+		}
+		if slices.ContainsFunc(c.Keys[:i], func(o Key) bool { return o.Prefix == k.Prefix }) {
+			return nil, fmt.Errorf("%s: two keys have the prefix %s", f, k.Prefix)
+		}
+	}
+	return c.Keys, nil
+}
+
+// Add adds a key; a file that does not exist is made, readable by its owner alone.
+func (f File) Add(ctx context.Context, k Key) error {
+	return f.change(ctx, func(keys []Key) ([]Key, error) { return append(keys, k), nil })
+}
+
+// Revoke ends a key for ever and gives it as it is then; again changes nothing. The key
+// stays in the file, so that its name can still be told.
+func (f File) Revoke(ctx context.Context, prefix string, now time.Time) (revoked Key, err error) {
+	err = f.change(ctx, func(keys []Key) ([]Key, error) {
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
+		if i < 0 {
+			return nil, ErrNoKey
+		}
+		if keys[i].RevokedAt.IsZero() {
+			keys[i].RevokedAt = now.UTC().Truncate(time.Second)
+		}
+		revoked = keys[i]
+		return keys, nil
+	})
+	return revoked, err
+}
+
+// lockPause is how long a change waits before it tries the lock again.
+const lockPause = 20 * time.Millisecond
+
+func (f File) change(ctx context.Context, change func([]Key) ([]Key, error)) error {
+	if err := os.MkdirAll(filepath.Dir(string(f)), 0o700); err != nil {
+		return err
+	}
+	lock := flock.New(string(f)+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, lockPause); err != nil {
+		return fmt.Errorf("lock %s: %w", f, err)
+	}
+	defer func() { _ = lock.Unlock() }()
+	keys, err := f.Keys()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if keys, err = change(keys); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(content{keys}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return f.replace(append(raw, '\n'))
+}
+
+// replace writes the file in one step, for its owner alone.
+func (f File) replace(raw []byte) error {
+	t, err := renameio.NewPendingFile(string(f), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.Cleanup() }() // nothing is left of it where it was put in place
+	if _, err := t.Write(raw); err != nil {
+		return err
+	}
+	return t.CloseAtomicallyReplace()
+}
