@@ -24,7 +24,7 @@ const (
 	Reset
 	Erased
 	Refused
-	// Noted concerns an identity and no one session.
+	// Noted concerns an identity and no one session, or is the receipt of an erasure.
 	Noted
 )
 
@@ -55,8 +55,14 @@ func (s *State) Fold(e events.Recorded) Change {
 		return Change{Kind: Seen}
 	}
 	s.Applied = e.Position.Seq
-	if e.Fact == nil {
+	switch e.Fact.(type) {
+	case nil:
+		if s.Erased == 0 && s.namesGone(e) {
+			return anomaly(CodeTurnRedacted)
+		}
 		return anomaly(e.Problem)
+	case *events.ErasureReceipt:
+		return Change{Kind: Noted}
 	}
 	if _, again := e.Fact.(*events.SessionErased); s.Erased != 0 {
 		if again {

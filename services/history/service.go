@@ -23,6 +23,8 @@ type Log interface {
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
