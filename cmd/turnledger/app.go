@@ -39,6 +39,7 @@ type app struct {
 	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
+	erasing  *erasing
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 }
@@ -88,6 +89,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
+	if err := a.openErasing(ctx); err != nil {
+		return err
+	}
 	a.serve(registry)
 	return nil
 }
@@ -106,13 +110,17 @@ func (a *app) serve(registry *prometheus.Registry) {
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
-	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
+	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
 	}
 	if a.roles.has(roleAPI) {
-		c.Turns, c.SessionWrites = writer{a.history}, writer{a.history}
+		c.Turns, c.SessionWrites, c.Erasures = writer{a.history}, writer{a.history}, writer{a.history}
+	}
+	c.Receipts = receipts{a.erasing.receipts}
+	if a.roles.has(roleEraser) {
+		c.Retention = a.erasing
 	}
 	if a.roles.has(roleContext) || a.roles.has(roleChat) {
 		reader, builder := a.readSide()
@@ -181,6 +189,7 @@ func (a *app) run(ctx context.Context) error {
 	if a.memory != nil {
 		g.Go(func() error { return a.memory.run(life) })
 	}
+	g.Go(func() error { return a.erasing.run(life) })
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()

@@ -94,6 +94,8 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		if s.State == live || s.State == standby {
 			s.State = projections.Unknown
 		}
+	case head.Seq > seq && r.still(ctx, k, seq, head.Seq):
+		// What lies between was erased, and never comes.
 	case head.Seq > seq:
 		s.LagEvents = head.Seq - seq
 		if at.IsZero() {
@@ -111,6 +113,12 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		s.LastError = err.Error()
 	}
 	return s
+}
+
+// still tells whether the log has nothing between two sequences.
+func (r *Runner) still(ctx context.Context, k int, after, upTo uint64) bool {
+	still, err := r.log.Still(ctx, k, after, upTo)
+	return err == nil && still
 }
 
 // applied asks the projection's own store how far it is.

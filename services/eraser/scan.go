@@ -22,7 +22,12 @@ func each(ctx context.Context, log Log, partition int, after uint64, f func(jetl
 	if err != nil {
 		return err
 	}
-	if still, err := log.Still(ctx, partition, after, head.Seq); err != nil || still {
+	return until(ctx, log, partition, after, head.Seq, f)
+}
+
+// until hands on those up to a sequence that the log has reached.
+func until(ctx context.Context, log Log, partition int, after, end uint64, f func(jetlog.Message) error) error {
+	if still, err := log.Still(ctx, partition, after, end); err != nil || still {
 		return err
 	}
 	tail, err := log.Tail(ctx, partition, after, jetlog.TailOptions{MaxBatch: 4000})
@@ -30,12 +35,12 @@ func each(ctx context.Context, log Log, partition int, after uint64, f func(jetl
 		return err
 	}
 	defer tail.Close()
-	for after < head.Seq {
+	for after < end {
 		brief, cancel := context.WithTimeout(ctx, stillFor)
 		batch, err := tail.Next(brief)
 		cancel()
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			if still, err := log.Still(ctx, partition, after, head.Seq); err != nil || still {
+			if still, err := log.Still(ctx, partition, after, end); err != nil || still {
 				return err
 			}
 			continue
@@ -44,7 +49,7 @@ func each(ctx context.Context, log Log, partition int, after uint64, f func(jetl
 			return err
 		}
 		for _, m := range batch {
-			if m.Position.Seq > head.Seq {
+			if m.Position.Seq > end {
 				return nil
 			}
 			if err := f(m); err != nil {

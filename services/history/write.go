@@ -188,7 +188,10 @@ func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
 			return err
 		}
 		w.expect = nil
-		if conflict == nil {
+		if conflict != nil {
+			// What is held may be more than the log still has, after a retention.
+			w.sessions.Invalidate(w.id)
+		} else {
 			w.salt = strconv.FormatUint(head, 10)
 		}
 		return nil

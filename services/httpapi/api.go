@@ -23,8 +23,13 @@ import (
 type Config struct {
 	Turns         TurnWriter
 	SessionWrites SessionWriter
-	Sessions      SessionReader
-	Contexts      ContextBuilder
+	// Erasures and Receipts are nil in a process that can't tell of them.
+	Erasures ErasureWriter
+	Receipts ReceiptReader
+	// Retention is nil in a process that does not look after it.
+	Retention Retention
+	Sessions  SessionReader
+	Contexts  ContextBuilder
 	// Identities is nil where no Postgres is configured.
 	Identities  IdentityReader
 	Projections ProjectionReader
@@ -108,6 +113,15 @@ func New(cfg Config) *API {
 	api := documenter{humago.New(a.router, humaConfig(cfg.Version))}
 	if cfg.Turns != nil {
 		a.writes(api)
+	}
+	if cfg.Erasures != nil {
+		a.erasures(api)
+	}
+	if cfg.Receipts != nil {
+		a.receipts(api)
+	}
+	if cfg.Retention != nil {
+		register(a, api, operation("sweep", http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)
 	}
 	if cfg.Sessions != nil {
 		a.reads(api)

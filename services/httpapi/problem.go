@@ -61,6 +61,7 @@ var kinds = map[string]struct {
 	conversation.CodeTurnReplaced:    {http.StatusConflict, "The turn was corrected"},
 	conversation.CodeTurnPending:     {http.StatusConflict, "The turn has no answer yet"},
 	conversation.CodeRequestIDInUse:  {http.StatusConflict, "The request id is in use"},
+	conversation.CodeSessionNotFound: {http.StatusNotFound, "There is no such session"},
 	conversation.CodeSessionErased:   {http.StatusGone, "The session was erased"},
 	codeNotFed:                       {http.StatusConflict, "Another process feeds the projection"},
 	codeRebuildRunning:               {http.StatusConflict, "One rebuild at a time"},
@@ -149,6 +150,8 @@ func known(err error) *problem {
 		return newProblem(codeViewUnavailable, ErrProjectionUnavailable.Error())
 	case errors.Is(err, ErrNoProjection):
 		return newProblem(codeNotFound, ErrNoProjection.Error())
+	case errors.Is(err, ErrNoReceipt):
+		return newProblem(codeNotFound, ErrNoReceipt.Error())
 	case errors.Is(err, ErrNotFed):
 		return newProblem(codeNotFed, ErrNotFed.Error())
 	case errors.Is(err, ErrRebuildRunning):
