@@ -80,6 +80,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("%w: %s; stop it, or set another TURNLEDGER_DATA_DIR", ErrLocked, cfg.Dir)
 	}
 	s := &Server{cfg: cfg, lock: lock, log: newAdapter(cfg.Logger)}
+	if err := errors.Join(clearLeftovers(cfg.Dir), ctx.Err()); err != nil {
+		s.Stop()
+		return nil, err
+	}
 	if err := s.start(ctx, opts); err != nil {
 		s.Stop()
 		return nil, err
