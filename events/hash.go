@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// KeyedHash turns what must not be kept, such as an address or a user agent, into 16
+// KeyedHash turns what must not be kept, such as an address or a user agent, into 8
 // bytes in hex that tell two of them apart: HMAC-SHA-256 under a key that is kept
 // elsewhere. Without the key nobody can try all addresses. Kind keeps hashes of
 // different things apart; an empty value gives an empty hash.
@@ -18,7 +18,7 @@ func KeyedHash(key []byte, kind, value string) string {
 	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write([]byte(kind + "\x00" + value)) // never fails
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 // HashIP is the keyed hash of an address for metadata's ip_hash: one for all ways to

@@ -101,7 +101,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version,
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Open: true, Version: version, HashKey: []byte(a.cfg.HashKey),
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	if a.traces != nil {

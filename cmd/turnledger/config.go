@@ -81,7 +81,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) rules() conversation.Rules {
-	return conversation.Rules{SessionTTL: time.Duration(c.SessionTTL)}
+	return conversation.Rules{SessionTTL: time.Duration(c.SessionTTL), MetadataKeys: c.policy().MetadataKeys}
 }
 
 func (c Config) limits() recent.Limits {
@@ -89,7 +89,7 @@ func (c Config) limits() recent.Limits {
 }
 
 func (c Config) policy() conversation.Policy {
-	var keys []string
+	keys := []string{}
 	for k := range strings.SplitSeq(c.MetadataKeys, ",") {
 		if k = strings.TrimSpace(k); k != "" {
 			keys = append(keys, k)

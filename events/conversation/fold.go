@@ -180,7 +180,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	if !s.rules.Slim {
-		t.Question = &f.Question
+		t.Question = s.rules.Question(&f.Question)
 	}
 	s.insert(t)
 	return Change{Kind: Started, Turn: t}
@@ -196,7 +196,7 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
 	if !s.rules.Slim {
-		t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+		t.Answer, t.AnswerMetadata = &f.Answer, s.rules.Metadata(f.Metadata)
 	}
 	return Change{Kind: Answered, Turn: t}
 }
@@ -242,7 +242,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	if !s.rules.Slim {
-		t.Question, t.Answer = &f.Question, &f.Answer
+		t.Question, t.Answer = s.rules.Question(&f.Question), &f.Answer
 	}
 	old.Status, old.ReplacedBy = Replaced, t.ID
 	s.insert(t)

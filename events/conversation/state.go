@@ -46,6 +46,9 @@ type State struct {
 type Rules struct {
 	// SessionTTL: a longer silence in an anonymous session is a boundary.
 	SessionTTL time.Duration
+	// MetadataKeys are the keys of metadata that views may show, whoever wrote the event;
+	// nil: all.
+	MetadataKeys []string
 	// Slim states keep ids, positions and flags, and no text.
 	Slim bool
 }

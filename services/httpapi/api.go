@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -61,6 +62,9 @@ type Config struct {
 	// shows can reach it under a name of its own.
 	Open    bool
 	Version string
+	// HashKey is the key of the hashes of addresses that go with refused links; by default
+	// one that nobody knows, so that hashes of two processes tell nothing of each other.
+	HashKey []byte
 	Now     func() time.Time
 }
 
@@ -82,6 +86,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.StreamPatience == 0 {
 		c.StreamPatience = 30 * time.Second
+	}
+	if len(c.HashKey) == 0 {
+		c.HashKey = []byte(rand.Text())
 	}
 	if c.Version == "" {
 		c.Version = "dev"
