@@ -95,7 +95,8 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 			s.State = projections.Unknown
 		}
 	case head.Seq > seq && r.still(ctx, k, seq, head.Seq):
-		// What lies between was erased, and never comes.
+		// What lay between was erased, and never comes: there is nothing to apply.
+		s.Position = head
 	case head.Seq > seq:
 		s.LagEvents = head.Seq - seq
 		if at.IsZero() {

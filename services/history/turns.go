@@ -2,11 +2,13 @@ package history
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // Turn is the answer to a write on a turn. Position is that of the event that the
@@ -144,10 +146,21 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
 		return nil, err
 	}
-	if d.Turn.Question == nil || d.Turn.Answer == nil {
-		return nil, conversation.ErrTurnRedacted
+	if d.Turn.Question != nil && d.Turn.Answer != nil {
+		return d.Turn, nil
 	}
-	return d.Turn, nil
+	// Its texts were erased since the decision: what took them is the answer.
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, err
+	}
+	d, _, _ = x.decide(func(st *conversation.State) conversation.Decision {
+		d, _ := st.CorrectRefused(c)
+		return d
+	})
+	if d.Err == nil {
+		d.Err = fmt.Errorf("%w: the turn's texts are not in the log", jetlog.ErrUnavailable)
+	}
+	return nil, d.Err
 }
 
 // LinkSession records that a session belongs to an identity.
