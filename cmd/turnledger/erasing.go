@@ -11,7 +11,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -112,25 +111,40 @@ func (r receipts) Receipt(ctx context.Context, id string) (httpapi.Receipt, erro
 
 // places are the views that this process feeds or reads.
 func (v *views) places() (out []eraser.Place) {
-	if view, ok := v.recent.(projections.Rebuildable); ok {
-		out = append(out, followed{v, "recent", func() projections.Rebuildable { return view }})
+	switch view := v.recent.(type) {
+	case nil:
+	case applied:
+		out = append(out, followed{"recent", view.Applied})
+	default:
+		out = append(out, followed{"recent", v.fedUpTo})
 	}
 	if v.audit != nil {
-		out = append(out, followed{v, "audit", func() projections.Rebuildable {
-			if tables := v.audit.open.Load(); tables != nil {
-				return tables
+		out = append(out, followed{"audit", func(ctx context.Context, partition int) (events.Position, error) {
+			tables := v.audit.open.Load()
+			if tables == nil {
+				return events.Position{}, audit.ErrUnavailable
 			}
-			return nil
+			return tables.Applied(ctx, partition)
 		}})
 	}
 	return out
 }
 
+// applied is a view whose store tells how far it is, whoever feeds it.
+type applied interface {
+	Applied(ctx context.Context, partition int) (events.Position, error)
+}
+
+// fedUpTo tells how far a view in memory is. It may have begun behind what has left it by
+// its age.
+func (v *views) fedUpTo(ctx context.Context, partition int) (events.Position, error) {
+	return v.feeds[0].Status(ctx, time.Now())[partition].Position, nil
+}
+
 // followed is a view as a place that an erasure reaches.
 type followed struct {
-	views *views
-	name  string
-	view  func() projections.Rebuildable
+	name    string
+	applied func(ctx context.Context, partition int) (events.Position, error)
 }
 
 // Name implements eraser.Place.
@@ -138,29 +152,8 @@ func (f followed) Name() string { return f.name }
 
 // Reached implements eraser.Place.
 func (f followed) Reached(ctx context.Context, at events.Position) (bool, error) {
-	view := f.view()
-	if view == nil {
-		return false, audit.ErrUnavailable
-	}
-	_, applied, err := view.Served(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range applied {
-		if c.Partition == at.Partition && c.Seq >= at.Seq {
-			return true, nil
-		}
-	}
-	// A view in memory begins behind what has left it by its age.
-	if f.views.start == nil || f.name != "recent" {
-		return false, nil
-	}
-	for _, s := range f.views.feeds[0].Status(ctx, time.Now()) {
-		if s.Partition == at.Partition && s.Position.Seq >= at.Seq {
-			return true, nil
-		}
-	}
-	return false, nil
+	applied, err := f.applied(ctx, at.Partition)
+	return err == nil && applied.Seq >= at.Seq, err
 }
 
 // forget tells the audit's ledger what a retention took out of the log.

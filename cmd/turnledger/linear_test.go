@@ -40,6 +40,15 @@ func TestSessionsAreLinearizable(t *testing.T) {
 		result := porcupine.CheckOperationsTimeout(sessionModel(), history, time.Minute)
 		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, told(history))
 	}
+	t.Cleanup(func() {
+		for name, p := range map[string]*process{"a": a, "b": b} {
+			for line := range strings.SplitSeq(p.log.String(), "\n") {
+				if t.Failed() && !strings.Contains(line, "msg=request") {
+					t.Log(name, line)
+				}
+			}
+		}
+	})
 	for _, p := range []*process{a, b} {
 		p.followed(t)
 	}

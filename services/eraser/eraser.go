@@ -79,9 +79,6 @@ func (e *Eraser) Name() string { return "eraser" }
 // stored progress follows when that is done.
 func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
-	if p.lost() {
-		return projections.ErrFenced
-	}
 	for i := range b.Events {
 		if err := e.look(ctx, p, &b.Events[i]); err != nil {
 			return err
