@@ -41,7 +41,7 @@ func (c *eraseCmd) Run(e *env) error {
 			return err
 		}
 	}
-	s, err := c.dial(importTries, nil)
+	s, err := c.dial(firstTries, nil)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
 			return nil
 		}
 		if p := r.Progress; p != nil && p.Sessions > 0 {
-			bar.at(uint64(max(p.SessionsDone, 0)), uint64(p.Sessions)) //nolint:gosec // a count
+			bar.at(uint64(max(p.SessionsDone, 0)), uint64(p.Sessions))
 		} else if p != nil {
-			bar.at(uint64(max(p.Erased, 0)), uint64(max(p.Events, 0))) //nolint:gosec // a count
+			bar.at(uint64(max(p.Erased, 0)), uint64(max(p.Events, 0)))
 		}
 		select {
 		case <-e.ctx.Done():

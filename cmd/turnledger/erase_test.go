@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
@@ -65,19 +63,7 @@ func (d *disks) settle(t *testing.T) {
 func (d *disks) holding(t *testing.T, text string) (out []string) {
 	t.Helper()
 	for name, dir := range map[string]string{"nats": d.nats, "redis": d.redis, "postgres": d.postgres} {
-		found := false
-		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				if e != nil && e.Name() == "pg_wal" {
-					return fs.SkipDir
-				}
-				return nil //nolint:nilerr // files come and go while the stores run
-			}
-			raw, err := os.ReadFile(path) //nolint:gosec // a file of the test
-			found = found || err == nil && bytes.Contains(raw, []byte(text))
-			return nil
-		})
-		if found {
+		if len(natstest.Holding(t, text, []string{dir}, "pg_wal")) > 0 {
 			out = append(out, name)
 		}
 	}
@@ -166,7 +152,7 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 // kill -9 in the middle of erasures: the next process ends them.
 func TestKilledWhileItErases(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(5, 5)) //nolint:gosec // not a secret
+	rng := rand.New(rand.NewPCG(5, 5))
 	dir := dataDir(t)
 	p := start(t, nil, "serve", "--data-dir", dir)
 	for i := range 40 {

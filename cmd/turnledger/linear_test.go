@@ -36,7 +36,7 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	b := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve")
 	clients := []*process{a, a, b, b}
 	for seed := range interleavings {
-		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed)) //nolint:gosec // small
+		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed))
 		result := porcupine.CheckOperationsTimeout(sessionModel(), history, time.Minute)
 		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, told(history))
 	}
@@ -75,7 +75,7 @@ func interleave(t *testing.T, clients []*process, id string, seed uint64) (histo
 	began := time.Now()
 	g, ctx := errgroup.WithContext(t.Context())
 	for n, p := range clients {
-		rng := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // not a secret
+		rng := rand.New(rand.NewPCG(seed, uint64(n)))
 		g.Go(func() error {
 			for range 7 {
 				c := randomCall(rng)

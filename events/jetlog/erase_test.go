@@ -1,10 +1,6 @@
 package jetlog_test
 
 import (
-	"bytes"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,24 +11,6 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 )
-
-// holding names the files below some folders that hold a text.
-func holding(t *testing.T, text string, dirs ...string) (out []string) {
-	t.Helper()
-	for _, dir := range dirs {
-		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return nil //nolint:nilerr // files come and go while the servers run
-			}
-			raw, err := os.ReadFile(path) //nolint:gosec // a file of the test
-			if err == nil && bytes.Contains(raw, []byte(text)) {
-				out = append(out, path)
-			}
-			return nil
-		})
-	}
-	return out
-}
 
 func secret(session, request string) *events.TurnStarted {
 	return &events.TurnStarted{
@@ -46,7 +24,7 @@ func TestErase(t *testing.T) {
 	log := natstest.LogOn(t, s, 1)
 	gone, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}})
 	require.NoError(t, err)
-	require.NotEmpty(t, holding(t, "SECRET", s.GateDir()))
+	require.NotEmpty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
 	kept, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
 	require.NoError(t, err)
 	for _, was := range []bool{true, false} {
@@ -55,7 +33,7 @@ func TestErase(t *testing.T) {
 		require.Equal(t, was, found)
 	}
 	require.NoError(t, log.Settle(t.Context(), 0))
-	require.Empty(t, holding(t, "SECRET", s.GateDir()))
+	require.Empty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
 	require.Len(t, ids(t, log, "s"), 1)
 	still, err := log.Still(t.Context(), 0, 0, gone.Position.Seq)
 	require.NoError(t, err)
@@ -90,7 +68,7 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 	}
 	stream := func(path string) bool { return strings.Contains(path, events.StreamName(0)) }
 	blocks := func() (n int) {
-		for _, path := range holding(t, "SECRET", dirs...) {
+		for _, path := range natstest.Holding(t, "SECRET", dirs) {
 			if stream(path) {
 				n++
 			}

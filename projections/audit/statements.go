@@ -17,7 +17,7 @@ type statements struct {
 	clearLedgerOf, clearSecurityOf                 string
 	forgetAnswers, forgetQuestions                 string
 	forgetSessions, forgetRedacted, stand, parked  string
-	clearLedger, clearSecurity, expire             string
+	clearLedger, clearSecurity                     string
 	copyLedger, copySecurity                       string
 	copyQuestions, copyAnswers                     string
 	mergeQuestions, mergeAnswers, replace          string
@@ -96,7 +96,6 @@ func texts() statements {
 		parked: `select turn_id from {s}.dead_letters where turn_id = any($1) and projection = $2 and partition = $3`,
 		stand:  `select turn_id from {s}.questions where turn_id = any($1)`,
 
-		expire:        `delete from {s}.event_ledger where partition = $1 and seq <= $2 and session_id = $3 and type <> all($4)`,
 		clearLedger:   `delete from {s}.event_ledger where partition = $1 and seq > $2 and seq <= $3`,
 		clearSecurity: `delete from {s}.security_events where partition = $1 and seq > $2 and seq <= $3`,
 

@@ -38,3 +38,15 @@ func TestOneTurnThroughAllItsStates(t *testing.T) {
 	log.add(&events.ErasureReceipt{SessionID: "s", ReceiptID: "receipt-1", Place: "log", Erased: 3}, started("s", "r1"))
 	step([]string{}, 1, 1, 3)
 }
+
+// What a retention takes out of the log goes out of the ledger, and its markers stay.
+func TestEventsThatRetentionTookAreForgotten(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
+	log.redact("s", id("s", "r1"))
+	log.add(started("t", "r1"), started("s", "r3"))
+	a := filled(t, log, 10)
+	require.NoError(t, a.ForgetEvents(t.Context(), "s", events.Position{Seq: 5}))
+	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+}

@@ -83,7 +83,7 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 	for seed := range seeds(12, 300) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // not a secret
+			rng := rand.New(rand.NewPCG(uint64(seed), 7))
 			w := newWorld(t, 1+seed%2)
 			want := w.scene(rng)
 			for life := range 2 + rng.IntN(6) {

@@ -1,10 +1,6 @@
 package eraser_test
 
 import (
-	"bytes"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -24,19 +21,9 @@ type assertT = assert.CollectT
 func requireEqual(c *assertT, want, got any) { assert.Equal(c, want, got) }
 
 // holding gives the files below a folder that hold a text.
-func holding(t testing.TB, dir, text string) (out []string) {
+func holding(t testing.TB, dir, text string) []string {
 	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // a file that the server has just replaced
-		}
-		raw, err := os.ReadFile(path) //nolint:gosec // a file of the test
-		if err == nil && bytes.Contains(raw, []byte(text)) {
-			out = append(out, path)
-		}
-		return nil
-	}))
-	return out
+	return natstest.Holding(t, text, []string{dir})
 }
 
 func TestARedactedTurnLeavesTheLog(t *testing.T) {
