@@ -86,7 +86,7 @@ func New(log Log, cfg Config) *Service {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return uint32(768 + len(id) + 320*len(x.state.Turns) + x.asked) //nolint:gosec // far below 2^32
+	return uint32(768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.asked) //nolint:gosec // far below 2^32
 }
 
 // Run follows the log until ctx ends, and then returns nil. It returns an error

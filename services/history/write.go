@@ -77,6 +77,11 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, err
 	}
 	d, applied, head := x.decide(w.decide)
+	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took {
+		// It counted, and was shown: what took it back since is no answer to it.
+		at := events.Position{Partition: w.partition, Seq: w.last}
+		return verdict{turn: own.turn, head: own.head, position: at, facts: w.facts}, true, nil
+	}
 	switch {
 	case !w.fresh && (d.Err != nil || len(d.Facts) == 0):
 		_, err := w.refresh(ctx)
