@@ -87,7 +87,7 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
 
 	for range 2 {
-		s, nc, js, stream = open()
+		s, nc, _, stream = open()
 		raw, err = os.ReadFile(block)
 		require.NoError(t, err)
 		require.NotContains(t, string(raw), "SECRET")
