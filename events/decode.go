@@ -1,10 +1,13 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -22,7 +25,7 @@ func decodeFact(typ string, body []byte) (Fact, string) {
 	if err != nil {
 		return nil, "malformed_body"
 	}
-	if p := check(fact); p != "" {
+	if p := firstOf(check(fact), badReceipt(fact, body)); p != "" {
 		return nil, p
 	}
 	return fact, ""
@@ -90,12 +93,18 @@ func check(f Fact) string {
 	case *SessionReset:
 		return badID(f.SessionID)
 	case *SessionErased:
-		return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+		if f.IdentityID == "" {
+			return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+		}
+		return firstOf(badID(f.SessionID), badID(f.IdentityID), badID(f.ReceiptID))
 	case *LinkRefused:
 		return firstOf(badID(f.SessionID), badID(f.IdentityID))
 	case *IdentityErased:
 		return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
 	case *ErasureReceipt:
+		if f.SessionID != "" && f.IdentityID == "" {
+			return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+		}
 		return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
 	default:
 		return "unknown_type"
@@ -186,6 +195,22 @@ func HasMessages(raw json.RawMessage) bool {
 	var list []json.RawMessage
 	return json.Unmarshal(raw, &list) == nil && len(list) > 0
 }
+
+// badReceipt holds a session's receipt against its exact form. It alone may come after
+// the session was erased and stay, so that no text may ride on it.
+func badReceipt(f Fact, body []byte) string {
+	r, ok := f.(*ErasureReceipt)
+	if !ok || r.SessionID == "" {
+		return ""
+	}
+	exact, err := Encode(r, time.Time{})
+	if err != nil || badID(r.SessionID) != "" || !placeName.MatchString(r.Place) || !bytes.Equal(exact.Body, body) {
+		return "malformed_receipt"
+	}
+	return ""
+}
+
+var placeName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 func badID(id string) string {
 	if ValidID(id) != nil {

@@ -192,6 +192,7 @@ func factEdits() []edit {
 		{"a reset of nothing", &events.SessionReset{}, nil, "malformed_id"},
 		{"an erasure without receipt", &events.SessionErased{SessionID: "s1"}, nil, "malformed_id"},
 		{"an identity's erasure without receipt", &events.IdentityErased{IdentityID: "a"}, nil, "malformed_id"},
+		{"a receipt of nobody", &events.ErasureReceipt{ReceiptID: "x"}, nil, "malformed_id"},
 		{"a receipt without number", &events.ErasureReceipt{IdentityID: "a"}, nil, "malformed_id"},
 	}
 }

@@ -140,11 +140,13 @@ type SessionReset struct {
 }
 
 // SessionErased closes a session for ever and takes its turns out of every view.
+// IdentityID is there where it goes with its identity.
 type SessionErased struct {
-	SessionID string `json:"session_id"`
-	ReceiptID string `json:"receipt_id"`
-	Reason    string `json:"reason,omitempty"`
-	ErasedBy  string `json:"erased_by,omitempty"`
+	SessionID  string `json:"session_id"`
+	IdentityID string `json:"identity_id,omitempty"`
+	ReceiptID  string `json:"receipt_id"`
+	Reason     string `json:"reason,omitempty"`
+	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
 // LinkRefused says: somebody asked to link a session that belongs to another identity.
@@ -162,12 +164,16 @@ type IdentityErased struct {
 	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
-// ErasureReceipt says: what an erasure has reached in one place of storage.
+// ErasureReceipt says: what an erasure has reached in one place of storage. It is of a
+// session, or of an identity with so many Sessions, and stands behind the events that
+// it is about.
 type ErasureReceipt struct {
-	IdentityID string `json:"identity_id"`
+	IdentityID string `json:"identity_id,omitempty"`
+	SessionID  string `json:"session_id,omitempty"`
 	ReceiptID  string `json:"receipt_id"`
 	Place      string `json:"place"`
 	Erased     int    `json:"erased"`
+	Sessions   int    `json:"sessions,omitempty"`
 }
 
 func (TurnStarted) Type() string    { return TypeTurnStarted }
@@ -199,6 +205,10 @@ func (f IdentityErased) EventID() string {
 	return pairID(f.IdentityID, f.ReceiptID).String() + ".identity_erased"
 }
 func (f ErasureReceipt) EventID() string {
+	if f.SessionID != "" {
+		// One receipt of an identity is that of many sessions.
+		return pairID(pairID(f.SessionID, f.ReceiptID).String(), f.Place).String() + ".receipt"
+	}
 	return pairID(f.ReceiptID, f.Place).String() + ".receipt"
 }
 
@@ -211,4 +221,9 @@ func (f SessionReset) Subject() string   { return SessionSubject(f.SessionID) }
 func (f SessionErased) Subject() string  { return SessionSubject(f.SessionID) }
 func (f LinkRefused) Subject() string    { return SessionSubject(f.SessionID) }
 func (f IdentityErased) Subject() string { return IdentitySubject(f.IdentityID) }
-func (f ErasureReceipt) Subject() string { return IdentitySubject(f.IdentityID) }
+func (f ErasureReceipt) Subject() string {
+	if f.SessionID != "" {
+		return SessionSubject(f.SessionID)
+	}
+	return IdentitySubject(f.IdentityID)
+}

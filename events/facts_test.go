@@ -39,10 +39,10 @@ func fullFacts() []events.Fact {
 		},
 		&events.TurnCorrected{TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1, Question: question, Answer: answer},
 		&events.SessionReset{SessionID: "s1", After: at(7), Reason: "new topic"},
-		&events.SessionErased{SessionID: "s1", ReceiptID: "x1", Reason: "asked to", ErasedBy: "ops"},
+		&events.SessionErased{SessionID: "s1", IdentityID: "alice@example.org", ReceiptID: "x1", Reason: "asked to", ErasedBy: "ops"},
 		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
 		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
-		&events.ErasureReceipt{IdentityID: "alice@example.org", ReceiptID: "x2", Place: "log", Erased: 12},
+		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log", Erased: 12, Sessions: 1},
 	}
 }
 

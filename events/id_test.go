@@ -41,8 +41,12 @@ func TestEventIDs(t *testing.T) {
 			pyPair["s1|x1"] + ".erased",
 			pyPair["s1|mallory"] + ".link_refused",
 			pyPair["alice@example.org|x2"] + ".identity_erased",
-			pyPair["x2|log"] + ".receipt",
+			pyPair["s1|x2|log"] + ".receipt",
 		}, got)
+	})
+	t.Run("of an identity's receipt", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, pyPair["x2|log"]+".receipt", events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2", Place: "log"}.EventID())
 	})
 	t.Run("say nothing of a wording", func(t *testing.T) {
 		t.Parallel()
@@ -78,5 +82,6 @@ var pyPair = map[string]string{
 	"s1|x1":                "5529d0e7-be37-5da9-bd80-e4d4dc5b6c00",
 	"s1|mallory":           "ed30aade-4972-5d29-a30a-ba75e2ba7e12",
 	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
+	"s1|x2|log":            "b184614e-8df1-5385-8970-a30b092fde4f",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

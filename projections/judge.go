@@ -90,7 +90,7 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	first := !s.Found()
 	c := s.Fold(e)
 	j.hold(s)
-	return Judged{Recorded: e, Change: ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
+	return Judged{Recorded: e, Change: j.ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
 }
 
 // Forget drops what was folded of a batch that could not be applied; its sessions
@@ -121,16 +121,16 @@ func judgeForeign(e events.Recorded) Judged {
 
 // ownCopies makes the turns of a change the event's own, and gives the turn the
 // text that the event brought.
-func ownCopies(c conversation.Change, f events.Fact) conversation.Change {
+func (j *Judge) ownCopies(c conversation.Change, f events.Fact) conversation.Change {
 	if c.Turn != nil {
 		t := *c.Turn
 		switch f := f.(type) {
 		case *events.TurnStarted:
-			t.Question = &f.Question
+			t.Question = j.rules.Question(&f.Question)
 		case *events.TurnFinalized:
-			t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+			t.Answer, t.AnswerMetadata = &f.Answer, j.rules.Metadata(f.Metadata)
 		case *events.TurnCorrected:
-			t.Question, t.Answer = &f.Question, &f.Answer
+			t.Question, t.Answer = j.rules.Question(&f.Question), &f.Answer
 		}
 		c.Turn = &t
 	}

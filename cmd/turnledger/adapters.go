@@ -24,6 +24,7 @@ type writer struct{ *history.Service }
 var (
 	_ httpapi.TurnWriter    = writer{}
 	_ httpapi.SessionWriter = writer{}
+	_ httpapi.ErasureWriter = writer{}
 )
 
 func (w writer) StartTurn(ctx context.Context, c conversation.Start) (httpapi.Turn, error) {
@@ -54,6 +55,14 @@ func (w writer) LinkSession(ctx context.Context, sessionID, identityID, sourceHa
 func (w writer) ResetSession(ctx context.Context, sessionID, reason string) (httpapi.Session, error) {
 	s, err := w.Service.ResetSession(ctx, sessionID, reason)
 	return httpapi.Session(s), err
+}
+
+func (w writer) EraseSession(ctx context.Context, sessionID, reason, by string) (string, error) {
+	return w.Service.EraseSession(ctx, sessionID, history.Erasure{Reason: reason, By: by})
+}
+
+func (w writer) EraseIdentity(ctx context.Context, identityID, reason, by string) (string, error) {
+	return w.Service.EraseIdentity(ctx, identityID, history.Erasure{Reason: reason, By: by})
 }
 
 type sessions struct{ reader *contextbuilder.Reader }
@@ -142,13 +151,13 @@ func (i identities) reached(ctx context.Context, tables *audit.Audit, least []ev
 		}
 		least = append(least, head)
 	}
-	return caughtUp(ctx, tables, least)
+	return caughtUp(ctx, tables, i.log, least)
 }
 
 // auditPatience is how long a read waits for the audit tables to reach a position.
 const auditPatience = 2 * time.Second
 
-func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position) error {
+func caughtUp(ctx context.Context, tables *audit.Audit, log *jetlog.Log, least []events.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, auditPatience)
 	defer cancel()
 	for _, p := range least {
@@ -158,6 +167,10 @@ func caughtUp(ctx context.Context, tables *audit.Audit, least []events.Position)
 				return fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
 			}
 			if err == nil && at.Seq >= p.Seq {
+				break
+			}
+			// What is waited for may have been erased, and never comes.
+			if still, fault := log.Still(ctx, p.Partition, at.Seq, p.Seq); err == nil && fault == nil && still && at.Seq > 0 {
 				break
 			}
 			select {

@@ -41,6 +41,7 @@ type app struct {
 	history  *history.Service
 	replay   *replay.Replay
 	keys     *apikeys.Ring // nil where nobody is asked for one
+	erasing  *erasing
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 }
@@ -93,6 +94,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
+	if err := a.openErasing(ctx); err != nil {
+		return err
+	}
 	a.serve(registry)
 	return nil
 }
@@ -102,7 +106,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version,
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	if a.traces != nil {
@@ -115,13 +119,17 @@ func (a *app) serve(registry *prometheus.Registry) {
 	if c.Open = a.keys == nil; !c.Open {
 		c.Auth, c.Owners = a.keys, sessions{reader}
 	}
-	if a.roles.has(roleAPI) || a.roles.has(roleChat) {
+	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
 	}
 	if a.roles.has(roleAPI) {
-		c.Turns, c.SessionWrites = writer{a.history}, writer{a.history}
+		c.Turns, c.SessionWrites, c.Erasures = writer{a.history}, writer{a.history}, writer{a.history}
+	}
+	c.Receipts = receipts{a.erasing.receipts}
+	if a.roles.has(roleEraser) {
+		c.Retention = a.erasing
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
@@ -190,6 +198,7 @@ func (a *app) run(ctx context.Context) error {
 	if a.memory != nil {
 		g.Go(func() error { return a.memory.run(life) })
 	}
+	g.Go(func() error { return a.erasing.run(life) })
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()

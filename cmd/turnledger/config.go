@@ -31,6 +31,11 @@ type Config struct {
 	SessionMax  int      `name:"session-max-turns" help:"Turns of a session that the recent view keeps." default:"500" env:"TURNLEDGER_SESSION_MAX_TURNS"`
 	IdleTimeout Duration `help:"Silence after which prompts leave earlier turns out; off: never." default:"off" env:"TURNLEDGER_IDLE_TIMEOUT"`
 
+	Retention          Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
+	AnonymousRetention Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
+	EraseRate          float64  `help:"Events a second that erasures of sessions and identities overwrite." default:"40" env:"TURNLEDGER_ERASE_RATE"`
+	HashKey            string   `help:"Key of the hashes of addresses that the security audit keeps; unset: one that ends with the process." env:"TURNLEDGER_HASH_KEY"`
+
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
 	Auth                 string `help:"Who may call the API: keys:FILE, a file that turnledger keys makes; unset: anybody, on loopback only." env:"TURNLEDGER_AUTH"`
@@ -60,6 +65,9 @@ func (c Config) Validate() error {
 	if ttl := time.Duration(c.SessionTTL); ttl < 30*time.Minute || ttl > 90*24*time.Hour {
 		complain("TURNLEDGER_SESSION_TTL", "must be between 30m and 90d")
 	}
+	if c.EraseRate <= 0 || c.EraseRate > 10_000 {
+		complain("TURNLEDGER_ERASE_RATE", "must be above 0 and at most 10000")
+	}
 	if c.SessionMax < 1 || c.SessionMax > 100_000 {
 		complain("TURNLEDGER_SESSION_MAX_TURNS", "must be 1 to 100000")
 	}
@@ -77,7 +85,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) rules() conversation.Rules {
-	return conversation.Rules{SessionTTL: time.Duration(c.SessionTTL)}
+	return conversation.Rules{SessionTTL: time.Duration(c.SessionTTL), MetadataKeys: c.policy().MetadataKeys}
 }
 
 func (c Config) limits() recent.Limits {
@@ -85,7 +93,7 @@ func (c Config) limits() recent.Limits {
 }
 
 func (c Config) policy() conversation.Policy {
-	var keys []string
+	keys := []string{}
 	for k := range strings.SplitSeq(c.MetadataKeys, ",") {
 		if k = strings.TrimSpace(k); k != "" {
 			keys = append(keys, k)
@@ -132,7 +140,7 @@ type Duration time.Duration
 // UnmarshalText reads "24h", "30d" or "off".
 func (d *Duration) UnmarshalText(b []byte) error {
 	s := string(b)
-	if s == "off" || s == "" {
+	if s == "off" || s == "keep" || s == "" {
 		*d = 0
 		return nil
 	}

@@ -32,6 +32,9 @@ type cli struct {
 	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
+	Erase       eraseCmd       `cmd:"" help:"Erase a session or an identity, and see what an erasure has reached."`
+	Export      exportCmd      `cmd:"" help:"Give all turns of a person, as JSON Lines."`
+	Retention   retentionCmd   `cmd:"" help:"Take out what is too old, or say what would go."`
 	Projections projectionsCmd `cmd:"" help:"Look after the views."`
 	Deadletters deadlettersCmd `cmd:"" help:"Look after the events that views could not apply."`
 	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`

@@ -178,7 +178,7 @@ func (c *projectionsVerifyCmd) all(e *env, s *client.Client) (names []string, er
 	}
 	seen := map[string]bool{}
 	for _, p := range list {
-		if !seen[p.Name] {
+		if p.Rebuildable && !seen[p.Name] {
 			seen[p.Name], names = true, append(names, p.Name)
 		}
 	}

@@ -15,10 +15,11 @@ const (
 	roleContext role = "context" // answers reads over HTTP
 	roleRecent  role = "recent"  // feeds the recent view in Redis
 	roleAudit   role = "audit"   // feeds the audit tables
+	roleEraser  role = "eraser"  // carries redactions and erasures out, and retention
 	roleChat    role = "chat"    // answers messages with a model
 )
 
-var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleChat}
+var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleEraser, roleChat}
 
 type roles []role
 
@@ -30,7 +31,7 @@ func parseRoles(s string) (roles, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		x := role(strings.TrimSpace(name))
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, chat", errUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, eraser, chat", errUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)

@@ -7,7 +7,7 @@ import (
 
 type serveCmd struct {
 	Config
-	Roles string `help:"What this process does, with commas between: api, context, recent, audit." default:"api,context,recent,audit"`
+	Roles string `help:"What this process does, with commas between: api, context, recent, audit, eraser, chat." default:"api,context,recent,audit,eraser"`
 }
 
 // Run serves the roles until it is stopped.

@@ -45,6 +45,8 @@ type views struct {
 	recentGuard guard
 	// auditFeed feeds the audit tables once they are open.
 	auditFeed atomic.Pointer[runner.Runner]
+	// eraserFeed feeds the eraser, where this process has it.
+	eraserFeed *runner.Runner
 }
 
 // auditTables are the audit tables once PostgreSQL answers; until then every use is
@@ -85,7 +87,7 @@ func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, me
 	if err := v.openRecent(roles); err != nil {
 		return nil, err
 	}
-	if cfg.PostgresURL != "" && (roles.has(roleAudit) || roles.has(roleContext)) {
+	if cfg.PostgresURL != "" && (roles.has(roleAudit) || roles.has(roleContext) || roles.has(roleEraser)) {
 		v.audit = &auditTables{}
 		tables, err := v.tryAudit(ctx)
 		if err != nil && !errors.Is(err, audit.ErrUnavailable) {
@@ -99,7 +101,7 @@ func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, me
 
 func (v *views) openRecent(roles roles) error {
 	switch {
-	case v.cfg.RedisURL != "" && (roles.has(roleRecent) || roles.has(roleContext)):
+	case v.cfg.RedisURL != "" && (roles.has(roleRecent) || roles.has(roleContext) || roles.has(roleEraser)):
 		view, err := redis.New(redis.Config{URL: v.cfg.RedisURL, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
 		if err != nil {
 			return err
@@ -200,6 +202,9 @@ func (v *views) status(ctx context.Context) []projections.Status {
 	feeds := append(v.feeds[:len(v.feeds):len(v.feeds)], v.effects...)
 	if r := v.auditFeed.Load(); r != nil {
 		feeds = append(feeds, r)
+	}
+	if v.eraserFeed != nil {
+		feeds = append(feeds[:len(feeds):len(feeds)], v.eraserFeed)
 	}
 	for _, r := range feeds {
 		out = append(out, r.Status(ctx, time.Now())...)

@@ -171,6 +171,19 @@ func (s *State) DecideRedact(c Redact) Decision {
 	}}}
 }
 
+// DecideErase decides to close the session for ever and to take its turns out of
+// everything. Of one that was erased the first receipt stands.
+func (s *State) DecideErase(f *events.SessionErased) Decision {
+	switch {
+	case s.Erased != 0:
+		return Decision{Rest: s.Erased}
+	case s.Applied == 0:
+		return Decision{Err: ErrSessionNotFound}
+	default:
+		return Decision{Facts: []events.Fact{f}}
+	}
+}
+
 // DecideReset decides a reset. A session without turns since its last reset has
 // nothing to reset.
 func (s *State) DecideReset(reason string, partition int) Decision {

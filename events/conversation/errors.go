@@ -16,6 +16,7 @@ const (
 	CodeTurnPending     = "turn_pending"
 	CodeRequestIDInUse  = "request_id_in_use"
 	CodeSessionErased   = "session_erased"
+	CodeSessionNotFound = "session_not_found"
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
@@ -47,6 +48,7 @@ var (
 	ErrTurnReplaced    = &Refusal{CodeTurnReplaced, "the turn was replaced by a correction: correct its replaced_by_turn_id"}
 	ErrTurnPending     = &Refusal{CodeTurnPending, "the turn has no answer yet: finalize it first"}
 	ErrRequestIDInUse  = &Refusal{CodeRequestIDInUse, "the request_id belongs to another write of this session: use a new one"}
+	ErrSessionNotFound = &Refusal{CodeSessionNotFound, "the log has no session of this id"}
 	ErrSessionErased   = &Refusal{CodeSessionErased, "the session was erased and takes no more writes"}
 )
 

@@ -24,7 +24,7 @@ const (
 	Reset
 	Erased
 	Refused
-	// Noted concerns an identity and no one session.
+	// Noted concerns an identity and no one session, or is the receipt of an erasure.
 	Noted
 )
 
@@ -55,8 +55,14 @@ func (s *State) Fold(e events.Recorded) Change {
 		return Change{Kind: Seen}
 	}
 	s.Applied = e.Position.Seq
-	if e.Fact == nil {
+	switch e.Fact.(type) {
+	case nil:
+		if s.Erased == 0 && s.namesGone(e) {
+			return anomaly(CodeTurnRedacted)
+		}
 		return anomaly(e.Problem)
+	case *events.ErasureReceipt:
+		return Change{Kind: Noted}
 	}
 	if _, again := e.Fact.(*events.SessionErased); s.Erased != 0 {
 		if again {
@@ -174,7 +180,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	if !s.rules.Slim {
-		t.Question = &f.Question
+		t.Question = s.rules.Question(&f.Question)
 	}
 	s.insert(t)
 	return Change{Kind: Started, Turn: t}
@@ -190,7 +196,7 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
 	if !s.rules.Slim {
-		t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+		t.Answer, t.AnswerMetadata = &f.Answer, s.rules.Metadata(f.Metadata)
 	}
 	return Change{Kind: Answered, Turn: t}
 }
@@ -236,7 +242,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		TranslateChat: f.TranslateChat,
 	}
 	if !s.rules.Slim {
-		t.Question, t.Answer = &f.Question, &f.Answer
+		t.Question, t.Answer = s.rules.Question(&f.Question), &f.Answer
 	}
 	old.Status, old.ReplacedBy = Replaced, t.ID
 	s.insert(t)

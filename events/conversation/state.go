@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -45,6 +46,9 @@ type State struct {
 type Rules struct {
 	// SessionTTL: a longer silence in an anonymous session is a boundary.
 	SessionTTL time.Duration
+	// MetadataKeys are the keys of metadata that views may show, whoever wrote the event;
+	// nil: all.
+	MetadataKeys []string
 	// Slim states keep ids, positions and flags, and no text.
 	Slim bool
 }
@@ -175,6 +179,18 @@ func (s *State) Clone(n int) *State {
 		}
 	}
 	return &out
+}
+
+// Same tells whether two folds of one session came to the same: heads, and turns with
+// their places, times and versions. What was folded last, and texts, are left aside.
+func (s *State) Same(o *State) bool {
+	return s.Head() == o.Head() && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
+		x, y := *a, *b
+		for _, t := range []*Turn{&x, &y} {
+			t.Question, t.Answer, t.AnswerMetadata = nil, nil, nil
+		}
+		return reflect.DeepEqual(x, y)
+	})
 }
 
 // Shown tells whether prompts and history may show a turn: it is no tombstone, not

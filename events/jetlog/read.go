@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,9 +17,13 @@ import (
 // Last gives the last sequence of a session's subject as the leader knows it, 0
 // for a session that the log does not know.
 func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
-	m, err := l.message(ctx, l.of(sessionID), map[string]any{"last_by_subj": events.SessionSubject(sessionID), "no_hdr": true})
+	return l.lastOf(ctx, l.of(sessionID), events.SessionSubject(sessionID))
+}
+
+func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64, error) {
+	m, err := l.message(ctx, p, map[string]any{"last_by_subj": subject, "no_hdr": true})
 	if err != nil {
-		return 0, fmt.Errorf("last of a session: %w", err)
+		return 0, fmt.Errorf("last of a subject: %w", err)
 	}
 	if m == nil {
 		return 0, nil
@@ -31,8 +36,18 @@ func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 // asks the leader for the session's last sequence and does not end before that,
 // since a follower's direct answer may be old (DESIGN §4).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	return l.subject(ctx, l.of(sessionID), events.SessionSubject(sessionID), after, upTo)
+}
+
+// Identity gives the events that concern an identity and no one session, as Session
+// does.
+func (l *Log) Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error] {
+	return l.subject(ctx, l.of(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64)
+}
+
+func (l *Log) subject(ctx context.Context, p *partition, subject string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {
-		r := sessionRead{log: l, p: l.of(sessionID), id: sessionID, after: after, upTo: upTo}
+		r := sessionRead{log: l, p: p, subject: subject, after: after, upTo: upTo}
 		if err := r.leaderFirst(ctx); err != nil {
 			yield(events.Recorded{}, err)
 			return
@@ -58,7 +73,7 @@ func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64)
 type sessionRead struct {
 	log         *Log
 	p           *partition
-	id          string
+	subject     string
 	after, upTo uint64
 	// must is the session's last sequence that the leader knew of: a replica that
 	// ends before it lags behind, and what it lacks is read from the leader.
@@ -82,7 +97,7 @@ func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 	if r.log.cfg.Replicas == 1 {
 		return nil
 	}
-	if r.must, err = r.log.Last(ctx, r.id); err != nil {
+	if r.must, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
 		return err
 	}
 	if _, err := r.p.barrier.wait(ctx); err != nil {
@@ -165,12 +180,12 @@ func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return r.log.page(ctx, r.p, events.SessionSubject(r.id), r.after+1, r.upTo, pageSize)
+	return r.log.page(ctx, r.p, r.subject, r.after+1, r.upTo, pageSize)
 }
 
 // single reads the next event from the leader.
 func (r *sessionRead) single(ctx context.Context) ([]events.Recorded, pageEnd, error) {
-	m, err := r.log.message(ctx, r.p, map[string]any{"seq": r.after + 1, "next_by_subj": events.SessionSubject(r.id)})
+	m, err := r.log.message(ctx, r.p, map[string]any{"seq": r.after + 1, "next_by_subj": r.subject})
 	switch {
 	case err != nil || m == nil:
 		return nil, ended, err
@@ -209,6 +224,13 @@ func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, boo
 		return 0, false, err
 	}
 	return m.Seq, true, nil
+}
+
+// Still tells whether a partition has nothing between two sequences, the second
+// included: what waits for events up to there has waited long enough.
+func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	next, found, err := l.After(ctx, partition, after)
+	return err == nil && (!found || next > upTo), err
 }
 
 // stored is a message as the leader gives it.

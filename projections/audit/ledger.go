@@ -12,12 +12,12 @@ import (
 // it, does not stay in the log.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
-	row.turn, row.replaces = turnsNamed(e.Fact)
+	row.turn, row.replaces = conversation.Named(e.Recorded)
 	kind := e.Change.Kind
 	if kind == conversation.Refused || kind == conversation.Anomaly {
 		p.security = append(p.security, securityRow{row})
 	}
-	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq
+	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
 		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Gone != 0
 	if !afterErasure && !afterRedaction {
@@ -58,22 +58,6 @@ func (p *plan) takenOut(l ledgerRow) bool {
 	}
 	by := p.erased[session]
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
-}
-
-// turnsNamed are the turns that a fact names.
-func turnsNamed(f events.Fact) (turn, replaces uuid.UUID) {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnFinalized:
-		return f.TurnID, uuid.Nil
-	case *events.TurnRedacted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnCorrected:
-		return f.TurnID, f.ReplacesTurnID
-	default:
-		return uuid.Nil, uuid.Nil
-	}
 }
 
 // ledgerRow is an event and the turns that its fact names.

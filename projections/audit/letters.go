@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -22,7 +23,7 @@ func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) er
 		return fmt.Errorf("park in the audit: %d events in the batch, not one", len(b.Events))
 	}
 	e := &b.Events[0]
-	turn, _ := turnsNamed(e.Fact)
+	turn, _ := conversation.Named(e.Recorded)
 	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), projections.Label(e.ID), projections.Label(e.Type),
 			orNull(knownID(e.SessionID), ""), orNull(knownID(e.IdentityID), ""), projections.BoundReason(reason))

@@ -255,7 +255,7 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 
 // stay keeps which events of a session have a ledger row.
 func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change, rows map[uint64][]uuid.UUID) {
-	names := named(e.Fact)
+	names := named(e)
 	switch {
 	case c.Kind == conversation.Erased:
 		for seq := range rows {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 func TestRedaction(t *testing.T) {
@@ -88,10 +89,23 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 			l.add(linked("s", "u"), started("s", "r2"))
 			l.redact("s", id("s", "r1"))
 		},
+		"events without a fact that name the turn": func(l *journal) {
+			l.add(linked("s", "u"), started("s", "r1"))
+			bare := func(body, ceID string) {
+				l.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte(body), Header: events.Header{
+					events.HeaderID: {ceID}, events.HeaderType: {events.TypeTurnFinalized}, events.HeaderSpecVersion: {"1.0"},
+				}})
+			}
+			bare(`{"turn_id":"`+id("s", "r1").String()+`","answer":"a text"}`, "an id of its own")
+			bare(`{"replaces_turn_id":"`+id("s", "r1").String()+`","turn_id":7}`, "x")
+			bare(`a text`, id("s", "r1").String()+".finalized")
+			l.redact("s", id("s", "r1"))
+			bare(`a text`, id("s", "r1").String()+".started")
+		},
 		"an erased session": func(l *journal) {
 			l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), &events.LinkRefused{SessionID: "s", IdentityID: "thief"})
 			l.redact("s", id("s", "r1"))
-			l.add(erased("s"), started("s", "r2"))
+			l.add(erased("s"), started("s", "r2"), &events.ErasureReceipt{SessionID: "s", ReceiptID: "receipt-1", Place: "log", Erased: 3})
 		},
 	}
 	for name, write := range logs {
@@ -117,29 +131,22 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 func goneFrom(l *journal) func(events.Recorded) bool {
 	return func(e events.Recorded) bool {
 		s := l.state(e.SessionID)
+		if _, receipt := e.Fact.(*events.ErasureReceipt); receipt {
+			return false
+		}
 		if s.Erased != 0 {
 			return e.Position.Seq != s.LinkedAt && e.Position.Seq != s.Erased
 		}
-		return slices.ContainsFunc(named(e.Fact), func(turn uuid.UUID) bool {
+		return slices.ContainsFunc(named(e), func(turn uuid.UUID) bool {
 			t := s.Turn(turn)
 			return t != nil && t.Gone != 0 && t.Gone != e.Position.Seq
 		})
 	}
 }
 
-func named(f events.Fact) []uuid.UUID {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return []uuid.UUID{f.TurnID}
-	case *events.TurnFinalized:
-		return []uuid.UUID{f.TurnID}
-	case *events.TurnRedacted:
-		return []uuid.UUID{f.TurnID}
-	case *events.TurnCorrected:
-		return []uuid.UUID{f.TurnID, f.ReplacesTurnID}
-	default:
-		return nil
-	}
+func named(e events.Recorded) []uuid.UUID {
+	turn, replaces := conversation.Named(e)
+	return slices.DeleteFunc([]uuid.UUID{turn, replaces}, func(id uuid.UUID) bool { return id == uuid.Nil })
 }
 
 func TestNoTextStays(t *testing.T) {

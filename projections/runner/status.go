@@ -94,6 +94,9 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		if s.State == live || s.State == standby {
 			s.State = projections.Unknown
 		}
+	case head.Seq > seq && r.still(ctx, k, seq, head.Seq):
+		// What lay between was erased, and never comes: there is nothing to apply.
+		s.Position = head
 	case head.Seq > seq:
 		s.LagEvents = head.Seq - seq
 		if at.IsZero() {
@@ -111,6 +114,12 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		s.LastError = err.Error()
 	}
 	return s
+}
+
+// still tells whether the log has nothing between two sequences.
+func (r *Runner) still(ctx context.Context, k int, after, upTo uint64) bool {
+	still, err := r.log.Still(ctx, k, after, upTo)
+	return err == nil && still
 }
 
 // applied asks the projection's own store how far it is.

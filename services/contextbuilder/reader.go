@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -158,7 +159,7 @@ func (r *Reader) fromView(ctx context.Context, ask Ask, head events.Position) (R
 	if snap.Applied.Seq >= head.Seq {
 		return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask.Shown), nil
 	}
-	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, head.Seq)
+	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
 	switch {
 	case err != nil:
 		return Reading{}, false, err
@@ -239,22 +240,29 @@ func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position)
 // fromLog folds the session from the log alone.
 func (r *Reader) fromLog(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
 	state := conversation.New(ask.SessionID, r.cfg.Rules)
-	for e, err := range r.log.Session(ctx, ask.SessionID, 0, head.Seq) {
-		if err != nil {
-			return Reading{}, err
-		}
+	all, err := r.tail(ctx, ask.SessionID, 0, &head)
+	if err != nil {
+		return Reading{}, err
+	}
+	for _, e := range all {
 		state.Fold(e)
 	}
 	return Reading{State: state, Position: head, Source: FromLog}, nil
 }
 
-func (r *Reader) tail(ctx context.Context, sessionID string, after, upTo uint64) ([]events.Recorded, error) {
+// tail gives a session's events after a sequence to its very end, and moves head there.
+// It may not end at the barrier: between that and the read an erasure may have begun to
+// take events out, and what says so stands behind all of them. A reading that ended
+// before it would be of a session that never was, perhaps with a redaction gone and its
+// text still there.
+func (r *Reader) tail(ctx context.Context, sessionID string, after uint64, head *events.Position) ([]events.Recorded, error) {
 	var out []events.Recorded
-	for e, err := range r.log.Session(ctx, sessionID, after, upTo) {
+	for e, err := range r.log.Session(ctx, sessionID, after, math.MaxUint64) {
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, e)
+		head.Seq = max(head.Seq, e.Position.Seq)
 	}
 	return out, nil
 }
@@ -269,10 +277,11 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 	}
 	state, today := conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)
 	at := events.Position{Partition: partition}
-	for e, err := range r.log.Session(ctx, sessionID, 0, head.Seq) {
-		if err != nil {
-			return Reading{}, err
-		}
+	all, err := r.tail(ctx, sessionID, 0, &head)
+	if err != nil {
+		return Reading{}, err
+	}
+	for _, e := range all {
 		today.Fold(e)
 		if then(e) {
 			state.Fold(e)

@@ -23,6 +23,8 @@ type Log interface {
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
@@ -84,7 +86,7 @@ func New(log Log, cfg Config) *Service {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return uint32(768 + len(id) + 320*len(x.state.Turns) + x.asked) //nolint:gosec // far below 2^32
+	return uint32(768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.asked) //nolint:gosec // far below 2^32
 }
 
 // Run follows the log until ctx ends, and then returns nil. It returns an error

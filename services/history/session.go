@@ -25,6 +25,53 @@ type session struct {
 	ready bool
 	// asked is the bytes of the questions that the state holds.
 	asked int
+	// outcomes of the last events, by sequence; order has the oldest first.
+	outcomes map[uint64]outcome
+	order    []uint64
+}
+
+// outcome is what an event did at its own position. What came after it may have taken
+// that back again, and is no answer to who wrote it.
+type outcome struct {
+	kind conversation.Kind
+	turn *conversation.Turn
+	head conversation.Head
+}
+
+const (
+	// keptOutcomes is how many events may come between an event and its writer's look at
+	// it.
+	keptOutcomes = 16
+	// outcomeWeight estimates the bytes of one.
+	outcomeWeight = 512
+)
+
+// fold folds an event and remembers its outcome; the lock is held, or nobody else knows
+// the session yet.
+func (x *session) fold(state *conversation.State, e events.Recorded) {
+	c, grown := fold(state, e)
+	x.asked += grown
+	if x.outcomes == nil {
+		x.outcomes = map[uint64]outcome{}
+	}
+	o := outcome{kind: c.Kind, head: state.Head()}
+	if c.Turn != nil {
+		own := *c.Turn
+		o.turn = &own
+	}
+	if len(x.order) == keptOutcomes {
+		delete(x.outcomes, x.order[0])
+		x.order = append(x.order[:0], x.order[1:]...)
+	}
+	x.outcomes[e.Position.Seq], x.order = o, append(x.order, e.Position.Seq)
+}
+
+// took gives the outcome of an event that counted.
+func (x *session) took(seq uint64) (outcome, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o, known := x.outcomes[seq]
+	return o, known && o.kind.Applied()
 }
 
 // session gives a held session, hydrated from the log where it was not held.
@@ -67,19 +114,22 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 		return ctx.Err()
 	}
 	state := conversation.New(id, s.cfg.Rules)
-	var asked int
+	read := &session{}
 	for e, err := range s.log.Session(ctx, id, 0, math.MaxUint64) {
 		if err != nil {
 			return fmt.Errorf("load session: %w", err)
 		}
-		asked += fold(state, e)
+		read.fold(state, e)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.early {
-		asked += fold(state, m.Recorded())
+		if m.Position.Seq > state.Applied {
+			read.fold(state, m.Recorded())
+		}
 	}
-	x.state, x.asked, x.early, x.ready = state, asked, nil, true
+	x.state, x.asked, x.early, x.ready = state, read.asked, nil, true
+	x.outcomes, x.order = read.outcomes, read.order
 	return nil
 }
 
@@ -91,22 +141,24 @@ func (x *session) take(m jetlog.Message) {
 		x.early = append(x.early, m)
 		return
 	}
-	x.asked += fold(x.state, m.Recorded())
+	if m.Position.Seq > x.state.Applied {
+		x.fold(x.state, m.Recorded())
+	}
 }
 
 // fold keeps of the texts only the questions that wait for their answer, whose writer
 // is shown both. It gives the bytes by which they grew.
-func fold(state *conversation.State, e events.Recorded) (grown int) {
-	c := state.Fold(e)
+func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
+	c = state.Fold(e)
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
 		c.Turn.Question = &f.Question
-		return size(c.Turn.Question)
+		return c, size(c.Turn.Question)
 	}
 	if c.Kind == conversation.Answered {
 		grown = -size(c.Turn.Question)
 		c.Turn.Question = nil
 	}
-	return grown
+	return c, grown
 }
 
 func size(q *events.Question) int {

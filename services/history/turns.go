@@ -2,11 +2,13 @@ package history
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 // Turn is the answer to a write on a turn. Position is that of the event that the
@@ -144,10 +146,21 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
 		return nil, err
 	}
-	if d.Turn.Question == nil || d.Turn.Answer == nil {
-		return nil, conversation.ErrTurnRedacted
+	if d.Turn.Question != nil && d.Turn.Answer != nil {
+		return d.Turn, nil
 	}
-	return d.Turn, nil
+	// Its texts were erased since the decision: what took them is the answer.
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, err
+	}
+	d, _, _ = x.decide(func(st *conversation.State) conversation.Decision {
+		d, _ := st.CorrectRefused(c)
+		return d
+	})
+	if d.Err == nil {
+		d.Err = fmt.Errorf("%w: the turn's texts are not in the log", jetlog.ErrUnavailable)
+	}
+	return nil, d.Err
 }
 
 // LinkSession records that a session belongs to an identity.
@@ -206,7 +219,7 @@ func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dro
 	t := s.turn(sessionID, v, dropped)
 	if !v.duplicate && t.Status != conversation.Redacted {
 		for _, f := range v.facts {
-			fill(&t.Turn, f)
+			s.fill(&t.Turn, f)
 		}
 	}
 	err := s.texts(ctx, v.position.Partition, &t.Turn)
@@ -234,19 +247,19 @@ func (s *Service) text(ctx context.Context, partition int, seq uint64, t *conver
 	if err != nil || !found {
 		return err
 	}
-	fill(t, e.Fact)
+	s.fill(t, e.Fact)
 	return nil
 }
 
 // fill gives a turn the texts of one of its facts.
-func fill(t *conversation.Turn, f events.Fact) {
+func (s *Service) fill(t *conversation.Turn, f events.Fact) {
 	switch f := f.(type) {
 	case *events.TurnStarted:
-		t.Question = &f.Question
+		t.Question = s.cfg.Rules.Question(&f.Question)
 	case *events.TurnFinalized:
-		t.Answer, t.AnswerMetadata = &f.Answer, f.Metadata
+		t.Answer, t.AnswerMetadata = &f.Answer, s.cfg.Rules.Metadata(f.Metadata)
 	case *events.TurnCorrected:
-		t.Question, t.Answer = &f.Question, &f.Answer
+		t.Question, t.Answer = s.cfg.Rules.Question(&f.Question), &f.Answer
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -76,6 +77,11 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, err
 	}
 	d, applied, head := x.decide(w.decide)
+	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took {
+		// It counted, and was shown: what took it back since is no answer to it.
+		at := events.Position{Partition: w.partition, Seq: w.last}
+		return verdict{turn: own.turn, head: own.head, position: at, facts: w.facts}, true, nil
+	}
 	switch {
 	case !w.fresh && (d.Err != nil || len(d.Facts) == 0):
 		_, err := w.refresh(ctx)
@@ -136,7 +142,7 @@ func (w *writing) settle(ctx context.Context, seq uint64) error {
 	if err := w.durable(ctx, seq); err != nil {
 		return err
 	}
-	if err := w.parts[w.partition].folded.Wait(ctx, seq); err != nil {
+	if err := w.folds(ctx, seq); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil
@@ -147,6 +153,27 @@ func (w *writing) durable(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// stillFor is how long nothing comes before the log is asked.
+const stillFor = 100 * time.Millisecond
+
+// folds waits until the fold has come to an event. One at the log's end that was erased
+// meanwhile never comes.
+func (w *writing) folds(ctx context.Context, seq uint64) error {
+	folded := &w.parts[w.partition].folded
+	for {
+		brief, cancel := context.WithTimeout(ctx, stillFor)
+		err := folded.Wait(brief, seq)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		at := folded.At()
+		if still, err := w.log.Still(ctx, w.partition, at, seq); err != nil || still && at == folded.At() {
+			return err
+		}
+	}
 }
 
 // lost deals with an append that the log refused: it waits until the fold knows
@@ -166,7 +193,10 @@ func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
 			return err
 		}
 		w.expect = nil
-		if conflict == nil {
+		if conflict != nil {
+			// What is held may be more than the log still has, after a retention.
+			w.sessions.Invalidate(w.id)
+		} else {
 			w.salt = strconv.FormatUint(head, 10)
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // Scopes are what a caller may do; a call needs one or more. The zero value is nothing,
@@ -77,7 +78,9 @@ var (
 )
 
 // noSession is said of every session that a caller may not know of.
-func noSession() error { return newProblem(codeSessionNotFound, "there is no such session") }
+func noSession() error {
+	return newProblem(conversation.CodeSessionNotFound, "there is no such session")
+}
 
 // noIdentity is said of every identity but a bound caller's own.
 func noIdentity() error { return newProblem(codeNotFound, "there is no such identity") }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -23,8 +24,13 @@ import (
 type Config struct {
 	Turns         TurnWriter
 	SessionWrites SessionWriter
-	Sessions      SessionReader
-	Contexts      ContextBuilder
+	// Erasures and Receipts are nil in a process that can't tell of them.
+	Erasures ErasureWriter
+	Receipts ReceiptReader
+	// Retention is nil in a process that does not look after it.
+	Retention Retention
+	Sessions  SessionReader
+	Contexts  ContextBuilder
 	// Identities is nil where no Postgres is configured.
 	Identities  IdentityReader
 	Projections ProjectionReader
@@ -62,6 +68,9 @@ type Config struct {
 	// shows can reach it under a name of its own.
 	Open    bool
 	Version string
+	// HashKey is the key of the hashes of addresses that go with refused links; by default
+	// one that nobody knows, so that hashes of two processes tell nothing of each other.
+	HashKey []byte
 	Now     func() time.Time
 }
 
@@ -83,6 +92,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.StreamPatience == 0 {
 		c.StreamPatience = 30 * time.Second
+	}
+	if len(c.HashKey) == 0 {
+		c.HashKey = []byte(rand.Text())
 	}
 	if c.Version == "" {
 		c.Version = "dev"
@@ -115,6 +127,15 @@ func New(cfg Config) *API {
 	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
 	if cfg.Turns != nil {
 		a.writes(api)
+	}
+	if cfg.Erasures != nil {
+		a.erasures(api)
+	}
+	if cfg.Receipts != nil {
+		a.receipts(api)
+	}
+	if cfg.Retention != nil {
+		register(a, api, operation("sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)
 	}
 	if cfg.Sessions != nil {
 		a.reads(api)

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,13 +54,12 @@ func callOf(ctx context.Context) *call {
 }
 
 // source tells where a request came from without naming it, for the security audit.
-func (c *call) source() string {
-	host, _, err := net.SplitHostPort(c.remote)
+func (a *API) source(ctx context.Context) string {
+	host, _, err := net.SplitHostPort(callOf(ctx).remote)
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(host))
-	return hex.EncodeToString(sum[:8])
+	return events.HashIP(a.cfg.HashKey, host)
 }
 
 // answer is the response as the log line sees it.

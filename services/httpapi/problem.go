@@ -31,7 +31,6 @@ const (
 	codeUnauthenticated    = "unauthenticated"
 	codeForbidden          = "forbidden"
 	codeNotFound           = "not_found"
-	codeSessionNotFound    = "session_not_found"
 	codeMethodNotAllowed   = "method_not_allowed"
 	codeTooLarge           = "body_too_large"
 	codeInvalid            = "invalid_argument"
@@ -55,7 +54,7 @@ var kinds = map[string]struct {
 	codeUnauthenticated:              {http.StatusUnauthorized, "Who are you?"},
 	codeForbidden:                    {http.StatusForbidden, "Not allowed"},
 	codeNotFound:                     {http.StatusNotFound, "There is no such call"},
-	codeSessionNotFound:              {http.StatusNotFound, "There is no such session"},
+	conversation.CodeSessionNotFound: {http.StatusNotFound, "There is no such session"},
 	codeMethodNotAllowed:             {http.StatusMethodNotAllowed, "The call has another method"},
 	conversation.CodeTurnNotStarted:  {http.StatusNotFound, "The turn was never started"},
 	conversation.CodeTurnNotFound:    {http.StatusNotFound, "There is no such turn"},
@@ -161,6 +160,8 @@ func known(err error) *problem {
 		return newProblem(codeViewUnavailable, ErrProjectionUnavailable.Error())
 	case errors.Is(err, ErrNoProjection):
 		return newProblem(codeNotFound, ErrNoProjection.Error())
+	case errors.Is(err, ErrNoReceipt):
+		return newProblem(codeNotFound, ErrNoReceipt.Error())
 	case errors.Is(err, ErrNotFed):
 		return newProblem(codeNotFed, ErrNotFed.Error())
 	case errors.Is(err, ErrRebuildRunning):

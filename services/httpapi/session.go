@@ -49,7 +49,7 @@ func (a *API) linkSession(ctx context.Context, in *linkIn) (*sessionOut, error) 
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID, in.value.IdentityID, callOf(ctx).source())
+	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID, in.value.IdentityID, a.source(ctx))
 	if err != nil {
 		return nil, err
 	}

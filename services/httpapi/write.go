@@ -67,7 +67,7 @@ func (a *API) startTurn(ctx context.Context, in *startIn) (*turnOut, error) {
 	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
 		SessionID: in.SessionID, RequestID: request, IdentityID: identity,
-		Question: in.value.question(), SourceHash: callOf(ctx).source(),
+		Question: in.value.question(), SourceHash: a.source(ctx),
 	})
 	if err != nil {
 		return nil, err

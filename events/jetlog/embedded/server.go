@@ -80,6 +80,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("%w: %s; stop it, or set another TURNLEDGER_DATA_DIR", ErrLocked, cfg.Dir)
 	}
 	s := &Server{cfg: cfg, lock: lock, log: newAdapter(cfg.Logger)}
+	if err := errors.Join(mend(cfg.Dir), ctx.Err()); err != nil {
+		s.Stop()
+		return nil, err
+	}
 	if err := s.start(ctx, opts); err != nil {
 		s.Stop()
 		return nil, err
@@ -223,6 +227,7 @@ func (s *Server) Stop() {
 		if s.ns != nil {
 			s.ns.Shutdown()
 			s.ns.WaitForShutdown()
+			_ = os.Remove(running(s.cfg.Dir)) // else the next start looks in vain
 		}
 		_ = s.lock.Unlock()
 	})

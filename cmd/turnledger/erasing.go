@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// erasing is what a process has to do with erasures: it reads their receipts, and in the
+// role eraser carries them out.
+type erasing struct {
+	receipts  *eraser.Receipts
+	eraser    *eraser.Eraser
+	feed      *runner.Runner
+	retention *eraser.Retention
+}
+
+// openErasing makes it; the views are open.
+func (a *app) openErasing(ctx context.Context) error {
+	notes, err := a.store.log.Notes(ctx)
+	if err != nil {
+		return err
+	}
+	places := a.views.places()
+	a.erasing = &erasing{receipts: eraser.NewReceipts(a.store.log, notes, places)}
+	if !a.roles.has(roleEraser) {
+		return nil
+	}
+	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Logger: a.logger})
+	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
+		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.metrics,
+	})
+	a.views.eraserFeed = a.erasing.feed
+	a.erasing.retention = eraser.NewRetention(a.store.log, notes, eraser.RetentionConfig{
+		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
+		Redact: a.redactForAge, Forget: a.views.forget, Logger: a.logger,
+	})
+	return nil
+}
+
+// run carries erasures out until ctx ends.
+func (x *erasing) run(ctx context.Context) error {
+	if x.eraser == nil {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return x.eraser.Run(ctx) })
+	g.Go(func() error { return x.feed.Run(ctx) })
+	g.Go(func() error { return x.retention.Run(ctx) })
+	return g.Wait()
+}
+
+// Sweep implements httpapi.Retention.
+func (x *erasing) Sweep(ctx context.Context, dry bool) (httpapi.Swept, error) {
+	n, err := x.retention.Sweep(ctx, dry)
+	return httpapi.Swept(n), err
+}
+
+// redactForAge redacts a turn that retention no longer keeps.
+func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID) error {
+	_, err := a.history.RedactTurn(ctx, sessionID, conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"})
+	if errors.Is(err, conversation.ErrSessionErased) {
+		return nil
+	}
+	return err
+}
+
+// anonymousRetention is never shorter than a session lives: one that is still shown
+// would be lost.
+func (c Config) anonymousRetention() time.Duration {
+	if c.AnonymousRetention == 0 {
+		return 0
+	}
+	return time.Duration(max(c.AnonymousRetention, c.SessionTTL))
+}
+
+// receipts tells the transport of them.
+type receipts struct{ *eraser.Receipts }
+
+func (r receipts) Receipt(ctx context.Context, id string) (httpapi.Receipt, error) {
+	got, err := r.Receipts.Receipt(ctx, id)
+	if errors.Is(err, eraser.ErrNoReceipt) {
+		return httpapi.Receipt{}, fmt.Errorf("%w: %w", httpapi.ErrNoReceipt, err)
+	}
+	if err != nil {
+		return httpapi.Receipt{}, err
+	}
+	out := httpapi.Receipt{
+		ID: got.ID, SessionID: got.SessionID, IdentityID: got.IdentityID, TurnID: got.TurnID, Position: got.Position,
+		RequestedAt: got.RequestedAt, Complete: got.Complete(),
+	}
+	for _, p := range got.Places {
+		out.Places = append(out.Places, httpapi.ReceiptPlace(p))
+	}
+	if p := got.Progress; p != nil {
+		out.Progress = &httpapi.ErasureProgress{Began: p.Began, Events: p.Events, Erased: p.Erased, Sessions: p.Sessions, SessionsDone: p.SessionsDone}
+	}
+	return out, nil
+}
+
+// places are the views that this process feeds or reads.
+func (v *views) places() (out []eraser.Place) {
+	switch view := v.recent.(type) {
+	case nil:
+	case applied:
+		out = append(out, followed{"recent", view.Applied})
+	default:
+		out = append(out, followed{"recent", v.fedUpTo})
+	}
+	if v.audit != nil {
+		out = append(out, followed{"audit", func(ctx context.Context, partition int) (events.Position, error) {
+			tables := v.audit.open.Load()
+			if tables == nil {
+				return events.Position{}, audit.ErrUnavailable
+			}
+			return tables.Applied(ctx, partition)
+		}})
+	}
+	return out
+}
+
+// applied is a view whose store tells how far it is, whoever feeds it.
+type applied interface {
+	Applied(ctx context.Context, partition int) (events.Position, error)
+}
+
+// fedUpTo tells how far a view in memory is. It may have begun behind what has left it by
+// its age.
+func (v *views) fedUpTo(ctx context.Context, partition int) (events.Position, error) {
+	return v.feeds[0].Status(ctx, time.Now())[partition].Position, nil
+}
+
+// followed is a view as a place that an erasure reaches.
+type followed struct {
+	name    string
+	applied func(ctx context.Context, partition int) (events.Position, error)
+}
+
+// Name implements eraser.Place.
+func (f followed) Name() string { return f.name }
+
+// Reached implements eraser.Place.
+func (f followed) Reached(ctx context.Context, at events.Position) (bool, error) {
+	applied, err := f.applied(ctx, at.Partition)
+	return err == nil && applied.Seq >= at.Seq, err
+}
+
+// forget tells the audit's ledger what a retention took out of the log.
+func (v *views) forget(ctx context.Context, sessionID string, upTo events.Position) error {
+	if v.audit == nil {
+		return nil
+	}
+	tables, err := v.audit.get()
+	if err != nil {
+		return err
+	}
+	return tables.ForgetEvents(ctx, sessionID, upTo)
+}

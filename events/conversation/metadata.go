@@ -1,0 +1,38 @@
+package conversation
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Metadata gives what views may show of a metadata object: of an event that came past
+// the boundary it may hold anything.
+func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
+	var m map[string]json.RawMessage
+	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
+		return raw
+	}
+	before := len(m)
+	for k := range m {
+		if !slices.Contains(r.MetadataKeys, k) {
+			delete(m, k)
+		}
+	}
+	if len(m) == before {
+		return raw // as it was written
+	}
+	return object(m)
+}
+
+// Question gives what views may show of a question; the fact stays as it is.
+func (r Rules) Question(q *events.Question) *events.Question {
+	allowed := r.Metadata(q.Metadata)
+	if len(allowed) == len(q.Metadata) {
+		return q
+	}
+	own := *q
+	own.Metadata = allowed
+	return &own
+}

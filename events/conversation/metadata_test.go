@@ -1,0 +1,41 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+)
+
+// A raw publisher writes what it likes; no view shows it.
+func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	facts := []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web","phone":"555"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"email":"x"}`)},
+		&events.TurnCorrected{
+			TurnID: events.TurnID("s", "c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: id,
+			Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web"}`)}, Answer: events.Answer{AnswerNeutral: "b"},
+		},
+	}
+	fold := func(keys []string) *conversation.State {
+		s := conversation.New("s", conversation.Rules{MetadataKeys: keys})
+		for i, f := range facts {
+			env, err := events.Encode(f, time.Now())
+			require.NoError(t, err)
+			require.True(t, s.Fold(events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now())).Kind.Applied())
+		}
+		return s
+	}
+	s := fold([]string{"channel", "locale"})
+	require.JSONEq(t, `{"channel":"web"}`, string(s.Turns[0].Metadata()))
+	require.Equal(t, `{"channel":"web"}`, string(s.Turns[1].Metadata()))
+	require.Empty(t, fold([]string{}).Turns[1].Metadata())
+	require.JSONEq(t, `{"channel":"web","phone":"555","email":"x"}`, string(fold(nil).Turns[0].Metadata()))
+	require.Contains(t, string(facts[0].(*events.TurnStarted).Metadata), "phone", "the fact stays as it is")
+}

@@ -1,0 +1,66 @@
+package conversation
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Named gives the turns that an event names, uuid.Nil for none. An event that states no
+// fact may hold a turn's text all the same: it names what its id and its body say.
+func Named(e events.Recorded) (turn, replaces uuid.UUID) {
+	switch f := e.Fact.(type) {
+	case *events.TurnStarted:
+		return f.TurnID, uuid.Nil
+	case *events.TurnFinalized:
+		return f.TurnID, uuid.Nil
+	case *events.TurnRedacted:
+		return f.TurnID, uuid.Nil
+	case *events.TurnCorrected:
+		return f.TurnID, f.ReplacesTurnID
+	case nil:
+		return named(e)
+	default:
+		return uuid.Nil, uuid.Nil
+	}
+}
+
+func named(e events.Recorded) (turn, replaces uuid.UUID) {
+	var body struct {
+		TurnID         json.RawMessage `json:"turn_id"`
+		ReplacesTurnID json.RawMessage `json:"replaces_turn_id"`
+	}
+	_ = json.Unmarshal(e.Body, &body) // what is no object names nothing
+	id, _, _ := strings.Cut(e.ID, ".")
+	byID := anyUUID([]byte(id))
+	turn, replaces = anyUUID(body.TurnID), anyUUID(body.ReplacesTurnID)
+	switch {
+	case turn == uuid.Nil:
+		turn = byID
+	case replaces == uuid.Nil && byID != turn:
+		replaces = byID
+	}
+	return turn, replaces
+}
+
+func anyUUID(raw []byte) uuid.UUID {
+	id, err := uuid.Parse(strings.Trim(string(raw), `"`))
+	if err != nil {
+		return uuid.Nil
+	}
+	return id
+}
+
+// namesGone tells whether an event without a fact names a redacted turn.
+func (s *State) namesGone(e events.Recorded) bool {
+	turn, replaces := named(e)
+	for _, id := range []uuid.UUID{turn, replaces} {
+		if t := s.Turn(id); t != nil && t.Gone != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package events
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+)
+
+// KeyedHash turns what must not be kept, such as an address or a user agent, into 8
+// bytes in hex that tell two of them apart: HMAC-SHA-256 under a key that is kept
+// elsewhere. Without the key nobody can try all addresses. Kind keeps hashes of
+// different things apart; an empty value gives an empty hash.
+func KeyedHash(key []byte, kind, value string) string {
+	if value == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte(kind + "\x00" + value)) // never fails
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// HashIP is the keyed hash of an address for metadata's ip_hash: one for all ways to
+// write it, and for IPv6 for all of its /64, which one customer has.
+func HashIP(key []byte, address string) string {
+	address = strings.TrimSpace(address)
+	if ip, err := netip.ParseAddr(address); err == nil {
+		ip = ip.Unmap().WithZone("")
+		address = ip.String()
+		if prefix, err := ip.Prefix(64); err == nil && ip.Is6() {
+			address = prefix.Addr().String()
+		}
+	}
+	return KeyedHash(key, "ip", address)
+}
+
+// HashUserAgent is the keyed hash of a user agent for metadata's user_agent_hash.
+func HashUserAgent(key []byte, agent string) string {
+	return KeyedHash(key, "user_agent", strings.TrimSpace(agent))
+}

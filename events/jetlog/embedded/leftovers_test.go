@@ -1,0 +1,113 @@
+package embedded_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// A copy of a block that a killed server had half written holds what is erased later.
+func TestLeftoversOfAKilledServerAreRemoved(t *testing.T) {
+	t.Parallel()
+	cfg := embedded.Config{Dir: filepath.Join(t.TempDir(), "a [dir]"), Sync: embedded.Group}
+	s := start(t, cfg)
+	nc, err := s.Connect()
+	require.NoError(t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "s", []byte("kept"))
+	require.NoError(t, err)
+	nc.Close()
+	s.Stop()
+	msgs := filepath.Join(cfg.Dir, "jetstream", "$G", "streams", "S", "msgs")
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
+	for _, name := range []string{"1.blk.tmp", "1.new"} {
+		require.NoError(t, os.WriteFile(filepath.Join(msgs, name), []byte("SECRET"), 0o600))
+	}
+	s = start(t, cfg)
+	require.NoFileExists(t, filepath.Join(msgs, "1.blk.tmp"))
+	require.NoFileExists(t, filepath.Join(msgs, "1.new"))
+	nc, err = s.Connect()
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err = jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), "S")
+	require.NoError(t, err)
+	m, err := stream.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(m.Data))
+}
+
+// A server that is killed in an erasure forgets the event before it overwrites it. A plain
+// delete leaves the same.
+func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
+	t.Parallel()
+	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group}
+	publish := func(js jetstream.JetStream, subject, text string) uint64 {
+		m := nats.NewMsg(subject)
+		m.Data = []byte(text)
+		m.Header.Set("a", "header")
+		ack, err := js.PublishMsg(t.Context(), m)
+		require.NoError(t, err)
+		return ack.Sequence
+	}
+	open := func() (*embedded.Server, *nats.Conn, jetstream.JetStream, jetstream.Stream) {
+		s := start(t, cfg)
+		nc, err := s.Connect()
+		require.NoError(t, err)
+		js, err := jetstream.New(nc)
+		require.NoError(t, err)
+		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}})
+		require.NoError(t, err)
+		return s, nc, js, stream
+	}
+	s, nc, js, stream := open()
+	for i, text := range []string{"SECRET first", "KEPT one", "SECRET in the middle", "KEPT two", "SECRET last"} {
+		require.EqualValues(t, i+1, publish(js, "s.a", text))
+	}
+	for _, seq := range []uint64{1, 3, 5} {
+		require.NoError(t, stream.DeleteMsg(t.Context(), seq))
+	}
+	nc.Close()
+	s.Stop()
+	require.NoFileExists(t, filepath.Join(cfg.Dir, "turnledger.running"))
+	block := filepath.Join(cfg.Dir, "jetstream", "$G", "streams", "S", "msgs", "1.blk")
+	raw, err := os.ReadFile(block)
+	require.NoError(t, err)
+	require.Contains(t, string(raw), "SECRET", "the search finds what there is")
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
+
+	for range 2 {
+		s, nc, _, stream = open()
+		raw, err = os.ReadFile(block)
+		require.NoError(t, err)
+		require.NotContains(t, string(raw), "SECRET")
+		for seq, text := range map[uint64]string{2: "KEPT one", 4: "KEPT two"} {
+			m, err := stream.GetMsg(t.Context(), seq)
+			require.NoError(t, err)
+			require.Equal(t, text, string(m.Data))
+		}
+		for _, seq := range []uint64{1, 3, 5} {
+			_, err = stream.GetMsg(t.Context(), seq)
+			require.ErrorIs(t, err, jetstream.ErrMsgNotFound)
+		}
+		info, err := stream.Info(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, info.State.Msgs)
+		require.EqualValues(t, 5, info.State.LastSeq, "sequences stay taken")
+		nc.Close()
+		s.Stop()
+	}
+	_, nc, js, _ = open()
+	defer nc.Close()
+	require.EqualValues(t, 6, publish(js, "s.a", "KEPT three"))
+}

@@ -1,0 +1,173 @@
+package embedded
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/minio/highwayhash"
+)
+
+// The server says that an event is gone (a tombstone at the log's end) before it
+// overwrites it. One that is killed in between forgets the event and leaves its bytes, and
+// nobody can ask for it to be overwritten any more. So after an unclean stop, and before
+// the server is started, what a tombstone speaks of is overwritten here, in the form
+// that the server itself gives to erased records (nats-server 2.15, filestore.go: eraseMsg
+// and rebuildStateFromBufLocked).
+const (
+	recordHeader = 22 // length, sequence, time, length of the subject
+	recordSum    = 8
+	headersBit   = 1 << 31
+	erasedBit    = 1 << 63
+	tombstoneBit = 1 << 62
+	longest      = 32 << 20
+)
+
+// scrub overwrites in the blocks of all streams what tombstones speak of.
+func scrub(dir string) error {
+	streams, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "*", "msgs"))
+	for _, msgs := range streams {
+		err = errors.Join(err, scrubStream(msgs))
+	}
+	if err != nil {
+		return fmt.Errorf("overwrite what a killed server had begun to erase: %w", err)
+	}
+	return nil
+}
+
+// place is where a record stands in a stream's blocks.
+type place struct{ block, offset int }
+
+func (p place) before(o place) bool {
+	return p.block < o.block || p.block == o.block && p.offset < o.offset
+}
+
+func scrubStream(msgs string) error {
+	blocks, err := blocksOf(msgs)
+	if err != nil {
+		return err
+	}
+	// A tombstone speaks of a record that stands before it: after a power failure the
+	// sequence may have been given out anew.
+	tombstones := map[uint64]place{}
+	for _, n := range blocks {
+		block, err := os.ReadFile(blockName(msgs, n))
+		if err != nil {
+			return err
+		}
+		for offset, r := range records(block) {
+			if seq := sequence(r); seq&tombstoneBit != 0 {
+				tombstones[seq&^tombstoneBit] = place{n, offset}
+			}
+		}
+	}
+	for _, n := range blocks {
+		if err := scrubBlock(msgs, n, tombstones); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blocksOf gives the numbers of a stream's blocks, upwards.
+func blocksOf(msgs string) ([]int, error) {
+	names, err := filepath.Glob(filepath.Join(escapeGlob(msgs), "*.blk"))
+	var out []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(name), ".blk")); err == nil {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, err
+}
+
+func blockName(msgs string, n int) string { return filepath.Join(msgs, strconv.Itoa(n)+".blk") }
+
+func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
+	block, err := os.ReadFile(blockName(msgs, n))
+	if err != nil {
+		return err
+	}
+	stream := filepath.Base(filepath.Dir(msgs))
+	key := sha256.Sum256([]byte(stream + "-" + strconv.Itoa(n)))
+	changed := false
+	for offset, r := range records(block) {
+		seq := sequence(r)
+		if by, gone := tombstones[seq]; gone && (place{n, offset}).before(by) && len(r) >= recordHeader+recordSum {
+			overwrite(r, seq, key[:])
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return replace(blockName(msgs, n), block)
+}
+
+// records gives the records of a block by their offsets, as far as they can be read.
+func records(block []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for at := 0; len(block)-at >= recordHeader; {
+			n := int(binary.LittleEndian.Uint32(block[at:]) &^ headersBit)
+			if n < recordHeader || n > len(block)-at || n > longest || !yield(at, block[at:at+n]) {
+				return
+			}
+			at += n
+		}
+	}
+}
+
+func sequence(record []byte) uint64 { return binary.LittleEndian.Uint64(record[4:]) }
+
+func overwrite(r []byte, seq uint64, key []byte) {
+	le := binary.LittleEndian
+	le.PutUint32(r, uint32(len(r))) //nolint:gosec // at most 32 MB
+	le.PutUint64(r[4:], seq|erasedBit)
+	le.PutUint64(r[12:], 0)
+	le.PutUint16(r[20:], 0)
+	data, sum := r[recordHeader:len(r)-recordSum], r[len(r)-recordSum:]
+	_, _ = rand.Read(data) // never fails
+	digest, err := highwayhash.NewDigest64(key)
+	if err != nil {
+		panic(err) // the key is 32 bytes
+	}
+	_, _ = digest.Write(r[4:20])
+	_, _ = digest.Write(data)
+	copy(sum, digest.Sum(nil))
+}
+
+// replace puts a block in the place of another in one step.
+func replace(name string, block []byte) error {
+	tmp := name + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of the store directory
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(block)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return os.Rename(tmp, name)
+}
+
+// running marks a store whose server was not stopped.
+func running(dir string) string { return filepath.Join(dir, "turnledger.running") }
+
+// mend brings a store back to order whose server was killed, and marks it as running.
+func mend(dir string) error {
+	if _, err := os.Stat(running(dir)); err == nil {
+		if err := errors.Join(clearLeftovers(dir), scrub(dir)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(running(dir), nil, 0o600)
+}

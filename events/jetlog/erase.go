@@ -1,0 +1,97 @@
+package jetlog
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Erase overwrites the event at a position, on every replica, and tells whether there
+// was one. The sequence stays taken. It is no more than a wish until Settle has
+// returned: until then a power failure may bring the event back.
+func (l *Log) Erase(ctx context.Context, at events.Position) (bool, error) {
+	p, err := l.partition(at.Partition)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+	defer cancel()
+	var out struct {
+		Success bool                `json:"success"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	if err := l.api(ctx, "STREAM.MSG.DELETE."+p.name, map[string]uint64{"seq": at.Seq}, &out); err != nil {
+		return false, fmt.Errorf("erase %s: %w: %w", at, ErrUnavailable, err)
+	}
+	if out.Success {
+		return true, nil
+	}
+	// Gone before, or the server could not.
+	m, err := l.message(ctx, p, map[string]any{"seq": at.Seq, "no_hdr": true})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("erase %s: %w", at, err)
+	case m == nil:
+		return false, nil
+	default:
+		return false, fmt.Errorf("erase %s: %w: %w", at, ErrUnavailable, out.Error)
+	}
+}
+
+// Purge takes out a session's events up to and with a sequence, without overwriting
+// them: the server writes over their bytes when it compacts the blocks. It gives their
+// number.
+func (l *Log) Purge(ctx context.Context, sessionID string, upTo uint64) (int, error) {
+	p := l.of(sessionID)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
+	defer cancel()
+	var out struct {
+		Purged int                 `json:"purged"`
+		Error  *jetstream.APIError `json:"error"`
+	}
+	ask := map[string]any{"filter": events.SessionSubject(sessionID), "seq": upTo + 1}
+	if err := l.api(ctx, "STREAM.PURGE."+p.name, ask, &out); err != nil {
+		return 0, fmt.Errorf("purge a session: %w: %w", ErrUnavailable, err)
+	}
+	if out.Error != nil {
+		return 0, fmt.Errorf("purge a session: %w: %w", ErrUnavailable, out.Error)
+	}
+	return out.Purged, nil
+}
+
+// Settle returns when all that Erase and Purge did in a partition is on disk.
+func (l *Log) Settle(ctx context.Context, partition int) error {
+	p, err := l.partition(partition)
+	if err != nil {
+		return err
+	}
+	return p.gate.settle(ctx)
+}
+
+// settle syncs all of the stream's folder, once.
+func (g *gate) settle(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	select {
+	case g.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+	defer func() { <-g.turn }()
+	if g.failed != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, g.failed)
+	}
+	newest := g.block
+	err := g.syncStream(filepath.Dir(g.dir))
+	// What syncNew has to look at stays what it was.
+	g.block = newest
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package jetlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// notesBucket is the key-value bucket of what side effects remember.
+const notesBucket = "TURNLEDGER"
+
+// Notes is what a side effect remembers outside the log, in the same servers: how far it
+// is, and who is at it. It decides nothing and is rebuilt from the log where it is
+// lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
+type Notes struct{ kv jetstream.KeyValue }
+
+// Notes opens the notes, and makes them where they are missing.
+func (l *Log) Notes(ctx context.Context) (*Notes, error) {
+	kv, err := l.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: notesBucket, Description: "What Turnledger's side effects remember; made anew from the log",
+		History: 1, Storage: jetstream.FileStorage, Replicas: l.cfg.Replicas,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+	}
+	return &Notes{kv}, nil
+}
+
+// Read gives what stands under a key, and its revision, which is 0 where nothing does.
+func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64, err error) {
+	entry, err := n.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read a note: %w: %w", ErrUnavailable, err)
+	}
+	if err := json.Unmarshal(entry.Value(), into); err != nil {
+		return 0, fmt.Errorf("read a note: %w", err)
+	}
+	return entry.Revision(), nil
+}
+
+// Write puts a value under a key if its revision is still the one given, and gives the
+// new one. ErrConflict where somebody else has written.
+func (n *Notes) Write(ctx context.Context, key string, value any, revision uint64) (uint64, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0, err
+	}
+	if revision == 0 {
+		revision, err = n.kv.Create(ctx, key, raw)
+	} else {
+		revision, err = n.kv.Update(ctx, key, raw, revision)
+	}
+	switch code, _ := apiError(err); {
+	case err == nil:
+		return revision, nil
+	case code == codeWrongLastSequence, code == codeWrongLastConstant, errors.Is(err, jetstream.ErrKeyExists):
+		return 0, fmt.Errorf("write a note: %w", ErrConflict)
+	default:
+		return 0, fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
+	}
+}
+
+// Put puts a value under a key, whatever stands there.
+func (n *Notes) Put(ctx context.Context, key string, value any) error {
+	raw, err := json.Marshal(value)
+	if err == nil {
+		_, err = n.kv.Put(ctx, key, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Drop takes a key away.
+func (n *Notes) Drop(ctx context.Context, key string) error {
+	if err := n.kv.Purge(ctx, key); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("drop a note: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Members is a group of runners that is kept in the notes (projections.Group).
+type Members struct {
+	notes  *Notes
+	prefix string
+}
+
+// Members gives the group of a name.
+func (n *Notes) Members(name string) *Members { return &Members{n, "members." + name + "."} }
+
+// Beat implements projections.Group, by the servers' clock.
+func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
+	if err := m.notes.Put(ctx, m.prefix+member, true); err != nil {
+		return nil, err
+	}
+	keys, err := m.notes.kv.ListKeysFiltered(ctx, m.prefix+"*")
+	if err != nil {
+		return nil, fmt.Errorf("meet the others: %w: %w", ErrUnavailable, err)
+	}
+	defer func() { _ = keys.Stop() }()
+	seen := map[string]time.Time{}
+	for key := range keys.Keys() {
+		entry, err := m.notes.kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("meet the others: %w: %w", ErrUnavailable, err)
+		}
+		seen[strings.TrimPrefix(key, m.prefix)] = entry.Created()
+	}
+	var out []string
+	for other, at := range seen {
+		if seen[member].Sub(at) < alive {
+			out = append(out, other)
+		}
+	}
+	return out, nil
+}
+
+// Leave implements projections.Group.
+func (m *Members) Leave(ctx context.Context, member string) error {
+	return m.notes.Drop(ctx, m.prefix+member)
+}

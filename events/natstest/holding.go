@@ -1,0 +1,35 @@
+package natstest
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Holding gives the files below some folders that hold a text. Files that come and go
+// meanwhile are none, and folders of the names in except are left out.
+func Holding(t testing.TB, text string, dirs []string, except ...string) (out []string) {
+	t.Helper()
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return nil //nolint:nilerr // gone meanwhile
+			case e.IsDir():
+				for _, name := range except {
+					if e.Name() == name {
+						return fs.SkipDir
+					}
+				}
+				return nil
+			}
+			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
+				out = append(out, path)
+			}
+			return nil
+		})
+	}
+	return out
+}

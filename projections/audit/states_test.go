@@ -1,0 +1,52 @@
+package audit_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// A turn that began before the link, was answered after it, redacted, and whose session
+// was then erased: the right row at every step, also where the log has lost by then what
+// the eraser takes out.
+func TestOneTurnThroughAllItsStates(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	live := filled(t, log, 10)
+	feed := claim(t, log, live)
+	step := func(turns []string, sessions, links, ledger int) {
+		t.Helper()
+		feed.all(10)
+		left := log.without(goneFrom(log))
+		for name, a := range map[string]*tables{"live": live, "built anew": filled(t, log, 10), "built anew from what is left": filled(t, left, 10)} {
+			require.Equal(t, turns, a.requests("s"), name)
+			require.Equal(t, []int{sessions, links, ledger}, []int{a.count("sessions"), a.count("session_links"), a.count("event_ledger")}, name)
+		}
+	}
+	log.add(started("s", "r1"))
+	step([]string{}, 0, 0, 1)
+	log.add(linked("s", "u"))
+	step([]string{"r1 pending"}, 1, 1, 2)
+	log.add(finalized("s", "r1"))
+	step([]string{"r1 finalized"}, 1, 1, 3)
+	log.redact("s", id("s", "r1"))
+	step([]string{"r1 redacted"}, 1, 1, 2)
+	log.add(erased("s"))
+	step([]string{}, 1, 1, 2)
+	log.add(&events.ErasureReceipt{SessionID: "s", ReceiptID: "receipt-1", Place: "log", Erased: 3}, started("s", "r1"))
+	step([]string{}, 1, 1, 3)
+}
+
+// What a retention takes out of the log goes out of the ledger, and its markers stay.
+func TestEventsThatRetentionTookAreForgotten(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
+	log.redact("s", id("s", "r1"))
+	log.add(started("t", "r1"), started("s", "r3"))
+	a := filled(t, log, 10)
+	require.NoError(t, a.ForgetEvents(t.Context(), "s", events.Position{Seq: 5}))
+	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+}

@@ -1,0 +1,59 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// betweenHeadAndRead is a log in which something happens right after a read has taken its
+// barrier.
+type betweenHeadAndRead struct {
+	*jetlog.Log
+	happens func()
+}
+
+func (l *betweenHeadAndRead) Head(ctx context.Context, partition int) (events.Position, error) {
+	head, err := l.Log.Head(ctx, partition)
+	l.happens()
+	return head, err
+}
+
+// A session is erased while it is read: the redaction of a turn is gone from the log
+// already, its text is not. It must not be shown.
+func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	add := func(f events.Fact) events.Position {
+		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		require.NoError(t, err)
+		return ack.Position
+	}
+	id := events.TurnID("s", "r1")
+	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET"}})
+	add(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}})
+	redaction := add(folded(t, log, "s", 2, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	before := folded(t, log, "s", 2, 10)
+
+	erasing := &betweenHeadAndRead{Log: log, happens: func() {}}
+	for name, view := range map[string]contextbuilder.View{"from the log": nil, "from a view and its tail": &still{state: before, at: 2}} {
+		erasing.happens = func() {
+			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
+			_, err := log.Erase(t.Context(), redaction)
+			require.NoError(t, err)
+		}
+		reader := contextbuilder.NewReader(erasing, contextbuilder.ReaderConfig{Rules: rules, View: view})
+		reading, err := reader.Read(t.Context(), contextbuilder.Ask{SessionID: "s", Shown: 20})
+		require.NoError(t, err, name)
+		require.NotZero(t, reading.State.Erased, name)
+		require.Empty(t, reading.State.Turns, name)
+		require.GreaterOrEqual(t, reading.Position.Seq, reading.State.Erased, name)
+	}
+}

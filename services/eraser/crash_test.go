@@ -1,0 +1,176 @@
+package eraser_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// mortal is a log whose user dies at a step: before it is done, or just after, without
+// having heard of it. Then it can do nothing more.
+type mortal struct {
+	eraser.Log
+	steps atomic.Int64
+	after bool
+	dead  chan struct{}
+}
+
+var errDead = errors.New("dead")
+
+func newMortal(log eraser.Log, steps int64, after bool) *mortal {
+	m := &mortal{Log: log, after: after, dead: make(chan struct{})}
+	m.steps.Store(steps)
+	return m
+}
+
+// step does one step, if there is life left.
+func (m *mortal) step(do func() error) error {
+	left := m.steps.Add(-1)
+	if left < 0 && (left < -1 || !m.after) {
+		if left == -1 {
+			close(m.dead)
+		}
+		return errDead
+	}
+	err := do()
+	if left == -1 {
+		close(m.dead)
+		return errDead
+	}
+	return err
+}
+
+func (m *mortal) Erase(ctx context.Context, at events.Position) (found bool, err error) {
+	err = m.step(func() error { found, err = m.Log.Erase(ctx, at); return err })
+	return found, err
+}
+
+func (m *mortal) Append(ctx context.Context, a jetlog.Append) (ack jetlog.Ack, err error) {
+	err = m.step(func() error { ack, err = m.Log.Append(ctx, a); return err })
+	return ack, err
+}
+
+func (m *mortal) Settle(ctx context.Context, partition int) error {
+	return m.step(func() error { return m.Log.Settle(ctx, partition) })
+}
+
+// seeds of a test that has a long form.
+func seeds(short, long int) int {
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		return long
+	}
+	return short
+}
+
+// An eraser that dies at random steps, several times over, ends complete, and erases
+// nothing else.
+func TestAnEraserThatDiesEndsComplete(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(12, 300) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(uint64(seed), 7))
+			w := newWorld(t, 1+seed%2)
+			want := w.scene(rng)
+			for life := range 2 + rng.IntN(6) {
+				m := newMortal(w.log, int64(rng.IntN(12)), rng.IntN(2) == 0)
+				stop := w.erase(m, eraser.Config{Rate: 10_000, UrgentRate: 10_000})
+				select {
+				case <-m.dead:
+				case <-time.After(time.Second):
+					require.Positive(t, life+1)
+				}
+				stop()
+			}
+			w.erase(w.log, eraser.Config{Rate: 10_000, UrgentRate: 10_000})
+			for session, types := range want {
+				w.left(session, types...)
+			}
+			require.Empty(t, holding(t, w.dir, "SECRET"))
+			require.NotEmpty(t, holding(t, w.dir, "KEPT"))
+		})
+	}
+}
+
+// scene writes sessions in random order, of which much is to go, and gives what must be
+// left of each.
+func (w *world) scene(rng *rand.Rand) map[string][]string {
+	w.Helper()
+	both := []string{events.TypeTurnStarted, events.TypeTurnFinalized}
+	want := map[string][]string{
+		"plain":    append(slices.Clone(both), both...),
+		"redacted": append(slices.Clone(both), events.TypeTurnRedacted, events.TypeTurnRedacted),
+		"erased":   {events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt},
+		"hers":     {events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt},
+		"hers too": {events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt},
+	}
+	steps := []func(){
+		func() { w.turn("plain", "r1", "KEPT"); w.turn("plain", "r2", "KEPT") },
+		func() {
+			w.turn("redacted", "r0", "KEPT")
+			first := w.turn("redacted", "r1", "SECRET")
+			w.redact("redacted", w.correct("redacted", "c1", first, "SECRET"))
+			w.redact("redacted", w.start("redacted", "r2", "SECRET").ID)
+		},
+		func() {
+			for i := range 3 + rng.IntN(5) {
+				w.turn("erased", fmt.Sprint(i), "SECRET")
+			}
+			w.link("erased", "bob")
+			_, err := w.history.EraseSession(w.Context(), "erased", history.Erasure{})
+			require.NoError(w, err)
+		},
+		func() {
+			w.link("hers", "alice")
+			w.turn("hers", "r1", "SECRET")
+			w.turn("hers too", "r1", "SECRET")
+			w.link("hers too", "alice")
+		},
+		func() {
+			_, err := w.history.EraseIdentity(w.Context(), "alice", history.Erasure{})
+			require.NoError(w, err)
+		},
+	}
+	rng.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	for _, do := range steps {
+		do()
+	}
+	return want
+}
+
+// A tombstone is the same after each step of its erasure.
+func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("s", "r0", "KEPT")
+	first := w.turn("s", "r1", "SECRET")
+	w.publish(&events.TurnStarted{TurnID: first, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET, other words"}}, "other")
+	w.redact("s", w.correct("s", "c1", first, "SECRET"))
+	before := w.state("s")
+	for range 6 {
+		m := newMortal(w.log, 2, false) // an event, settled
+		stop := w.erase(m, eraser.Config{})
+		select {
+		case <-m.dead:
+		case <-time.After(500 * time.Millisecond):
+		}
+		stop()
+		require.True(t, before.Same(w.state("s")))
+	}
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
+	require.Equal(t, conversation.Redacted, w.state("s").Turn(first).Status)
+}

@@ -1,0 +1,173 @@
+package eraser
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Config of an Eraser.
+type Config struct {
+	Rules conversation.Rules
+	// Rate bounds the events a second that erasures of sessions and identities overwrite;
+	// 40 by default. Each rewrites a block of up to 8 MB, and writes beside it wait.
+	// Redactions and late events go ahead of them, at UrgentRate; 100 by default.
+	Rate, UrgentRate float64
+	// Places are the views that receipts tell of.
+	Places []Place
+	// Documents are asked to delete turns before the log forgets them.
+	Documents []Documents
+	Logger    *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Rate <= 0 {
+		c.Rate = 40
+	}
+	if c.UrgentRate <= 0 {
+		c.UrgentRate = 100
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Rules.Slim = true
+	return c
+}
+
+// Eraser erases. A runner feeds it (projections.Projection), and Run does what it was
+// fed.
+type Eraser struct {
+	log   Log
+	notes *jetlog.Notes
+	cfg   Config
+	parts []*part
+
+	urgent, bulk      queue
+	urgentRate, speed *rate.Limiter
+	follow            chan func(context.Context) error
+}
+
+var _ projections.Projection = (*Eraser)(nil)
+
+// New makes an eraser; it does no I/O.
+func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
+	cfg = cfg.withDefaults()
+	e := &Eraser{
+		log: log, notes: notes, cfg: cfg, follow: make(chan func(context.Context) error),
+		urgentRate: rate.NewLimiter(rate.Limit(cfg.UrgentRate), 50), speed: rate.NewLimiter(rate.Limit(cfg.Rate), 10),
+	}
+	e.urgent.signal, e.bulk.signal = make(chan struct{}, 1), make(chan struct{}, 1)
+	for k := range log.Partitions() {
+		e.parts = append(e.parts, &part{number: k})
+	}
+	return e
+}
+
+// Name implements projections.Projection.
+func (e *Eraser) Name() string { return "eraser" }
+
+// Apply implements projections.Projection: it takes note of what is to be done. The
+// stored progress follows when that is done.
+func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
+	p := e.parts[b.From.Partition]
+	for i := range b.Events {
+		if err := e.look(ctx, p, &b.Events[i]); err != nil {
+			return err
+		}
+	}
+	p.pass(b.To.Seq)
+	return nil
+}
+
+// look finds out what an event asks for.
+func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error {
+	seq, c := j.Position.Seq, j.Change
+	switch {
+	case c.Kind == conversation.TurnGone:
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact})
+	case c.Kind == conversation.Erased:
+		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
+	case late(j):
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.eraseLate})
+	case c.Kind == conversation.Linked:
+		return e.linked(ctx, j.SessionID, j.Head.Identity)
+	case c.Kind == conversation.Noted:
+		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(seq) {
+			e.enqueueIdentity(ctx, p, f, j.Position)
+		}
+	}
+	return nil
+}
+
+// late tells whether an event came after the redaction or the erasure of what it
+// names.
+func late(j *projections.Judged) bool {
+	c := j.Change
+	switch {
+	case c.Kind == conversation.Noted:
+		return false
+	case j.Head.Erased != 0 && j.Head.Erased != j.Position.Seq:
+		return true
+	case c.Kind == conversation.Anomaly:
+		return c.Reason == conversation.CodeTurnRedacted
+	default:
+		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Gone != 0
+	}
+}
+
+// Park implements projections.Projection. There is nothing that can't be looked at.
+func (e *Eraser) Park(context.Context, projections.Batch, string) error { return nil }
+
+// saveEvery is the pause between two looks at the progress.
+const saveEvery = 200 * time.Millisecond
+
+// Run does what the eraser was fed until ctx ends; then it returns nil. What is left
+// undone is found again by the stored progress.
+func (e *Eraser) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.urgent.work(ctx, e) })
+	g.Go(func() error { return e.bulk.work(ctx, e) })
+	g.Go(func() error { return e.saveAll(ctx) })
+	// Waits for views and for the sessions of an identity hold nobody up.
+	var waits sync.WaitGroup
+	defer waits.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return g.Wait()
+		case wait := <-e.follow:
+			waits.Go(func() { _ = wait(ctx) }) // it logs, and ends with ctx
+		}
+	}
+}
+
+func (e *Eraser) saveAll(ctx context.Context) error {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		for _, p := range e.parts {
+			if err := e.save(ctx, p); err != nil && ctx.Err() == nil {
+				e.cfg.Logger.Warn("the eraser's progress can't be stored; it is tried again", "partition", p.number, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			for _, p := range e.parts {
+				_ = e.save(last, p) // else it begins a little earlier
+			}
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package eraser_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+type assertT = assert.CollectT
+
+func requireEqual(c *assertT, want, got any) { assert.Equal(c, want, got) }
+
+// holding gives the files below a folder that hold a text.
+func holding(t testing.TB, dir, text string) []string {
+	t.Helper()
+	return natstest.Holding(t, text, []string{dir})
+}
+
+func TestARedactedTurnLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(w.log, eraser.Config{})
+	other := w.turn("s", "r0", "KEPT")
+	gone := w.turn("s", "r1", "SECRET")
+	require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
+
+	before := w.redact("s", gone)
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	require.NotEmpty(t, holding(t, w.dir, "KEPT"))
+
+	state := w.state("s")
+	require.Len(t, state.Turns, 2)
+	require.Equal(t, other, state.Turns[0].ID)
+	require.Equal(t, before.Turn, *state.Turns[1], "the tombstone is the same as before")
+}
+
+func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(w.log, eraser.Config{})
+	first := w.turn("s", "r1", "SECRET-1")
+	second := w.correct("s", "c1", first, "SECRET-2")
+	w.correct("s", "c2", second, "SECRET-3")
+	// One that lost its race names the turn too.
+	w.publish(&events.TurnCorrected{
+		TurnID: events.TurnID("s", "c3"), SessionID: "s", RequestID: "c3", ReplacesTurnID: first,
+		Question: events.Question{QuestionNeutral: "SECRET-4"}, Answer: events.Answer{AnswerNeutral: "SECRET-4"},
+	}, "")
+	live := w.state("s")
+	w.redact("s", second)
+	w.left("s", events.TypeTurnRedacted)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	require.Len(t, w.state("s").Turns, len(live.Turns))
+}
+
+func TestWhatComesLateIsErased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(w.log, eraser.Config{})
+	gone := w.turn("s", "r1", "SECRET")
+	w.redact("s", gone)
+	w.left("s", events.TypeTurnRedacted)
+
+	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET again"}}, "late")
+	w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
+	w.left("s", events.TypeTurnRedacted)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	require.True(t, w.start("s", "r1", "SECRET").Duplicate, "a late retry brings nothing back")
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+
+	_, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to"})
+	require.NoError(t, err)
+	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
+	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
+	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	// The log goes on behind sequences that are no more.
+	w.turn("s2", "r1", "text")
+}
+
+// A foreign redaction that lacks the tombstones: without the turn's events a replay
+// would not know that there was one.
+func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	gone := w.turn("s", "r1", "SECRET")
+	w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
+	other := w.turn("s", "r2", "SECRET-2")
+	w.redact("s", other)
+	w.erase(w.log, eraser.Config{})
+	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
+	require.NotZero(t, w.state("s").Turn(gone).Gone)
+}
+
+func TestAnErasedSessionLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("s", "r1", "SECRET")
+	w.link("s", "alice")
+	w.turn("s", "r2", "SECRET")
+	docs := &documents{}
+	receipt, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to", By: "ops"})
+	require.NoError(t, err)
+	again, err := w.history.EraseSession(t.Context(), "s", history.Erasure{})
+	require.NoError(t, err)
+	require.Equal(t, receipt, again)
+	closed := w.state("s")
+
+	place := &place{name: "recent"}
+	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{place})
+	r, err := receipts.Receipt(t.Context(), receipt)
+	require.NoError(t, err)
+	require.False(t, r.Complete())
+	w.erase(w.log, eraser.Config{Places: []eraser.Place{place}, Documents: []eraser.Documents{docs}})
+	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
+	r, err = receipts.Receipt(t.Context(), receipt)
+	require.NoError(t, err)
+	require.False(t, r.Complete())
+	place.follow()
+	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt, events.TypeErasureReceipt)
+	r, err = receipts.Receipt(t.Context(), receipt)
+	require.NoError(t, err)
+	require.True(t, r.Complete())
+	require.Equal(t, []string{"log", "recent"}, []string{r.Places[0].Place, r.Places[1].Place})
+	require.Equal(t, []int{4, 2}, []int{*r.Places[0].Erased, *r.Places[1].Erased})
+	require.WithinRange(t, r.Places[0].At, r.RequestedAt, time.Now())
+	require.True(t, closed.Same(w.state("s")))
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	require.ElementsMatch(t, []uuid.UUID{events.TurnID("s", "r1"), events.TurnID("s", "r2")}, docs.deleted("s"))
+}
+
+func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	for name, partitions := range map[string]int{"one partition": 1, "four": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, partitions)
+			w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{&place{name: "audit", at: map[int]uint64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 3: 1 << 40}}}})
+			for _, s := range []string{"a", "b", "c", "d", "e"} {
+				w.turn(s, "r1", "SECRET "+s)
+				w.link(s, "alice")
+			}
+			w.turn("other", "r1", "KEPT")
+			w.link("other", "bob")
+			receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{Reason: "left"})
+			require.NoError(t, err)
+			again, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+			require.NoError(t, err)
+			require.Equal(t, receipt, again)
+			receipts := eraser.NewReceipts(w.log, w.notes, nil)
+			var got eraser.Receipt
+			require.Eventually(t, func() bool {
+				got, err = receipts.Receipt(t.Context(), receipt)
+				require.NoError(t, err)
+				return got.Complete() && len(got.Places) == 2
+			}, 20*time.Second, 10*time.Millisecond)
+			require.Equal(t, 10, *got.Places[0].Erased)
+			require.Equal(t, "alice", got.IdentityID)
+			require.Empty(t, holding(t, w.dir, "SECRET"))
+
+			// What is linked later goes too.
+			w.turn("late", "r1", "SECRET late")
+			w.link("late", "alice")
+			w.left("late", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
+			require.Empty(t, holding(t, w.dir, "SECRET"))
+			require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeSessionLinked}, w.types("other"))
+		})
+	}
+}
+
+func TestReceiptsThatThereAreNot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("s", "r1", "text")
+	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
+		_, err := receipts.Receipt(t.Context(), id)
+		require.ErrorIs(t, err, eraser.ErrNoReceipt, id)
+	}
+	redacted := w.redact("s", events.TurnID("s", "r1"))
+	r, err := receipts.Receipt(t.Context(), redacted.Position.String())
+	require.NoError(t, err)
+	require.False(t, r.Complete())
+	w.erase(w.log, eraser.Config{})
+	require.Eventually(t, func() bool {
+		r, err := receipts.Receipt(t.Context(), redacted.Position.String())
+		require.NoError(t, err)
+		return r.Complete()
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
+	require.False(t, slices.Contains(w.types("s"), events.TypeTurnStarted))
+}

@@ -1,0 +1,111 @@
+package eraser
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// job is what one event asks for. It may be run again after any part of it.
+type job struct {
+	session string
+	at      events.Position
+	run     func(ctx context.Context, j *job) (rest func(context.Context) error, err error)
+	part    *part
+
+	attempts  int
+	notBefore time.Time
+}
+
+// queue is jobs in order; one that failed lets the others go first for a while.
+type queue struct {
+	mu     sync.Mutex
+	jobs   []*job
+	signal chan struct{}
+}
+
+// enqueue adds a job, unless it is in hand already.
+func (e *Eraser) enqueue(q *queue, p *part, j *job) {
+	if !p.begin(j.at.Seq) {
+		return
+	}
+	j.part = p
+	q.push(j)
+}
+
+func (q *queue) push(j *job) {
+	q.mu.Lock()
+	q.jobs = append(q.jobs, j)
+	q.mu.Unlock()
+	select {
+	case q.signal <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the first job that may be run; where there is none, it tells when to look
+// again.
+func (q *queue) next(now time.Time) (*job, time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	wait := time.Minute
+	for i, j := range q.jobs {
+		if left := j.notBefore.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		q.jobs = slices.Delete(q.jobs, i, i+1)
+		return j, 0
+	}
+	return nil, wait
+}
+
+// longestPause before a job that failed is tried again.
+const longestPause = 30 * time.Second
+
+// work runs the jobs until ctx ends.
+func (q *queue) work(ctx context.Context, e *Eraser) error {
+	for {
+		j, wait := q.next(time.Now())
+		if j == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-q.signal:
+			case <-time.After(wait):
+			}
+			continue
+		}
+		rest, err := j.run(ctx, j)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			j.attempts++
+			j.notBefore = time.Now().Add(min(time.Duration(j.attempts)*500*time.Millisecond, longestPause))
+			e.cfg.Logger.Warn("an erasure is tried again", "session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
+			q.push(j)
+		case rest != nil:
+			e.leave(ctx, func(ctx context.Context) error {
+				err := rest(ctx)
+				if ctx.Err() == nil {
+					j.part.end(j.at.Seq)
+				}
+				return err
+			})
+		default:
+			j.part.end(j.at.Seq)
+		}
+	}
+}
+
+// leave lets Run wait for something.
+func (e *Eraser) leave(ctx context.Context, wait func(context.Context) error) {
+	select {
+	case e.follow <- wait:
+	case <-ctx.Done():
+	}
+}

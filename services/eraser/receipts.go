@@ -1,0 +1,252 @@
+package eraser
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// ErrNoReceipt says that nothing was erased under a receipt.
+var ErrNoReceipt = errors.New("there is no such receipt")
+
+// Receipt tells what an erasure has reached. One of SessionID and IdentityID is what it
+// is of; with TurnID it is of a redaction.
+type Receipt struct {
+	ID, SessionID, IdentityID, TurnID string
+	Position                          events.Position
+	RequestedAt                       time.Time
+	Places                            []Reached
+	// Progress of what is under way.
+	Progress *Progress
+}
+
+// Reached is what an erasure has done in one place: At is when that was written down,
+// and zero where nobody has.
+type Reached struct {
+	Place  string
+	Done   bool
+	Erased *int
+	At     time.Time
+}
+
+// Complete tells whether every place is done.
+func (r Receipt) Complete() bool {
+	for _, p := range r.Places {
+		if !p.Done {
+			return false
+		}
+	}
+	return true
+}
+
+// Receipts reads receipts from the log. It does not erase. Safe for concurrent use.
+type Receipts struct {
+	log    Log
+	notes  *jetlog.Notes
+	places []Place
+}
+
+// NewReceipts makes a reader that knows some places; it does no I/O.
+func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
+	return &Receipts{log, notes, places}
+}
+
+// Receipt gives the receipt of an id, which is that of an erasure, or the position of a
+// redaction. ErrNoReceipt where the log has neither.
+func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
+	marker, err := r.find(ctx, id)
+	if err != nil {
+		return Receipt{}, err
+	}
+	out := Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
+	var written map[string]*stamped
+	switch f := marker.Fact.(type) {
+	case *events.SessionErased:
+		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID
+		written, err = receiptsAt(ctx, r.log, marker.Position, f.SessionID, "", f.ReceiptID)
+	case *events.IdentityErased:
+		out.IdentityID = f.IdentityID
+		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
+	case *events.TurnRedacted:
+		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := r.fill(ctx, &out, written); err != nil {
+		return Receipt{}, err
+	}
+	if out.TurnID == "" && !out.Complete() {
+		var told Progress
+		revision, err := r.notes.Read(ctx, progressKey(id, out.SessionID), &told)
+		if err != nil {
+			return Receipt{}, err
+		}
+		if revision != 0 {
+			out.Progress = &told
+		}
+	}
+	return out, nil
+}
+
+// fill says of each place what was written down, and of the others how far they are.
+func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*stamped) error {
+	log := Reached{Place: PlaceLog}
+	if out.TurnID != "" {
+		at, err := appliedOf(ctx, r.log, r.notes, out.Position.Partition)
+		if err != nil {
+			return err
+		}
+		log.Done = at.Seq >= out.Position.Seq
+	}
+	names := []string{}
+	byName := map[string]Reached{}
+	for _, p := range r.places {
+		x := Reached{Place: p.Name()}
+		// Of an identity the views are done when its sessions are, which the log's receipt tells.
+		if out.SessionID != "" || written[PlaceLog] != nil {
+			reached, err := p.Reached(ctx, out.Position)
+			x.Done = err == nil && reached && (out.SessionID != "" || written[p.Name()] != nil)
+		}
+		names, byName[x.Place] = append(names, x.Place), x
+	}
+	for name, w := range written {
+		x, known := byName[name]
+		if name == PlaceLog {
+			x = log
+		} else if !known {
+			x = Reached{Place: name}
+			names = append(names, name)
+		}
+		n := w.Erased
+		x.Done, x.Erased, x.At = true, &n, w.at
+		if name == PlaceLog {
+			log = x
+		} else {
+			byName[name] = x
+		}
+	}
+	out.Places = []Reached{log}
+	for _, name := range names {
+		out.Places = append(out.Places, byName[name])
+	}
+	return nil
+}
+
+// nearby is how many events after where a receipt says that it was asked for the
+// erasure is looked for: as many as others may have written in between.
+const nearby = 100_000
+
+// find gives the event that a receipt is of.
+func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error) {
+	if at, err := events.ParsePosition(id); err == nil {
+		return r.marker(ctx, at)
+	}
+	partition, after, ok := askedAfter(id)
+	if !ok || partition >= r.log.Partitions() {
+		return events.Recorded{}, ErrNoReceipt
+	}
+	var found events.Recorded
+	errFound := errors.New("found")
+	err := each(ctx, r.log, partition, after, func(m jetlog.Message) error {
+		switch m.Type() {
+		case events.TypeSessionErased, events.TypeIdentityErased:
+			if e := m.Recorded(); receiptOf(e) == id {
+				found = e
+				return errFound
+			}
+		}
+		if m.Position.Seq > after+nearby {
+			return errFound
+		}
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errFound):
+		return events.Recorded{}, err
+	case found.Fact == nil:
+		return events.Recorded{}, ErrNoReceipt
+	}
+	return found, nil
+}
+
+// marker gives the redaction or the erasure at a position, if it counted.
+func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recorded, error) {
+	if at.Partition >= r.log.Partitions() {
+		return events.Recorded{}, ErrNoReceipt
+	}
+	e, found, err := r.log.At(ctx, at)
+	if err != nil {
+		return events.Recorded{}, err
+	}
+	if _, redacted := e.Fact.(*events.TurnRedacted); !found || !redacted && receiptOf(e) == "" {
+		return events.Recorded{}, ErrNoReceipt
+	}
+	return e, nil
+}
+
+func receiptOf(e events.Recorded) string {
+	switch f := e.Fact.(type) {
+	case *events.SessionErased:
+		return f.ReceiptID
+	case *events.IdentityErased:
+		return f.ReceiptID
+	default:
+		return ""
+	}
+}
+
+// askedAfter reads "partition-sequence-salt".
+func askedAfter(id string) (partition int, after uint64, ok bool) {
+	parts := strings.Split(id, "-")
+	if len(parts) != 3 {
+		return 0, 0, false
+	}
+	k, err := strconv.ParseUint(parts[0], 10, 16)
+	if err != nil {
+		return 0, 0, false
+	}
+	after, err = strconv.ParseUint(parts[1], 10, 63)
+	return int(k), after, err == nil
+}
+
+// stamped is a receipt with when the log recorded it.
+type stamped struct {
+	*events.ErasureReceipt
+	at time.Time
+}
+
+// receiptsAt gives the receipts that were written of an erasure at a position, by their
+// places: of a session, or of an identity. An empty receipt id is any.
+func receiptsAt(ctx context.Context, log Log, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
+	all := log.Identity(ctx, identity)
+	if session != "" {
+		all = log.Session(ctx, session, at.Seq, maxSeq)
+	}
+	out := map[string]*stamped{}
+	for e, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		f, ok := e.Fact.(*events.ErasureReceipt)
+		if ok && e.Position.Seq > at.Seq && out[f.Place] == nil && (receipt == "" || f.ReceiptID == receipt) {
+			out[f.Place] = &stamped{f, e.Time}
+		}
+	}
+	return out, nil
+}
+
+// progressKey is where the notes have the progress of an erasure.
+func progressKey(receipt, session string) string {
+	key := "erasing." + base64.RawURLEncoding.EncodeToString([]byte(receipt))
+	if session != "" {
+		key += "." + base64.RawURLEncoding.EncodeToString([]byte(session))
+	}
+	return key
+}

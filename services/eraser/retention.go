@@ -1,0 +1,248 @@
+package eraser
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// RetentionConfig of a Retention.
+type RetentionConfig struct {
+	Rules conversation.Rules
+	// Anonymous is the silence after which an anonymous session leaves the log, Linked
+	// the age at which turns of linked sessions are redacted; 0 is never.
+	Anonymous, Linked time.Duration
+	// Redact redacts a turn of a linked session.
+	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
+	// Forget, where not nil, tells a view that keeps a row of each event which events of
+	// a session have left the log: those up to a position, but redactions and erasures.
+	Forget func(ctx context.Context, sessionID string, upTo events.Position) error
+	// Every is the pause between two sweeps; 1 h by default.
+	Every  time.Duration
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Retention takes out of the log what is too old. It goes by the times that the log
+// recorded, and remembers up to where it has looked: a session that can go has its last
+// event behind that.
+type Retention struct {
+	log   Log
+	notes *jetlog.Notes
+	cfg   RetentionConfig
+	turn  sync.Mutex // one sweep at a time
+}
+
+// NewRetention makes a retention; it does no I/O.
+func NewRetention(log Log, notes *jetlog.Notes, cfg RetentionConfig) *Retention {
+	if cfg.Every <= 0 {
+		cfg.Every = time.Hour
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Rules.Slim = true
+	return &Retention{log: log, notes: notes, cfg: cfg}
+}
+
+// Swept counts what a sweep took out, or would.
+type Swept struct {
+	// Sessions and Events of anonymous sessions; Turns of LinkedSessions.
+	Sessions, Events, LinkedSessions, Turns int
+}
+
+// Run sweeps from time to time until ctx ends; then it returns nil.
+func (r *Retention) Run(ctx context.Context) error {
+	for {
+		if _, err := r.Sweep(ctx, false); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
+		}
+		if !pause(ctx, r.cfg.Every) {
+			return nil
+		}
+	}
+}
+
+// Sweep takes out what is too old, or with dry only counts it.
+func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	var out Swept
+	now := r.cfg.Now()
+	for k := range r.log.Partitions() {
+		if r.cfg.Anonymous > 0 {
+			err := r.window(ctx, sweep{"anonymous", k, now.Add(-r.cfg.Anonymous), dry, r.anonymous}, &out)
+			if err != nil {
+				return out, err
+			}
+		}
+		if r.cfg.Linked > 0 {
+			if err := r.window(ctx, sweep{"linked", k, now.Add(-r.cfg.Linked), dry, r.linked}, &out); err != nil {
+				return out, err
+			}
+		}
+	}
+	if !dry && out != (Swept{}) {
+		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions", out.LinkedSessions, "turns", out.Turns)
+	}
+	return out, nil
+}
+
+// sweep is one partition's part for one rule.
+type sweep struct {
+	rule      string
+	partition int
+	before    time.Time
+	dry       bool
+	session   func(ctx context.Context, s sweep, id string, cut uint64, out *Swept) error
+}
+
+// swept is what the notes keep of a rule in a partition.
+type swept struct {
+	Created time.Time `json:"created"`
+	Seq     uint64    `json:"seq"`
+}
+
+// window looks at the sessions with events between where the last sweep ended and what
+// is too old now.
+func (r *Retention) window(ctx context.Context, s sweep, out *Swept) error {
+	key := fmt.Sprintf("retention.%s.%d", s.rule, s.partition)
+	at := swept{Created: r.log.Created(s.partition)}
+	var stored swept
+	if _, err := r.notes.Read(ctx, key, &stored); err != nil {
+		return err
+	}
+	if stored.Created.Equal(at.Created) {
+		at.Seq = stored.Seq
+	}
+	cut, err := r.log.SeqAt(ctx, s.partition, s.before)
+	if err != nil || cut <= at.Seq {
+		return err
+	}
+	ids, err := r.sessions(ctx, s.partition, at.Seq, cut)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := s.session(ctx, s, id, cut, out); err != nil {
+			return err
+		}
+	}
+	if s.dry {
+		return nil
+	}
+	if err := r.log.Settle(ctx, s.partition); err != nil {
+		return err
+	}
+	at.Seq = cut
+	return r.notes.Put(ctx, key, at)
+}
+
+// sessions gives those with events after a sequence and up to another, in log order.
+func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uint64) ([]string, error) {
+	var out []string
+	seen := map[string]bool{}
+	err := until(ctx, r.log, partition, after, upTo, func(m jetlog.Message) error {
+		id, identity, err := events.ParseSubject(m.Subject)
+		if err == nil && !identity && !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// anonymous takes an anonymous session out that has been silent for too long. Markers of
+// redactions and of an erasure stay: without them a late retry would bring a text back.
+func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint64, out *Swept) error {
+	if last, err := r.log.Last(ctx, id); err != nil || last > cut {
+		return err
+	}
+	state := conversation.New(id, r.cfg.Rules)
+	var all, markers []uint64
+	for e, err := range r.log.Session(ctx, id, 0, cut) {
+		if err != nil {
+			return err
+		}
+		c := state.Fold(e)
+		_, receipt := e.Fact.(*events.ErasureReceipt)
+		if c.Kind == conversation.TurnGone || c.Kind == conversation.Erased || receipt {
+			markers = append(markers, e.Position.Seq)
+		} else {
+			all = append(all, e.Position.Seq)
+		}
+	}
+	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
+		return nil
+	}
+	out.Sessions++
+	out.Events += len(all)
+	if s.dry {
+		return nil
+	}
+	whole := all[len(all)-1]
+	if len(markers) > 0 {
+		whole = markers[0] - 1
+	}
+	if whole > 0 {
+		if _, err := r.log.Purge(ctx, id, whole); err != nil {
+			return err
+		}
+	}
+	for _, seq := range all {
+		if seq > whole {
+			if _, err := r.log.Erase(ctx, events.Position{Partition: s.partition, Seq: seq}); err != nil {
+				return err
+			}
+		}
+	}
+	if r.cfg.Forget == nil {
+		return nil
+	}
+	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut})
+}
+
+// linked redacts the turns of a linked session that are too old.
+func (r *Retention) linked(ctx context.Context, s sweep, id string, _ uint64, out *Swept) error {
+	state := conversation.New(id, r.cfg.Rules)
+	for e, err := range r.log.Session(ctx, id, 0, maxSeq) {
+		if err != nil {
+			return err
+		}
+		state.Fold(e)
+	}
+	if state.Identity == "" || state.Erased != 0 {
+		return nil
+	}
+	found := false
+	for _, t := range state.Turns {
+		// The newest version stands for all.
+		if t.Gone != 0 || t.ReplacedBy != uuid.Nil || !t.CreatedAt.Before(s.before) {
+			continue
+		}
+		found = true
+		out.Turns++
+		if s.dry {
+			continue
+		}
+		if err := r.cfg.Redact(ctx, id, t.ID); err != nil {
+			return err
+		}
+	}
+	if found {
+		out.LinkedSessions++
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package eraser_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/eraser"
+)
+
+func TestWhatIsTooOldGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("anonymous", "r1", "old")
+	gone := w.turn("redacted", "r1", "old")
+	w.turn("redacted", "r2", "old")
+	w.redact("redacted", gone)
+	w.turn("redacted", "r3", "old")
+	w.turn("linked", "r1", "old")
+	w.link("linked", "alice")
+	w.turn("active", "r1", "old")
+	// The log's own clock says when that was.
+	cut := time.Now().Add(10 * time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+	w.turn("active", "r2", "new")
+	w.turn("linked", "r2", "new")
+
+	now := cut
+	var forgotten []string
+	cfg := eraser.RetentionConfig{
+		Rules: rules, Anonymous: 30 * 24 * time.Hour, Linked: 365 * 24 * time.Hour, Now: func() time.Time { return now },
+		Redact: func(_ context.Context, session string, turn uuid.UUID) error {
+			_, err := w.history.RedactTurn(t.Context(), session, conversation.Redact{TurnID: turn, Reason: "retention"})
+			return err
+		},
+		Forget: func(_ context.Context, session string, _ events.Position) error {
+			forgotten = append(forgotten, session)
+			return nil
+		},
+	}
+	r := eraser.NewRetention(w.log, w.notes, cfg)
+	sweep := func(dry bool) eraser.Swept {
+		got, err := r.Sweep(t.Context(), dry)
+		require.NoError(t, err)
+		return got
+	}
+	require.Zero(t, sweep(false), "nothing is old")
+
+	now = cut.Add(cfg.Anonymous)
+	all := append(w.types("anonymous"), w.types("redacted")...)
+	would := eraser.Swept{Sessions: 2, Events: len(all) - 1}
+	require.Equal(t, would, sweep(true))
+	require.Equal(t, all, append(w.types("anonymous"), w.types("redacted")...), "a dry run changes nothing")
+	require.Equal(t, would, sweep(false))
+	require.Zero(t, sweep(false), "it goes on where it was")
+	require.Empty(t, w.types("anonymous"))
+	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("redacted"), "a marker stays")
+	require.Len(t, w.types("active"), 4)
+	require.Len(t, w.types("linked"), 5)
+	require.Equal(t, []string{"anonymous", "redacted"}, forgotten)
+
+	require.Equal(t, conversation.Redacted, w.start("redacted", "r1", "again").Status, "a late retry brings no redacted turn back")
+	require.False(t, w.start("redacted", "r9", "new").Duplicate)
+	w.link("anonymous", "bob")
+
+	now = cut.Add(cfg.Linked)
+	require.Equal(t, 1, sweep(true).Turns)
+	require.Equal(t, 1, sweep(false).Turns)
+	state := w.state("linked")
+	require.Equal(t, []conversation.Status{conversation.Redacted, conversation.Finalized},
+		[]conversation.Status{state.Turns[0].Status, state.Turns[1].Status})
+}

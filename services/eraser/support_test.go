@@ -1,0 +1,148 @@
+package eraser_test
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// world is a log with what writes to it.
+type world struct {
+	*testing.T
+	dir     string
+	log     *jetlog.Log
+	history *history.Service
+	notes   *jetlog.Notes
+}
+
+func newWorld(t *testing.T, partitions int) *world {
+	t.Helper()
+	s := natstest.Server(t)
+	w := &world{T: t, dir: filepath.Join(s.GateDir(), "jetstream")}
+	w.log = natstest.LogOn(t, s, partitions)
+	w.history = history.New(w.log, history.Config{Rules: rules})
+	w.run(w.history.Run)
+	var err error
+	w.notes, err = w.log.Notes(t.Context())
+	require.NoError(t, err)
+	return w
+}
+
+// run runs something until the test ends, or until what it gives back is called.
+func (w *world) run(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var g errgroup.Group
+	g.Go(func() error { return f(ctx) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(w, g.Wait())
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+// erase runs an eraser on a log that may lose its life at any step.
+func (w *world) erase(log eraser.Log, cfg eraser.Config) (stop func()) {
+	cfg.Rules = rules
+	e := eraser.New(log, w.notes, cfg)
+	return w.run(func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return e.Run(ctx) })
+		g.Go(func() error {
+			return runner.New(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		})
+		return g.Wait()
+	})
+}
+
+func (w *world) turn(session, request, text string) uuid.UUID {
+	w.Helper()
+	w.start(session, request, text)
+	id := events.TurnID(session, request)
+	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id, Answer: events.Answer{AnswerNeutral: "answer " + text}})
+	require.NoError(w, err)
+	return id
+}
+
+func (w *world) start(session, request, text string) history.Turn {
+	w.Helper()
+	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + text}})
+	require.NoError(w, err)
+	return t
+}
+
+func (w *world) correct(session, request string, turn uuid.UUID, text string) uuid.UUID {
+	w.Helper()
+	t, err := w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request, TurnID: turn, AnswerNeutral: &text})
+	require.NoError(w, err)
+	return t.ID
+}
+
+func (w *world) redact(session string, turn uuid.UUID) history.Turn {
+	w.Helper()
+	t, err := w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"})
+	require.NoError(w, err)
+	return t
+}
+
+func (w *world) link(session, identity string) {
+	w.Helper()
+	_, err := w.history.LinkSession(w.Context(), session, identity, "")
+	require.NoError(w, err)
+}
+
+// publish says something as a raw publisher does.
+func (w *world) publish(f events.Fact, salt string) events.Position {
+	w.Helper()
+	ack, err := w.log.Append(w.Context(), jetlog.Append{Facts: []events.Fact{f}, Salt: salt})
+	require.NoError(w, err)
+	require.NoError(w, w.log.Durable(w.Context(), ack.Position))
+	return ack.Position
+}
+
+// types of what the log holds of a session.
+func (w *world) types(session string) (out []string) {
+	w.Helper()
+	for e, err := range w.log.Session(w.Context(), session, 0, math.MaxUint64) {
+		require.NoError(w, err)
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+func (w *world) state(session string) *conversation.State {
+	w.Helper()
+	s := conversation.New(session, rules)
+	for e, err := range w.log.Session(w.Context(), session, 0, math.MaxUint64) {
+		require.NoError(w, err)
+		s.Fold(e)
+	}
+	return s
+}
+
+// left waits until the log holds just these events of a session.
+func (w *world) left(session string, types ...string) {
+	w.Helper()
+	require.EventuallyWithT(w, func(c *assertT) { requireEqual(c, types, w.types(session)) }, 20*time.Second, 10*time.Millisecond)
+}

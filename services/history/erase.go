@@ -1,0 +1,93 @@
+package history
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// Erasure asks for a session or an identity to be forgotten. Reason and By are kept in
+// the log for ever.
+type Erasure struct{ Reason, By string }
+
+// EraseSession closes a session for ever and gives the receipt that tells how far its
+// texts are gone. Of one that was erased before it gives the first receipt.
+// conversation.ErrSessionNotFound where the log knows no such session.
+func (s *Service) EraseSession(ctx context.Context, sessionID string, c Erasure) (receipt string, err error) {
+	if err := validSession(sessionID); err != nil {
+		return "", err
+	}
+	w := s.writing(sessionID)
+	head, err := w.refresh(ctx)
+	if err != nil {
+		return "", err
+	}
+	f := &events.SessionErased{
+		SessionID: sessionID, Reason: c.Reason, ErasedBy: c.By,
+		ReceiptID: newReceipt(events.Position{Partition: w.partition, Seq: head}),
+	}
+	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideErase(f) })
+	if err != nil {
+		return "", err
+	}
+	e, found, err := s.log.At(ctx, v.position)
+	if err != nil {
+		return "", err
+	}
+	if first, ok := e.Fact.(*events.SessionErased); found && ok {
+		return first.ReceiptID, nil
+	}
+	return "", fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
+}
+
+// EraseIdentity says that all sessions of an identity go, also those linked later, and
+// gives the receipt. Of one that was erased before it gives the first receipt.
+func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasure) (receipt string, err error) {
+	if events.ValidID(identityID) != nil {
+		return "", &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
+	}
+	partition := s.log.Partition(identityID)
+	head, err := s.log.Head(ctx, partition)
+	if err != nil {
+		return "", err
+	}
+	first, err := s.identityReceipt(ctx, identityID)
+	if err != nil || first != "" {
+		return first, err
+	}
+	f := &events.IdentityErased{IdentityID: identityID, ReceiptID: newReceipt(head), Reason: c.Reason, ErasedBy: c.By}
+	ack, err := s.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+	if err != nil {
+		return "", err
+	}
+	if err := s.log.Durable(ctx, ack.Position); err != nil {
+		return "", err
+	}
+	// The first in log order stands.
+	return s.identityReceipt(ctx, identityID)
+}
+
+func (s *Service) identityReceipt(ctx context.Context, identityID string) (string, error) {
+	for e, err := range s.log.Identity(ctx, identityID) {
+		if err != nil {
+			return "", err
+		}
+		if f, ok := e.Fact.(*events.IdentityErased); ok {
+			return f.ReceiptID, nil
+		}
+	}
+	return "", nil
+}
+
+// newReceipt makes the id of a receipt. It says where to look: the erasure stands in
+// the log after the position.
+func newReceipt(after events.Position) string {
+	var salt [6]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	return fmt.Sprintf("%d-%d-%s", after.Partition, after.Seq, hex.EncodeToString(salt[:]))
+}
