@@ -37,7 +37,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Logger: a.logger})
+	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Logger: a.logger})
 	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
 		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.metrics,
 	})
@@ -166,4 +166,30 @@ func (v *views) forget(ctx context.Context, sessionID string, upTo events.Positi
 		return err
 	}
 	return tables.ForgetEvents(ctx, sessionID, upTo)
+}
+
+// documents are the stores that must have deleted a turn before the log forgets it.
+func (a *app) documents() []eraser.Documents {
+	if a.memory == nil {
+		return nil
+	}
+	return []eraser.Documents{forwarded{a.memory.effect.Done}}
+}
+
+// forwarded is the memory outside. Its forwarder deletes as it follows the log, and needs
+// of the log which turns there were.
+type forwarded struct {
+	done func(ctx context.Context, partition int) (events.Position, error)
+}
+
+// Name implements eraser.Documents.
+func (forwarded) Name() string { return "memory" }
+
+// DeleteTurns implements eraser.Documents.
+func (f forwarded) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {
+	done, err := f.done(ctx, at.Partition)
+	if err == nil && done.Seq < at.Seq {
+		err = fmt.Errorf("the memory's forwarder is at %s, and has not deleted yet what is to be erased: turnledger projections list tells how it stands", done)
+	}
+	return err
 }

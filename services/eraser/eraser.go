@@ -53,7 +53,11 @@ type Eraser struct {
 
 	urgent, bulk      queue
 	urgentRate, speed *rate.Limiter
-	follow            chan func(context.Context) error
+
+	// left is what Run has to wait for beside the queues.
+	leaving sync.Mutex
+	left    []func(context.Context) error
+	more    chan struct{}
 }
 
 var _ projections.Projection = (*Eraser)(nil)
@@ -62,7 +66,7 @@ var _ projections.Projection = (*Eraser)(nil)
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	cfg = cfg.withDefaults()
 	e := &Eraser{
-		log: log, notes: notes, cfg: cfg, follow: make(chan func(context.Context) error),
+		log: log, notes: notes, cfg: cfg, more: make(chan struct{}, 1),
 		urgentRate: rate.NewLimiter(rate.Limit(cfg.UrgentRate), 50), speed: rate.NewLimiter(rate.Limit(cfg.Rate), 10),
 	}
 	e.urgent.signal, e.bulk.signal = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -102,7 +106,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		return e.linked(ctx, j.SessionID, j.Head.Identity)
 	case c.Kind == conversation.Noted:
 		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(seq) {
-			e.enqueueIdentity(ctx, p, f, j.Position)
+			e.enqueueIdentity(p, f, j.Position)
 		}
 	}
 	return nil
@@ -144,8 +148,10 @@ func (e *Eraser) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return g.Wait()
-		case wait := <-e.follow:
-			waits.Go(func() { _ = wait(ctx) }) // it logs, and ends with ctx
+		case <-e.more:
+			for _, wait := range e.taken() {
+				waits.Go(func() { _ = wait(ctx) }) // it logs, and ends with ctx
+			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ type documents struct {
 
 func (d *documents) Name() string { return "memory" }
 
-func (d *documents) DeleteTurns(_ context.Context, session string, turns []uuid.UUID) error {
+func (d *documents) DeleteTurns(_ context.Context, _ events.Position, session string, turns []uuid.UUID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone == nil {

@@ -12,10 +12,8 @@ import (
 
 // enqueueIdentity lets an identity's erasure run beside everything else: it closes all
 // sessions at once, and then waits while each is erased.
-func (e *Eraser) enqueueIdentity(ctx context.Context, p *part, f *events.IdentityErased, at events.Position) {
-	begun := make(chan struct{})
-	e.leave(ctx, func(ctx context.Context) error {
-		close(begun)
+func (e *Eraser) enqueueIdentity(p *part, f *events.IdentityErased, at events.Position) {
+	e.leave(func(ctx context.Context) error {
 		for attempt := 1; ; attempt++ {
 			err := e.eraseIdentity(ctx, f, at)
 			if err == nil {
@@ -31,11 +29,6 @@ func (e *Eraser) enqueueIdentity(ctx context.Context, p *part, f *events.Identit
 			}
 		}
 	})
-	select {
-	case <-begun:
-	case <-ctx.Done():
-		p.end(at.Seq) // it is looked at again
-	}
 }
 
 // eraseIdentity erases all sessions that are linked to an identity. It may be run again

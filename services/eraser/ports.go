@@ -44,11 +44,12 @@ type Place interface {
 	Reached(ctx context.Context, at events.Position) (bool, error)
 }
 
-// Documents is a store that holds a document of its own for each turn and does not
-// follow the log by itself, such as a long-term memory. DeleteTurns is called before
-// the log forgets which turns there were, and again after a crash: deleting what is not
-// there is no error. It returns when the store has confirmed.
+// Documents is a store that holds a document of its own for each turn, such as a
+// long-term memory. DeleteTurns is called before the log forgets which turns there were,
+// and again after a crash: deleting what is not there is no error. It returns nil when
+// the store has confirmed; an error lets the erasure wait, and others go first. One that
+// follows the log by itself says so by an error until it has done the event at at.
 type Documents interface {
 	Name() string
-	DeleteTurns(ctx context.Context, sessionID string, turns []uuid.UUID) error
+	DeleteTurns(ctx context.Context, at events.Position, sessionID string, turns []uuid.UUID) error
 }

@@ -89,7 +89,7 @@ func (q *queue) work(ctx context.Context, e *Eraser) error {
 			e.cfg.Logger.Warn("an erasure is tried again", "session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
 			q.push(j)
 		case rest != nil:
-			e.leave(ctx, func(ctx context.Context) error {
+			e.leave(func(ctx context.Context) error {
 				err := rest(ctx)
 				if ctx.Err() == nil {
 					j.part.end(j.at.Seq)
@@ -103,9 +103,21 @@ func (q *queue) work(ctx context.Context, e *Eraser) error {
 }
 
 // leave lets Run wait for something.
-func (e *Eraser) leave(ctx context.Context, wait func(context.Context) error) {
+func (e *Eraser) leave(wait func(context.Context) error) {
+	e.leaving.Lock()
+	e.left = append(e.left, wait)
+	e.leaving.Unlock()
 	select {
-	case e.follow <- wait:
-	case <-ctx.Done():
+	case e.more <- struct{}{}:
+	default:
 	}
+}
+
+// taken gives what was left since the last call.
+func (e *Eraser) taken() []func(context.Context) error {
+	e.leaving.Lock()
+	defer e.leaving.Unlock()
+	left := e.left
+	e.left = nil
+	return left
 }

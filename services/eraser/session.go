@@ -40,7 +40,7 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (func(context.Context
 	if err != nil || c == nil {
 		return nil, err
 	}
-	if err := e.deleteDocuments(ctx, c.SessionID, c.turns); err != nil {
+	if err := e.deleteDocuments(ctx, c.at, c.SessionID, c.turns); err != nil {
 		return nil, err
 	}
 	told, err := e.eraseAll(ctx, c)

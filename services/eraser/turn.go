@@ -43,7 +43,7 @@ func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) erro
 			"session_id", j.session, "position", j.at)
 		return nil, nil
 	}
-	if err := e.deleteDocuments(ctx, j.session, versions); err != nil {
+	if err := e.deleteDocuments(ctx, j.at, j.session, versions); err != nil {
 		return nil, err
 	}
 	for _, seq := range slices.Backward(covered) {
@@ -89,13 +89,13 @@ func (e *Eraser) fold(ctx context.Context, j *job, without []uint64) (*conversat
 }
 
 // deleteDocuments asks the other stores to delete turns.
-func (e *Eraser) deleteDocuments(ctx context.Context, session string, turns map[uuid.UUID]bool) error {
+func (e *Eraser) deleteDocuments(ctx context.Context, at events.Position, session string, turns map[uuid.UUID]bool) error {
 	ids := make([]uuid.UUID, 0, len(turns))
 	for id := range turns {
 		ids = append(ids, id)
 	}
 	for _, d := range e.cfg.Documents {
-		if err := d.DeleteTurns(ctx, session, ids); err != nil {
+		if err := d.DeleteTurns(ctx, at, session, ids); err != nil {
 			return err
 		}
 	}

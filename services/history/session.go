@@ -41,9 +41,9 @@ type outcome struct {
 const (
 	// keptOutcomes is how many events may come between an event and its writer's look at
 	// it.
-	keptOutcomes = 16
+	keptOutcomes = 4
 	// outcomeWeight estimates the bytes of one.
-	outcomeWeight = 512
+	outcomeWeight = 448
 )
 
 // fold folds an event and remembers its outcome; the lock is held, or nobody else knows
@@ -57,6 +57,7 @@ func (x *session) fold(state *conversation.State, e events.Recorded) {
 	o := outcome{kind: c.Kind, head: state.Head()}
 	if c.Turn != nil {
 		own := *c.Turn
+		own.Question = nil // texts are not kept
 		o.turn = &own
 	}
 	if len(x.order) == keptOutcomes {
