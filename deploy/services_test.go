@@ -104,13 +104,16 @@ func (s *stage) keep(ctx context.Context, service string, env map[string]string)
 		cmd := s.command(service, env)
 		var log bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &log, &log
-		ended := make(chan error, 1)
+		ended := make(chan struct{})
 		err := cmd.Start()
 		assert.NoError(s.t, err)
 		if err != nil {
 			return
 		}
-		go func() { ended <- cmd.Wait() }()
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // its status is looked at below
+		}()
 		select {
 		case <-ended:
 		case <-ctx.Done():

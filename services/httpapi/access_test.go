@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,7 +98,7 @@ func (noKeeper) Verify(context.Context, string, int, func(done, of uint64) error
 }
 
 // guarded is an API that has every call, with the callers of a ring. The token all may
-// do everything, ada's too, in her sessions.
+// do everything; ada's too, in her sessions (admin included, which no real key has).
 func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
 	t.Helper()
 	events := natstest.Log(t, 1)
@@ -105,7 +106,7 @@ func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
 	background(t, r.Run)
 	model := &silentModel{}
 	callers["all"] = httpapi.Caller{Name: "all", Scopes: scopes}
-	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes &^ operates, IdentityID: "ada"}
+	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
 	s := startOn(t, events, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, noKeeper{}
 		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
@@ -175,6 +176,11 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		}
 	}
 	require.Equal(t, http.StatusUnauthorized, s.do("GET", "/v1/projections?access_token=all", nil).status)
+	twice := httptest.NewRequest("GET", "/v1/projections", nil)
+	twice.Header["Authorization"] = []string{"Bearer all", "Bearer wrong"}
+	w := httptest.NewRecorder()
+	s.api.ServeHTTP(w, twice)
+	require.Equal(t, http.StatusUnauthorized, w.Code)
 	s.ok(http.StatusOK, "GET", "/v1/projections", nil, "Authorization", "bearer  all")
 	require.NotContains(t, s.logs.String(), "Bearer")
 	require.Zero(t, s.head())
@@ -203,7 +209,7 @@ func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 // another's, anonymous or not there looks the same, and nothing is recorded.
 func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 	t.Parallel()
-	s, model := guarded(t, ring{"stranger": {Name: "stranger", Scopes: scopes &^ operates, IdentityID: "eve"}})
+	s, model := guarded(t, ring{"stranger": {Name: "stranger", Scopes: scopes, IdentityID: "eve"}})
 	turn := `{"request_id":"r","question_neutral":"q"}`
 	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
 		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", turn).status)

@@ -120,7 +120,7 @@ func (e *eventWriter) end() error {
 // it has a reading of its own, so that nobody waits for it meanwhile.
 func (e *eventWriter) flush() error {
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.patience)) // a writer of a test may have none
-	_, err := e.w.Write(e.buf)
+	_, err := e.w.Write(e.buf)                            //nolint:gosec // NDJSON or server-sent events, with nosniff: no browser takes it for a page
 	e.buf = e.buf[:0]
 	if err != nil {
 		return err

@@ -176,6 +176,14 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	_, err = apikeys.Open(f, apikeys.Config{})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), text)
+	// A condition that this version does not know.
+	f = file(t)
+	add(t, f, apikeys.Key{})
+	raw, err := os.ReadFile(string(f))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(string(f), bytes.Replace(raw, []byte(`"name"`), []byte(`"only_from":"10.0.0.0/8","name"`), 1), 0o600))
+	_, err = apikeys.Open(f, apikeys.Config{})
+	require.ErrorContains(t, err, "is no file of keys")
 }
 
 func TestKeysThatWouldNotDoWhatIsExpected(t *testing.T) {
