@@ -150,11 +150,11 @@ func (m *machine) raw(t *rapid.T) {
 // again publishes a recorded event once more.
 func (m *machine) again(t *rapid.T) {
 	if len(m.log) == 0 {
-		t.Skip("nothing is recorded")
+		return // nothing is recorded yet
 	}
 	e := rapid.SampledFrom(m.log).Draw(t, "event")
 	if e.Fact == nil {
-		t.Skip("no fact")
+		return
 	}
 	if c := m.append(e.Fact); c.Kind.Applied() && m.changes[e.Position.Seq].Kind.Applied() && c.Kind != conversation.Refused {
 		t.Fatalf("the same event again is %s", m.describe(c))
