@@ -1,6 +1,9 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+	"reflect"
+)
 
 // Route is a call as tests see it.
 type Route struct {
@@ -25,4 +28,15 @@ func (a *API) Routes() map[string]Route {
 // Forget declares a call without a scope.
 func (a *API) Forget(pattern string) {
 	a.router.answer(0, pattern, func(http.ResponseWriter, *http.Request) { panic("it was answered") })
+}
+
+// Unset are the ports that an API was not given.
+func (a *API) Unset() (names []string) {
+	v := reflect.ValueOf(a.cfg)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Interface && f.IsNil() {
+			names = append(names, v.Type().Field(i).Name)
+		}
+	}
+	return names
 }

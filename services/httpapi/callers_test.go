@@ -1,0 +1,60 @@
+package httpapi_test
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// ring knows callers by their tokens.
+type ring map[string]httpapi.Caller
+
+func (r ring) Authenticate(_ context.Context, token string) (httpapi.Caller, error) {
+	c, ok := r[token]
+	if token == "ended" {
+		return httpapi.Caller{}, httpapi.ErrKeyEnded
+	}
+	if !ok {
+		return httpapi.Caller{}, httpapi.ErrUnauthenticated
+	}
+	return c, nil
+}
+
+// silentModel fails every message, and keeps the last.
+type silentModel struct {
+	last atomic.Pointer[httpapi.ChatMessage]
+}
+
+func (s *silentModel) Send(_ context.Context, m httpapi.ChatMessage, _ httpapi.ChatListener) (httpapi.ChatReply, error) {
+	s.last.Store(&m)
+	return httpapi.ChatReply{}, httpapi.ErrModelFailed
+}
+
+// nothing has no views and erases nothing.
+type nothing struct{}
+
+func (nothing) Rebuild(context.Context, string) (uint64, error) {
+	return 0, httpapi.ErrNoProjection
+}
+
+func (nothing) Verify(context.Context, string, int, func(done, of uint64) error, func(projections.Difference) error) (int, error) {
+	return 0, httpapi.ErrNoProjection
+}
+
+func (nothing) EraseSession(context.Context, string, string, string) (string, error) {
+	return "", httpapi.ErrAuditUnavailable
+}
+
+func (nothing) EraseIdentity(context.Context, string, string, string) (string, error) {
+	return "", httpapi.ErrAuditUnavailable
+}
+
+func (nothing) Receipt(context.Context, string) (httpapi.Receipt, error) {
+	return httpapi.Receipt{}, httpapi.ErrNoReceipt
+}
+
+func (nothing) Sweep(context.Context, bool) (httpapi.Swept, error) {
+	return httpapi.Swept{}, httpapi.ErrAuditUnavailable
+}
