@@ -172,7 +172,7 @@ func badMessages(raw json.RawMessage) string {
 		return ""
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
+	if TooDeep(raw) || json.Unmarshal(raw, &list) != nil {
 		return "malformed_messages"
 	}
 	for _, m := range list {
@@ -183,7 +183,37 @@ func badMessages(raw json.RawMessage) string {
 	return ""
 }
 
+// MaxDepth is how deep messages and metadata may nest: no reader's limit is near.
+const MaxDepth = 500
+
+// TooDeep tells whether valid JSON nests deeper than MaxDepth.
+func TooDeep(raw []byte) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= MaxDepth {
+		return false
+	}
+	depth, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			text = !text
+		case text && c == '\\':
+			i++
+		case text:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
 func badObject(raw json.RawMessage) string {
+	if TooDeep(raw) {
+		return "malformed_metadata"
+	}
 	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
 		return "malformed_metadata"
 	}

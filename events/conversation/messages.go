@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // cleanMessages holds a list of chat messages against its form (objects with a
@@ -16,6 +18,9 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, &Invalid{field, "must be a list of chat messages"}
+	}
+	if events.TooDeep(raw) {
+		return nil, &Invalid{field, tooDeep}
 	}
 	changed := false
 	for i, m := range list {
@@ -34,6 +39,8 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 	}
 	return encode(list), nil
 }
+
+const tooDeep = "must not nest deeper than 500 levels"
 
 // WithoutImages gives a chat message as the log keeps it: base64 image data has become
 // ImageText, all else is as it came.

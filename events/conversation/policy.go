@@ -110,6 +110,9 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 	if len(raw) > 0 && json.Unmarshal(raw, &in) != nil {
 		return nil, nil, &Invalid{"metadata", "must be an object"}
 	}
+	if events.TooDeep(raw) {
+		return nil, nil, &Invalid{"metadata", tooDeep}
+	}
 	out := map[string]json.RawMessage{}
 	var dropped []string
 	for k, v := range in {

@@ -32,11 +32,7 @@ func fromText(s string) string {
 	return s
 }
 
-// maxDepth of nested JSON that PostgreSQL is asked to read: its parser is bounded by a stack that the operator sets.
-const maxDepth = 500
-
-// toJSON gives messages as a json column holds them byte for byte; fromJSON gives them back. Messages are a list or null, so
-// a string can only be messages that nest too deep.
+// toJSON gives messages as a json column holds them byte for byte. They nest no deeper than PostgreSQL reads (events.MaxDepth).
 func toJSON(raw json.RawMessage) []byte {
 	if len(raw) == 0 {
 		return nil
@@ -44,36 +40,7 @@ func toJSON(raw json.RawMessage) []byte {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
-	if tooDeep(raw) {
-		return quote(string(raw))
-	}
 	return raw
-}
-
-func fromJSON(stored []byte) json.RawMessage {
-	var s string
-	if len(stored) > 0 && stored[0] == '"' && json.Unmarshal(stored, &s) == nil {
-		return json.RawMessage(s)
-	}
-	return stored
-}
-
-// tooDeep tells whether valid JSON may nest deeper than maxDepth; brackets within strings make it err on the safe side.
-func tooDeep(raw []byte) bool {
-	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= maxDepth {
-		return false
-	}
-	depth, most := 0, 0
-	for _, c := range raw {
-		switch c {
-		case '[', '{':
-			depth++
-			most = max(most, depth)
-		case ']', '}':
-			depth--
-		}
-	}
-	return most > maxDepth
 }
 
 // toJSONB gives a metadata object as a jsonb column can hold it, and nil for none; fromJSONB gives it back.
@@ -84,7 +51,7 @@ func toJSONB(raw json.RawMessage) []byte {
 	if plainJSON(raw) {
 		return raw
 	}
-	return rewrite(raw, func(v any) any { return storable(v, 0) })
+	return rewrite(raw, func(v any) any { return storable(v) })
 }
 
 func fromJSONB(stored []byte) json.RawMessage {
@@ -96,7 +63,7 @@ func fromJSONB(stored []byte) json.RawMessage {
 
 // plainJSON knows JSON that every PostgreSQL takes as jsonb; it may miss some.
 func plainJSON(raw []byte) bool {
-	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) && !tooDeep(raw) && !hugeNumbers(raw)
+	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) && !hugeNumbers(raw)
 }
 
 // Digits that a number may have, before or after its point, and in its exponent: numeric takes 16,383 after the point.
@@ -135,10 +102,7 @@ func rewrite(raw []byte, change func(any) any) []byte {
 }
 
 // storable makes a decoded value fit for jsonb. Decoding has put U+FFFD in the place of what is no character.
-func storable(v any, depth int) any {
-	if depth >= maxDepth {
-		return walk(string(encode(v)), toText)
-	}
+func storable(v any) any {
 	switch v := v.(type) {
 	case string:
 		return toText(v)
@@ -149,13 +113,13 @@ func storable(v any, depth int) any {
 		return v
 	case []any:
 		for i := range v {
-			v[i] = storable(v[i], depth+1)
+			v[i] = storable(v[i])
 		}
 		return v
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, member := range v {
-			out[toText(k)] = storable(member, depth+1)
+			out[toText(k)] = storable(member)
 		}
 		return out
 	default:
@@ -183,8 +147,6 @@ func walk(v any, change func(string) string) any {
 		return v
 	}
 }
-
-func quote(s string) []byte { return encode(s) }
 
 func encode(v any) []byte {
 	var buf bytes.Buffer

@@ -108,12 +108,12 @@ func (s *stored) turn() (Turn, error) {
 	t.Question = &events.Question{
 		PipelineName: plain(s.pipeline), Consultant: plain(s.consultant), Repository: plain(s.repository), TranslateChat: s.translate,
 		QuestionNeutral: fromText(s.question), QuestionTranslated: plain(s.questionTranslated),
-		QuestionMessages: fromJSON(s.questionMessages), Metadata: fromJSONB(s.metadata),
+		QuestionMessages: s.questionMessages, Metadata: fromJSONB(s.metadata),
 	}
 	if !t.FinalizedAt.IsZero() {
 		t.Answer = &events.Answer{
 			AnswerNeutral: plain(s.answer), AnswerTranslated: plain(s.answerTransl), AnswerTranslatedIsFallback: s.fallback,
-			AnswerMessages: fromJSON(s.answerMessages),
+			AnswerMessages: s.answerMessages,
 		}
 	}
 	return t, nil

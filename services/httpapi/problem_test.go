@@ -88,6 +88,8 @@ var refusals = map[string]refusal{
 	"start: half a pair in request id":    wrong("POST", onS+"/turns", `{"request_id":"x\ud800","question_neutral":"q"}`, "request_id"),
 	"start: half a pair in the question":  wrong("POST", onS+"/turns", `{"request_id":"new","question_neutral":"a\uDC00b"}`, "question_neutral"),
 	"link: half a pair in identity id":    wrong("PUT", onS+"/identity", `{"identity_id":"u\ud800"}`, "identity_id"),
+	"start: messages too deep":            wrong("POST", onS+"/turns", fresh+`,"question_messages":[{"role":"user","content":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}]}`, "question_messages"),
+	"start: metadata too deep":            wrong("POST", onS+"/turns", fresh+`,"metadata":{"channel":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}}`, "metadata"),
 	"start: a list":                       wrong("POST", onS+"/turns", `[]`, "body"),
 	"start: null":                         wrong("POST", onS+"/turns", `null`, "body"),
 	"start: a string":                     wrong("POST", onS+"/turns", `"x"`, "body"),
