@@ -35,8 +35,19 @@ func (o oneSession) Session(context.Context, string, uint64, uint64) iter.Seq2[e
 	return func(func(events.Recorded, error) bool) {}
 }
 
+// Load gives so many turns that shown finalized ones are among them, as every view does.
 func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snapshot, error) {
-	return recent.Snapshot{State: o.state.Clone(max(shown, 0)), Applied: o.at()}, nil
+	n, finalized := 0, 0
+	for _, t := range slices.Backward(o.state.Turns) {
+		if shown >= 0 && finalized == shown {
+			break
+		}
+		n++
+		if t.Status == conversation.Finalized {
+			finalized++
+		}
+	}
+	return recent.Snapshot{State: o.state.Clone(n), Applied: o.at()}, nil
 }
 
 // fold gives an imported conversation as the log would have it.
