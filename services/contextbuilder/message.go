@@ -30,6 +30,8 @@ type stored struct {
 	Translated string          `json:"translated"`
 	// FunctionCall is what tool calls once were.
 	FunctionCall *function `json:"function_call"`
+	// Refusal stands in the place of a content.
+	Refusal string `json:"refusal"`
 	// parts of a content that is a list.
 	parts []part
 }
@@ -37,6 +39,11 @@ type stored struct {
 type toolCall struct {
 	ID       string   `json:"id"`
 	Function function `json:"function"`
+	// Custom is a call whose input is a text of any form.
+	Custom struct {
+		Name  string `json:"name"`
+		Input string `json:"input"`
+	} `json:"custom"`
 }
 
 type function struct {
@@ -89,7 +96,7 @@ func (m Message) toolCalls() []toolCall {
 	calls := m.stored.ToolCalls
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_use" {
-			calls = append(calls[:len(calls):len(calls)], toolCall{p.ID, function{p.Name, string(p.Input)}})
+			calls = append(calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, string(p.Input)}})
 		}
 	}
 	return calls
@@ -140,6 +147,14 @@ func parseMessages(list json.RawMessage) []Message {
 		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
 		if bytes.HasPrefix(m.Content, []byte("[")) {
 			_ = json.Unmarshal(m.Content, &m.parts)
+		}
+		if m.Refusal != "" && len(m.parts) == 0 {
+			m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
+		}
+		for k := range m.ToolCalls {
+			if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
+				c.Function = function{c.Custom.Name, c.Custom.Input}
+			}
 		}
 		out[i] = Message{role: m.Role, stored: m}
 	}
