@@ -24,12 +24,11 @@ func (l *Log) Reached(ctx context.Context, mark *Watermark, at events.Position) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		read := mark.At()
-		next, found, err := l.After(ctx, at.Partition, read)
+		still, err := l.Still(ctx, at.Partition, mark.At(), at.Seq)
 		if err != nil {
 			return err
 		}
-		if !found || next > at.Seq {
+		if still {
 			mark.Advance(at.Seq)
 		}
 	}

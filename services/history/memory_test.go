@@ -60,7 +60,7 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {
 		weight, texts := s.Held()
 		require.Zero(t, texts, name)
-		require.Less(t, weight, uint64(sessions*(turns*1000+10_000)), name)
+		require.Less(t, weight, uint64(sessions*turns*1000), name)
 	}
 }
 

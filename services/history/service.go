@@ -24,7 +24,7 @@ type Log interface {
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
-	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -142,7 +141,7 @@ func (w *writing) settle(ctx context.Context, seq uint64) error {
 	if err := w.durable(ctx, seq); err != nil {
 		return err
 	}
-	if err := w.folds(ctx, seq); err != nil {
+	if err := w.log.Reached(ctx, &w.parts[w.partition].folded, events.Position{Partition: w.partition, Seq: seq}); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil
@@ -153,27 +152,6 @@ func (w *writing) durable(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// stillFor is how long nothing comes before the log is asked.
-const stillFor = 100 * time.Millisecond
-
-// folds waits until the fold has come to an event. One at the log's end that was erased
-// meanwhile never comes.
-func (w *writing) folds(ctx context.Context, seq uint64) error {
-	folded := &w.parts[w.partition].folded
-	for {
-		brief, cancel := context.WithTimeout(ctx, stillFor)
-		err := folded.Wait(brief, seq)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		at := folded.At()
-		if still, err := w.log.Still(ctx, w.partition, at, seq); err != nil || still && at == folded.At() {
-			return err
-		}
-	}
 }
 
 // lost deals with an append that the log refused: it waits until the fold knows
