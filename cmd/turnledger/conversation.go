@@ -139,16 +139,15 @@ func makeHalf(part []messageIn, role string) halfIn {
 	var h halfIn
 	var texts, all, translated []string
 	for _, m := range part {
+		if m.role == role && m.translated != "" {
+			translated = append(translated, m.translated)
+		}
 		if m.text == "" {
 			continue
 		}
 		all = append(all, m.text)
-		if m.role != role {
-			continue
-		}
-		texts = append(texts, m.text)
-		if m.translated != "" {
-			translated = append(translated, m.translated)
+		if m.role == role {
+			texts = append(texts, m.text)
 		}
 	}
 	if len(texts) == 0 && role == "user" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -88,10 +89,20 @@ func (h halfIn) same(stands halfIn) bool {
 		return false
 	}
 	for i := range h.messages {
-		var is, was any
-		if json.Unmarshal(h.messages[i], &is) != nil || json.Unmarshal(stands.messages[i], &was) != nil || !reflect.DeepEqual(is, was) {
+		is, was := valueOf(h.messages[i]), valueOf(stands.messages[i])
+		if is == nil || !reflect.DeepEqual(is, was) {
 			return false
 		}
 	}
 	return true
+}
+
+// valueOf reads any JSON, numbers as they are written: some are too large for a float.
+func valueOf(raw json.RawMessage) (v any) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	return v
 }

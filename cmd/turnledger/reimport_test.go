@@ -39,19 +39,24 @@ func TestAChangedConversationIsReported(t *testing.T) {
 		more     = `{"role":"assistant","content":"more"}`
 		next     = `{"role":"user","content":"next"}`
 		calls    = `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+		odd      = `{"role":"user","content":"","translated":"bonjour"}`
+		huge     = `{"role":"user","content":"A","x":1e400}`
 		othercal = `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"g","arguments":"{}"}}]}`
 	)
-	code, _, errs := p.importLines(t, [2]string{"goes-on", a + "," + b}, [2]string{"asked", a}, [2]string{"longer", a + "," + b}, [2]string{"calls", a + "," + calls})
+	code, _, errs := p.importLines(t, [2]string{"goes-on", a + "," + b}, [2]string{"asked", a}, [2]string{"longer", a + "," + b}, [2]string{"calls", a + "," + calls}, [2]string{"odd", odd + "," + b}, [2]string{"huge", huge + "," + b})
 	require.Equal(t, exitDone, code, errs)
 	code, out, errs := p.importLines(t,
 		[2]string{"goes-on", a + "," + b + "," + next}, [2]string{"asked", a + `,{"role":"user","content":"and"},` + b},
-		[2]string{"longer", a + "," + b + "," + more + "," + next}, [2]string{"calls", a + "," + othercal})
+		[2]string{"longer", a + "," + b + "," + more + "," + next}, [2]string{"calls", a + "," + othercal}, [2]string{"odd", odd + "," + b + "," + next}, [2]string{"huge", huge + "," + b + "," + next})
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, out, "1 turns recorded")
+	require.Contains(t, out, "3 turns recorded")
 	for line, half := range map[int]string{2: "question", 3: "answer", 4: "answer"} {
 		require.Regexp(t, fmt.Sprintf(`c\.jsonl:%d: turn 1: the log holds this turn with another %s`, line, half), errs)
 	}
 	require.NotContains(t, errs, "c.jsonl:1:")
+	require.NotRegexp(t, `c\.jsonl:[56]:`, errs)
+	asked := p.must(t, http.StatusOK, http.MethodGet, session("odd")+"/turns", nil)["turns"].([]any)[0].(map[string]any)
+	require.Equal(t, "bonjour", asked["question_translated"])
 	require.Len(t, p.context(t, "goes-on"), 3)
 	require.Len(t, p.context(t, "asked"), 1)
 	require.Len(t, p.context(t, "longer"), 2)

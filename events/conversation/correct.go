@@ -58,20 +58,22 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 	return Decision{Facts: []events.Fact{f}, Expect: true}
 }
 
-// question lays the correction over a question. Messages are what a prompt shows
-// of a half, so those of a corrected text must go with it. A neutral text that was
-// only a copy of the translated one follows it, until it is corrected itself.
+// question lays the correction over a question. A neutral text that was only a copy of
+// the translated one follows it, until it is corrected itself.
 func (c Correct) question(q *events.Question) {
 	rest, fallback := cutFallback(q.Metadata)
+	said := c.QuestionNeutral != nil
 	if c.QuestionTranslated != nil {
 		q.QuestionTranslated = *c.QuestionTranslated
 		if fallback && q.QuestionTranslated != "" {
-			q.QuestionNeutral, q.QuestionMessages = q.QuestionTranslated, nil
+			q.QuestionNeutral, said = q.QuestionTranslated, true
 		}
 	}
 	if c.QuestionNeutral != nil {
-		q.QuestionNeutral, q.QuestionMessages = *c.QuestionNeutral, nil
-		q.Metadata = rest
+		q.QuestionNeutral, q.Metadata = *c.QuestionNeutral, rest
+	}
+	if said || c.QuestionTranslated != nil {
+		q.QuestionMessages = correctMessages(q.QuestionMessages, "user", said, q.QuestionNeutral, q.QuestionTranslated)
 	}
 }
 
@@ -89,14 +91,18 @@ func cutFallback(metadata json.RawMessage) (json.RawMessage, bool) {
 // answer does the same for an answer; a translation that was only a copy of the
 // neutral text follows it.
 func (c Correct) answer(a *events.Answer) {
-	if c.AnswerNeutral != nil {
-		a.AnswerNeutral, a.AnswerMessages = *c.AnswerNeutral, nil
+	said := c.AnswerNeutral != nil
+	if said {
+		a.AnswerNeutral = *c.AnswerNeutral
 		if a.AnswerTranslatedIsFallback {
 			a.AnswerTranslated = *c.AnswerNeutral
 		}
 	}
 	if c.AnswerTranslated != nil {
 		a.AnswerTranslated, a.AnswerTranslatedIsFallback = *c.AnswerTranslated, false
+	}
+	if said || c.AnswerTranslated != nil {
+		a.AnswerMessages = correctMessages(a.AnswerMessages, "assistant", said, a.AnswerNeutral, a.AnswerTranslated)
 	}
 }
 

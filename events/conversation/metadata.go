@@ -8,7 +8,7 @@ import (
 )
 
 // Metadata gives what views may show of a metadata object: of an event that came past
-// the boundary it may hold anything.
+// the boundary it may hold anything. FallbackKey is Turnledger's own.
 func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
@@ -16,7 +16,7 @@ func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	}
 	before := len(m)
 	for k := range m {
-		if !slices.Contains(r.MetadataKeys, k) {
+		if k != FallbackKey && !slices.Contains(r.MetadataKeys, k) {
 			delete(m, k)
 		}
 	}
@@ -25,6 +25,9 @@ func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	}
 	return object(m)
 }
+
+// Allowed is Rules.Question by the state's rules.
+func (s *State) Allowed(q *events.Question) *events.Question { return s.rules.Question(q) }
 
 // Question gives what views may show of a question; the fact stays as it is.
 func (r Rules) Question(q *events.Question) *events.Question {

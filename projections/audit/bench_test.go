@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -109,10 +111,13 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	return took
 }
 
-// append writes the log, each session's events in order, 64 sessions at once.
+// append writes the log, each session's events in order, 64 sessions at once. What the server keeps to tell duplicates by is
+// gone, as it is from a log that was not written a minute ago.
 func (l load) append(b *testing.B) *jetlog.Log {
 	b.Helper()
-	log := natstest.Log(b, 1)
+	srv := natstest.Server(b)
+	log := natstest.LogOn(b, srv, 1)
+	defer forgetDuplicates(b, natstest.Connect(b, srv))
 	var turn [64]chan events.Fact
 	var g errgroup.Group
 	for w := range turn {
@@ -134,6 +139,18 @@ func (l load) append(b *testing.B) *jetlog.Log {
 	}
 	require.NoError(b, g.Wait())
 	return log
+}
+
+func forgetDuplicates(b *testing.B, nc *nats.Conn) {
+	b.Helper()
+	js, err := jetstream.New(nc)
+	require.NoError(b, err)
+	stream, err := js.Stream(b.Context(), "TURNS-0")
+	require.NoError(b, err)
+	with := stream.CachedInfo().Config
+	with.Duplicates = 100 * time.Millisecond
+	_, err = js.UpdateStream(b.Context(), with)
+	require.NoError(b, err)
 }
 
 // catchUp feeds the projection until it has the whole log.

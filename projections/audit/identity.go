@@ -15,16 +15,16 @@ const (
 	maxLimit     = 10_000
 )
 
-// IdentityTurns lists the turns of an identity over all its sessions, oldest first: those created at or after since and
-// before until (zero: no bound), at most limit of them (20 by default, clamped to 10,000), after the cursor that the page before
-// gave. next is "" at the end. Redacted and replaced turns are left out, pending ones are not. A session that is linked
-// between two pages brings earlier turns in, which a reader that has gone past them does not see.
+// IdentityTurns lists the turns of an identity over all its sessions, newest last: those created at or after since and
+// before until (zero: no bound), the last limit of them (20 by default, clamped to 10,000), or the last before the cursor that
+// the page before gave. next is "" at the beginning. Redacted and replaced turns are left out, pending ones are not. A session
+// that is linked between two pages brings earlier turns in, which a reader that has gone past them does not see.
 //
 // Errors: ErrCursor, ErrUnavailable.
 func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until time.Time, limit int, cursor string) (turns []Turn, next string, err error) {
-	after := place{partition: -1}
+	before := place{created: endOfTime}
 	if cursor != "" {
-		if after, err = parsePlace(cursor); err != nil {
+		if before, err = parsePlace(cursor); err != nil {
 			return nil, "", err
 		}
 	}
@@ -36,7 +36,7 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 	}
 	limit = min(limit, maxLimit)
 	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		turns, err = collectListed(tx.Query(ctx, a.sql.identityTurns, identity, after.created, after.partition, after.seq, after.version,
+		turns, err = collectListed(tx.Query(ctx, a.sql.identityTurns, identity, before.created, before.partition, before.seq, before.version,
 			micros(since), nanos(since), micros(until), nanos(until), limit+1))
 		return err
 	})
@@ -44,8 +44,8 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 		return nil, "", unavailable("list the turns of an identity", err)
 	}
 	if len(turns) > limit {
-		turns = turns[:limit]
-		next = placeOf(turns[limit-1]).String()
+		turns = turns[1:]
+		next = placeOf(turns[0]).String()
 	}
 	return turns, next, nil
 }
@@ -65,7 +65,7 @@ type place struct {
 
 func placeOf(t Turn) place { return place{micros(t.listed), t.Partition, t.Place, t.Version} }
 
-// String is the cursor behind a turn; its form is nobody's business.
+// String is the cursor before a turn; its form is nobody's business.
 func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", p.created.UnixMicro(), p.partition, p.seq, p.version))
 }

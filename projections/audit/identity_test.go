@@ -39,7 +39,7 @@ func TestIdentityTurns(t *testing.T) {
 	a := filled(t, log, 7)
 	all := []string{"s1 before", "s1 r0", "s1 r1b", "s2 r1", "s2 r2", "s1 r3", "s2 r3", "s1 r4", "s2 r4"}
 
-	t.Run("over all sessions, oldest first, without redacted and replaced ones", func(t *testing.T) {
+	t.Run("over all sessions, newest last, without redacted and replaced ones", func(t *testing.T) {
 		t.Parallel()
 		turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 0, "")
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestIdentityTurns(t *testing.T) {
 				turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, size, cursor)
 				require.NoError(t, err)
 				require.LessOrEqual(t, len(turns), size)
-				got, cursor = append(got, requestsOf(turns)...), next
+				got, cursor = append(requestsOf(turns), got...), next
 			}
 			require.Equal(t, all, got, size)
 		}
@@ -232,9 +232,11 @@ func TestIdentityTurnsStandInTheOrderOfTheLog(t *testing.T) {
 		for {
 			turns, next, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, size, cursor)
 			require.NoError(t, err)
+			var page []string
 			for _, turn := range turns {
-				got = append(got, turn.RequestID)
+				page = append(page, turn.RequestID)
 			}
+			got = append(page, got...)
 			if cursor = next; next == "" {
 				break
 			}

@@ -128,9 +128,9 @@ func texts() statements {
 						max(created_at) over (partition by partition order by place, record_version) as at
 					from {s}.questions where identity_id = $1) q
 				where deleted_at is null and replaced_by_turn_id is null
-				and (at, partition, place, record_version) > ($2, $3, $4, $5)
+				and (at, partition, place, record_version) < ($2, $3, $4, $5)
 				and (created_at, created_ns) >= ($6, $7) and (created_at, created_ns) < ($8, $9)
-				order by at, partition, place, record_version limit $10) page
+				order by at desc, partition desc, place desc, record_version desc limit $10) page
 			join {s}.turns on turn_id = listed
 			order by at, partition, place, record_version`,
 		recall: recallTurnsByWords,

@@ -69,7 +69,12 @@ func toAnthropic(messages []Message) (string, []Message) {
 }
 
 // dialogue is messages whose roles alternate, since neighbours of one role are one.
-type dialogue struct{ turns []alternating }
+type dialogue struct {
+	turns []alternating
+	// silent is the side that was to speak and had no words: the other side's next words
+	// begin a message of their own.
+	silent string
+}
 
 type alternating struct {
 	role   string
@@ -85,7 +90,16 @@ func (d *dialogue) last() string {
 
 func (d *dialogue) add(role string, blocks ...block) {
 	switch {
+	case len(blocks) == 0 && d.last() != role:
+		d.silent = role
+		return
 	case len(blocks) == 0:
+		return
+	case d.last() == role && d.silent != "":
+		d.turns = append(d.turns, alternating{d.silent, []block{textBlock(noText)}})
+	}
+	d.silent = ""
+	switch {
 	case d.last() == role:
 		last := &d.turns[len(d.turns)-1]
 		last.blocks = append(last.blocks, blocks...)
@@ -169,7 +183,9 @@ func utterancesOf(messages []Message) (out []utterance) {
 					}
 				}
 			}
-			out = append(out, utterance{role: roleUser, blocks: m.contentBlocks()})
+			if u := (utterance{role: roleUser, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(m.answers()) == 0 {
+				out = append(out, u)
+			}
 		}
 	}
 	return out
@@ -242,7 +258,7 @@ func (u *utterance) said() []block {
 			blocks = append(blocks, *c.use)
 			continue
 		}
-		blocks = append(blocks, textBlock("[Tool call: "+c.Function.Name+" "+c.Function.Arguments+"]"))
+		blocks = append(blocks, textBlock(callText(c.toolCall)))
 	}
 	return blocks
 }
@@ -252,11 +268,7 @@ func (u *utterance) result() block {
 	if u.call != nil {
 		return block{Type: "tool_result", ToolUseID: u.call.use.ID, Content: u.text, IsError: u.isError}
 	}
-	name := u.name
-	if name != "" {
-		name = " " + name
-	}
-	return textBlock("[Tool result" + name + ": " + u.text + "]")
+	return textBlock(resultText(u.name, u.text))
 }
 
 // contentBlocks gives what the message says as blocks; texts of nothing but white

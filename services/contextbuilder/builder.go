@@ -168,17 +168,22 @@ func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 		return &prompt{Result: Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
 	}
 	// A finalized turn shows at least two messages, so half as many turns do; one
-	// more may be the turn that is being answered.
-	p, whole, err := b.recall(ctx, req, req.MaxMessages/2+2)
-	if err == nil && !whole {
-		// A tool's result stands in the window, and its call further back than was read.
-		p, _, err = b.recall(ctx, req, MostMessages)
+	// more may be the turn that is being answered. Where a call in the window lacks its
+	// result, or a result its call, all that is at hand may hold the other half, or else
+	// the log tells what became of it.
+	var p *prompt
+	for _, turns := range []int{req.MaxMessages/2 + 2, MostMessages, -1} {
+		var whole bool
+		var err error
+		if p, whole, err = b.recall(ctx, req, turns); err != nil || whole {
+			return p, err
+		}
 	}
-	return p, err
+	return p, nil
 }
 
-// recall gives the previous messages out of at least so many turns of the session;
-// whole is false where more of them may hold what the window needs.
+// recall gives the previous messages out of at least so many turns of the session, -1
+// for all of the log; whole is false where more of them may hold what the window needs.
 func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *prompt, whole bool, err error) {
 	reading, now, err := b.read(ctx, req, turnsRead)
 	if err != nil {
@@ -197,15 +202,47 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 		n += len(t.messages)
 	}
 	p.history = make([]Message, 0, n+around)
+	places := make([]uint64, 0, n)
 	for _, t := range taken {
 		p.history = append(p.history, t.messages...)
+		for range t.messages {
+			places = append(places, t.turn.Place)
+		}
 		if req.Memory {
 			p.shown = append(p.shown, t.turn.ID)
 		}
 	}
 	p.HistoryTurns = len(taken)
 	p.DroppedTurns = max(before-len(taken), 0)
-	return p, whole || state.Whole, nil
+	calls, results := looseEnds(p.history)
+	if len(calls)+len(results) == 0 {
+		return p, whole || state.Whole, nil
+	}
+	later, earlier := reading.unseen(turns)
+	mend(p.history, places, calls, results, later, earlier)
+	return p, reading.Source == FromLog, nil
+}
+
+// unseen tells of a place whether turns that are not among some stand after it, or
+// before it.
+func (r Reading) unseen(shown []*conversation.Turn) (after, before func(place uint64) bool) {
+	seen := make(map[uint64]bool, len(shown))
+	for _, t := range shown {
+		seen[t.Place] = true
+	}
+	places := slices.Clone(r.Gone)
+	for _, t := range r.State.Turns {
+		if !seen[t.Place] {
+			places = append(places, t.Place)
+		}
+	}
+	after = func(place uint64) bool {
+		return slices.ContainsFunc(places, func(p uint64) bool { return p > place })
+	}
+	before = func(place uint64) bool {
+		return slices.ContainsFunc(places, func(p uint64) bool { return p < place })
+	}
+	return after, before
 }
 
 func (b *Builder) budget(req Request) budget {

@@ -13,47 +13,69 @@ const (
 	historyWarnFrom = 15
 )
 
-// cleanHistory takes a client's own history: role and content of what is a message
-// of a user or an assistant; the rest is dropped, never refused. The last messages are
-// kept, up to the budget, 20 and 100 KB. Warnings say what was cut off, or soon will be.
+// cleanHistory takes a client's own history: role and text of what is a message of a
+// user or an assistant; the rest is dropped, never refused. The last 20 messages and
+// 100 KB are kept, and of these whole exchanges up to the budget. Warnings say what was
+// cut off, or soon will be.
 func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []string) {
 	for _, raw := range list {
 		var m struct {
-			Role    string  `json:"role"`
-			Content *string `json:"content"`
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
 		}
-		if json.Unmarshal(raw, &m) != nil || m.Content == nil || *m.Content == "" || (m.Role != "user" && m.Role != "assistant") {
+		if json.Unmarshal(raw, &m) != nil || (m.Role != roleUser && m.Role != roleAssistant) {
 			continue
 		}
-		out = append(out, textMessage(m.Role, *m.Content))
+		var parts []part
+		_ = json.Unmarshal(m.Content, &parts) // a string has none
+		if text := textOf(m.Content, parts); text != "" {
+			out = append(out, textMessage(m.Role, text))
+		}
 	}
 	if len(out) >= historyWarnFrom {
 		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older messages are dropped")
 	}
-	out = out[max(0, len(out)-min(b.messages, historyMessages)):]
+	out = out[max(0, len(out)-historyMessages):]
 	size := 0
 	for i, m := range slices.Backward(out) {
 		if size += len(m.text); size > historyBytes {
-			return out[i+1:], append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of the last %d messages are dropped", i+1, len(out)))
-		}
-	}
-	return out[len(out)-affordable(out, b):], warnings
-}
-
-// affordable tells how many of the last messages a budget of tokens has room for; the
-// last question and its answer always are.
-func affordable(list []Message, b budget) int {
-	if b.tokens == 0 {
-		return len(list)
-	}
-	n, tokens := 0, 0
-	for _, m := range slices.Backward(list) {
-		if tokens += tokensOf([]Message{m}, b.count); tokens > b.tokens && n >= LeastMessages {
+			warnings = append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of the last %d messages are dropped", i+1, len(out)))
+			out = out[i+1:]
 			break
 		}
-		n++
 	}
-	return n
+	return affordable(out, b), warnings
+}
+
+// affordable gives the last exchanges that a budget has room for, each of a question and
+// what follows it. As in a window, the last question with its answer is always among
+// them.
+func affordable(list []Message, b budget) []Message {
+	opens := func(i int) bool { return i == 0 || list[i].role == roleUser }
+	least := len(list) - 1
+	for i, m := range slices.Backward(list) {
+		if m.role == roleAssistant {
+			least = i
+			break
+		}
+	}
+	for least > 0 && !opens(least) {
+		least--
+	}
+	from, tokens := len(list), 0
+	for i := len(list) - 1; i >= 0; i-- {
+		if b.tokens > 0 {
+			tokens += tokensOf(list[i:i+1], b.count)
+		}
+		if !opens(i) {
+			continue
+		}
+		if i < least && (len(list)-i > b.messages || tokens > b.tokens && b.tokens > 0) {
+			break
+		}
+		from = i
+	}
+	return list[from:]
 }
 
 // exchanges counts the questions among messages.

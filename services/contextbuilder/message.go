@@ -32,6 +32,10 @@ type stored struct {
 	FunctionCall *function `json:"function_call"`
 	// Refusal stands in the place of a content.
 	Refusal string `json:"refusal"`
+	// Audio is an answer that was spoken.
+	Audio struct {
+		Transcript string `json:"transcript"`
+	} `json:"audio"`
 	// parts of a content that is a list.
 	parts []part
 }
@@ -150,6 +154,9 @@ func parseMessages(list json.RawMessage) []Message {
 		}
 		if m.Refusal != "" && len(m.parts) == 0 {
 			m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
+		}
+		if m.Audio.Transcript != "" && len(m.parts) == 0 {
+			m.parts = []part{{Type: "text", Text: m.Audio.Transcript}}
 		}
 		for k := range m.ToolCalls {
 			if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {

@@ -90,6 +90,8 @@ type Reading struct {
 	State    *conversation.State
 	Position events.Position
 	Source   Source
+	// Gone are the places of turns that AsOf left out, since they were redacted later.
+	Gone []uint64
 }
 
 // Ask says how much of a session a read needs.
@@ -289,9 +291,14 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 		}
 	}
 	state.Erased = today.Erased
+	reading := Reading{State: state, Position: at, Source: FromLog}
 	state.Remove(func(t *conversation.Turn) bool {
 		now := today.Turn(t.ID)
-		return now == nil || now.Status == conversation.Redacted
+		gone := now == nil || now.Status == conversation.Redacted
+		if gone {
+			reading.Gone = append(reading.Gone, t.Place)
+		}
+		return gone
 	})
-	return Reading{State: state, Position: at, Source: FromLog}, nil
+	return reading, nil
 }

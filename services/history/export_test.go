@@ -12,6 +12,11 @@ func (s *Service) Held() (weight uint64, texts int) {
 				texts += len(t.Answer.AnswerNeutral)
 			}
 		}
+		for _, o := range x.outcomes {
+			if o.turn != nil {
+				texts += size(o.turn.Question)
+			}
+		}
 		x.mu.Unlock()
 	}
 	return s.sessions.WeightedSize(), texts

@@ -152,7 +152,7 @@ func (x *session) take(m jetlog.Message) {
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
 	c = state.Fold(e)
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
-		c.Turn.Question = &f.Question
+		c.Turn.Question = state.Allowed(&f.Question)
 		return c, size(c.Turn.Question)
 	}
 	if c.Kind == conversation.Answered {

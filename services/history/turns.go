@@ -39,7 +39,7 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, er
 	if err != nil {
 		return Turn{}, err
 	}
-	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
+	v, err := s.writeTurn(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
 	if err != nil {
 		return Turn{}, err
 	}
@@ -57,7 +57,7 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (Tu
 		return Turn{}, err
 	}
 	var asked *events.Question
-	v, err := s.write(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
+	v, err := s.writeTurn(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
 		if t := st.Turn(c.TurnID); t != nil && t.Question != nil {
 			asked = t.Question
 		}
@@ -90,7 +90,7 @@ func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversati
 		return Turn{}, err
 	}
 	c.Partition = s.log.Partition(sessionID)
-	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
+	v, err := s.writeTurn(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
 	if err != nil {
 		return Turn{}, err
 	}
@@ -104,6 +104,7 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn
 		return Turn{}, err
 	}
 	w := s.writing(c.SessionID)
+	w.ofTurn = true
 	old, err := w.correctable(ctx, c)
 	if err != nil {
 		return Turn{}, err

@@ -33,6 +33,13 @@ func (s *Service) write(ctx context.Context, sessionID string, decide decider) (
 	return s.writing(sessionID).run(ctx, decide)
 }
 
+// writeTurn is write for what is answered with a turn.
+func (s *Service) writeTurn(ctx context.Context, sessionID string, decide decider) (verdict, error) {
+	w := s.writing(sessionID)
+	w.ofTurn = true
+	return w.run(ctx, decide)
+}
+
 // decider is a decision of one command.
 type decider func(*conversation.State) conversation.Decision
 
@@ -61,6 +68,8 @@ type writing struct {
 	// first and last sequence that this write appended; 0 before.
 	first, last uint64
 	facts       []events.Fact
+	// ofTurn: what is asked for is answered with a turn.
+	ofTurn bool
 	// fresh: the state holds all that was acknowledged before this write was asked for.
 	// Only such a state may answer or refuse without an append.
 	fresh bool
@@ -76,8 +85,9 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, err
 	}
 	d, applied, head := x.decide(w.decide)
-	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took {
-		// It counted, and was shown: what took it back since is no answer to it.
+	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took && (own.turn != nil || !w.ofTurn) {
+		// It counted, and was shown: what took it back since is no answer to it. Of a turn
+		// that stood already, and whose start only linked the session, nothing is shown.
 		at := events.Position{Partition: w.partition, Seq: w.last}
 		return verdict{turn: own.turn, head: own.head, position: at, facts: w.facts}, true, nil
 	}

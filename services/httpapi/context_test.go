@@ -94,7 +94,7 @@ func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.record("s", "r", "q", "a")
-	for idle, want := range map[string]int{"30m": 3, "1ns": 1, "off": 3, "0s": 3} {
+	for idle, want := range map[string]int{"30m": 3, "1ns": 1, "off": 3, "0s": 3, "7d": 3} {
 		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "idle_timeout": idle})
 		require.Len(t, got["messages"], want, idle)
 	}

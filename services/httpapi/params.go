@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -90,16 +91,21 @@ func moment(field, s string) (time.Time, error) {
 // idleTimeout is a silence: a Go duration, or off.
 type idleTimeout struct{ value *time.Duration }
 
-// UnmarshalText reads "30m" or "off".
+// UnmarshalText reads "30m", "7d" or "off".
 func (d *idleTimeout) UnmarshalText(b []byte) error {
 	s := string(b)
 	if s == "off" {
 		s = "0"
 	}
-	v, err := time.ParseDuration(s)
-	if err != nil || v < 0 {
-		return &conversation.Invalid{Why: `must be a time such as "30m", or "off"`}
+	unit := time.Duration(1)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		s, unit = days+"h", 24
 	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 || v > math.MaxInt64/unit {
+		return &conversation.Invalid{Why: `must be a time such as "30m" or "7d", or "off"`}
+	}
+	v *= unit
 	d.value = &v
 	return nil
 }

@@ -181,6 +181,7 @@ var refusals = map[string]refusal{
 	"context: max_messages a string":      wrong("POST", onS+"/context", `{"message":"m","max_messages":"20"}`, "max_messages"),
 	"context: max_tokens negative":        wrong("POST", onS+"/context", `{"message":"m","max_tokens":-1}`, "max_tokens"),
 	"context: idle_timeout":               wrong("POST", onS+"/context", `{"message":"m","idle_timeout":"soon"}`, "idle_timeout"),
+	"context: idle_timeout for ever":      wrong("POST", onS+"/context", `{"message":"m","idle_timeout":"200000d"}`, "idle_timeout"),
 	"context: idle_timeout a number":      wrong("POST", onS+"/context", `{"message":"m","idle_timeout":30}`, "idle_timeout"),
 	"context: idle_timeout negative":      wrong("POST", onS+"/context", `{"message":"m","idle_timeout":"-1m"}`, "idle_timeout"),
 	"context: language":                   wrong("POST", onS+"/context", `{"message":"m","language":"pl"}`, "language"),

@@ -62,7 +62,7 @@ func (a *API) reads(api huma.API) {
 	register(a, api, operation("get-history", ContextRead, http.MethodGet, onSession+"/history", "Get the question and answer pairs for a prompt"), a.history)
 	register(a, api, with(operation("build-context", ContextRead, http.MethodPost, onSession+"/context", "Get the messages to send to a model",
 		unread, tooBig, tooMany), metaAnswer, reflect.TypeFor[contextJSON]()), a.buildContext)
-	register(a, api, operation("list-identity-turns", ContextRead, http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions"), a.identityTurns)
+	register(a, api, operation("list-identity-turns", ContextRead, http.MethodGet, "/identities/{identity_id}/turns", "List an identity's turns across its sessions, the newest page first, each page newest last"), a.identityTurns)
 }
 
 // keeping adds the calls that look after the views.

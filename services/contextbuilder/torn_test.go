@@ -1,0 +1,107 @@
+package contextbuilder_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+const (
+	asks    = `[{"role":"assistant","content":"Let me look","tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c2","content":"wet"}]`
+	told    = `[{"role":"tool","tool_call_id":"c1","name":"sky","content":"blue"}]`
+	half    = `{"role":"assistant","content":"Let me look\n[Tool call: sky {}]","tool_calls":[{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]}`
+	wet     = `{"role":"tool","tool_call_id":"c2","content":"wet"}`
+	telling = `{"role":"user","content":"[Tool result sky: blue]"}`
+)
+
+// calling is a session whose first turn calls a tool, and whose second one brings its result.
+func calling(t testing.TB) *jetlog.Log {
+	log := natstest.Log(t, 1)
+	for _, x := range []struct {
+		request, question string
+		answer            events.Answer
+	}{
+		{"ask", "", events.Answer{AnswerMessages: json.RawMessage(asks)}},
+		{"tell", told, events.Answer{AnswerNeutral: "It is blue."}},
+	} {
+		id := events.TurnID("s", x.request)
+		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: x.request, Question: events.Question{QuestionNeutral: x.request, QuestionMessages: json.RawMessage(x.question)}})
+		if x.request == "ask" {
+			add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: x.answer})
+		}
+	}
+	return log
+}
+
+func answered(t testing.TB, log *jetlog.Log) events.Position {
+	return add(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "tell"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "It is blue."}})
+}
+
+func redact(t testing.TB, log *jetlog.Log, request string) events.Position {
+	return add(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"})
+}
+
+func raws(t testing.TB, log *jetlog.Log, head events.Position, req contextbuilder.Request) (out []string) {
+	t.Helper()
+	req.SessionID, req.Message = "s", "m"
+	for name, b := range map[string]*contextbuilder.Builder{"log": builder(log, nil), "view": builder(log, fed(t, log, head))} {
+		r, err := b.Build(t.Context(), req)
+		require.NoError(t, err)
+		var list []string
+		for _, m := range r.Messages[:len(r.Messages)-1] {
+			list = append(list, string(m.JSON()))
+		}
+		if out != nil {
+			require.Equal(t, out, list, name)
+		}
+		out = list
+	}
+	return out
+}
+
+// TestAHiddenTurnTearsNoCallFromItsResult: what is left of a call or a result whose other half the prompt may not show
+// is text, which every model takes; what was recorded without its other half is given back as it came.
+func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
+	t.Parallel()
+	same := func(want, got []string) {
+		t.Helper()
+		require.Len(t, got, len(want))
+		for i := range want {
+			require.JSONEq(t, want[i], got[i])
+		}
+	}
+	ask, tell := `{"role":"user","content":"ask"}`, `{"role":"assistant","content":"It is blue."}`
+
+	log := calling(t)
+	pending := add(t, log, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+	same([]string{ask, half, wet}, raws(t, log, pending, contextbuilder.Request{}))
+	same([]string{ask, half, wet}, raws(t, log, pending, contextbuilder.Request{IncludePending: true, TurnID: events.TurnID("s", "tell")}))
+	whole := raws(t, log, pending, contextbuilder.Request{IncludePending: true})
+	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
+	require.JSONEq(t, "["+whole[3]+"]", told)
+	before := answered(t, log)
+	whole = raws(t, log, before, contextbuilder.Request{})
+	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
+	gone := redact(t, log, "tell")
+	same([]string{ask, half, wet}, raws(t, log, gone, contextbuilder.Request{}))
+	same([]string{ask, half, wet}, raws(t, log, gone, contextbuilder.Request{AsOf: &contextbuilder.AsOf{Position: &before}}))
+
+	log = calling(t)
+	answered(t, log)
+	gone = redact(t, log, "ask")
+	same([]string{telling, tell}, raws(t, log, gone, contextbuilder.Request{}))
+
+	log = natstest.Log(t, 1)
+	id := events.TurnID("s", "few")
+	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
+	alone := add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	whole = raws(t, log, alone, contextbuilder.Request{})
+	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
+	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
+}

@@ -1,0 +1,135 @@
+package history_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// between is a log in which another process writes right behind a link or a start, so that whoever wrote it sees
+// its own event and all of those at once.
+type between struct {
+	*jetlog.Log
+	behind []events.Fact
+	last   events.Position
+}
+
+func (l *between) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	ack, err := l.Log.Append(ctx, a)
+	for _, f := range l.behind {
+		if err != nil {
+			break
+		}
+		var theirs jetlog.Ack
+		theirs, err = l.Log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		l.last = theirs.Position
+	}
+	l.behind = nil
+	return ack, err
+}
+
+func (l *between) Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error {
+	at.Seq = max(at.Seq, l.last.Seq)
+	return l.Log.Reached(ctx, mark, at)
+}
+
+func erased(session string) events.Fact {
+	return &events.SessionErased{SessionID: session, ReceiptID: "0-1-abc"}
+}
+
+// TestAnErasureRightBehindAStart: a new turn counted before the session was erased, and its writer is told so. A start
+// that came again and only linked the session has no turn of its own to show.
+func TestAnErasureRightBehindAStart(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	ctx := t.Context()
+	first, err := s.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	again := start("s", "r")
+	again.IdentityID = "ada"
+	log.behind = []events.Fact{erased("s")}
+	_, err = s.StartTurn(ctx, again)
+	require.ErrorIs(t, err, conversation.ErrSessionErased)
+
+	log.behind = []events.Fact{began("other", "x"), began("other", "y"), erased("other")}
+	turn, err := s.StartTurn(ctx, start("other", "r"))
+	require.NoError(t, err)
+	require.Equal(t, conversation.Pending, turn.Status)
+	require.Greater(t, turn.Position.Seq, first.Position.Seq)
+
+	log.behind = []events.Fact{erased("linked")}
+	linked, err := s.LinkSession(ctx, "linked", "ada", "")
+	require.NoError(t, err)
+	require.Equal(t, "ada", linked.Identity)
+}
+
+// deaf is a process's log whose tail brings nothing of its sessions.
+type deaf struct{ *jetlog.Log }
+
+func (l deaf) Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error) {
+	opts.Subject = events.SessionErased{SessionID: "nobody's"}.Subject()
+	return l.Log.Tail(ctx, partition, after, opts)
+}
+
+// TestACorrectionIsNotRefusedByWhatIsBehind: what one process has acknowledged is known to another before it says no.
+func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	a := run(t, log)
+	ctx := t.Context()
+	_, err := a.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	b := runOn(t, deaf{log})
+	seen, err := b.StartTurn(ctx, start("s", "r"))
+	require.NoError(t, err)
+	require.Equal(t, conversation.Pending, seen.Status)
+	_, err = a.FinalizeTurn(ctx, finalize("s", "r"))
+	require.NoError(t, err)
+	soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	words := "better"
+	for _, id := range []string{"r", "never"} {
+		_, err = b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id), RequestID: "c", AnswerNeutral: &words})
+		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	}
+}
+
+// TestMetadataIsWhatViewsShow: of an event that came past the boundary a writer is shown what every view shows.
+func TestMetadataIsWhatViewsShow(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() { cancel(); require.NoError(t, <-ended) }()
+	c := start("s", "r")
+	c.Question = events.Question{QuestionTranslated: "bonjour", Metadata: []byte(`{"evil":"x","channel":"web"}`)}
+	const shown = `{"channel":"web","question_neutral_is_fallback":true}`
+	_, err := s.StartTurn(ctx, c)
+	require.NoError(t, err)
+	raw := began("raw", "r").(*events.TurnStarted)
+	raw.Question.Metadata = []byte(`{"evil":"x","channel":"web","question_neutral_is_fallback":true}`)
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{raw}})
+	require.NoError(t, err)
+	for _, session := range []string{"s", "raw"} {
+		c.SessionID = session
+		again, err := s.StartTurn(ctx, c)
+		require.NoError(t, err)
+		require.JSONEq(t, shown, string(again.Metadata()), session)
+		for range 2 {
+			final, err := s.FinalizeTurn(ctx, finalize(session, "r"))
+			require.NoError(t, err)
+			require.JSONEq(t, shown, string(final.Metadata()), session)
+		}
+	}
+}
