@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -159,12 +160,12 @@ func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
 // chat answers with the model that is configured, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder *contextbuilder.Builder) httpapi.Chat {
 	var model chat.Model = chat.Echo{}
-	switch {
-	case a.cfg.ModelURL == "":
+	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName}); {
+	case at.URL == "":
 	case a.cfg.anthropic():
-		model = anthropic.New(anthropic.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName})
+		model = anthropic.New(at)
 	default:
-		model = openai.New(openai.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName})
+		model = openai.New(at)
 	}
 	return chats{chat.New(chat.Config{
 		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},

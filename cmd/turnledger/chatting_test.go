@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/chat/presence"
@@ -42,7 +43,7 @@ func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
 	var running sync.WaitGroup
 	running.Go(func() { _ = writes.Run(ctx) })
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
-	m := openai.New(openai.Config{URL: model.URL + "/v1", Name: "scripted"})
+	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
 	c := &chatting{t: t, model: model, turns: writes, Service: chat.New(chat.Config{
 		Turns: chatTurns{writes}, Sessions: chatSessions{reader}, Model: m, Presence: presence.New(nc),
 		Contexts: chatContexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{}), m.Format()},

@@ -12,9 +12,9 @@ import (
 
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 	"github.com/turnledger/turnledger/services/chat/openai"
-	"github.com/turnledger/turnledger/services/chat/silence"
 )
 
 func always(a modeltest.Answer) func([]string) modeltest.Answer {
@@ -28,9 +28,9 @@ func models(t *testing.T, test func(t *testing.T, server *modeltest.Server, m ch
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
 			server := modeltest.New(t, always(modeltest.Answer{Text: "It is żółty indeed."}))
-			var m chat.Model = openai.New(openai.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+			var m chat.Model = openai.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
 			if vendor == "anthropic" {
-				m = anthropic.New(anthropic.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+				m = anthropic.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
 			}
 			require.Equal(t, vendor, m.Format())
 			test(t, server, m)
@@ -86,7 +86,7 @@ func TestModelsThatFail(t *testing.T) {
 				require.Equal(t, "It ", text, name)
 			}
 			if name == "stall" {
-				require.ErrorIs(t, err, silence.ErrSilent)
+				require.ErrorIs(t, err, endpoint.ErrSilent)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
 
 // fed gives a memory view that has reached a position, and follows the log on.
@@ -35,13 +37,14 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 }
 
 // BenchmarkBuild builds contexts of 20 messages in process, with the memory view,
-// of sessions of 200 and of 5,000 turns, beside 1,000 other sessions.
+// of sessions of 200 and of 5,000 turns, beside 1,000 other sessions; also with max_tokens,
+// counted by the model's tokenizer, whose cache begins empty.
 func BenchmarkBuild(b *testing.B) {
 	log := natstest.Log(b, 1)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 	fill := func(session string, turns int) (at events.Position) {
 		for i := range turns {
-			id := events.TurnID(session, fmt.Sprint(i))
+			id, text := events.TurnID(session, fmt.Sprint(i)), fmt.Sprint("In ", session, ", ", i, ": ", text)
 			for _, f := range []events.Fact{
 				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: text}},
 				&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}},
@@ -58,20 +61,65 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	fill("200", 200)
 	head := fill("5000", 5000)
-	builder := builder(log, fed(b, log, head))
+	view := fed(b, log, head)
 	for _, session := range []string{"200", "5000"} {
-		b.Run("turns="+session, func(b *testing.B) {
-			took := make([]time.Duration, 0, b.N)
-			for b.Loop() {
-				began := time.Now()
-				r, err := builder.Build(b.Context(), contextbuilder.Request{SessionID: session, Message: "now"})
-				took = append(took, time.Since(began))
-				if err != nil || r.HistoryMessages != 20 || r.Source != contextbuilder.FromView {
-					b.Fatal(err, r.HistoryMessages, r.Source)
+		for _, tokens := range []int{0, 4000} {
+			b.Run(fmt.Sprintf("turns=%s/max_tokens=%d", session, tokens), func(b *testing.B) {
+				counter := gpt4o(b)
+				builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{Tokens: counter})
+				took := make([]time.Duration, 0, b.N)
+				for b.Loop() {
+					began := time.Now()
+					r, err := builder.Build(b.Context(), contextbuilder.Request{SessionID: session, Message: "now", MaxTokens: tokens})
+					took = append(took, time.Since(began))
+					if err != nil || r.HistoryMessages != 20 || r.Source != contextbuilder.FromView {
+						b.Fatal(err, r.HistoryMessages, r.Source)
+					}
 				}
-			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-		})
+				require.Equal(b, tokens > 0, counter.texts.Load() > 0)
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+				b.ReportMetric(float64(took[len(took)-1].Microseconds()), "max-µs")
+			})
+		}
 	}
+}
+
+// counting tells how many texts were counted.
+type counting struct {
+	contextbuilder.TokenCounter
+	texts atomic.Int64
+}
+
+func (c *counting) Count(text string) int {
+	c.texts.Add(1)
+	return c.TokenCounter.Count(text)
+}
+
+func gpt4o(t testing.TB) *counting {
+	t.Helper()
+	c, err := tokens.ForModel("gpt-4o")
+	require.NoError(t, err)
+	return &counting{TokenCounter: c}
+}
+
+// TestTokensAreCountedForTheWindowOnly: of 300 turns, those that are looked at are
+// counted, up to the first that has no room.
+func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for i := range 300 {
+		record(t, log, "s", fmt.Sprint(i), "Who is Donald Trump?", "An American politician.")
+	}
+	counter := gpt4o(t)
+	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}), contextbuilder.Config{Tokens: counter})
+	build := func(messages, tokens int) int64 {
+		counter.texts.Store(0)
+		_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", MaxMessages: messages, MaxTokens: tokens})
+		require.NoError(t, err)
+		return counter.texts.Load()
+	}
+	require.EqualValues(t, 20, build(20, 1_000_000))
+	require.Less(t, build(500, 100), int64(20))
+	require.Zero(t, build(20, 0), "nobody asked for tokens")
 }

@@ -3,6 +3,7 @@
 package modeltest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,11 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Answer of a model. What is set besides Text happens after its first word.
 type Answer struct {
 	Text string
+	// Every is the time between two words.
+	Every time.Duration
 	// Status above 0 is all that comes.
 	Status int
 	// Hold keeps the rest back until it is closed, Stall for ever.
@@ -115,6 +119,9 @@ func stream(w http.ResponseWriter, r *http.Request, speak protocol, a Answer) {
 	}
 	send(speak.begin()...)
 	for i, word := range strings.SplitAfter(a.Text, " ") {
+		if i > 0 && !pause(r.Context(), a.Every) {
+			return
+		}
 		send(speak.piece(word))
 		if i > 0 {
 			continue
@@ -142,6 +149,18 @@ func stream(w http.ResponseWriter, r *http.Request, speak protocol, a Answer) {
 	send(speak.end()...)
 	if speak.done() != "" {
 		_, _ = fmt.Fprint(w, speak.done())
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -3,40 +3,25 @@ package openai
 
 import (
 	"context"
-	"errors"
-	"strings"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/silence"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
-
-// Config of a Model.
-type Config struct {
-	// URL of the API, up to and with its version: https://api.openai.com/v1.
-	URL string
-	// Key may be empty.
-	Key string
-	// Name of the model.
-	Name string
-	// Idle ends an answer that has been silent for so long; 30 s by default.
-	Idle time.Duration
-}
 
 // Model implements chat.Model.
 type Model struct {
-	cfg    Config
+	cfg    endpoint.Config
 	client openai.Client
 }
 
 var _ chat.Model = (*Model)(nil)
 
 // New makes a model; it does no I/O.
-func New(cfg Config) *Model {
-	return &Model{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key))}
+func New(cfg endpoint.Config) *Model {
+	return &Model{cfg, openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()))}
 }
 
 // Name implements chat.Model.
@@ -47,31 +32,19 @@ func (m *Model) Format() string { return "openai" }
 
 // Answer implements chat.Model. The messages are sent as they are.
 func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, error) {
-	ctx, heard, end := silence.Watch(ctx, m.cfg.Idle)
-	defer end()
-	stream := m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
-	defer func() { _ = stream.Close() }()
-	var text strings.Builder
-	ended := false
-	for stream.Next() {
-		heard()
-		for _, choice := range stream.Current().Choices {
-			if choice.Index != 0 {
-				continue
-			}
-			if piece := choice.Delta.Content; piece != "" {
-				text.WriteString(piece)
-				emit(piece)
-			}
+	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
+		return m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
+	}
+	return endpoint.Read(ctx, m.cfg.Idle, open, read, emit)
+}
+
+// read takes the first choice; nobody asked for more.
+func read(chunk openai.ChatCompletionChunk) (piece string, ended bool) {
+	for _, choice := range chunk.Choices {
+		if choice.Index == 0 {
+			piece += choice.Delta.Content
 			ended = ended || choice.FinishReason != ""
 		}
 	}
-	switch err := stream.Err(); {
-	case err != nil:
-		return text.String(), errors.Join(err, context.Cause(ctx))
-	case !ended:
-		return text.String(), silence.ErrBroken
-	default:
-		return text.String(), nil
-	}
+	return piece, ended
 }

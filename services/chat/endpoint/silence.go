@@ -1,5 +1,4 @@
-// Package silence ends a stream that says nothing any more.
-package silence
+package endpoint
 
 import (
 	"context"
@@ -14,14 +13,14 @@ var (
 	ErrBroken = errors.New("the model's stream ended before its answer did")
 )
 
-// Limit is how long a model may say nothing, where nothing else is configured.
-const Limit = 30 * time.Second
+// patience is how long a model may say nothing, where nothing else is configured.
+const patience = 30 * time.Second
 
-// Watch gives a context that ends when heard is not called for so long. End is to be
+// watch gives a context that ends when heard is not called for so long. End is to be
 // called when the stream is over.
-func Watch(ctx context.Context, limit time.Duration) (watched context.Context, heard, end func()) {
+func watch(ctx context.Context, limit time.Duration) (watched context.Context, heard, end func()) {
 	if limit == 0 {
-		limit = Limit
+		limit = patience
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(ErrSilent) })
