@@ -80,7 +80,7 @@ func reached(err error) error {
 	return err
 }
 
-type contexts struct{ builder *contextbuilder.Builder }
+type contexts struct{ builder promptBuilder }
 
 func (c contexts) Build(ctx context.Context, req httpapi.ContextRequest) (httpapi.Context, error) {
 	ask := contextbuilder.Request{

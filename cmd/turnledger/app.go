@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections/runner"
@@ -45,6 +47,8 @@ type app struct {
 	erasing  *erasing
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
+	steps    *steps
+	chatting *chat.Service // nil without the role
 }
 
 // listen takes the address of the API. It comes before anything else is started,
@@ -89,7 +93,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.views.openShadow(registry); err != nil {
 		return err
 	}
-	if err := a.openMemory(metrics); err != nil {
+	if err := a.openMemory(registry, metrics); err != nil {
 		return err
 	}
 	if a.traces, err = openTraces(ctx); err != nil {
@@ -98,6 +102,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.openErasing(ctx); err != nil {
 		return err
 	}
+	a.steps = newSteps(registry, a.tracing())
 	a.serve(registry)
 	return nil
 }
@@ -110,15 +115,14 @@ func (a *app) serve(registry *prometheus.Registry) {
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
-	if a.traces != nil {
-		c.Traces = a.traces
-	}
+	c.Traces = a.tracing()
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
+	c.Owners = sessions{reader}
 	if c.Open = a.keys == nil; !c.Open {
-		c.Auth, c.Owners = a.keys, sessions{reader}
+		c.Auth = a.keys
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{
@@ -145,7 +149,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 }
 
 // readSide reads from the views that there are, and the log.
-func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
+func (a *app) readSide() (*contextbuilder.Reader, promptBuilder) {
 	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.guarded()
@@ -154,11 +158,11 @@ func (a *app) readSide() (*contextbuilder.Reader, *contextbuilder.Builder) {
 		rc.Archive = a.views.audit
 	}
 	reader := contextbuilder.NewReader(a.store.log, rc)
-	return reader, contextbuilder.NewBuilder(reader, a.prompts())
+	return reader, steppedBuilder{contextbuilder.NewBuilder(reader, a.prompts()), a.steps}
 }
 
 // chat answers with the model that is configured, or an echo.
-func (a *app) chat(reader *contextbuilder.Reader, builder *contextbuilder.Builder) httpapi.Chat {
+func (a *app) chat(reader *contextbuilder.Reader, builder promptBuilder) httpapi.Chat {
 	var model chat.Model = chat.Echo{}
 	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName}); {
 	case at.URL == "":
@@ -167,14 +171,20 @@ func (a *app) chat(reader *contextbuilder.Reader, builder *contextbuilder.Builde
 	default:
 		model = openai.New(at)
 	}
-	return chats{chat.New(chat.Config{
+	a.chatting = chat.New(chat.Config{
 		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},
-		Model: model, Presence: presence.New(a.store.nc), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
-	})}
+		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
+	})
+	return chats{a.chatting}
 }
 
-// stopDeadline is how long requests in hand may take to end.
-const stopDeadline = 15 * time.Second
+// stopDeadline is how long requests in hand may take to end, and answersDeadline how long
+// models may go on answering: what is still said then is left, so that its client is told
+// and its turn stays pending.
+const (
+	stopDeadline    = 15 * time.Second
+	answersDeadline = 10 * time.Second
+)
 
 // run serves until ctx ends: then no request is taken any more, those in hand are
 // answered, the views commit what they have begun, and all is closed.
@@ -200,6 +210,9 @@ func (a *app) run(ctx context.Context) error {
 		g.Go(func() error { return a.memory.run(life) })
 	}
 	g.Go(func() error { return a.erasing.run(life) })
+	if a.chatting != nil {
+		g.Go(func() error { return a.endAnswers(ctx, life) })
+	}
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()
@@ -209,6 +222,31 @@ func (a *app) run(ctx context.Context) error {
 		return httpapi.NewServer(a.handler, a.logger, stopDeadline).Run(intake, a.listener)
 	})
 	return g.Wait()
+}
+
+// tracing takes spans, or drops them where none are sent.
+func (a *app) tracing() oteltrace.TracerProvider {
+	if a.traces == nil {
+		return noop.NewTracerProvider()
+	}
+	return a.traces
+}
+
+// endAnswers ends answers that go on for too long after ctx has ended.
+func (a *app) endAnswers(ctx, life context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-life.Done():
+		return nil
+	}
+	late := time.NewTimer(answersDeadline)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		a.chatting.Stop()
+	case <-life.Done():
+	}
+	return nil
 }
 
 // endTraces sends the spans that are left.

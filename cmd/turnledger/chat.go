@@ -53,7 +53,7 @@ func (c chatSessions) Session(ctx context.Context, id string) (*conversation.Sta
 }
 
 type chatContexts struct {
-	builder *contextbuilder.Builder
+	builder promptBuilder
 	format  string
 }
 

@@ -188,3 +188,29 @@ func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 	require.Len(t, model.Asked, 1)
 	require.False(t, strings.Contains(r1.Content, "Interrupted"))
 }
+
+// TestAnswersThatOutlastTheStopStayPending: their clients are told, what waits for them
+// is let go, and the same request again is answered by another process.
+func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := newScripted(t)
+	model.hold()
+	a, b := chatOn(t, server, model), chatOn(t, server, newScripted(t))
+	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	second, two := a.say("r2", "and then?", chat.Enqueue)
+	<-second.begun
+	a.Stop()
+	for _, end := range []<-chan outcome{one, two} {
+		r := <-end
+		require.ErrorIs(t, r.err, chat.ErrModel)
+		require.Equal(t, conversation.Pending, r.Turn.Status)
+	}
+	_, late := a.say("r3", "slowly: one more?", chat.Interrupt)
+	require.ErrorIs(t, (<-late).err, chat.ErrModel)
+	_, again := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	r := <-again
+	require.NoError(t, r.err)
+	require.Contains(t, r.Content, "Donald Trump is")
+}

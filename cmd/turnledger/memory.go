@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections/effects"
@@ -26,7 +27,7 @@ type outsideMemory struct {
 }
 
 // openMemory makes the memory that is configured; nil where the audit tables are it.
-func (a *app) openMemory(metrics *runner.Metrics) error {
+func (a *app) openMemory(registry *prometheus.Registry, metrics *runner.Metrics) error {
 	if a.cfg.MemoryURL == "" {
 		return nil
 	}
@@ -45,11 +46,16 @@ func (a *app) openMemory(metrics *runner.Metrics) error {
 		store, m.searcher = v5, v5
 	}
 	m.effect = effects.New(js, memory.NewForwarder(store, a.store.log, a.cfg.rules()), effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
-	m.deletions = memory.NewDeletions(a.store.log, a.cfg.rules(), m.effect.Done, a.logger)
+	m.deletions = memory.NewDeletions(a.store.log, memory.DeletionsConfig{Rules: a.cfg.rules(), Done: m.effect.Done, Logger: a.logger})
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes", Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
+	}, func() float64 { return float64(m.deletions.Withheld()) }))
 	if a.roles.has(roleAudit) {
 		m.feed = runner.New(a.store.log, m.effect, runner.Config{Rules: a.cfg.rules(), MaxBatch: 64, Group: m.effect, Logger: a.logger, Metrics: metrics})
 		a.views.effects = append(a.views.effects, m.feed)
 		a.views.letters = append(a.views.letters, m.effect)
+	} else {
+		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
 	a.memory = m
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -87,6 +88,19 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 	p.must(t, http.StatusAccepted, http.MethodPost, "/v1/projections/recent/rebuild", nil)
 	p.must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/memory/rebuild", nil)
 	require.Equal(t, 1, service.Documents()[0].Puts)
+}
+
+// TestAMemoryThatNobodyFeedsIsToldOf: without the role audit a deletion is never confirmed.
+func TestAMemoryThatNobodyFeedsIsToldOf(t *testing.T) {
+	t.Parallel()
+	service := memorytest.New(t)
+	p := start(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"}, "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent")
+	require.Contains(t, p.log.String(), "one with the role audit must run")
+	secret := p.turn(t, "s", "r1", "I like teal.", "Noted.")
+	p.must(t, http.StatusOK, http.MethodPost, session("s")+"/turns/"+secret+"/redact", nil)
+	out := p.build(t, "s", map[string]any{"message": "m", "memory": true})
+	require.Contains(t, fmt.Sprint(out["warnings"]), "withheld")
+	require.Contains(t, p.text(t, "/metrics"), "turnledger_memory_withheld_scopes 1")
 }
 
 // text gives an answer that is no JSON.

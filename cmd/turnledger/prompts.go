@@ -16,11 +16,13 @@ func (a *app) prompts() contextbuilder.Config {
 	} else if counter != nil {
 		c.Tokens = counter
 	}
-	c.Memory = a.snippets()
+	if m := a.snippets(); m != nil {
+		c.Memory = steppedMemory{m, a.steps}
+	}
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = rewriter.New(rewriter.Config{
+		c.Rewriter = steppedRewriter{rewriter.New(rewriter.Config{
 			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.rewriterModel(), Timeout: time.Duration(a.cfg.RewriterTimeout),
-		})
+		}), a.steps}
 	}
 	return c
 }

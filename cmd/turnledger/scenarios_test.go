@@ -136,6 +136,25 @@ func TestFamilyAssistant(t *testing.T) {
 	require.Equal(t, []string{"user: nightly digest"}, last)
 }
 
+// TestAnAnswerLongerThanTheStopIsToldOf ends the server while a model goes on and on: it
+// ends by itself, well, and the client is told that its turn is pending.
+func TestAnAnswerLongerThanTheStopIsToldOf(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	model.hold()
+	dir := dataDir(t)
+	p := start(t, model.env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
+	stream := p.stream(t.Context(), t, "s", content("slowly: who is Donald Trump?"))
+	require.Equal(t, "begun", (<-stream)[0])
+	require.Equal(t, "delta", (<-stream)[0])
+	p.stop(t)
+	last := <-stream
+	require.Equal(t, "error", last[0])
+	require.Contains(t, last[1], `"model_failed"`)
+	p = start(t, model.env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
+	require.EqualValues(t, 1, p.must(t, http.StatusOK, http.MethodGet, session("s"), nil)["pending"])
+}
+
 // TestNoTurnIsLostWhenTheServerEnds streams 50 threads at once, and ends the server in
 // the middle: with SIGTERM every answer is recorded, with kill -9 every question that was
 // begun is there, pending.

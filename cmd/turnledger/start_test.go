@@ -46,6 +46,8 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, exitFailed, "is it running"},
 		"NATS token":             {[]string{"--nats-url", "nats://hidden@127.0.0.1:1"}, exitFailed, "is it running"},
 		"no NATS URL":            {[]string{"--nats-url", "nats://u:hidden@[bad"}, exitUsage, "want nats://"},
+		"TTL of minutes":         {[]string{"--session-ttl", "29m"}, exitUsage, "between 30m and 90d"},
+		"TTL of months":          {[]string{"--session-ttl", "91d"}, exitUsage, "between 30m and 90d"},
 		"partitions":             {[]string{"--partitions", "3"}, exitUsage, "power of two"},
 		"data in a file":         {[]string{"--data-dir", file}, exitFailed, "not a directory"},
 	} {

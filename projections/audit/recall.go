@@ -12,6 +12,8 @@ const (
 	// recallTurns is how many of an identity's newest finalized turns are searched. Their words are taken from their texts each
 	// time: an index of words would keep those of redacted turns until a vacuum, and slow the tables down for all who don't search.
 	recallTurns = 2000
+	// recallLikely is how many of them, those with the most words of the query, are looked at closely.
+	recallLikely = 300
 	// recallText is how many characters of a question, and of an answer, are searched and given.
 	recallText = 8000
 )
@@ -29,7 +31,7 @@ type Recalled struct {
 func (a *Audit) Recall(ctx context.Context, identity, query string, limit int) ([]Recalled, error) {
 	var out []Recalled
 	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, a.sql.recall, identity, cut(query, recallText), recallTurns, limit, recallText)
+		rows, err := tx.Query(ctx, a.sql.recall, identity, cut(query, recallText), recallTurns, limit, recallText, recallLikely)
 		if err != nil {
 			return err
 		}

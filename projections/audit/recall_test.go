@@ -23,6 +23,7 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	log.add(said("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
 	log.add(said("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
 	log.add(said("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
+	log.add(said("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
 	log.add(said("s3", "r5", "The cat of another.", "Whose cat?")...)
 	pending := started("s2", "r6")
 	pending.QuestionNeutral = "what do cats eat"
@@ -30,13 +31,17 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	log.redact("s1", id("s1", "r2"))
 	a := filled(t, log, 7)
 	for query, want := range map[string][]string{
-		"which COLOUR do I like?":  {"My favourite colour is teal."},
-		"what is my cat called":    {"My cats are called Cleo and Dot."},
-		"a\x00 teal\xff":           {"My favourite colour is teal."},
-		"Gdańsk":                   {"Was für ein Wetter in Gdańsk?"},
-		"who is the":               nil,
-		"":                         nil,
-		"':* & ! | <-> \\ \"'\x01": nil,
+		"which COLOUR do I like?":    {"My favourite colour is teal."},
+		"what is my cat called":      {"My cats are called Cleo and Dot."},
+		"a\x00 teal\xff":             {"My favourite colour is teal."},
+		"Gdańsk":                     {"Was für ein Wetter in Gdańsk?"},
+		"I hope":                     {"Am I happier in Łódź, hoping for relational databases?"},
+		"Łódź":                       {"Am I happier in Łódź, hoping for relational databases?"},
+		"the relation of a database": {"Am I happier in Łódź, hoping for relational databases?"},
+		"42-7":                       {"Am I happier in Łódź, hoping for relational databases?"},
+		"who is the":                 nil,
+		"":                           nil,
+		"':* & ! | <-> \\ \"'\x01":   nil,
 	} {
 		got, err := a.Recall(t.Context(), "u", query, 5)
 		require.NoError(t, err, query)

@@ -51,6 +51,8 @@ type Service struct {
 
 	mu      sync.Mutex
 	running map[uuid.UUID]*attempt
+	// stopping is set when answers are not waited for any more.
+	stopping bool
 	// failed are turns that this process gave up, with when: nobody waits for them.
 	failed map[uuid.UUID]time.Time
 }
@@ -242,6 +244,9 @@ func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, err
 func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Reply, to Listener) (Reply, error) {
 	said := &pieces{to: to}
 	text, err := s.ask(ctx, m, try, &reply, said)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // whatever failed, it was stopped
+	}
 	if errors.Is(err, errInterrupted) {
 		reply.Interrupted, err = true, nil
 		if text = said.text.String(); text == "" {

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -163,7 +164,9 @@ func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
 func (s *Service) take(id uuid.UUID, try *attempt, stop context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	try.stop = stop
+	if try.stop = stop; s.stopping {
+		stop(errStopping)
+	}
 	delete(s.failed, id)
 }
 
@@ -190,6 +193,22 @@ func (s *Service) interrupt(turns []uuid.UUID) {
 	for _, id := range turns {
 		if try := s.running[id]; try != nil && try.stop != nil {
 			try.stop(errInterrupted)
+		}
+	}
+}
+
+// errStopping ends answers since this process stops.
+var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", ErrModel)
+
+// Stop ends the answers that are under way, and those that come: their turns stay
+// pending, their clients are told, and who sends the same request again has an answer.
+func (s *Service) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	for _, try := range s.running {
+		if try.stop != nil {
+			try.stop(errStopping)
 		}
 	}
 }

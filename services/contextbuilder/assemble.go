@@ -52,6 +52,9 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 	if q.IdentityID == "" {
 		q.IdentityID = req.IdentityID
 	}
+	if q.IdentityID == "" {
+		q.After = p.boundary
+	}
 	snippet, err := b.cfg.Memory.Snippet(ctx, q)
 	if err != nil {
 		p.Warnings = append(p.Warnings, "memory: "+whyForgotten(err))

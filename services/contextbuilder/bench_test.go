@@ -122,4 +122,5 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 	require.EqualValues(t, 20, build(20, 1_000_000))
 	require.Less(t, build(500, 100), int64(20))
 	require.Zero(t, build(20, 0), "nobody asked for tokens")
+	require.EqualValues(t, 20, build(0, 1_000_000), "twenty messages by default")
 }

@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -77,10 +78,12 @@ type Memory interface {
 }
 
 // MemoryQuery asks for what is known about a message. IdentityID is empty for an
-// anonymous session; Shown are the turns that the prompt shows anyway.
+// anonymous session; Shown are the turns that the prompt shows anyway, and After is the
+// boundary of an anonymous session, the place after which its turns may be shown.
 type MemoryQuery struct {
 	SessionID, IdentityID, Message string
 	Shown                          []uuid.UUID
+	After                          uint64
 }
 
 // Config of a Builder. Rewriter and Memory may be nil.
@@ -140,6 +143,8 @@ type prompt struct {
 	// identity that the session is linked to, and the turns that are shown.
 	identity string
 	shown    []uuid.UUID
+	// boundary is the place after which turns may be shown.
+	boundary uint64
 }
 
 func (r Request) valid() error {
@@ -190,9 +195,10 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 		return nil, false, err
 	}
 	state := reading.State
-	p = &prompt{identity: state.Identity}
+	p = &prompt{identity: state.Identity, boundary: state.Boundary}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
 	if state.Expired(now) || state.Erased != 0 {
+		p.boundary = math.MaxUint64
 		return p, true, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)

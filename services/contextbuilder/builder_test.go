@@ -69,6 +69,29 @@ func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	require.True(t, r.SessionFound)
 }
 
+func TestAPromptIsInOneLanguage(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for i, translated := range []string{"Kim on jest?", ""} {
+		id := events.TurnID("s", fmt.Sprint(i))
+		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
+		add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
+	}
+	build := func(lang contextbuilder.Language) []string {
+		r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", Language: lang})
+		require.NoError(t, err)
+		return texts(t, r)
+	}
+	neutral := build(contextbuilder.Neutral)
+	require.Len(t, neutral, 5)
+	require.NotContains(t, strings.Join(neutral, " "), "Nikim")
+	require.Equal(t, neutral, build(""))
+	translated := build(contextbuilder.Translated)
+	require.Contains(t, translated[0], "Kim on jest?")
+	require.Contains(t, translated[1], "Nikim.")
+	require.Contains(t, translated[2], "Who is he?", "what has no translation stays as it is")
+}
+
 func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

@@ -162,16 +162,25 @@ func (a *API) reach(ctx context.Context, sessionID string) error {
 	if events.ValidID(sessionID) != nil || a.cfg.Owners == nil {
 		return noSession()
 	}
+	owner, err := a.owner(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	if owner != identity {
+		return noSession()
+	}
+	return nil
+}
+
+// owner gives the identity that a session is linked to, or "".
+func (a *API) owner(ctx context.Context, sessionID string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
 	reading, err := a.cfg.Owners.Read(ctx, Ask{SessionID: sessionID})
 	if err != nil {
-		return err
+		return "", err
 	}
-	if reading.State.Identity != identity {
-		return noSession()
-	}
-	return nil
+	return reading.State.Identity, nil
 }
 
 // identityMembers are the members of bodies that name an identity.

@@ -60,8 +60,8 @@ type Config struct {
 	// Auth tells whose token a request brings. Without it, and without Open, nobody is let
 	// in but to what is public.
 	Auth Authenticator
-	// Owners reads of sessions whose they are, for callers who are bound to an identity;
-	// without it they reach no session.
+	// Owners reads of sessions whose they are, for callers who are bound to an identity
+	// (without it they reach no session) and for rates of identities.
 	Owners SessionReader
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine

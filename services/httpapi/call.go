@@ -27,6 +27,21 @@ type call struct {
 	err      error
 	// prompt is set where a prompt was built: each of those is a line of the log.
 	prompt *prompted
+	steps  []step
+}
+
+// step is a part of a request that took its time.
+type step struct {
+	name string
+	took time.Duration
+}
+
+// Took notes how long a part of a request took; it stands in the request's log line, as
+// the name and "_duration". ctx is what a port was called with. For the goroutine that
+// was called.
+func Took(ctx context.Context, name string, took time.Duration) {
+	c := callOf(ctx)
+	c.steps = append(c.steps, step{name, took})
 }
 
 // prompted is what a prompt was built of.
@@ -142,6 +157,9 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 	}
 	if p := c.prompt; p != nil {
 		kv = append(kv, "found", p.found, "window", p.window, "dropped", p.dropped)
+	}
+	for _, s := range c.steps {
+		kv = append(kv, s.name+"_duration", s.took)
 	}
 	if c.err != nil {
 		kv = append(kv, "err", tellable(c.err))

@@ -91,7 +91,7 @@ func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody)
 	if err != nil {
 		return m, err
 	}
-	return m, a.limited(kindTurn, thread, m.UserID)
+	return m, a.limited(ctx, kindTurn, thread, m.UserID)
 }
 
 // chatJSON is an answer of the model.

@@ -146,7 +146,7 @@ func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, err
 	if err != nil {
 		return nil, err
 	}
-	if err := a.limited(kindContext, in.SessionID, req.IdentityID); err != nil {
+	if err := a.limited(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
 		return nil, err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
 var contextMembers = []string{
@@ -163,4 +165,26 @@ func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
 	requireProblem(t, ask(1-mine, 1), http.StatusUnprocessableEntity, "invalid_argument", "as_of.position")
 	a := s.do("POST", fmt.Sprintf("/v1/sessions/s/context?min_position=%d:3", mine), `{"message":"m","as_of":{"time":"2026-01-01T00:00:00Z"}}`)
 	requireProblem(t, a, http.StatusServiceUnavailable, "position_not_reached")
+}
+
+// TestARateGoesByTheSessionsLink: who names others, or nobody, is held to the rate of the
+// identity whose session it is.
+func TestARateGoesByTheSessionsLink(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := startOn(t, log, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Owners = sessions{contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})}
+		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
+	})
+	for _, session := range []string{"one", "two"} {
+		s.ok(http.StatusOK, "PUT", "/v1/sessions/"+session+"/identity", `{"identity_id":"ada"}`)
+	}
+	build := func(session, body string) int { return s.do("POST", "/v1/sessions/"+session+"/context", body).status }
+	require.Equal(t, http.StatusOK, build("one", `{"message":"m","identity_id":"eve"}`))
+	require.Equal(t, http.StatusOK, build("two", `{"message":"m"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("one", `{"message":"m"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("two", `{"message":"m","identity_id":"somebody new"}`))
+	require.Equal(t, http.StatusTooManyRequests, build("unlinked", `{"message":"m","identity_id":"ada"}`))
+	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m","identity_id":"eve"}`), "nothing was counted for her")
+	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m"}`))
 }

@@ -1,15 +1,29 @@
 package httpapi
 
+import (
+	"cmp"
+	"context"
+)
+
 // kinds of requests whose rates are counted apart.
 const (
 	kindTurn    = "turn"
 	kindContext = "context"
 )
 
-// limited refuses a request that comes too soon. Nothing has been done for it then.
-func (a *API) limited(kind, sessionID, identityID string) error {
+// limited refuses a request that comes too soon. Nothing has been done for it then. The
+// identity is that of the session's link, and the one that the request names where there
+// is none: else who names others would never be held to a rate.
+func (a *API) limited(ctx context.Context, kind, sessionID, identityID string) error {
 	if a.cfg.Limiter == nil {
 		return nil
+	}
+	if sessionID != "" && a.cfg.Owners != nil && a.cfg.Limiter.ByIdentity() {
+		owner, err := a.owner(ctx, sessionID)
+		if err != nil {
+			return err
+		}
+		identityID = cmp.Or(owner, identityID)
 	}
 	wait, ok := a.cfg.Limiter.Allow(kind, sessionID, identityID)
 	if ok {

@@ -204,7 +204,9 @@ type Check struct {
 
 // RateLimiter holds sessions and identities to a rate. A request of a kind that may not
 // go on may come again after wait.
+// ByIdentity tells whether identities have a rate.
 type RateLimiter interface {
+	ByIdentity() bool
 	Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool)
 }
 

@@ -62,7 +62,7 @@ func (a *API) startTurn(ctx context.Context, in *startIn) (*turnOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.limited(kindTurn, in.SessionID, identity); err != nil {
+	if err := a.limited(ctx, kindTurn, in.SessionID, identity); err != nil {
 		return nil, err
 	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,21 +24,38 @@ type Deletions struct {
 	rules  conversation.Rules
 	done   func(ctx context.Context, partition int) (events.Position, error)
 	logger *slog.Logger
+	remind time.Duration
 	read   []jetlog.Watermark
 
 	mu   sync.Mutex
 	open map[string][]events.Position
 }
 
-// NewDeletions makes the watch; done tells how far the forwarder is.
-func NewDeletions(log *jetlog.Log, rules conversation.Rules, done func(ctx context.Context, partition int) (events.Position, error), logger *slog.Logger) *Deletions {
-	rules.Slim = true
-	return &Deletions{log: log, rules: rules, done: done, logger: logger, read: make([]jetlog.Watermark, log.Partitions()), open: map[string][]events.Position{}}
+// DeletionsConfig of the watch. Done tells how far the forwarder is. Remind is how often
+// it is told of deletions that wait; a minute by default.
+type DeletionsConfig struct {
+	Rules  conversation.Rules
+	Done   func(ctx context.Context, partition int) (events.Position, error)
+	Logger *slog.Logger
+	Remind time.Duration
+}
+
+// NewDeletions makes the watch; it does no I/O.
+func NewDeletions(log *jetlog.Log, cfg DeletionsConfig) *Deletions {
+	cfg.Rules.Slim = true
+	if cfg.Remind == 0 {
+		cfg.Remind = time.Minute
+	}
+	return &Deletions{
+		log: log, rules: cfg.Rules, done: cfg.Done, logger: cfg.Logger, remind: cfg.Remind,
+		read: make([]jetlog.Watermark, log.Partitions()), open: map[string][]events.Position{},
+	}
 }
 
 // Run follows the log until ctx ends; then it returns nil.
 func (d *Deletions) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.tell(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
 			for {
@@ -130,21 +149,69 @@ func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 			return false, err
 		}
 	}
+	still, err := d.waiting(ctx, scope.Name)
+	return err == nil && len(still) == 0, err
+}
+
+// waiting are the deletions of a scope that the forwarder has not done.
+func (d *Deletions) waiting(ctx context.Context, scope string) (still []events.Position, err error) {
 	d.mu.Lock()
-	waiting := d.open[scope.Name]
+	open := d.open[scope]
 	d.mu.Unlock()
-	var still []events.Position
-	for _, at := range waiting {
+	for _, at := range open {
 		done, err := d.done(ctx, at.Partition)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		if done.Seq < at.Seq {
 			still = append(still, at)
 		}
 	}
-	d.settle(scope.Name, waiting, len(waiting)-len(still))
-	return len(still) == 0, nil
+	d.settle(scope, open, len(open)-len(still))
+	return still, nil
+}
+
+// Withheld is how many scopes give nothing, since a deletion in them waits for the
+// forwarder.
+func (d *Deletions) Withheld() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
+// tell warns of deletions that have waited since it looked before: a forwarder at work
+// has done them in seconds.
+func (d *Deletions) tell(ctx context.Context) error {
+	look := time.NewTicker(d.remind)
+	defer look.Stop()
+	for before := map[string]bool{}; ; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now, late := map[string]bool{}, 0
+		var oldest events.Position
+		for _, scope := range d.scopes() {
+			still, err := d.waiting(ctx, scope)
+			if err != nil || len(still) == 0 {
+				continue
+			}
+			if now[scope] = true; before[scope] {
+				late, oldest = late+1, still[0]
+			}
+		}
+		if before = now; late > 0 {
+			d.logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a process with the role audit, or see what holds it up with turnledger projections list and turnledger deadletters list memory",
+				"scopes", late, "position", oldest.String())
+		}
+	}
+}
+
+func (d *Deletions) scopes() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.open))
 }
 
 // settle lets the deletions of a scope go that are done, all at once.

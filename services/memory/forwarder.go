@@ -14,10 +14,12 @@ import (
 	"github.com/turnledger/turnledger/projections/effects"
 )
 
-// Document is a finalized turn as a memory keeps it, by its turn's id.
+// Document is a finalized turn as a memory keeps it, by its turn's id. Place is that of
+// the turn in its session, by which one before a boundary is known.
 type Document struct {
 	TurnID           uuid.UUID
 	SessionID        string
+	Place            uint64
 	Question, Answer string
 }
 
@@ -121,7 +123,7 @@ func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversat
 		return nil
 	}
 	return f.store.Put(ctx, scope, Document{
-		TurnID: t.ID, SessionID: session, Question: t.Question.QuestionNeutral, Answer: t.Answer.AnswerNeutral,
+		TurnID: t.ID, SessionID: session, Place: t.Place, Question: t.Question.QuestionNeutral, Answer: t.Answer.AnswerNeutral,
 	})
 }
 

@@ -58,7 +58,7 @@ func both(t *testing.T, test func(w *world)) {
 				w.store, search = m, m
 			}
 			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
-			deletions := memory.NewDeletions(w.log, rules, w.effect.Done, slog.New(slog.DiscardHandler))
+			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.DiscardHandler)})
 			w.background(deletions.Run)
 			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
 			test(w)
@@ -149,6 +149,24 @@ func TestFinalizedTurnsAreRememberedInTheScopeThatIsSearched(t *testing.T) {
 	})
 }
 
+// What a guest said before a silence or a reset is not hers who comes after it.
+func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		_, boundary := w.turn("guest", "r1", "I like grey.", "Grey it is.")
+		_, at := w.turn("guest", "r2", "I like puce.", "Puce it is.")
+		w.until(at)
+		ask := func(after uint64) string {
+			s, err := w.snippets.Snippet(t.Context(), memory.Query{SessionID: "guest", Message: "like", After: after})
+			require.NoError(t, err)
+			return s
+		}
+		require.Contains(t, ask(0), "grey")
+		require.Equal(t, "- User: I like puce. Assistant: Puce it is.", ask(boundary.Seq))
+		require.Empty(t, ask(at.Seq))
+	})
+}
+
 // A guest's turns belong to the identity as soon as there is one.
 func TestALinkMovesWhatASessionLeft(t *testing.T) {
 	both(t, func(w *world) {
@@ -184,6 +202,32 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 		w.until(at)
 		require.Equal(t, "- User: I like tea. Assistant: Tea it is.", w.snippet("s", "ada", "like"))
 	})
+}
+
+// A deletion that nobody forwards is warned of, without a text or a scope's name.
+func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
+	both(t, func(w *world) {
+		told := make(warnings, 10)
+		w.background(memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
+		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
+		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
+		line := <-told
+		require.Contains(t, line, "run a process with the role audit")
+		require.Contains(t, line, "scopes=1")
+		require.Contains(t, line, at.String())
+		require.NotContains(t, line, "guest")
+	})
+}
+
+// warnings are the lines of a log; those beyond what it holds are dropped.
+type warnings chan string
+
+func (c warnings) Write(line []byte) (int, error) {
+	select {
+	case c <- string(line):
+	default:
+	}
+	return len(line), nil
 }
 
 func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {

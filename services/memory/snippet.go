@@ -14,9 +14,10 @@ import (
 )
 
 // Found is something that a memory knows, the best first. TurnID says which turn it
-// comes from, where that is known.
+// comes from and Place where that stands in its session, where they are known.
 type Found struct {
 	TurnID uuid.UUID
+	Place  uint64
 	Text   string
 }
 
@@ -51,9 +52,17 @@ func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Sn
 }
 
 // Query asks what is known about a message, besides the turns that are shown anyway.
+// After is the boundary of an anonymous session, a silence or a reset: what stands before
+// it is no more hers who asks now than the history is.
 type Query struct {
 	SessionID, IdentityID, Message string
 	Shown                          []uuid.UUID
+	After                          uint64
+}
+
+// leavesOut tells what is not given of what was found.
+func (q Query) leavesOut(f Found) bool {
+	return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) || q.After > 0 && f.Place <= q.After
 }
 
 // results is how many memories a snippet is made of at most.
@@ -76,7 +85,7 @@ func (s *Snippets) Snippet(ctx context.Context, q Query) (string, error) {
 	if err := s.free(ctx, scope); err != nil {
 		return "", err
 	}
-	found = slices.DeleteFunc(found, func(f Found) bool { return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) })
+	found = slices.DeleteFunc(found, q.leavesOut)
 	return summarise(found), nil
 }
 

@@ -73,6 +73,9 @@ func New(session, identity Rate, now func() time.Time) *Limiter {
 	return &Limiter{newBuckets(session), newBuckets(identity), now}
 }
 
+// ByIdentity tells whether identities have a rate.
+func (l *Limiter) ByIdentity() bool { return l.identities != nil }
+
 // Allow tells whether a request of a kind may go on, and if not, in what time it may
 // come again. Kinds are counted apart. An empty session or identity has no limit.
 func (l *Limiter) Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool) {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,7 +147,7 @@ func content(d memory.Document) string {
 }
 
 func metadata(d memory.Document) map[string]string {
-	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String()}
+	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String(), "place": strconv.FormatUint(d.Place, 10)}
 }
 
 // result is what a search finds, in the words of both versions.
@@ -157,6 +158,7 @@ type result struct {
 	Content  string `json:"content"`
 	Metadata struct {
 		TurnID string `json:"turn_id"`
+		Place  string `json:"place"`
 	} `json:"metadata"`
 }
 
@@ -173,6 +175,7 @@ func found(results []result) (out []memory.Found) {
 		} else if id, err := uuid.Parse(r.ID); err == nil {
 			f.TurnID = id
 		}
+		f.Place, _ = strconv.ParseUint(r.Metadata.Place, 10, 64) // none is before every boundary
 		if f.Text != "" {
 			out = append(out, f)
 		}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// knowing is a memory, a rewriter and a model whose answers and errors are texts.
+type knowing struct{ err error }
+
+func (k knowing) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
+	return "secret", k.err
+}
+
+func (k knowing) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
+	return "secret", k.err
+}
+
+func (knowing) Name() string   { return "m" }
+func (knowing) Format() string { return "openai" }
+func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, error) {
+	emit("secret")
+	emit("secret")
+	return "secret", k.err
+}
+
+// TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
+func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
+	t.Parallel()
+	seen := tracetest.NewInMemoryExporter()
+	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
+	registry := prometheus.NewRegistry()
+	s := newSteps(registry, traces)
+	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
+	for _, k := range []knowing{{}, {errors.New("a secret of its own")}} {
+		_, _ = steppedMemory{k, s}.Snippet(ctx, contextbuilder.MemoryQuery{Message: "secret"})
+		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
+		_, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
+	}
+	var got []string
+	for _, span := range seen.GetSpans() {
+		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
+		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
+	}
+	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0", "rewriter Error 0", "model Error 1"}, got)
+	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
+	require.Equal(t, 7, testutil.CollectAndCount(s.took), "two of each, and the first words")
+}
