@@ -41,7 +41,7 @@ func add(t testing.TB, log *jetlog.Log, f events.Fact) events.Position {
 }
 
 func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder {
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules, Deadline: 200 * time.Millisecond})
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules, Deadline: time.Second})
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
