@@ -65,6 +65,7 @@ func turnledger(t testing.TB, p *process, args ...string) (int, string, string) 
 // Every conversation that is imported comes back whole, in order, to the byte of
 // every message; a second import changes nothing; and so it is after a restart.
 func TestEveryConversationComesBackWhole(t *testing.T) {
+	t.Parallel()
 	files := conversationFiles(t)
 	conversations := readConversations(t, files)
 	dir := dataDir(t)
@@ -92,6 +93,7 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 // acknowledged is there before the import runs again, and afterwards every turn is
 // there once and in order.
 func TestKill9DuringImportLosesNothing(t *testing.T) {
+	t.Parallel()
 	rounds := 5
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		rounds = 50
