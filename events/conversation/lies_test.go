@@ -141,7 +141,6 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 		"where another turn was answered": {stone(4), nil},
 		"fewer turns than there are":      {stone(8), mark(func(m *events.SessionMark) { m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending = 0, 0, 0, 0 })},
 		"fewer shown than there are":      {stone(8), mark(func(m *events.SessionMark) { m.ShownFinalized, m.ShownPending = 0, 1 })},
-		"a boundary out of nothing":       {stone(8), mark(func(m *events.SessionMark) { m.Boundary.Seq, m.ShownFinalized, m.ShownPending = 6, 0, 1 })},
 		"a later beginning":               {stone(8), mark(func(m *events.SessionMark) { m.CreatedAt = at(3) })},
 		"active after the redaction":      {stone(8), mark(func(m *events.SessionMark) { m.LastActiveAt = at(100) })},
 	} {
@@ -159,6 +158,12 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 		require.Equal(t, conversation.Anomaly, got.Kind, name)
 		require.Equal(t, before, s.Head(), name)
 		require.Len(t, s.Turns, 3, name)
+		// Of a boundary out of nothing nothing is believed: the redaction counts as one that says nothing of the session.
+		m := mark(func(m *events.SessionMark) { m.Boundary.Seq, m.ShownFinalized, m.ShownPending = 6, 0, 1 })
+		fold(11, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s", Tombstones: []events.Tombstone{stone(8)}, Session: m})
+		require.Zero(t, s.Boundary, name)
+		require.Equal(t, 3, s.ShownFinalized, name)
+		require.Zero(t, s.ShownPending, name)
 	}
 }
 
@@ -185,4 +190,41 @@ func TestNoRedactionUndoesAReset(t *testing.T) {
 	require.Equal(t, conversation.TurnGone, got.Kind)
 	require.EqualValues(t, 5, s.Boundary)
 	require.False(t, s.Shown(s.Turn(kept)))
+}
+
+// TestATombstoneWaitsForNoBoundary: where the first event after a silence was erased too, for a redaction that came later, an
+// earlier redaction's tombstone is there all the same, and the later one brings the boundary.
+func TestATombstoneWaitsForNoBoundary(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	full := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
+	var log []events.Recorded
+	add := func(after time.Duration, f events.Fact) {
+		day = day.Add(after)
+		e := events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: uint64(len(log) + 1)}, Time: day}
+		require.True(t, full.Fold(e).Kind.Applied())
+		log = append(log, e)
+	}
+	begin := func(after time.Duration, request string) {
+		add(after, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request})
+	}
+	redact := func(request string) {
+		add(time.Minute, full.DecideRedact(conversation.Redact{TurnID: events.TurnID("s", request)}).Facts[0])
+	}
+	begin(0, "old")
+	begin(25*time.Hour, "first")
+	begin(time.Minute, "second")
+	begin(time.Minute, "third")
+	redact("second")
+	redact("first")
+	redact("old")
+	left := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
+	for _, e := range log[3:] {
+		require.True(t, left.Fold(e).Kind.Applied(), "%T at %d", e.Fact, e.Position.Seq)
+	}
+	require.Equal(t, full.Head(), left.Head())
+	require.Len(t, left.Turns, len(full.Turns))
+	for i, want := range full.Turns {
+		require.Equal(t, [3]any{want.ID, want.Status, want.Place}, [3]any{left.Turns[i].ID, left.Turns[i].Status, left.Turns[i].Place})
+	}
 }

@@ -131,11 +131,10 @@ func (s *State) taken(stones []events.Tombstone) bool {
 }
 
 // plausible tells whether a session that has lost events may have been as a mark says:
-// it had no fewer turns, and began no later than what is left of it; its boundary was
-// before one of its events, or not after where it seems to be now.
+// it had no fewer turns, and began no later than what is left of it.
 func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
-	m := f.Session
-	if m == nil || m.CreatedAt.IsZero() {
+	m := s.markOf(f)
+	if m == nil {
 		return true
 	}
 	shown := 0
@@ -144,12 +143,21 @@ func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
 			shown++
 		}
 	}
-	if m.Finalized+m.Pending < s.Finalized+s.Pending || m.ShownFinalized+m.ShownPending < shown ||
-		m.ShownFinalized > m.Finalized || m.ShownPending > m.Pending ||
-		s.Found() && m.CreatedAt.After(s.CreatedAt) || m.LastActiveAt.Before(m.CreatedAt) || m.LastActiveAt.After(e.Time) {
-		return false
+	return m.Finalized+m.Pending >= s.Finalized+s.Pending && m.ShownFinalized+m.ShownPending >= shown &&
+		m.ShownFinalized <= m.Finalized && m.ShownPending <= m.Pending &&
+		!(s.Found() && m.CreatedAt.After(s.CreatedAt)) && !m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
+}
+
+// markOf gives what a redaction found the session at, nil where it does not say or can't be
+// believed: a boundary stands before one of the session's events, or not after where it
+// seems to be now. Where that event was erased for another redaction, which is still to
+// come, that one brings the boundary.
+func (s *State) markOf(f *events.TurnRedacted) *events.SessionMark {
+	m := f.Session
+	if m == nil || m.CreatedAt.IsZero() || m.Boundary.Seq > s.Boundary && !s.begins(f.Tombstones, m.Boundary.Seq+1) {
+		return nil
 	}
-	return m.Boundary.Seq <= s.Boundary || s.begins(f.Tombstones, m.Boundary.Seq+1)
+	return m
 }
 
 // begins tells whether the session has an event at a sequence, or lost it: only such a
@@ -199,8 +207,8 @@ func fromTombstone(stone events.Tombstone) *Turn {
 // recall puts the session back to where the redaction found it; without a mark,
 // as far as the tombstones tell.
 func (s *State) recall(f *events.TurnRedacted, before uint64) {
-	m := f.Session
-	if m == nil || m.CreatedAt.IsZero() {
+	m := s.markOf(f)
+	if m == nil {
 		for _, stone := range f.Tombstones {
 			s.recallTimes(stone)
 		}

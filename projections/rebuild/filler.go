@@ -27,6 +27,10 @@ type filler struct {
 	rest []projections.Judged
 }
 
+// ahead is into how many parts what is read ahead of one Apply is divided: a little in
+// many hands, and not a whole batch in each.
+const ahead = 10
+
 // newFiller claims the partition of the sink; the log is opened after where it
 // begins.
 func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, p *progress) (*filler, error) {
@@ -35,7 +39,7 @@ func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection
 		return nil, err
 	}
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
-	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged)}
+	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged, ahead)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -46,7 +50,7 @@ func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection
 
 // open is to be followed by read.
 func (f *filler) open(ctx context.Context) (err error) {
-	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: f.cfg.MaxBatch, Decode: true})
+	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: max(f.cfg.MaxBatch/ahead, 1), Decode: true})
 	return err
 }
 
@@ -113,6 +117,7 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 			still.Reset(quiet)
 			select {
 			case run = <-f.judged:
+				run = f.more(run)
 			case <-still.C:
 				// Of an erased event nothing comes.
 				if _, found, err := f.log.At(ctx, events.Position{Partition: f.partition, Seq: seq}); err != nil || !found {
@@ -132,6 +137,19 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 		}
 	}
 	return nil
+}
+
+// more adds to a run what has been judged meanwhile, up to a batch.
+func (f *filler) more(run []projections.Judged) []projections.Judged {
+	for len(run) < f.cfg.MaxBatch {
+		select {
+		case next := <-f.judged:
+			run = append(run, next...)
+		default:
+			return run
+		}
+	}
+	return run
 }
 
 // apply commits a run of events; one that can't be applied is found by halving.
