@@ -128,7 +128,7 @@ func (l *Log) possible(changes []Change) []Change {
 
 // Apply makes of a plan what can be made, while the log is in use, and gives the streams
 // as they are then. New replicas go on to fill: Followers tell how far they are. It is
-// ErrStream, and nothing is changed, where other partitions are wanted.
+// ErrRefused, and nothing is changed, where other partitions are wanted.
 func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 	plan, err := l.Plan(ctx, w)
 	if err != nil {
@@ -136,7 +136,7 @@ func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 	}
 	for _, c := range plan[0].Changes {
 		if c.What == "partitions" {
-			return nil, fmt.Errorf("%w: %s", ErrStream, c.Refused)
+			return nil, fmt.Errorf("%w: %s", ErrRefused, c.Refused)
 		}
 	}
 	for _, s := range plan {
@@ -164,7 +164,7 @@ func (l *Log) update(ctx context.Context, cfg jetstream.StreamConfig) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &said) && said.APIError() != nil && said.APIError().Code < 500:
-		return fmt.Errorf("%w: NATS refuses to change stream %s: %w", ErrStream, cfg.Name, err)
+		return fmt.Errorf("%w: NATS does not change stream %s: %w", ErrRefused, cfg.Name, err)
 	default:
 		return fmt.Errorf("change stream %s: %w: %w", cfg.Name, ErrUnavailable, err)
 	}

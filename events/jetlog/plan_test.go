@@ -133,7 +133,7 @@ func TestPlanOfOtherPartitionsIsRefused(t *testing.T) {
 	require.Equal(t, []string{"partitions 2 to 8"}, changes(plan, "TURNS-1"))
 	require.Contains(t, plan[0].Changes[0].Refused, "made with 2 partitions, which is fixed for ever")
 	_, err = log.Apply(t.Context(), jetlog.Want{Partitions: 8})
-	require.ErrorIs(t, err, jetlog.ErrStream)
+	require.ErrorIs(t, err, jetlog.ErrRefused)
 	require.ErrorContains(t, err, "made with 2 partitions")
 	plan, err = log.Apply(t.Context(), jetlog.Want{Partitions: 2})
 	require.NoError(t, err)

@@ -1,0 +1,132 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"golang.org/x/sync/errgroup"
+)
+
+// Store keeps files by name.
+type Store interface {
+	// Put keeps what can be read, whole or not at all, in the place of what was there.
+	Put(ctx context.Context, name string, from io.Reader) error
+	// Open gives a file, which the caller closes; fs.ErrNotExist where there is none.
+	Open(ctx context.Context, name string) (*os.File, error)
+}
+
+// Source is a log that copies can be taken of.
+type Source interface {
+	Partitions(ctx context.Context) (int, error)
+	// Snapshot begins a copy, and gives what File says of its sequences and bytes: RawBytes
+	// is about what is to come.
+	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
+}
+
+// Progress is told how much of a copy has come, of about how much, in bytes before
+// packing.
+type Progress func(name string, done, of int64)
+
+// tries of a copy: one that is broken off is begun again.
+const tries = 3
+
+// Take copies the log, one partition after the other, while it is in use, and gives the
+// manifest, which is there when all else is. ErrExists where there was one.
+func Take(ctx context.Context, from Source, to Store, version string, now time.Time, progress Progress) (*Manifest, error) {
+	if f, err := to.Open(ctx, manifestName); err == nil {
+		return nil, errors.Join(ErrExists, f.Close())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	n, err := from.Partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Format: format, Version: version, TakenAt: now.UTC(), Partitions: n}
+	for k := range n {
+		var f File
+		for try := 1; ; try++ {
+			if f, err = copyOne(ctx, from, to, k, progress); err == nil || try == tries || ctx.Err() != nil {
+				break
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("copy partition %d: %w", k, err)
+		}
+		m.Files = append(m.Files, f)
+	}
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return m, to.Put(ctx, manifestName, bytes.NewReader(append(raw, '\n')))
+}
+
+// copyOne copies a partition. What comes is unpacked beside, which finds a part that is
+// missing or broken before the copy is needed.
+func copyOne(ctx context.Context, from Source, to Store, k int, progress Progress) (File, error) {
+	f, in, err := from.Snapshot(ctx, k)
+	if err != nil {
+		return f, err
+	}
+	defer func() { _ = in.Close() }()
+	f.Name, f.Partition = fileName(k), k
+	about := f.RawBytes
+	sum := &summing{sum: sha256.New()}
+	unpack, packed := io.Pipe()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		raw := &counting{told: func(n int64) { progress(f.Name, n, max(about, n)) }}
+		_, err := io.Copy(raw, s2.NewReader(unpack))
+		_ = unpack.CloseWithError(err)
+		f.RawBytes = raw.n
+		if err != nil {
+			return fmt.Errorf("the copy can't be unpacked: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		err := to.Put(ctx, f.Name, io.TeeReader(in, io.MultiWriter(sum, packed)))
+		_ = packed.CloseWithError(err)
+		return err
+	})
+	err = g.Wait()
+	f.Bytes, f.SHA256 = sum.n, sum.hex()
+	return f, err
+}
+
+// summing counts and sums what is written.
+type summing struct {
+	sum hash.Hash
+	n   int64
+}
+
+func (s *summing) Write(b []byte) (int, error) {
+	s.n += int64(len(b))
+	return s.sum.Write(b)
+}
+
+func (s *summing) hex() string { return hex.EncodeToString(s.sum.Sum(nil)) }
+
+// counting counts what is written, and tells.
+type counting struct {
+	n    int64
+	told func(int64)
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	c.n += int64(len(b))
+	c.told(c.n)
+	return len(b), nil
+}
