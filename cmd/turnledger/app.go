@@ -49,6 +49,7 @@ type app struct {
 	traces   *trace.TracerProvider // nil where none are sent
 	steps    *steps
 	chatting *chat.Service // nil without the role
+	registry *prometheus.Registry
 	pause    pause
 }
 
@@ -107,18 +108,19 @@ func (a *app) open(ctx context.Context) (err error) {
 		return err
 	}
 	registry := prometheus.NewRegistry()
+	a.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := runner.NewMetrics(registry)
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, metrics, a.logger); err != nil {
+	if a.traces, err = openTraces(ctx); err != nil {
+		return err
+	}
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{metrics, a.tracing()}, a.logger); err != nil {
 		return err
 	}
 	if err := a.views.openShadow(registry); err != nil {
 		return err
 	}
 	if err := a.openMemory(registry, metrics); err != nil {
-		return err
-	}
-	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
 	if err := a.openErasing(ctx); err != nil {
@@ -132,12 +134,12 @@ func (a *app) open(ctx context.Context) (err error) {
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
-	registry.MustRegister(letterCollector(queues))
+	checks := a.checks()
+	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
 	c := httpapi.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
-		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+		Checks: checks, Traces: a.tracing(),
 	}
-	c.Traces = a.tracing()
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}

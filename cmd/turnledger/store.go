@@ -124,7 +124,7 @@ func (s *store) ready(ctx context.Context) error {
 	}
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {
-			return err
+			return errors.Join(httpapi.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
 		}
 	}
 	return nil

@@ -122,6 +122,7 @@ type API struct {
 	stopOnce sync.Once
 	// restoring: the log is being made of a backup, and nothing else is answered.
 	restoring atomic.Bool
+	outages   outages
 }
 
 var _ http.Handler = (*API)(nil)
