@@ -154,7 +154,7 @@ func (c *restoreCmd) Run(e *env) error {
 	if c.JSON {
 		return json.NewEncoder(e.out).Encode(got)
 	}
-	_, err = fmt.Fprintf(e.out, "restored: %d events of %d partitions, as they were at %s\n", whole.Events(), whole.Partitions, whole.TakenAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(e.out, "restored: %d events of %d partitions, as they were at %s\n", whole.Events(), whole.Partitions, whole.TakenAt.Format(time.RFC3339))
 	if len(c.Erasures) > 0 {
 		_, err = fmt.Fprintf(e.out, "erased since: %d said again, %d concern what the backup does not hold\n", got.Erasures.Applied, got.Erasures.Unknown)
 	} else {

@@ -29,6 +29,7 @@ func exported(t *testing.T) map[string]string {
 		Listen: "127.0.0.1:0", DataDir: dataDir(t), Partitions: 1, Replicas: 1, Sync: "group", SessionTTL: Duration(24 * time.Hour), SessionMax: 500, EraseRate: 40,
 		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
+	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
 	l, err := listen(t.Context(), cfg)
 	require.NoError(t, err)
 	a, err := openApp(t.Context(), cfg, allRoles, l, newLogger(&syncBuffer{}, 0, false))

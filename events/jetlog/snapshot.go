@@ -97,7 +97,7 @@ func nextPart(ctx context.Context, sub *nats.Subscription, n int) (data []byte, 
 	return m.Data, false, m.Respond(nil)
 }
 
-// ErrNotEmpty: a log that holds events can't take a copy in.
+// ErrNotEmpty is said where a log that holds events is to take a copy in.
 var ErrNotEmpty = errors.New("the log holds events: restore into an empty one (another TURNLEDGER_DATA_DIR, or another NATS account)")
 
 // Vacate takes the streams of a log that has never held an event out of the way, and what

@@ -54,11 +54,11 @@ func (m *Manifest) Events() (n uint64) {
 	return n
 }
 
-// ErrDamaged: a backup is not what its manifest says, or has none that can be read. The
+// ErrDamaged is said of a backup that is not what its manifest says, or that has none that can be read. The
 // error names the file.
 var ErrDamaged = errors.New("the backup is damaged or not whole: take another")
 
-// ErrExists: there is a backup already where one was to go.
+// ErrExists is said where there is a backup already where one was to go.
 var ErrExists = errors.New("there is a backup already: name another place")
 
 func damaged(name, why string) error { return fmt.Errorf("%s %s: %w", name, why, ErrDamaged) }

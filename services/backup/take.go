@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/s2"
-	"golang.org/x/sync/errgroup"
 )
 
 // Store keeps files by name.
@@ -83,27 +82,55 @@ func copyOne(ctx context.Context, from Source, to Store, k int, progress Progres
 	defer func() { _ = in.Close() }()
 	f.Name, f.Partition = fileName(k), k
 	about := f.RawBytes
-	sum := &summing{sum: sha256.New()}
-	unpack, packed := io.Pipe()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		raw := &counting{told: func(n int64) { progress(f.Name, n, max(about, n)) }}
-		_, err := io.Copy(raw, s2.NewReader(unpack))
-		_ = unpack.CloseWithError(err)
-		f.RawBytes = raw.n
-		if err != nil {
-			return fmt.Errorf("the copy can't be unpacked: %w", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		err := to.Put(ctx, f.Name, io.TeeReader(in, io.MultiWriter(sum, packed)))
-		_ = packed.CloseWithError(err)
-		return err
-	})
-	err = g.Wait()
-	f.Bytes, f.SHA256 = sum.n, sum.hex()
+	raw := &counting{told: func(n int64) { progress(f.Name, n, max(about, n)) }}
+	x := unpacking(in, raw)
+	err = to.Put(ctx, f.Name, x)
+	x.stop(err)
+	f.Bytes, f.SHA256, f.RawBytes = x.sum.n, x.sum.hex(), raw.n
 	return f, err
+}
+
+// unpacked is a packed stream that is unpacked beside: it has an end only where it could
+// be unpacked to its end.
+type unpacked struct {
+	from   io.Reader
+	sum    summing
+	beside *io.PipeWriter
+	ended  chan error
+}
+
+func unpacking(from io.Reader, raw io.Writer) *unpacked {
+	read, write := io.Pipe()
+	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, beside: write, ended: make(chan error, 1)}
+	go func() {
+		_, err := io.Copy(raw, s2.NewReader(read))
+		_ = read.CloseWithError(err)
+		x.ended <- err
+	}()
+	return x
+}
+
+func (x *unpacked) Read(b []byte) (int, error) {
+	n, err := x.from.Read(b)
+	_, _ = x.sum.Write(b[:n]) // a hash takes everything
+	if _, bad := x.beside.Write(b[:n]); bad != nil {
+		return n, fmt.Errorf("the copy can't be unpacked: %w", bad)
+	}
+	if errors.Is(err, io.EOF) {
+		_ = x.beside.Close()
+		bad := <-x.ended
+		x.ended <- bad
+		if bad != nil {
+			return n, fmt.Errorf("the copy can't be unpacked: %w", bad)
+		}
+	}
+	return n, err
+}
+
+// stop ends it, wherever it is.
+func (x *unpacked) stop(err error) {
+	_ = x.beside.CloseWithError(err)
+	_ = <-x.ended // Read has told it
 }
 
 // summing counts and sums what is written.

@@ -28,7 +28,7 @@ type Restored struct {
 	Partitions, Erasures, Unknown int
 }
 
-// ErrBackup: what was sent is no backup, or is damaged. Its text may be shown.
+// ErrBackup says that what was sent is no backup, or is damaged. Its text may be shown.
 var ErrBackup = errors.New("what was sent is not a whole backup")
 
 // backs adds the calls that copy the log out and in. Both see texts.
