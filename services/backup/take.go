@@ -96,16 +96,17 @@ type unpacked struct {
 	from   io.Reader
 	sum    summing
 	beside *io.PipeWriter
-	ended  chan error
+	ended  chan struct{}
+	bad    error // why it could not be; for who has waited for ended
 }
 
 func unpacking(from io.Reader, raw io.Writer) *unpacked {
 	read, write := io.Pipe()
-	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, beside: write, ended: make(chan error, 1)}
+	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, beside: write, ended: make(chan struct{})}
 	go func() {
-		_, err := io.Copy(raw, s2.NewReader(read))
-		_ = read.CloseWithError(err)
-		x.ended <- err
+		defer close(x.ended)
+		_, x.bad = io.Copy(raw, s2.NewReader(read))
+		_ = read.CloseWithError(x.bad)
 	}()
 	return x
 }
@@ -118,10 +119,8 @@ func (x *unpacked) Read(b []byte) (int, error) {
 	}
 	if errors.Is(err, io.EOF) {
 		_ = x.beside.Close()
-		bad := <-x.ended
-		x.ended <- bad
-		if bad != nil {
-			return n, fmt.Errorf("the copy can't be unpacked: %w", bad)
+		if <-x.ended; x.bad != nil {
+			return n, fmt.Errorf("the copy can't be unpacked: %w", x.bad)
 		}
 	}
 	return n, err
@@ -130,7 +129,7 @@ func (x *unpacked) Read(b []byte) (int, error) {
 // stop ends it, wherever it is.
 func (x *unpacked) stop(err error) {
 	_ = x.beside.CloseWithError(err)
-	_ = <-x.ended // Read has told it
+	<-x.ended
 }
 
 // summing counts and sums what is written.
