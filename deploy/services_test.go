@@ -212,7 +212,7 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, string(listed), "pipeline")
 
 	url := map[string]string{}
-	for _, service := range []string{"api", "context", "recent", "audit"} {
+	for _, service := range []string{"api", "context", "recent", "audit", "eraser"} {
 		url[service] = s.start(service)
 	}
 	for service, at := range url {

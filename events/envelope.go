@@ -22,7 +22,13 @@ const (
 	HeaderTime        = "ce-time"
 	HeaderContentType = "content-type"
 	HeaderMsgID       = "Nats-Msg-Id"
+	// HeaderTraceParent is CloudEvents' distributed tracing extension: whose request wrote
+	// the event, as W3C's traceparent. It states nothing.
+	HeaderTraceParent = "ce-" + TraceParent
 )
+
+// TraceParent is W3C's name of the header that tells a span of its parent.
+const TraceParent = "traceparent"
 
 // Header is a message's header. Names are kept in the case they were sent in.
 type Header map[string][]string
@@ -82,19 +88,21 @@ func Encode(f Fact, now time.Time) (Envelope, error) {
 // Fact is nil where the envelope states none; Problem then says why, in a word
 // that holds none of its content. Digest tells two bodies apart.
 type Recorded struct {
-	Position   Position
-	Time       time.Time
-	Subject    string
-	ID         string
-	Type       string
-	Source     string
-	SentAt     string
-	SessionID  string
-	IdentityID string
-	Digest     uint64
-	Fact       Fact
-	Problem    string
-	Body       []byte
+	Position Position
+	Time     time.Time
+	Subject  string
+	ID       string
+	Type     string
+	Source   string
+	SentAt   string
+	// TraceParent is as its publisher wrote it, and may be anything.
+	TraceParent string
+	SessionID   string
+	IdentityID  string
+	Digest      uint64
+	Fact        Fact
+	Problem     string
+	Body        []byte
 }
 
 // Decode reads an envelope recorded at a position. It never fails: what states no
@@ -105,6 +113,9 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 		ID: env.Header.Value(HeaderID), Type: env.Header.Value(HeaderType),
 		Source: env.Header.Value(HeaderSource), SentAt: env.Header.Value(HeaderTime),
 		Digest: Digest(env.Body),
+	}
+	if v := env.Header[HeaderTraceParent]; len(v) > 0 {
+		r.TraceParent = v[0]
 	}
 	id, identity, err := ParseSubject(env.Subject)
 	switch {

@@ -49,6 +49,8 @@ type app struct {
 	traces   *trace.TracerProvider // nil where none are sent
 	steps    *steps
 	chatting *chat.Service // nil without the role
+	registry *prometheus.Registry
+	pause    pause
 }
 
 // listen takes the address of the API. It comes before anything else is started,
@@ -65,6 +67,27 @@ func listen(ctx context.Context, cfg Config) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen, err)
 	}
 	return l, nil
+}
+
+// runApp listens, opens an app and runs it until ctx ends, and again where the log was made
+// anew under it; opened is told of each.
+func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, opened func(*app)) error {
+	for {
+		l, err := listen(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		a, err := openApp(ctx, cfg, roles, l, logger)
+		if err != nil {
+			return err
+		}
+		opened(a)
+		// The next one listens where this one did.
+		cfg.Listen = a.listener.Addr().String()
+		if err := a.run(ctx); !errors.Is(err, errReopen) {
+			return err
+		}
+	}
 }
 
 // openApp opens all that the roles need; the listener is its own from now on.
@@ -85,18 +108,19 @@ func (a *app) open(ctx context.Context) (err error) {
 		return err
 	}
 	registry := prometheus.NewRegistry()
+	a.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := runner.NewMetrics(registry)
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, metrics, a.logger); err != nil {
+	if a.traces, err = openTraces(ctx); err != nil {
+		return err
+	}
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{metrics, a.tracing()}, a.logger); err != nil {
 		return err
 	}
 	if err := a.views.openShadow(registry); err != nil {
 		return err
 	}
 	if err := a.openMemory(registry, metrics); err != nil {
-		return err
-	}
-	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
 	if err := a.openErasing(ctx); err != nil {
@@ -110,12 +134,12 @@ func (a *app) open(ctx context.Context) (err error) {
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
-	registry.MustRegister(letterCollector(queues))
+	checks := a.checks()
+	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
 	c := httpapi.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
-		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+		Checks: checks, Traces: a.tracing(),
 	}
-	c.Traces = a.tracing()
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
@@ -133,6 +157,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Turns, c.SessionWrites, c.Erasures = writer{a.history}, writer{a.history}, writer{a.history}
 	}
 	c.Receipts = receipts{a.erasing.receipts}
+	c.Streams, c.Backups = a.store.log, backups{a}
 	if a.roles.has(roleEraser) {
 		c.Retention = a.erasing
 	}
@@ -187,17 +212,16 @@ const (
 )
 
 // run serves until ctx ends: then no request is taken any more, those in hand are
-// answered, the views commit what they have begun, and all is closed.
+// answered, the views commit what they have begun, and all is closed. It is errReopen
+// where the log was made anew under it.
 func (a *app) run(ctx context.Context) error {
 	defer a.close()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, life := errgroup.WithContext(life)
-	if a.history != nil {
-		g.Go(func() error { return a.history.Run(life) })
-	}
-	if a.replay != nil {
-		g.Go(func() error { return a.replay.Run(life) })
+	// What follows the log can be stopped while requests are still answered.
+	for _, follow := range a.followers() {
+		a.pause.begin(life, g, follow)
 	}
 	if a.store.server != nil {
 		g.Go(func() error { return a.store.server.Run(life) })
@@ -205,11 +229,6 @@ func (a *app) run(ctx context.Context) error {
 	if a.keys != nil {
 		g.Go(func() error { return a.keys.Run(life) })
 	}
-	g.Go(func() error { return a.views.run(life, a.roles) })
-	if a.memory != nil {
-		g.Go(func() error { return a.memory.run(life) })
-	}
-	g.Go(func() error { return a.erasing.run(life) })
 	if a.chatting != nil {
 		g.Go(func() error { return a.endAnswers(ctx, life) })
 	}
@@ -219,9 +238,28 @@ func (a *app) run(ctx context.Context) error {
 		intake, stop := context.WithCancel(ctx)
 		defer stop()
 		context.AfterFunc(life, stop)
+		defer a.pause.onReopen(stop)()
 		return httpapi.NewServer(a.handler, a.logger, stopDeadline).Run(intake, a.listener)
 	})
-	return g.Wait()
+	if err := g.Wait(); err != nil || !a.pause.reopening() {
+		return err
+	}
+	return errReopen
+}
+
+// followers is all that reads on in the log.
+func (a *app) followers() []func(context.Context) error {
+	out := []func(context.Context) error{func(ctx context.Context) error { return a.views.run(ctx, a.roles) }, a.erasing.run}
+	if a.history != nil {
+		out = append(out, a.history.Run)
+	}
+	if a.replay != nil {
+		out = append(out, a.replay.Run)
+	}
+	if a.memory != nil {
+		out = append(out, a.memory.run)
+	}
+	return out
 }
 
 // tracing takes spans, or drops them where none are sent.

@@ -26,26 +26,23 @@ func (c *devCmd) Run(e *env) error {
 	// The screen says what there is to say; the log speaks up when something is wrong.
 	logger := newLogger(e.err, slog.LevelWarn, c.Verbose)
 	warnUnknownEnv(logger)
+	// A taken port is known before PostgreSQL is started.
 	l, err := listen(e.ctx, c.Config)
 	if err != nil {
 		return err
 	}
+	_ = l.Close()
 	if c.NATSURL == "" && c.NATSListen == "" {
 		c.NATSListen = freeNATS(e.ctx)
 	}
 	pg, err := c.postgres(e, logger)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 	if pg != nil {
 		defer keep(e.ctx, pg, logger)()
 	}
-	a, err := openApp(e.ctx, c.Config, allRoles, l, logger)
-	if err != nil {
-		return err
-	}
-	c.screen(e.out, a)
-	err = a.run(e.ctx)
+	err = runApp(e.ctx, c.Config, allRoles, logger, func(a *app) { c.screen(e.out, a) })
 	if err == nil {
 		_, _ = fmt.Fprintln(e.out, "Stopped. Everything that was acknowledged is in", c.DataDir)
 	}

@@ -39,7 +39,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	}
 	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Logger: a.logger})
 	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
-		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.metrics,
+		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.feeding.metrics, Traces: a.views.feeding.traces,
 	})
 	a.views.eraserFeed = a.erasing.feed
 	a.erasing.retention = eraser.NewRetention(a.store.log, notes, eraser.RetentionConfig{

@@ -84,14 +84,38 @@ func (v *views) awaitRebuild(ctx context.Context, view projections.Rebuildable) 
 			return false
 		case <-time.After(rebuiltEvery):
 		}
-		_, served, err := view.Served(ctx)
-		for _, cp := range served {
-			if err == nil && cp.Partition < v.log.Partitions() {
-				err = projections.SameStream(ctx, v.log, cp)
-			}
-		}
-		if err == nil {
+		if v.follows(ctx, view) == nil {
 			return true
 		}
 	}
+}
+
+// follows holds a view against the log's streams.
+func (v *views) follows(ctx context.Context, view projections.Rebuildable) error {
+	ctx, cancel := context.WithTimeout(ctx, collectDeadline)
+	defer cancel()
+	_, served, err := view.Served(ctx)
+	for _, cp := range served {
+		if err == nil && cp.Partition < v.log.Partitions() {
+			err = projections.SameStream(ctx, v.log, cp)
+		}
+	}
+	return err
+}
+
+// watch keeps readers from a view in a store that outlives the log until it was seen to
+// follow the log's streams: a log that was restored may be behind what the view holds, and
+// a process that only reads has no feed to notice.
+func (v *views) watch(ctx context.Context, view projections.Rebuildable, g *guard) {
+	if err := v.follows(ctx, view); err != nil {
+		g.why.Store(&err)
+	}
+}
+
+// unguard lets readers in once a view follows the log's streams.
+func (v *views) unguard(ctx context.Context, view projections.Rebuildable, g *guard) error {
+	if g.failure() != nil && v.awaitRebuild(ctx, view) {
+		g.why.Store(nil)
+	}
+	return nil
 }

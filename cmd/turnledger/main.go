@@ -37,6 +37,9 @@ type cli struct {
 	Retention   retentionCmd   `cmd:"" help:"Take out what is too old, or say what would go."`
 	Projections projectionsCmd `cmd:"" help:"Look after the views."`
 	Deadletters deadlettersCmd `cmd:"" help:"Look after the events that views could not apply."`
+	Streams     streamsCmd     `cmd:"" help:"Look after the streams that the log is kept in."`
+	Backup      backupCmd      `cmd:"" help:"Copy the log, while it is in use."`
+	Restore     restoreCmd     `cmd:"" help:"Make a backup the log of a server that has none yet."`
 	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`
 	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
 	Version     versionCmd     `cmd:"" help:"Show the version."`

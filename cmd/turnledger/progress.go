@@ -30,8 +30,9 @@ type progress struct {
 type unit string
 
 const (
-	unitBytes  unit = "bytes"
-	unitEvents unit = "events"
+	unitBytes      unit = "bytes"
+	unitEvents     unit = "events"
+	unitOperations unit = "operations"
 )
 
 // isTerminal tells whether somebody looks at what is written.

@@ -24,17 +24,10 @@ func (c *serveCmd) Run(e *env) error {
 	}
 	logger := newLogger(e.err, slog.LevelInfo, c.Verbose)
 	warnUnknownEnv(logger)
-	l, err := listen(e.ctx, c.Config)
-	if err != nil {
-		return err
-	}
-	a, err := openApp(e.ctx, c.Config, roles, l, logger)
-	if err != nil {
-		return err
-	}
 	if c.PostgresURL == "" && roles.has(roleAudit) {
 		logger.Warn("there is no audit: TURNLEDGER_POSTGRES_URL is not set; the log keeps everything, so the audit catches up when it is")
 	}
-	logger.Info("serving", "roles", roles.String(), "listen", a.listener.Addr().String(), "version", version)
-	return a.run(e.ctx)
+	return runApp(e.ctx, c.Config, roles, logger, func(a *app) {
+		logger.Info("serving", "roles", roles.String(), "listen", a.listener.Addr().String(), "version", version)
+	})
 }

@@ -39,7 +39,7 @@ func (v *views) openShadow(reg prometheus.Registerer) error {
 		recent.View
 		projections.Rebuildable
 	}
-	cfg := runner.Config{Rules: v.cfg.rules(), Logger: v.logger, Metrics: v.metrics}
+	cfg := runner.Config{Rules: v.cfg.rules(), Logger: v.logger, Metrics: v.feeding.metrics, Traces: v.feeding.traces}
 	if v.cfg.RecentShadow == "memory" {
 		second = memory.New(v.cfg.limits(), v.cfg.rules(), nil)
 		cfg.Start = func(ctx context.Context, k int) (uint64, error) {

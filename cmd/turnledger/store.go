@@ -69,7 +69,7 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 	}
 	s := &store{server: srv}
 	if s.nc, err = srv.Connect(); err == nil {
-		s.log, err = jetlog.Open(ctx, s.nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, GateDir: srv.GateDir()})
+		s.log, err = s.reopened(ctx, cfg)
 	}
 	if err != nil {
 		s.close()
@@ -88,12 +88,21 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
 	}
-	log, err := jetlog.Open(ctx, nc, jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: true})
-	if err != nil {
+	s := &store{nc: nc}
+	if s.log, err = s.reopened(ctx, cfg); err != nil {
 		nc.Close()
 		return nil, err
 	}
-	return &store{log: log, nc: nc}, nil
+	return s, nil
+}
+
+// reopened opens the log on the connection.
+func (s *store) reopened(ctx context.Context, cfg Config) (*jetlog.Log, error) {
+	c := jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: s.server == nil}
+	if s.server != nil {
+		c.GateDir = s.server.GateDir()
+	}
+	return jetlog.Open(ctx, s.nc, c)
 }
 
 // close drains the connection and stops the server that was started here.
@@ -115,7 +124,7 @@ func (s *store) ready(ctx context.Context) error {
 	}
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {
-			return err
+			return errors.Join(httpapi.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ type views struct {
 	cfg     Config
 	log     *jetlog.Log
 	logger  *slog.Logger
-	metrics *runner.Metrics
+	feeding feeding
 
 	recent recent.View // nil: reads go to the log alone
 	audit  *auditTables
@@ -82,10 +82,13 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 
 // openViews makes the views of some roles. PostgreSQL is tried once, so that where
 // it answers the audit is there from the first request on.
-func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, metrics *runner.Metrics, logger *slog.Logger) (*views, error) {
-	v := &views{cfg: cfg, log: log, logger: logger, metrics: metrics, keeper: newKeeper(logger)}
+func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, logger *slog.Logger) (*views, error) {
+	v := &views{cfg: cfg, log: log, logger: logger, feeding: observed, keeper: newKeeper(logger)}
 	if err := v.openRecent(roles); err != nil {
 		return nil, err
+	}
+	if view, ok := v.recent.(projections.Rebuildable); ok && cfg.RedisURL != "" {
+		v.watch(ctx, view, &v.recentGuard)
 	}
 	if cfg.PostgresURL != "" && (roles.has(roleAudit) || roles.has(roleContext) || roles.has(roleEraser)) {
 		v.audit = &auditTables{}
@@ -125,7 +128,7 @@ func (v *views) openRecent(roles roles) error {
 
 // feed feeds a view with those of its group; a view in memory has none.
 func (v *views) feed(p projections.Projection, group projections.Group) {
-	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: v.start, Group: group, Logger: v.logger, Metrics: v.metrics})
+	r := runner.New(v.log, p, runner.Config{Rules: v.cfg.rules(), Start: v.start, Group: group, Logger: v.logger, Metrics: v.feeding.metrics, Traces: v.feeding.traces})
 	v.feeds = append(v.feeds, r)
 }
 
@@ -134,6 +137,9 @@ func (v *views) run(ctx context.Context, roles roles) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range v.feeds {
 		g.Go(func() error { return v.follow(ctx, r, v.recent.(projections.Rebuildable), &v.recentGuard) })
+	}
+	if view, ok := v.recent.(projections.Rebuildable); ok {
+		g.Go(func() error { return v.unguard(ctx, view, &v.recentGuard) })
 	}
 	g.Go(func() error { return v.keeper.run(ctx) })
 	if v.shadow != nil {
@@ -166,19 +172,26 @@ func (v *views) runAudit(ctx context.Context, feed bool) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
-	if !feed {
-		return nil
-	}
 	tables := v.audit.open.Load()
-	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Group: tables, Logger: v.logger, Metrics: v.metrics})
+	if !feed {
+		return v.unguard(ctx, tables, &v.audit.guard)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return v.unguard(ctx, tables, &v.audit.guard) })
+	r := runner.New(v.log, tables, runner.Config{Rules: v.cfg.rules(), MaxBatch: 10_000, Group: tables, Logger: v.logger, Metrics: v.feeding.metrics, Traces: v.feeding.traces})
 	v.auditFeed.Store(r)
-	return v.follow(ctx, r, v.audit.open.Load(), &v.audit.guard)
+	g.Go(func() error { return v.follow(ctx, r, tables, &v.audit.guard) })
+	return g.Wait()
 }
 
 func (v *views) tryAudit(ctx context.Context) (*audit.Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger})
+	tables, err := audit.Open(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger})
+	if err == nil {
+		v.watch(ctx, tables, &v.audit.guard)
+	}
+	return tables, err
 }
 
 // close ends what openViews opened.

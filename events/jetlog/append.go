@@ -41,7 +41,7 @@ type Ack struct {
 // earlier attempt has stored is found and is no duplicate. An expectation that did not
 // hold is a *Conflict. An event too large is
 // ErrTooLarge, and nothing was written.
-func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
+func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
 		return Ack{}, fmt.Errorf("append: %w", err)
@@ -52,8 +52,10 @@ func (l *Log) Append(ctx context.Context, a Append) (Ack, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 	defer cancel()
+	ctx, ended := traced(ctx, p, msgs)
+	defer func() { ended(ack, err) }()
 	tries := 0
-	ack, err := retry(ctx, func() (Ack, error) {
+	ack, err = retry(ctx, func() (Ack, error) {
 		tries++
 		if len(msgs) == 1 {
 			return l.appendOne(ctx, p, msgs[0])
@@ -154,8 +156,8 @@ func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, err
 const (
 	// maxHeader is what JetStream takes of headers (code 10097).
 	maxHeader = 64 << 10
-	// batchRoom is kept free for the headers of an atomic batch.
-	batchRoom = 256
+	// batchRoom is kept free for the headers of an atomic batch, and of a trace.
+	batchRoom = 384
 )
 
 // measure refuses a message that the log would not take, before it is published.

@@ -19,6 +19,8 @@ var (
 	ErrBatchDuplicate = errors.New("an event of the batch is in the log already")
 	// ErrStream: a stream that is there does not fit the configuration.
 	ErrStream = errors.New("the log's streams do not fit the configuration")
+	// ErrRefused: a stream that is there can't become what is wanted.
+	ErrRefused = errors.New("the streams can't become that")
 	// ErrLayout: the server's files are not laid out as the durability gate needs.
 	ErrLayout = errors.New("the stream's files are not where the durability gate expects them")
 	// ErrNotReached: a position is beyond what the log holds.

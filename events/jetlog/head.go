@@ -35,7 +35,7 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 // is looked up once a second.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
-	if l.cfg.Replicas == 1 && seen > 0 && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
+	if seen > 0 && !p.shared.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
 		ctx, cancel := context.WithTimeout(ctx, readDeadline)
 		defer cancel()
 		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
@@ -46,7 +46,7 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if head < seen && l.cfg.Replicas > 1 {
+	if head < seen && p.shared.Load() {
 		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
 	}
 	if head < seen {
@@ -73,6 +73,9 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	var out struct {
+		Config struct {
+			Replicas int `json:"num_replicas"`
+		} `json:"config"`
 		State struct {
 			LastSeq uint64 `json:"last_seq"`
 		} `json:"state"`
@@ -89,9 +92,10 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	if !out.Created.Equal(p.created) {
 		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: stop, and rebuild the projections", ErrStream, p.name)
 	}
-	if l.cfg.Replicas > 1 && !heardMajority(out.Cluster, l.cfg.Replicas) {
+	if n := out.Config.Replicas; n > 1 && !heardMajority(out.Cluster, n) {
 		return 0, fmt.Errorf("%w: the leader of %s has no majority", ErrUnavailable, p.name)
 	}
+	p.shared.Store(clustered(out.Cluster))
 	return out.State.LastSeq, nil
 }
 
@@ -103,6 +107,11 @@ const (
 	// between is for what is on its way.
 	aliveTime = 3 * time.Second
 )
+
+// clustered tells of a stream whether it stands in a cluster: then it may get replicas
+// and lose them again at any time, and a direct answer may be old, also of one that has
+// just been taken from it.
+func clustered(c *jetstream.ClusterInfo) bool { return c != nil && c.Name != "" }
 
 // heardMajority tells whether a leader could not have been deposed when it answered
 // by followers that it can't reach. Where two followers reach each other and only

@@ -87,6 +87,8 @@ type partition struct {
 	seen atomic.Uint64
 	// checked is when the stream was last held against created, in Unix nanoseconds.
 	checked atomic.Int64
+	// shared: it stands in a cluster, as was last seen, and may have replicas.
+	shared atomic.Bool
 }
 
 // Open makes the streams that are missing and holds those that are there against
@@ -113,6 +115,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 			return nil, err
 		}
 		p := &partition{number: k, name: info.Config.Name, created: info.Created}
+		p.shared.Store(clustered(info.Cluster))
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
 		if cfg.GateDir != "" {
 			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {

@@ -32,7 +32,7 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 }
 
 // Session gives the events of a session after a sequence and up to another, in
-// order, and all durable. On one replica it reads directly; on several it first
+// order, and all durable. On one server it reads directly; in a cluster it first
 // asks the leader for the session's last sequence and does not end before that,
 // since a follower's direct answer may be old (DESIGN §4).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
@@ -94,7 +94,7 @@ const (
 // leaderFirst asks for what the read must hold. A leader that has been deposed
 // without knowing answers too: the barrier, asked after it, tells.
 func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
-	if r.log.cfg.Replicas == 1 {
+	if !r.p.shared.Load() {
 		return nil
 	}
 	if r.must, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
@@ -155,7 +155,7 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 	}
 	page, end, err := r.ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		if r.log.cfg.Replicas > 1 {
+		if r.p.shared.Load() {
 			// A replica that can't be reached, and the server that we are connected to does
 			// not know yet.
 			r.lacking = true
@@ -175,7 +175,7 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 
 func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, error) {
 	patience := readDeadline
-	if r.log.cfg.Replicas > 1 {
+	if r.p.shared.Load() {
 		patience = replicaDeadline
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -120,68 +119,4 @@ func (l *Log) streamConfig(k int) jetstream.StreamConfig {
 		AllowAtomicPublish: true,
 		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions), syncKey: l.mark()},
 	}
-}
-
-// fits holds a stream that is there against the one wanted.
-func fits(have, want jetstream.StreamConfig) error {
-	var err error
-	complain := func(format string, args ...any) {
-		err = errors.Join(err, fmt.Errorf("%w: stream %s "+format, append([]any{ErrStream, have.Name}, args...)...))
-	}
-	if n := have.Metadata[partitionsKey]; n != want.Metadata[partitionsKey] {
-		if n == "" {
-			complain("was not made by Turnledger: give Turnledger a NATS account of its own")
-			return err
-		}
-		complain("was made with %s partitions, which is fixed for ever: set TURNLEDGER_PARTITIONS=%s (or start a new log in an empty data directory)", n, n)
-		return err
-	}
-	if have.Storage != want.Storage {
-		complain("is kept in %s, not in files: an acknowledged turn would not survive a restart; make the log anew on file storage", have.Storage)
-	}
-	if have.Replicas != want.Replicas {
-		complain("has %d replicas, not %d: set TURNLEDGER_REPLICAS=%d, or change the stream with: nats stream edit %s --replicas %d",
-			have.Replicas, want.Replicas, have.Replicas, have.Name, want.Replicas)
-	}
-	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
-	if !slices.Equal(a, b) {
-		complain("captures other subjects than its partition owns: restore them, or make the log anew")
-	}
-	if have.Duplicates < want.Duplicates {
-		complain("forgets event ids after %s, sooner than a write may be asked again: undo it with: nats stream edit %s --dupe-window %s",
-			have.Duplicates, have.Name, want.Duplicates)
-	}
-	for _, change := range changes(have) {
-		complain("was changed (%s): undo it with: nats stream edit %s", change, have.Name)
-	}
-	return err
-}
-
-// changes names what would lose, hide or forge events, or keep erased ones.
-func changes(have jetstream.StreamConfig) (found []string) {
-	for _, c := range []struct {
-		is   bool
-		what string
-	}{
-		{have.MaxMsgs > 0 || have.MaxBytes > 0 || have.MaxAge > 0 || have.MaxMsgsPerSubject > 0, "limits: the log is kept whole"},
-		{have.MaxMsgSize > 0, "a limit on the size of events"},
-		{have.MaxConsumers > 0, "a limit on consumers"},
-		{have.Retention != jetstream.LimitsPolicy, "another retention policy"},
-		{!have.AllowAtomicPublish, "no atomic publish"},
-		{!have.AllowDirect, "no direct get"},
-		{have.NoAck, "no acknowledgements"},
-		{have.Sealed || have.DenyDelete || have.DenyPurge, "sealed, or deletes denied: erasure could not work"},
-		{have.AllowRollup, "roll-ups: any publisher could delete a session"},
-		{have.AllowMsgTTL, "per-message TTL: any publisher could make events vanish"},
-		{have.AllowMsgSchedules || have.AllowMsgCounter, "message schedules or counters"},
-		{have.PersistMode == jetstream.AsyncPersistMode, "asynchronous persistence: what is acknowledged would not be on disk"},
-		{have.Compression != jetstream.NoCompression, "compression: the server does not overwrite erased events then"},
-		{have.Mirror != nil || len(have.Sources) > 0, "it mirrors or sources another stream"},
-		{have.SubjectTransform != nil, "a subject transform"},
-	} {
-		if c.is {
-			found = append(found, c.what)
-		}
-	}
-	return found
 }

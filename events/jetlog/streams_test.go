@@ -107,7 +107,7 @@ func TestChangedStreamIsRefused(t *testing.T) {
 func TestReplicasMustBeWhatTheLogHas(t *testing.T) {
 	t.Parallel()
 	nc, _, _ := made(t, 1)
-	refused(t, nc, jetlog.Config{Replicas: 3}, "has 1 replicas", "set TURNLEDGER_REPLICAS=1", "nats stream edit TURNS-0 --replicas 3")
+	refused(t, nc, jetlog.Config{Replicas: 3}, "has 1 replicas", "set TURNLEDGER_REPLICAS=1", "turnledger streams apply --replicas 3")
 	refused(t, natstest.Connect(t, natstest.Server(t)), jetlog.Config{Replicas: 3}, "not in a cluster", "set TURNLEDGER_REPLICAS=1")
 }
 

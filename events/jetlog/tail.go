@@ -241,7 +241,7 @@ func (t *Tail) same(ctx context.Context) error {
 			return err
 		case head >= t.last:
 			return nil
-		case t.log.cfg.Replicas > 1 && time.Since(began) < deposedTime:
+		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
 		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew; rebuild the projections",

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
@@ -34,6 +35,8 @@ type Config struct {
 	Start   func(ctx context.Context, partition int) (uint64, error)
 	Logger  *slog.Logger
 	Metrics *Metrics
+	// Traces of what is applied; nil: none.
+	Traces trace.TracerProvider
 	// Pause before a partition that broke off is taken up again; 1 s by default.
 	Pause time.Duration
 	// Group of the runners, in any process, that share the partitions of the projection;
@@ -279,10 +282,12 @@ func (f *feeder) apply(ctx context.Context, run []projections.Judged) error {
 		return nil
 	}
 	b := f.batch(run)
+	ctx, ended := f.span(ctx, run)
 	// What has begun is brought to its end when the runner stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
 	defer cancel()
 	err := f.proj.Apply(ctx, b)
+	ended(err)
 	switch {
 	case err == nil:
 		f.done(b)

@@ -56,6 +56,7 @@ func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		MaxIdleConns: 512, MaxIdleConnsPerHost: 512, IdleConnTimeout: 90 * time.Second,
+		ExpectContinueTimeout: time.Minute, // for those who ask whether a body is wanted
 	}
 }
 

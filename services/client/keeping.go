@@ -50,16 +50,9 @@ func (c *Client) Verify(ctx context.Context, name string, sample int, take func(
 		path += "?sample=" + strconv.Itoa(sample)
 	}
 	what := "verify " + name
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, nil)
+	resp, err := c.open(ctx, http.MethodPost, path, nil)
 	if err != nil {
 		return attempted(what, err)
-	}
-	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return attempted(what, withoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(resp.Body)

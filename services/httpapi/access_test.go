@@ -52,6 +52,10 @@ var needs = map[string]httpapi.Scopes{
 	"GET /v1/projections":                                     operates,
 	"POST /v1/projections/{name}/rebuild":                     operates,
 	"POST /v1/projections/{name}/verify":                      operates,
+	"GET /v1/streams":                                         operates,
+	"POST /v1/streams":                                        operates,
+	"GET /v1/partitions/{partition}/snapshot":                 operates | follows,
+	"POST /v1/restore":                                        operates | follows | writes,
 	"GET /v1/deadletters":                                     operates,
 	"GET /v1/deadletters/{projection}/{position}":             operates,
 	"POST /v1/deadletters/{projection}/{position}/retry":      operates,
@@ -75,7 +79,7 @@ func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
 	s := startOn(t, events, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
-		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
+		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
 		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
 	})
 	return s, model
@@ -91,7 +95,7 @@ func (s *stack) as(token, method, path string, body any) answer {
 func fill(pattern string, session string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{turn_id}", events.TurnID(session, "r").String(),
-		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1").Replace(path)
+		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1", "{partition}", "0").Replace(path)
 }
 
 // TestEachCallNeedsItsScope goes through the routes that there are, and each set of

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -42,6 +44,9 @@ type Config struct {
 	Events EventReader
 	// Keeper is nil where no view can be rebuilt.
 	Keeper ProjectionKeeper
+	// Streams and Backups are nil where the log is nobody's to look after.
+	Streams StreamKeeper
+	Backups Backups
 	// Limiter is nil where no rate is limited.
 	Limiter RateLimiter
 	// Checks of readiness.
@@ -115,6 +120,9 @@ type API struct {
 
 	stopping chan struct{}
 	stopOnce sync.Once
+	// restoring: the log is being made of a backup, and nothing else is answered.
+	restoring atomic.Bool
+	outages   outages
 }
 
 var _ http.Handler = (*API)(nil)
@@ -151,6 +159,12 @@ func New(cfg Config) *API {
 	if cfg.Keeper != nil {
 		a.keeping(api)
 	}
+	if cfg.Streams != nil {
+		a.keepsStreams(api)
+	}
+	if cfg.Backups != nil {
+		a.backs()
+	}
 	a.router.answer(public, "GET /healthz", a.healthz)
 	a.router.answer(public, "GET /readyz", a.readyz)
 	a.router.answer(public, "GET /metrics", metricsHandler(cfg.Registry))
@@ -172,6 +186,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Not what a page of another site made a browser send.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
 		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost").write(out)
+		return
+	}
+	if a.restoring.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
+		newProblem(codeLogUnavailable, "a backup is being restored: ask again when it is").write(out)
 		return
 	}
 	// Where the query can't be read, a parameter would be taken for missing.

@@ -2,8 +2,10 @@ package httpapi_test
 
 import (
 	"context"
+	"io"
 	"sync/atomic"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
@@ -57,4 +59,13 @@ func (nothing) Receipt(context.Context, string) (httpapi.Receipt, error) {
 
 func (nothing) Sweep(context.Context, bool) (httpapi.Swept, error) {
 	return httpapi.Swept{}, httpapi.ErrAuditUnavailable
+}
+
+func (nothing) Snapshot(_ context.Context, _ int, begin func(jetlog.Moment) (io.Writer, error)) error {
+	_, err := begin(jetlog.Moment{})
+	return err
+}
+
+func (nothing) Restore(context.Context, io.Reader) (httpapi.Restored, error) {
+	return httpapi.Restored{}, nil
 }

@@ -195,11 +195,12 @@ type ProjectionKeeper interface {
 	Verify(ctx context.Context, name string, sample int, progress func(done, of uint64) error, found func(projections.Difference) error) (sessions int, err error)
 }
 
-// Check is something that must answer before this process may take requests. Probe
-// must end with its ctx.
+// Check is something that must answer before this process may take requests, or that it
+// can do without (Optional). Probe must end with its ctx.
 type Check struct {
-	Name  string
-	Probe func(ctx context.Context) error
+	Name     string
+	Optional bool
+	Probe    func(ctx context.Context) error
 }
 
 // RateLimiter holds sessions and identities to a rate. A request of a kind that may not

@@ -43,6 +43,8 @@ const (
 	codeViewUnavailable    = "projection_unavailable"
 	codeNotFed             = "projection_not_fed"
 	codeRebuildRunning     = "rebuild_running"
+	codeNotEmpty           = "log_not_empty"
+	codeStreamRefused      = "stream_change_refused"
 )
 
 // kinds says of each code its status and its title.
@@ -67,6 +69,8 @@ var kinds = map[string]struct {
 	conversation.CodeSessionErased:   {http.StatusGone, "The session was erased"},
 	codeNotFed:                       {http.StatusConflict, "Another process feeds the projection"},
 	codeRebuildRunning:               {http.StatusConflict, "One rebuild at a time"},
+	codeNotEmpty:                     {http.StatusConflict, "The log is not empty"},
+	codeStreamRefused:                {http.StatusConflict, "The streams can't become that"},
 	codeTooLarge:                     {http.StatusRequestEntityTooLarge, "Too large"},
 	codeInvalid:                      {http.StatusUnprocessableEntity, "The request is not valid"},
 	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
@@ -166,6 +170,12 @@ func known(err error) *problem {
 		return newProblem(codeNotFed, ErrNotFed.Error())
 	case errors.Is(err, ErrRebuildRunning):
 		return newProblem(codeRebuildRunning, ErrRebuildRunning.Error())
+	case errors.Is(err, jetlog.ErrNotEmpty):
+		return newProblem(codeNotEmpty, jetlog.ErrNotEmpty.Error())
+	case errors.Is(err, jetlog.ErrRefused):
+		return newProblem(codeStreamRefused, err.Error())
+	case errors.Is(err, ErrBackup):
+		return newProblem(codeInvalid, err.Error())
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

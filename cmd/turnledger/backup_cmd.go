@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/turnledger/turnledger/services/backup"
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// place is where a backup is kept.
+type place struct {
+	Place    string `arg:"" help:"A folder, or s3://bucket/prefix (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION as usual)."`
+	Endpoint string `help:"URL of a store that speaks S3." default:"https://s3.amazonaws.com" env:"AWS_ENDPOINT_URL_S3,AWS_ENDPOINT_URL"`
+	Spool    string `help:"Folder with room for the copy of the largest partition, for S3; that of the system by default." type:"path"`
+}
+
+func (p place) store() (backup.Store, error) {
+	rest, remote := strings.CutPrefix(p.Place, "s3://")
+	if !remote {
+		return backup.Folder{Dir: p.Place}, nil
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	at, err := url.Parse(p.Endpoint)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || bucket == "" {
+		return nil, fmt.Errorf("%w: want s3://bucket/prefix, and --endpoint https://host", errUsage)
+	}
+	return backup.NewS3(backup.S3Config{
+		Endpoint: at.Host, Plain: at.Scheme == "http", Region: os.Getenv("AWS_REGION"), Bucket: bucket, Prefix: prefix, Spool: p.Spool,
+		Credentials: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{}}),
+	})
+}
+
+type backupCmd struct {
+	place
+	remote
+}
+
+// Run copies the log of a running server.
+func (c *backupCmd) Run(e *env) error {
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	s, err := c.dial(firstTries, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	bars := &bars{e: e}
+	defer bars.done()
+	began := time.Now()
+	m, err := backup.Take(e.ctx, copied{s}, store, version, began, bars.at)
+	if err != nil {
+		return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again begins anew)", c.explain(e.ctx, err), c.Place)
+	}
+	bars.done()
+	if c.JSON {
+		return json.NewEncoder(e.out).Encode(m)
+	}
+	_, err = fmt.Fprintf(e.out, "%s holds %d events of %d partitions, %d bytes, after %s\n", c.Place, m.Events(), m.Partitions, m.Bytes(), time.Since(began).Round(time.Millisecond))
+	return err
+}
+
+// copied is a server as what a backup is taken of.
+type copied struct{ *client.Client }
+
+func (c copied) Partitions(ctx context.Context) (n int, err error) {
+	all, err := c.PlanStreams(ctx, client.StreamsWanted{})
+	for _, s := range all {
+		if s.Kind == "log" {
+			n++
+		}
+	}
+	return n, err
+}
+
+func (c copied) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
+	m, body, err := c.Client.Snapshot(ctx, partition)
+	return backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)}, body, err //nolint:gosec // below 2^63
+}
+
+// bars shows how far each file is, one after the other.
+type bars struct {
+	e     *env
+	name  string
+	bar   *progress
+	shown uint64
+}
+
+func (b *bars) at(name string, done, of int64) {
+	if name != b.name {
+		b.done()
+		b.name, b.bar, b.shown = name, newProgress(b.e.err, name, unitBytes, of), 0
+	}
+	b.bar.reach(uint64(done), uint64(max(of, done)), &b.shown) //nolint:gosec // sizes
+}
+
+func (b *bars) done() {
+	if b.bar != nil {
+		b.bar.done()
+	}
+	b.bar = nil
+}
+
+type restoreCmd struct {
+	place
+	Erasures []string `help:"Files of events, as turnledger replay prints them: what they redact or erase is erased in what is restored, before anybody reads it." type:"existingfile"`
+	remote
+}
+
+// Run looks at all of a backup, and makes it the log of a running server that has none.
+func (c *restoreCmd) Run(e *env) error {
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	erasures, err := c.erasures()
+	if err != nil {
+		return err
+	}
+	bars := &bars{e: e}
+	defer bars.done()
+	whole, err := backup.Check(e.ctx, store, func(name string, done, of int64) { bars.at("check "+name, done, of) })
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	bars.done()
+	s, err := c.dial(1, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if n, err := (copied{s}).Partitions(e.ctx); err != nil {
+		return c.explain(e.ctx, err)
+	} else if n != whole.Partitions {
+		return fmt.Errorf("the backup has %d partitions, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory", whole.Partitions, n, whole.Partitions)
+	}
+	got, err := c.send(e, s, whole, erasures, bars)
+	if err != nil {
+		return c.explain(e.ctx, err)
+	}
+	bars.done()
+	if c.JSON {
+		return json.NewEncoder(e.out).Encode(got)
+	}
+	_, _ = fmt.Fprintf(e.out, "restored: %d events of %d partitions, as they were at %s\n", whole.Events(), whole.Partitions, whole.TakenAt.Format(time.RFC3339))
+	if len(c.Erasures) > 0 {
+		_, err = fmt.Fprintf(e.out, "erased since: %d said again, %d concern what the backup does not hold\n", got.Erasures.Applied, got.Erasures.Unknown)
+	} else {
+		_, err = fmt.Fprintln(e.out, "what was redacted or erased after that moment is there again: say it again with turnledger redact and turnledger erase, or restore with --erasures FILE")
+	}
+	_, _ = fmt.Fprintln(e.err, "restart other processes of this deployment; then look: turnledger projections list. A view that says failed followed the former log: turnledger projections rebuild NAME")
+	return err
+}
+
+func (c *restoreCmd) erasures() (out []backup.Erasure, err error) {
+	for _, name := range c.Erasures {
+		f, err := os.Open(name) //nolint:gosec // a file that the operator named
+		if err != nil {
+			return nil, err
+		}
+		some, err := backup.ReadErasures(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("%w: --erasures %s: %w", errUsage, name, err)
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// send gives the backup to the server.
+func (c *restoreCmd) send(e *env, s *client.Client, whole *backup.Whole, erasures []backup.Erasure, bars *bars) (client.Restored, error) {
+	from, to := io.Pipe()
+	packed := make(chan error, 1)
+	sent := &tally{w: to, told: func(n int64) { bars.at("restore", n, max(n, whole.Size())) }}
+	go func() {
+		err := whole.Pack(sent, erasures)
+		_ = to.CloseWithError(err)
+		packed <- err
+	}()
+	got, err := s.Restore(e.ctx, from)
+	_ = from.CloseWithError(errors.New("the server has answered"))
+	if failed := <-packed; errors.Is(failed, backup.ErrDamaged) {
+		return got, failed
+	}
+	return got, err
+}
+
+// tally counts what is written.
+type tally struct {
+	w    io.Writer
+	n    int64
+	told func(int64)
+}
+
+func (t *tally) Write(b []byte) (int, error) {
+	n, err := t.w.Write(b)
+	t.n += int64(n)
+	t.told(t.n)
+	return n, err
+}

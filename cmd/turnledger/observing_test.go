@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+
+// exported gives the metrics of a process that has everything, with their labels.
+func exported(t *testing.T) map[string]string {
+	t.Helper()
+	cfg := Config{
+		Listen: "127.0.0.1:0", DataDir: dataDir(t), Partitions: 1, Replicas: 1, Sync: "group", SessionTTL: Duration(24 * time.Hour), SessionMax: 500, EraseRate: 40,
+		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
+	}
+	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
+	l, err := listen(t.Context(), cfg)
+	require.NoError(t, err)
+	a, err := openApp(t.Context(), cfg, allRoles, l, newLogger(&syncBuffer{}, 0, false))
+	require.NoError(t, err)
+	defer a.close()
+	out, all := map[string]string{}, make(chan *prometheus.Desc)
+	go func() {
+		a.registry.Describe(all)
+		close(all)
+	}()
+	for d := range all {
+		m := described.FindStringSubmatch(d.String())
+		require.NotNil(t, m, d.String())
+		out[m[1]] = strings.ReplaceAll(m[2], ",", ", ")
+	}
+	return out
+}
+
+var metricRow = regexp.MustCompile("(?m)^\\| `(turnledger_[a-z_]+)` \\| [^|]+ \\| ([^|]*) \\|")
+
+// The table of docs/operations.md has every metric with its labels, and no other; rules
+// and dashboards name only metrics that there are; and every alert has its heading.
+func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	have := exported(t)
+	doc, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	told := map[string]string{}
+	for _, row := range metricRow.FindAllStringSubmatch(string(doc), -1) {
+		told[row[1]] = strings.TrimSpace(row[2])
+	}
+	own := map[string]string{}
+	for name, labels := range have {
+		if strings.HasPrefix(name, "turnledger_") {
+			own[name] = labels
+		}
+	}
+	require.Equal(t, own, told)
+
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations struct{ Summary, Runbook string }
+			}
+		}
+	}
+	raw, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(raw, &rules))
+	alerts := regexp.MustCompile(`(?m)^### (Turnledger\w+)$`).FindAllStringSubmatch(string(doc), -1)
+	var headings, names []string
+	for _, h := range alerts {
+		headings = append(headings, h[1])
+	}
+	for _, r := range rules.Groups[0].Rules {
+		names = append(names, r.Alert)
+		require.NotEmpty(t, r.Annotations.Summary, r.Alert)
+		require.Equal(t, "docs/operations.md#"+strings.ToLower(r.Alert), r.Annotations.Runbook)
+		requireKnown(t, have, r.Expr)
+	}
+	require.Equal(t, headings, names)
+
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	raw, err = os.ReadFile("../../deploy/grafana/dashboards/turnledger.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &board))
+	require.NotEmpty(t, board.Panels)
+	for _, p := range board.Panels {
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			requireKnown(t, have, target.Expr)
+		}
+	}
+}
+
+// requireKnown holds that an expression is one of Prometheus, and names only metrics that
+// there are.
+func requireKnown(t *testing.T, have map[string]string, expr string) {
+	t.Helper()
+	parsed, err := parser.ParseExpr(expr)
+	require.NoError(t, err, expr)
+	named := 0
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			named++
+			name := v.Name
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				name = strings.TrimSuffix(name, suffix)
+			}
+			if name != "up" { // Prometheus' own
+				require.Contains(t, have, name, expr)
+			}
+		}
+		return nil
+	})
+	require.NotZero(t, named, expr)
+}
+
+// A dependency that goes is named with since when it is out, and no word of where it is;
+// the process goes on, ready.
+func TestReadinessTellsWhatIsOut(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	p := start(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", dataDir(t))
+	require.Equal(t, "ok", p.must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["status"])
+	before := time.Now().Add(-time.Second)
+	redis.Stop()
+	var got map[string]any
+	require.Eventually(t, func() bool {
+		got = p.must(t, http.StatusOK, http.MethodGet, "/readyz", nil)
+		return got["status"] == "degraded"
+	}, 30*time.Second, 50*time.Millisecond)
+	since := func() string {
+		return p.must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["checks"].(map[string]any)["redis"].(map[string]any)["since"].(string)
+	}
+	first := since()
+	at, err := time.Parse(time.RFC3339Nano, first)
+	require.NoError(t, err)
+	require.True(t, at.After(before) && at.Before(time.Now()), first)
+	require.Equal(t, first, since())
+	check := got["checks"].(map[string]any)["redis"].(map[string]any)
+	require.Equal(t, "Redis does not answer, or may not be used", check["reason"])
+	require.True(t, slices.Contains([]int{2, 3}, len(check)))
+	resp, err := http.Get(p.url + "/metrics")
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var raw strings.Builder
+	_, err = io.Copy(&raw, resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, raw.String(), `turnledger_dependency_up{dependency="redis"} 0`)
+	require.Contains(t, raw.String(), `turnledger_dependency_up{dependency="log"} 1`)
+	require.Contains(t, raw.String(), `turnledger_log_head_sequence{partition="0"}`)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services/backup"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// backups copies the log of an app out and in.
+type backups struct{ *app }
+
+// Snapshot implements httpapi.Backups.
+func (b backups) Snapshot(ctx context.Context, partition int, begin func(jetlog.Moment) (io.Writer, error)) error {
+	return b.store.log.Snapshot(ctx, partition, begin)
+}
+
+// Restore implements httpapi.Backups: the log becomes what the backup holds, what was
+// erased since is erased in it before anybody reads it, and the app is opened again.
+func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Restored, err error) {
+	defer func() {
+		if errors.Is(err, backup.ErrDamaged) && !errors.Is(err, httpapi.ErrBackup) {
+			err = fmt.Errorf("%w: %w", httpapi.ErrBackup, err)
+		}
+	}()
+	if err := b.store.log.Vacant(ctx); err != nil {
+		return out, err
+	}
+	packed, err := backup.Unpack(from)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", httpapi.ErrBackup, err)
+	}
+	if have := b.store.log.Partitions(); have != packed.Partitions {
+		return out, fmt.Errorf("%w that this log can take in: it has %d partitions, and the log was opened with %d: start the server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
+			httpapi.ErrBackup, packed.Partitions, have, packed.Partitions)
+	}
+	b.logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
+	b.pause.still()
+	// Whatever becomes of it, what is open here does not fit the log any more.
+	defer b.pause.reopen()
+	if err := b.store.log.Vacate(ctx); err != nil {
+		return out, err
+	}
+	if err := b.store.log.Restore(ctx, packed.Next); err != nil {
+		return out, err
+	}
+	out.Partitions = packed.Partitions
+	out.Erasures, out.Unknown, err = b.settle(ctx, packed.Erasures)
+	if err != nil {
+		return out, fmt.Errorf("the log is restored, but what was erased since the backup is not erased in it yet: say it again with turnledger redact and turnledger erase before others may read: %w", err)
+	}
+	b.logger.Info("a backup was restored", "erasures", out.Erasures)
+	return out, nil
+}
+
+// settle brings the restored log to disk, and says in it what was erased since it was
+// copied.
+func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, unknown int, err error) {
+	log, err := b.store.reopened(ctx, b.cfg)
+	if err != nil {
+		return 0, 0, err
+	}
+	for k := range log.Partitions() {
+		if err := log.Settle(ctx, k); err != nil {
+			return 0, 0, err
+		}
+	}
+	s := history.New(log, history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
+	life, end := context.WithCancel(ctx)
+	defer end()
+	var g errgroup.Group
+	g.Go(func() error { return s.Run(life) })
+	for _, e := range erasures {
+		known, err := erased(ctx, s, e)
+		if err != nil {
+			return said, unknown, err
+		}
+		if known {
+			said++
+		} else {
+			unknown++
+		}
+	}
+	end()
+	return said, unknown, g.Wait()
+}
+
+// erased says an erasure, and tells whether the log knows what it is of.
+func erased(ctx context.Context, s *history.Service, e backup.Erasure) (known bool, err error) {
+	d := &e.Data
+	switch e.Type {
+	case events.TypeSessionErased:
+		_, err = s.EraseSession(ctx, d.SessionID, history.Erasure{Reason: d.Reason, By: d.ErasedBy})
+	case events.TypeIdentityErased:
+		_, err = s.EraseIdentity(ctx, d.IdentityID, history.Erasure{Reason: d.Reason, By: d.ErasedBy})
+	default:
+		for _, turn := range d.Turns() {
+			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy})
+			if !errors.Is(err, conversation.ErrTurnNotFound) {
+				break
+			}
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, conversation.ErrSessionErased):
+		return true, nil
+	case errors.Is(err, conversation.ErrSessionNotFound), errors.Is(err, conversation.ErrTurnNotFound):
+		return false, nil
+	default:
+		return false, err
+	}
+}

@@ -1,0 +1,192 @@
+package deploy_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests are the objects of deploy/kubernetes, read as strictly as a server that
+// validates would.
+type manifests struct {
+	deployments map[string]*apps.Deployment
+	sets        map[string]*apps.StatefulSet
+	config      map[string]string
+	budgets     []string
+	policies    map[string]*networking.NetworkPolicy
+}
+
+func readManifests(t *testing.T) *manifests {
+	t.Helper()
+	m := &manifests{deployments: map[string]*apps.Deployment{}, sets: map[string]*apps.StatefulSet{}, policies: map[string]*networking.NetworkPolicy{}}
+	var list struct {
+		Resources          []string
+		ConfigMapGenerator []struct {
+			Name  string
+			Files []string
+		} `json:"configMapGenerator"`
+	}
+	raw, err := os.ReadFile("kubernetes/kustomization.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(raw, &list))
+	there, err := filepath.Glob("kubernetes/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, there, len(list.Resources)+1, "every file is named in kustomization.yaml")
+	for _, g := range list.ConfigMapGenerator {
+		for _, f := range g.Files {
+			require.FileExists(t, filepath.Join("kubernetes", f))
+		}
+	}
+	for _, name := range list.Resources {
+		raw, err := os.ReadFile(filepath.Join("kubernetes", name))
+		require.NoError(t, err)
+		for doc := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+			m.add(t, name, doc)
+		}
+	}
+	return m
+}
+
+func (m *manifests) add(t *testing.T, file string, doc []byte) {
+	t.Helper()
+	var kind struct{ Kind string }
+	require.NoError(t, yaml.Unmarshal(doc, &kind))
+	strictly := func(into any) { require.NoError(t, yaml.UnmarshalStrict(doc, into), "%s: %s", file, doc) }
+	switch kind.Kind {
+	case "Deployment":
+		d := &apps.Deployment{}
+		strictly(d)
+		m.deployments[d.Name] = d
+	case "StatefulSet":
+		s := &apps.StatefulSet{}
+		strictly(s)
+		m.sets[s.Name] = s
+	case "ConfigMap":
+		c := &core.ConfigMap{}
+		strictly(c)
+		m.config = c.Data
+	case "PodDisruptionBudget":
+		b := &policy.PodDisruptionBudget{}
+		strictly(b)
+		m.budgets = append(m.budgets, b.Name)
+	case "NetworkPolicy":
+		p := &networking.NetworkPolicy{}
+		strictly(p)
+		m.policies[p.Name] = p
+	case "Service":
+		strictly(&core.Service{})
+	case "Namespace":
+		strictly(&core.Namespace{})
+	default:
+		require.Fail(t, "an object of unknown kind", "%s: %q", file, kind.Kind)
+	}
+}
+
+func TestKubernetesIsCompleteAndClosed(t *testing.T) {
+	m := readManifests(t)
+	for _, role := range []string{"api", "context", "recent", "audit", "eraser"} {
+		require.Contains(t, m.deployments, role)
+		require.Equal(t, []string{"serve", "--roles", role}, m.deployments[role].Spec.Template.Spec.Containers[0].Args)
+	}
+	require.EqualValues(t, 3, *m.sets["nats"].Spec.Replicas)
+	require.Subset(t, m.budgets, []string{"nats", "api", "context"})
+	pods := map[string]core.PodSpec{}
+	labels := map[string]map[string]string{}
+	for name, d := range m.deployments {
+		pods[name], labels[name] = d.Spec.Template.Spec, d.Spec.Template.Labels
+		require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels, name)
+	}
+	for name, s := range m.sets {
+		pods[name], labels[name] = s.Spec.Template.Spec, s.Spec.Template.Labels
+		require.NotEmpty(t, s.Spec.VolumeClaimTemplates, name)
+	}
+	for name, pod := range pods {
+		require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
+		require.False(t, *pod.AutomountServiceAccountToken, name)
+		require.Contains(t, m.policies, labels[name]["app"], "who reaches %s", name)
+		for _, c := range pod.Containers {
+			require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem, name)
+			require.False(t, *c.SecurityContext.AllowPrivilegeEscalation, name)
+			require.NotNil(t, c.ReadinessProbe, name)
+			require.NotNil(t, c.LivenessProbe, name)
+			require.False(t, c.Resources.Limits.Memory().IsZero(), name)
+			for _, e := range c.Env {
+				if strings.Contains(e.Name, "PASSWORD") && !strings.HasPrefix(e.Value, `"$(`) {
+					require.NotNil(t, e.ValueFrom, "%s: %s must come from a secret", name, e.Name)
+				}
+			}
+		}
+	}
+	require.Empty(t, m.policies["nobody"].Spec.Ingress)
+	require.Empty(t, m.policies["nobody"].Spec.PodSelector.MatchLabels, "all pods")
+	for name, value := range m.config {
+		require.NotContains(t, value, "@", name)
+	}
+}
+
+// The same nats.conf as docker-compose.yml's, but for the address of its health checks.
+func TestKubernetesHasTheSameNATS(t *testing.T) {
+	lines := func(path string) (out []string) {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(raw)) {
+			line, _, _ = strings.Cut(line, "#")
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "http:") {
+				out = append(out, line)
+			}
+		}
+		return out
+	}
+	require.Equal(t, lines("nats.conf"), lines("kubernetes/nats.conf"))
+	var given []string
+	for _, e := range readManifests(t).sets["nats"].Spec.Template.Spec.Containers[0].Env {
+		given = append(given, e.Name)
+	}
+	for _, name := range []string{"NATS_NAME", "NATS_PASSWORD", "NATS_ROUTE_PASSWORD", "NATS_ROUTE_1", "NATS_ROUTE_2", "NATS_ROUTE_3"} {
+		require.True(t, slices.Contains(given, name), name)
+	}
+}
+
+// Every role runs with the command line and the environment that its Deployment gives it.
+func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
+	m := readManifests(t)
+	s := newStage(t)
+	_, err := s.command("keys", s.environment("keys"), "create", "operator", "--scopes", "admin").Output()
+	require.NoError(t, err)
+	secret := s.compose.Services["api"].Environment
+	for role, d := range m.deployments {
+		if role == "redis" {
+			continue
+		}
+		c := s.compose.Services["api"]
+		c.Command, c.Environment = d.Spec.Template.Spec.Containers[0].Args, map[string]string{}
+		for name, value := range m.config {
+			c.Environment[name] = value
+		}
+		for _, name := range []string{"TURNLEDGER_NATS_URL", "TURNLEDGER_REDIS_URL", "TURNLEDGER_POSTGRES_URL"} {
+			c.Environment[name] = secret[name]
+		}
+		s.compose.Services[role] = c
+		require.Equal(t, mounted, d.Spec.Template.Spec.Containers[0].VolumeMounts[0].MountPath, role)
+	}
+	for role := range m.deployments {
+		if role == "redis" {
+			continue
+		}
+		at := s.start(role)
+		require.Eventually(t, func() bool { status, _ := s.call("GET", at+"/readyz", "", ""); return status == http.StatusOK }, 2*time.Minute, 50*time.Millisecond, fmt.Sprint(role))
+	}
+}

@@ -1,0 +1,174 @@
+package jetlog_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// openSingle opens a log of one replica on a connection to a cluster.
+func openSingle(t *testing.T, nc *nats.Conn) *jetlog.Log {
+	t.Helper()
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+	require.NoError(t, err)
+	return log
+}
+
+// changes gives what a plan says of a stream.
+func changes(plan []jetlog.Stream, name string) (out []string) {
+	for _, s := range plan {
+		for _, c := range s.Changes {
+			if s.Name == name {
+				out = append(out, fmt.Sprintf("%s %s to %s", c.What, c.Have, c.Want))
+			}
+		}
+	}
+	return out
+}
+
+// A log goes from one replica to three and back while one process writes to it, and
+// processes that were told of one replica read after each of their writes: what was
+// acknowledged is there once and in order, and no read is old.
+func TestReplicasChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	log := openSingle(t, c.Connect(t))
+	_, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	l := startLoad(t, log, 4)
+	l.goesOn(t, 100)
+
+	var conns []*nats.Conn
+	var logs []*jetlog.Log
+	for i := range c.Servers {
+		conns = append(conns, c.ConnectTo(t, i))
+		logs = append(logs, openSingle(t, conns[i]))
+	}
+	stop := make(chan struct{})
+	var reads, old, unknown atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ack, err := logs[i%3].Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("fresh", fmt.Sprint(i))}})
+			if err == nil && reads.Load() > 0 {
+				old.Add(staleDirectGets(conns, "fresh", ack.Position.Seq))
+			}
+			for k := range logs {
+				if err == nil {
+					err = sees(t, logs[k], "fresh", ack.Position)
+					reads.Add(1)
+				}
+			}
+			if errors.Is(err, jetlog.ErrUnavailable) {
+				unknown.Add(1)
+			} else if err != nil {
+				t.Errorf("after %d writes: %v", i, err)
+				return
+			}
+		}
+	})
+
+	want := jetlog.Want{Replicas: 3}
+	plan, err := log.Plan(t.Context(), want)
+	require.NoError(t, err)
+	require.Len(t, plan, 2)
+	for _, name := range []string{"TURNS-0", "KV_TURNLEDGER"} {
+		require.Equal(t, []string{"replicas 1 to 3"}, changes(plan, name))
+	}
+	plan, err = log.Apply(t.Context(), want)
+	require.NoError(t, err)
+	require.Empty(t, changes(plan, "TURNS-0"))
+	require.Empty(t, changes(plan, "KV_TURNLEDGER"))
+	filled := func() bool {
+		plan, err := log.Plan(t.Context(), want)
+		if err != nil {
+			return false
+		}
+		for _, s := range plan {
+			for _, f := range s.Followers {
+				if !f.Current || f.Behind > 0 {
+					return false
+				}
+			}
+		}
+		return len(plan[0].Followers) == 2
+	}
+	require.Eventually(t, filled, time.Minute, 20*time.Millisecond)
+	enough := func() bool { return old.Load() > 20 }
+	require.Eventually(t, enough, time.Minute, 5*time.Millisecond, "no replica was ever behind: the test proves nothing")
+	l.goesOn(t, 100)
+
+	_, err = log.Apply(t.Context(), jetlog.Want{Replicas: 1})
+	require.NoError(t, err)
+	l.goesOn(t, 100)
+	close(stop)
+	all.Wait()
+	l.end(t, tail)
+	t.Logf("%d reads, %d without an answer; direct get alone was old %d times", reads.Load(), unknown.Load(), old.Load())
+	refused(t, c.Connect(t), jetlog.Config{Replicas: 3}, "turnledger streams apply --replicas 3")
+}
+
+func TestPlanOfOtherPartitionsIsRefused(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	plan, err := log.Plan(t.Context(), jetlog.Want{Partitions: 8})
+	require.NoError(t, err)
+	require.Equal(t, []string{"partitions 2 to 8"}, changes(plan, "TURNS-1"))
+	require.Contains(t, plan[0].Changes[0].Refused, "made with 2 partitions, which is fixed for ever")
+	_, err = log.Apply(t.Context(), jetlog.Want{Partitions: 8})
+	require.ErrorIs(t, err, jetlog.ErrRefused)
+	require.ErrorContains(t, err, "made with 2 partitions")
+	plan, err = log.Apply(t.Context(), jetlog.Want{Partitions: 2})
+	require.NoError(t, err)
+	require.Empty(t, changes(plan, "TURNS-0"))
+}
+
+func TestReplicasNeedACluster(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	plan, err := log.Apply(t.Context(), jetlog.Want{Replicas: 3})
+	require.NoError(t, err)
+	require.Contains(t, plan[0].Changes[0].Refused, "not in a cluster")
+}
+
+// What somebody has changed in a stream that is in use is taken back, and what NATS
+// does not take back is told.
+func TestApplyTakesChangesBack(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), "TURNS-0")
+	require.NoError(t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgs, cfg.MaxMsgSize, cfg.Duplicates, cfg.AllowRollup, cfg.AllowDirect = 10, 1000, time.Second, true, false
+	cfg.Subjects, cfg.AllowMsgTTL, cfg.Compression = cfg.Subjects[:1], true, jetstream.S2Compression
+	_, err = js.UpdateStream(t.Context(), cfg)
+	require.NoError(t, err)
+	plan, err := log.Plan(t.Context(), jetlog.Want{})
+	require.NoError(t, err)
+	require.Len(t, plan[0].Changes, 8)
+	plan, err = log.Apply(t.Context(), jetlog.Want{})
+	require.NoError(t, err)
+	require.Len(t, plan[0].Changes, 1)
+	require.Contains(t, plan[0].Changes[0].Have, "TTL")
+	require.Contains(t, plan[0].Changes[0].Refused, "does not take it back")
+}

@@ -1,0 +1,145 @@
+package jetlog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// copyOf takes copies of all partitions.
+func copyOf(t *testing.T, log *jetlog.Log) [][]byte {
+	t.Helper()
+	out := make([][]byte, log.Partitions())
+	for k := range out {
+		var b bytes.Buffer
+		head, err := log.Head(t.Context(), k)
+		require.NoError(t, err)
+		require.NoError(t, log.Snapshot(t.Context(), k, func(m jetlog.Moment) (io.Writer, error) {
+			require.GreaterOrEqual(t, m.Last, head.Seq)
+			return &b, nil
+		}))
+		out[k] = b.Bytes()
+	}
+	return out
+}
+
+func reader(copies [][]byte) func(int) (io.Reader, error) {
+	return func(k int) (io.Reader, error) { return bytes.NewReader(copies[k]), nil }
+}
+
+// everything gives the positions, ids and times of all events.
+func everything(t *testing.T, log *jetlog.Log) (out []string) {
+	t.Helper()
+	for k := range log.Partitions() {
+		head, err := log.Head(t.Context(), k)
+		require.NoError(t, err)
+		for seq := range head.Seq {
+			e, found, err := log.At(t.Context(), events.Position{Partition: k, Seq: seq + 1})
+			require.NoError(t, err)
+			if found {
+				out = append(out, fmt.Sprint(e.Position, e.ID, e.Time, string(e.Body)))
+			}
+		}
+	}
+	return out
+}
+
+// A copy that was taken while the log was written to is a log again, on one server and
+// on a cluster, with the same positions and times, and gaps where events were erased.
+func TestCopyIsTheSameLog(t *testing.T) {
+	t.Parallel()
+	from := natstest.Log(t, 2)
+	for i := range 300 {
+		at := add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), string(bytes.Repeat([]byte("text "), 2000)))
+		if i%50 == 7 {
+			_, err := from.Erase(t.Context(), at)
+			require.NoError(t, err)
+		}
+	}
+	want := everything(t, from)
+	l := startLoad(t, from, 2)
+	l.goesOn(t, 10)
+	copies := copyOf(t, from)
+	l.goesOn(t, 10)
+	close(l.stop)
+	l.all.Wait()
+
+	cluster := natstest.StartCluster(t)
+	for name, open := range map[string]func() *jetlog.Log{
+		"server": func() func() *jetlog.Log {
+			s := natstest.Server(t)
+			return func() *jetlog.Log { return natstest.LogOn(t, s, 2) }
+		}(),
+		"cluster": func() *jetlog.Log { return cluster.Log(t, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			empty := open()
+			_, err := empty.Notes(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, empty.Vacate(t.Context()))
+			require.NoError(t, empty.Restore(t.Context(), reader(copies)))
+			log := open()
+			for k := range 2 {
+				require.NoError(t, log.Settle(t.Context(), k))
+				require.False(t, log.Created(k).Equal(from.Created(k)), "every projection notices that it is another stream")
+			}
+			got := everything(t, log)
+			require.GreaterOrEqual(t, len(got), len(want))
+			require.Subset(t, got, want)
+			require.Subset(t, everything(t, from), got)
+			at := add(t, log, "new", "r", "x")
+			require.Len(t, read(t, log, "new"), 1)
+			require.ErrorIs(t, log.Vacate(t.Context()), jetlog.ErrNotEmpty)
+			require.Len(t, read(t, log, "new"), 1)
+			require.Equal(t, at.Seq+1, add(t, log, "new", "r2", "x").Seq, "it is as it was")
+		})
+	}
+}
+
+// What can't be taken in whole is not taken in at all, and can be tried again.
+func TestHalfACopyIsNoLog(t *testing.T) {
+	t.Parallel()
+	from := natstest.Log(t, 2)
+	for i := range 20 {
+		add(t, from, fmt.Sprint("s", i), "r", "text")
+	}
+	copies := copyOf(t, from)
+	s := natstest.Server(t)
+	cut := errors.New("cut")
+	for name, bad := range map[string]func() (io.Reader, error){
+		"short":  func() (io.Reader, error) { return bytes.NewReader(copies[1][:len(copies[1])/2]), nil },
+		"broken": func() (io.Reader, error) { return io.MultiReader(bytes.NewReader(copies[1][:100]), failing{cut}), nil },
+		"flipped": func() (io.Reader, error) {
+			b := bytes.Clone(copies[1])
+			b[len(b)/2] ^= 1
+			return bytes.NewReader(b), nil
+		},
+		"missing": func() (io.Reader, error) { return nil, cut },
+	} {
+		empty := natstest.LogOn(t, s, 2)
+		require.NoError(t, empty.Vacate(t.Context()), name)
+		require.Error(t, empty.Restore(t.Context(), func(k int) (io.Reader, error) {
+			if k == 1 {
+				return bad()
+			}
+			return bytes.NewReader(copies[k]), nil
+		}), name)
+		require.Empty(t, everything(t, natstest.LogOn(t, s, 2)), name)
+	}
+	again := natstest.LogOn(t, s, 2)
+	require.NoError(t, again.Vacate(t.Context()))
+	require.NoError(t, again.Restore(t.Context(), reader(copies)))
+	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,38 @@
+package jetlog
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// traced begins the span of an append below that of its request, and writes into the
+// events which it is, so that whoever applies them can link to it. Without a request's
+// span there is none.
+func traced(ctx context.Context, p *partition, msgs []*nats.Msg) (context.Context, func(Ack, error)) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.SpanContext().IsValid() {
+		return ctx, func(Ack, error) {}
+	}
+	ctx, span := parent.TracerProvider().Tracer("turnledger").Start(ctx, "append", trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.String("messaging.destination.name", p.name), attribute.Int("turnledger.events", len(msgs))))
+	to := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, to)
+	for _, m := range msgs {
+		m.Header[events.HeaderTraceParent] = []string{to[events.TraceParent]}
+	}
+	return ctx, func(ack Ack, err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, "not appended")
+		} else {
+			span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()), attribute.Bool("turnledger.duplicate", ack.Duplicate))
+		}
+		span.End()
+	}
+}

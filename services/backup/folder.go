@@ -1,0 +1,46 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// Folder is a Store in a folder, which is made where it is missing. Copies hold the texts
+// of users: its files are the user's alone.
+type Folder struct{ Dir string }
+
+var _ Store = Folder{}
+
+// Put implements Store. What it has kept is on disk.
+func (f Folder) Put(_ context.Context, name string, from io.Reader) error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return fmt.Errorf("keep %s: %w", name, err)
+	}
+	to, err := renameio.NewPendingFile(filepath.Join(f.Dir, name), renameio.WithPermissions(0o600))
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", name, err)
+	}
+	defer func() { _ = to.Cleanup() }()
+	if _, err := io.Copy(to, from); err != nil {
+		return fmt.Errorf("keep %s: %w", name, err)
+	}
+	if err := to.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("keep %s: %w", name, err)
+	}
+	dir, err := os.Open(f.Dir)
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", name, err)
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Sync()
+}
+
+// Open implements Store.
+func (f Folder) Open(_ context.Context, name string) (*os.File, error) {
+	return os.Open(filepath.Join(f.Dir, name)) //nolint:gosec // a folder that the operator named, and a name of our own
+}

@@ -1,0 +1,83 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Names of what a backup holds beside the copies.
+const (
+	manifestName = "manifest.json"
+	erasuresName = "erasures.jsonl"
+)
+
+// format of manifests that this version writes and reads.
+const format = 1
+
+// Manifest says what a backup holds. TakenAt is for people: what is in it decides.
+type Manifest struct {
+	Format     int       `json:"format"`
+	Version    string    `json:"turnledger"`
+	TakenAt    time.Time `json:"taken_at"`
+	Partitions int       `json:"partitions"`
+	Files      []File    `json:"files"`
+}
+
+// File is the copy of a partition. Bytes and SHA256 are of the file, RawBytes of what is
+// packed in it; First, Last and Events are the partition's when it was copied.
+type File struct {
+	Name      string `json:"name"`
+	Partition int    `json:"partition"`
+	Bytes     int64  `json:"bytes"`
+	SHA256    string `json:"sha256"`
+	RawBytes  int64  `json:"raw_bytes"`
+	First     uint64 `json:"first_sequence"`
+	Last      uint64 `json:"last_sequence"`
+	Events    uint64 `json:"events"`
+}
+
+// Bytes of all files.
+func (m *Manifest) Bytes() (n int64) {
+	for _, f := range m.Files {
+		n += f.Bytes
+	}
+	return n
+}
+
+// Events of all partitions.
+func (m *Manifest) Events() (n uint64) {
+	for _, f := range m.Files {
+		n += f.Events
+	}
+	return n
+}
+
+// ErrDamaged is said of a backup that is not what its manifest says, or that has none that can be read. The
+// error names the file.
+var ErrDamaged = errors.New("the backup is damaged or not whole: take another")
+
+// ErrExists is said where there is a backup already where one was to go.
+var ErrExists = errors.New("there is a backup already: name another place")
+
+func damaged(name, why string) error { return fmt.Errorf("%s %s: %w", name, why, ErrDamaged) }
+
+// fileName of the copy of a partition.
+func fileName(partition int) string { return "TURNS-" + strconv.Itoa(partition) + ".snapshot" }
+
+// check holds a manifest against what a whole one has.
+func (m *Manifest) check() error {
+	if m.Format != format {
+		return fmt.Errorf("%s has format %d, and this version reads %d: restore it with the version that took it (%s): %w", manifestName, m.Format, format, m.Version, ErrDamaged)
+	}
+	if m.Partitions < 1 || len(m.Files) != m.Partitions {
+		return damaged(manifestName, "does not name a file for each partition")
+	}
+	for k, f := range m.Files {
+		if f.Partition != k || f.Name != fileName(k) || f.Bytes <= 0 || len(f.SHA256) != 64 {
+			return damaged(manifestName, fmt.Sprintf("does not tell of partition %d as it should", k))
+		}
+	}
+	return nil
+}

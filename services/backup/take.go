@@ -1,0 +1,158 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// Store keeps files by name.
+type Store interface {
+	// Put keeps what can be read, whole or not at all, in the place of what was there.
+	Put(ctx context.Context, name string, from io.Reader) error
+	// Open gives a file, which the caller closes; fs.ErrNotExist where there is none.
+	Open(ctx context.Context, name string) (*os.File, error)
+}
+
+// Source is a log that copies can be taken of.
+type Source interface {
+	Partitions(ctx context.Context) (int, error)
+	// Snapshot begins a copy, and gives what File says of its sequences and bytes: RawBytes
+	// is about what is to come.
+	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
+}
+
+// Progress is told how much of a copy has come, of about how much, in bytes before
+// packing.
+type Progress func(name string, done, of int64)
+
+// tries of a copy: one that is broken off is begun again.
+const tries = 3
+
+// Take copies the log, one partition after the other, while it is in use, and gives the
+// manifest, which is there when all else is. ErrExists where there was one.
+func Take(ctx context.Context, from Source, to Store, version string, now time.Time, progress Progress) (*Manifest, error) {
+	if f, err := to.Open(ctx, manifestName); err == nil {
+		return nil, errors.Join(ErrExists, f.Close())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	n, err := from.Partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Format: format, Version: version, TakenAt: now.UTC(), Partitions: n}
+	for k := range n {
+		var f File
+		for try := 1; ; try++ {
+			if f, err = copyOne(ctx, from, to, k, progress); err == nil || try == tries || ctx.Err() != nil {
+				break
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("copy partition %d: %w", k, err)
+		}
+		m.Files = append(m.Files, f)
+	}
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return m, to.Put(ctx, manifestName, bytes.NewReader(append(raw, '\n')))
+}
+
+// copyOne copies a partition. What comes is unpacked beside, which finds a part that is
+// missing or broken before the copy is needed.
+func copyOne(ctx context.Context, from Source, to Store, k int, progress Progress) (File, error) {
+	f, in, err := from.Snapshot(ctx, k)
+	if err != nil {
+		return f, err
+	}
+	defer func() { _ = in.Close() }()
+	f.Name, f.Partition = fileName(k), k
+	about := f.RawBytes
+	raw := &counting{told: func(n int64) { progress(f.Name, n, max(about, n)) }}
+	x := unpacking(in, raw)
+	err = to.Put(ctx, f.Name, x)
+	x.stop(err)
+	f.Bytes, f.SHA256, f.RawBytes = x.sum.n, x.sum.hex(), raw.n
+	return f, err
+}
+
+// unpacked is a packed stream that is unpacked beside: it has an end only where it could
+// be unpacked to its end.
+type unpacked struct {
+	from   io.Reader
+	sum    summing
+	beside *io.PipeWriter
+	ended  chan struct{}
+	bad    error // why it could not be; for who has waited for ended
+}
+
+func unpacking(from io.Reader, raw io.Writer) *unpacked {
+	read, write := io.Pipe()
+	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, beside: write, ended: make(chan struct{})}
+	go func() {
+		defer close(x.ended)
+		_, x.bad = io.Copy(raw, s2.NewReader(read))
+		_ = read.CloseWithError(x.bad)
+	}()
+	return x
+}
+
+func (x *unpacked) Read(b []byte) (int, error) {
+	n, err := x.from.Read(b)
+	_, _ = x.sum.Write(b[:n]) // a hash takes everything
+	if _, bad := x.beside.Write(b[:n]); bad != nil {
+		return n, fmt.Errorf("the copy can't be unpacked: %w", bad)
+	}
+	if errors.Is(err, io.EOF) {
+		_ = x.beside.Close()
+		if <-x.ended; x.bad != nil {
+			return n, fmt.Errorf("the copy can't be unpacked: %w", x.bad)
+		}
+	}
+	return n, err
+}
+
+// stop ends it, wherever it is.
+func (x *unpacked) stop(err error) {
+	_ = x.beside.CloseWithError(err)
+	<-x.ended
+}
+
+// summing counts and sums what is written.
+type summing struct {
+	sum hash.Hash
+	n   int64
+}
+
+func (s *summing) Write(b []byte) (int, error) {
+	s.n += int64(len(b))
+	return s.sum.Write(b)
+}
+
+func (s *summing) hex() string { return hex.EncodeToString(s.sum.Sum(nil)) }
+
+// counting counts what is written, and tells.
+type counting struct {
+	n    int64
+	told func(int64)
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	c.n += int64(len(b))
+	c.told(c.n)
+	return len(b), nil
+}
