@@ -88,7 +88,7 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 			want := w.scene(rng)
 			for life := range 2 + rng.IntN(6) {
 				m := newMortal(w.log, int64(rng.IntN(12)), rng.IntN(2) == 0)
-				stop := w.erase(m, eraser.Config{Rate: 10_000, UrgentRate: 10_000})
+				stop := w.erase(m, eraser.Config{Rate: 10_000})
 				select {
 				case <-m.dead:
 				case <-time.After(time.Second):
@@ -96,7 +96,7 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 				}
 				stop()
 			}
-			w.erase(w.log, eraser.Config{Rate: 10_000, UrgentRate: 10_000})
+			w.erase(w.log, eraser.Config{Rate: 10_000})
 			for session, types := range want {
 				w.left(session, types...)
 			}

@@ -29,17 +29,17 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 
 // world is a log with what writes to it.
 type world struct {
-	*testing.T
+	testing.TB
 	dir     string
 	log     *jetlog.Log
 	history *history.Service
 	notes   *jetlog.Notes
 }
 
-func newWorld(t *testing.T, partitions int) *world {
+func newWorld(t testing.TB, partitions int) *world {
 	t.Helper()
 	s := natstest.Server(t)
-	w := &world{T: t, dir: filepath.Join(s.GateDir(), "jetstream")}
+	w := &world{TB: t, dir: filepath.Join(s.GateDir(), "jetstream")}
 	w.log = natstest.LogOn(t, s, partitions)
 	w.history = history.New(w.log, history.Config{Rules: rules})
 	w.run(w.history.Run)
