@@ -45,6 +45,7 @@ type app struct {
 	replay   *replay.Replay
 	keys     *apikeys.Ring // nil where nobody is asked for one
 	erasing  *erasing
+	hashKey  []byte
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 	steps    *steps
@@ -112,7 +113,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
 		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
 	}
 	c.Traces = a.tracing()

@@ -38,10 +38,10 @@ const turnsOfASession = 20
 func BenchmarkEraseIdentity(b *testing.B) {
 	size, seconds, turns := 100_000, 5.0, 200
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
-		size, seconds, turns = 1_000_000, 12.0, 10_000
+		size, seconds, turns = 1_000_000, 20.0, 10_000
 	}
 	var all []owned
-	for _, rate := range []float64{10, 20, 40, 80, 1000} {
+	for _, rate := range []float64{10, 20, 25, 40, 1000} {
 		n := max(turnsOfASession, int(min(rate, 120)*seconds/2))
 		all = append(all, owned{identity: fmt.Sprint("at ", rate), turns: n, rate: rate})
 	}

@@ -38,14 +38,18 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	if err != nil || written[PlaceLog] != nil && len(written) > len(e.cfg.Places) {
 		return err
 	}
+	key := progressKey(f.ReceiptID, "")
+	told := Progress{Began: time.Now().UTC()}
+	if revision, err := e.notes.Read(ctx, key, &told); err != nil {
+		return err
+	} else if revision == 0 {
+		if err := e.notes.Put(ctx, key, told); err != nil {
+			return err
+		}
+	}
 	// All are closed at once; to erase them takes longer.
 	sessions, err := e.closeAll(ctx, f)
 	if err != nil {
-		return err
-	}
-	key := progressKey(f.ReceiptID, "")
-	told := Progress{Began: time.Now().UTC()}
-	if _, err := e.notes.Read(ctx, key, &told); err != nil {
 		return err
 	}
 	told.Sessions, told.SessionsDone, told.Erased = len(sessions), 0, 0
@@ -92,16 +96,20 @@ type member struct {
 }
 
 // closeAll closes the sessions that are linked to an identity, and gives them in log
-// order. It reads the log once, and decodes links alone: the log is the truth, and no
-// view needs to be there.
+// order. It reads the headers of the log once, and of links the bodies: the log is the truth,
+// and no view needs to be there.
 func (e *Eraser) closeAll(ctx context.Context, gone *events.IdentityErased) ([]member, error) {
 	var out []member
 	for k := range e.log.Partitions() {
-		err := each(ctx, e.log, k, 0, func(m jetlog.Message) error {
+		err := scan{log: e.log, partition: k, gentle: true}.each(ctx, func(m jetlog.Message) error {
 			if m.Type() != events.TypeSessionLinked {
 				return nil
 			}
-			f, ok := m.Recorded().Fact.(*events.SessionLinked)
+			r, found, err := e.log.At(ctx, m.Position)
+			if err != nil || !found {
+				return err
+			}
+			f, ok := r.Fact.(*events.SessionLinked)
 			if !ok || f.IdentityID != gone.IdentityID {
 				return nil
 			}
@@ -127,9 +135,7 @@ func (e *Eraser) close(ctx context.Context, state *conversation.State, f *events
 	if state.Erased != 0 {
 		return nil
 	}
-	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.SessionErased{
-		SessionID: state.SessionID, IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Reason: f.Reason, ErasedBy: f.ErasedBy,
-	}}})
+	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f.Of(state.SessionID)}})
 	if err == nil {
 		err = e.log.Durable(ctx, ack.Position)
 	}
@@ -151,19 +157,15 @@ func (e *Eraser) close(ctx context.Context, state *conversation.State, f *events
 
 // linked closes a session that is linked to an identity which was erased.
 func (e *Eraser) linked(ctx context.Context, session, identity string) error {
-	for r, err := range e.log.Identity(ctx, identity) {
-		if err != nil {
-			return err
-		}
-		if f, ok := r.Fact.(*events.IdentityErased); ok {
-			state, err := e.state(ctx, session)
-			if err != nil || state.Identity != identity {
-				return err
-			}
-			return e.close(ctx, state, f)
-		}
+	f, err := e.log.IdentityErasure(ctx, identity)
+	if err != nil || f == nil {
+		return err
 	}
-	return nil
+	state, err := e.state(ctx, session)
+	if err != nil || state.Identity != identity {
+		return err
+	}
+	return e.close(ctx, state, f)
 }
 
 // awaitErased waits until a closed session is erased from the log, and tells how many
