@@ -17,7 +17,7 @@ func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	nats := freeAddress(t)
 	env := []string{"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
 	a := start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,audit")
-	b := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api,context,recent,chat")
+	b := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api,context,recent")
 	ids := []string{"a", "b", "c", "d", "e"}
 	link := func(id, identity string) {
 		a.must(t, http.StatusOK, http.MethodPut, session(id)+"/identity", map[string]any{"identity_id": identity})

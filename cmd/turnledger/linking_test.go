@@ -73,7 +73,7 @@ func TestWhoAskedForAForeignSessionIsRemembered(t *testing.T) {
 	check()
 	code, events, errs := said(t, "replay", "--url", a.url)
 	require.Equal(t, exitDone, code, errs)
-	require.Equal(t, 4, strings.Count(events, "link_refused"))
+	require.Equal(t, 4, strings.Count(events, `"turnledger.session.link_refused.v1"`))
 	require.NotContains(t, events, "SECRET")
 	require.NotContains(t, events, "127.0.0.1")
 	require.Empty(t, natstest.Holding(t, "SECRET", []string{filepath.Join(dir, "nats")}))

@@ -23,9 +23,9 @@ import (
 // owned is an identity of the benchmark: the first turns of its sessions stand near the
 // beginning of the log, the last ones near its end.
 type owned struct {
-	identity        string
-	turns, sessions int
-	rate            float64
+	identity string
+	turns    int
+	rate     float64
 }
 
 const turnsOfASession = 20

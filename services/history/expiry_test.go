@@ -49,5 +49,5 @@ func heap() int {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc) //nolint:gosec // far below 2^63
+	return int(m.HeapAlloc)
 }
