@@ -18,7 +18,7 @@ import (
 // Config of an Eraser.
 type Config struct {
 	Rules conversation.Rules
-	// Rate bounds the events a second that are overwritten; 30 by default. Each rewrites a
+	// Rate bounds the events a second that are overwritten; 25 by default. Each rewrites a
 	// block of up to 8 MB, and writes beside it wait: docs/benchmarks.md has the trade.
 	// Redactions and late events don't wait for erasures of sessions and identities; where
 	// both are under way they share the rate.
@@ -32,7 +32,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Rate <= 0 {
-		c.Rate = 30
+		c.Rate = 25
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
