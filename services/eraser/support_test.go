@@ -34,7 +34,6 @@ type world struct {
 	log     *jetlog.Log
 	history *history.Service
 	notes   *jetlog.Notes
-	stop    func() // ends the history
 }
 
 const (
@@ -52,7 +51,7 @@ func newWorld(t testing.TB, partitions int) *world {
 func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
 	w := &world{TB: t, dir: dir, log: log, history: history.New(log, history.Config{Rules: rules})}
-	w.stop = w.run(w.history.Run)
+	w.run(w.history.Run)
 	var err error
 	w.notes, err = w.log.Notes(t.Context())
 	require.NoError(t, err)
