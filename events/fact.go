@@ -164,6 +164,11 @@ type IdentityErased struct {
 	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
+// Of is the erasure of one of the identity's sessions, under the same receipt.
+func (f *IdentityErased) Of(sessionID string) *SessionErased {
+	return &SessionErased{SessionID: sessionID, IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Reason: f.Reason, ErasedBy: f.ErasedBy}
+}
+
 // ErasureReceipt says: what an erasure has reached in one place of storage. It is of a
 // session, or of an identity with so many Sessions, and stands behind the events that
 // it is about.

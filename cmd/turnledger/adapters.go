@@ -123,6 +123,10 @@ func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) 
 	if err := i.reached(ctx, tables, ask.MinPosition); err != nil {
 		return httpapi.IdentityPage{}, err
 	}
+	// Each session's own erasure follows in the log, and then in the tables.
+	if erased, err := i.log.IdentityErasure(ctx, ask.IdentityID); err != nil || erased != nil {
+		return httpapi.IdentityPage{}, err
+	}
 	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
 	if errors.Is(err, audit.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)

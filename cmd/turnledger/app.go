@@ -45,6 +45,7 @@ type app struct {
 	replay   *replay.Replay
 	keys     *apikeys.Ring // nil where nobody is asked for one
 	erasing  *erasing
+	hashKey  []byte
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 	steps    *steps
@@ -137,7 +138,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	checks := a.checks()
 	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
 		Checks: checks, Traces: a.tracing(),
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {

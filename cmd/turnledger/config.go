@@ -33,8 +33,8 @@ type Config struct {
 
 	Retention          Duration `help:"Age at which turns of linked sessions are redacted; off: they are kept." default:"off" env:"TURNLEDGER_RETENTION"`
 	AnonymousRetention Duration `help:"Silence after which an anonymous session leaves the log; off: never." default:"30d" env:"TURNLEDGER_ANONYMOUS_RETENTION"`
-	EraseRate          float64  `help:"Events a second that erasures of sessions and identities overwrite." default:"40" env:"TURNLEDGER_ERASE_RATE"`
-	HashKey            string   `help:"Key of the hashes of addresses that the security audit keeps; unset: one that ends with the process." env:"TURNLEDGER_HASH_KEY"`
+	EraseRate          float64  `help:"Events a second that are overwritten at most." default:"25" env:"TURNLEDGER_ERASE_RATE"`
+	HashKey            string   `help:"Key of the hashes of addresses that the security audit keeps; unset: one that is drawn once and kept in the log's NATS." env:"TURNLEDGER_HASH_KEY"`
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`

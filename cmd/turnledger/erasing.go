@@ -32,7 +32,13 @@ func (a *app) openErasing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.hashKey, err = openHashKey(ctx, a.cfg, notes); err != nil {
+		return err
+	}
 	places := a.views.places()
+	if a.memory != nil {
+		places = append(places, followed{"memory", a.memory.effect.Done})
+	}
 	a.erasing = &erasing{receipts: eraser.NewReceipts(a.store.log, notes, places)}
 	if !a.roles.has(roleEraser) {
 		return nil

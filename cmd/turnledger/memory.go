@@ -103,6 +103,9 @@ func (i identities) Search(ctx context.Context, scope memory.Scoped, query strin
 	if scope.IdentityID == "" {
 		return nil, nil
 	}
+	if erased, err := i.log.IdentityErasure(ctx, scope.IdentityID); err != nil || erased != nil {
+		return nil, err
+	}
 	tables, err := i.tables.get()
 	if err != nil {
 		return nil, err

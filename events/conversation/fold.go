@@ -272,4 +272,11 @@ func (s *State) erase(e events.Recorded) Change {
 	return Change{Kind: Erased, Turns: gone}
 }
 
+// Forget closes the session as the erasure of its identity will: that stands in the log
+// already, the session's own does not yet.
+func (s *State) Forget() {
+	s.erase(events.Recorded{Position: events.Position{Seq: max(s.Applied, 1)}})
+	s.Counts = Counts{}
+}
+
 func anomaly(reason string) Change { return Change{Kind: Anomaly, Reason: reason} }

@@ -24,6 +24,7 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
 
 // View is a recent-turns view; every recent.View is one.
@@ -107,6 +108,27 @@ type Ask struct {
 // Read gives a session, at least as new as all that was acknowledged before the
 // call.
 func (r *Reader) Read(ctx context.Context, ask Ask) (Reading, error) {
+	reading, err := r.read(ctx, ask)
+	if err != nil {
+		return Reading{}, err
+	}
+	return reading, r.forget(ctx, reading.State)
+}
+
+// forget closes a session whose identity was erased: each session's own erasure follows
+// in the log, perhaps later than this read.
+func (r *Reader) forget(ctx context.Context, state *conversation.State) error {
+	if state.Identity == "" || state.Erased != 0 {
+		return nil
+	}
+	erased, err := r.log.IdentityErasure(ctx, state.Identity)
+	if err == nil && erased != nil {
+		state.Forget()
+	}
+	return err
+}
+
+func (r *Reader) read(ctx context.Context, ask Ask) (Reading, error) {
 	head, err := r.head(ctx, r.log.Partition(ask.SessionID), ask.MinPosition)
 	if err != nil {
 		return Reading{}, err
@@ -289,6 +311,9 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 			state.Fold(e)
 			at = e.Position
 		}
+	}
+	if err := r.forget(ctx, today); err != nil {
+		return Reading{}, err
 	}
 	state.Erased = today.Erased
 	reading := Reading{State: state, Position: at, Source: FromLog}

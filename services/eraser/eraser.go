@@ -18,10 +18,11 @@ import (
 // Config of an Eraser.
 type Config struct {
 	Rules conversation.Rules
-	// Rate bounds the events a second that erasures of sessions and identities overwrite;
-	// 40 by default. Each rewrites a block of up to 8 MB, and writes beside it wait.
-	// Redactions and late events go ahead of them, at UrgentRate; 100 by default.
-	Rate, UrgentRate float64
+	// Rate bounds the events a second that are overwritten; 25 by default. Each rewrites a
+	// block of up to 8 MB, and writes beside it wait: docs/benchmarks.md has the trade.
+	// Redactions and late events don't wait for erasures of sessions and identities; where
+	// both are under way they share the rate.
+	Rate float64
 	// Places are the views that receipts tell of.
 	Places []Place
 	// Documents are asked to delete turns before the log forgets them.
@@ -31,10 +32,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Rate <= 0 {
-		c.Rate = 40
-	}
-	if c.UrgentRate <= 0 {
-		c.UrgentRate = 100
+		c.Rate = 25
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -51,8 +49,8 @@ type Eraser struct {
 	cfg   Config
 	parts []*part
 
-	urgent, bulk      queue
-	urgentRate, speed *rate.Limiter
+	urgent, bulk queue
+	speed        *rate.Limiter
 
 	// left is what Run has to wait for beside the queues.
 	leaving sync.Mutex
@@ -67,7 +65,8 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	cfg = cfg.withDefaults()
 	e := &Eraser{
 		log: log, notes: notes, cfg: cfg, more: make(chan struct{}, 1),
-		urgentRate: rate.NewLimiter(rate.Limit(cfg.UrgentRate), 50), speed: rate.NewLimiter(rate.Limit(cfg.Rate), 10),
+		// None in a burst: a write that waits for one should not wait for the next, too.
+		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
 	e.urgent.signal, e.bulk.signal = make(chan struct{}, 1), make(chan struct{}, 1)
 	for k := range log.Partitions() {
@@ -97,7 +96,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	seq, c := j.Position.Seq, j.Change
 	switch {
 	case c.Kind == conversation.TurnGone:
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact})
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
 	case c.Kind == conversation.Erased:
 		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case late(j):

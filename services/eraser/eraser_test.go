@@ -1,8 +1,12 @@
 package eraser_test
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +66,42 @@ func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
 	w.left("s", events.TypeTurnRedacted)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	require.Len(t, w.state("s").Turns, len(live.Turns))
+}
+
+// sessionReads counts how often sessions are read.
+type sessionReads struct {
+	eraser.Log
+	n atomic.Int64
+}
+
+func (l *sessionReads) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	l.n.Add(1)
+	return l.Log.Session(ctx, id, after, upTo)
+}
+
+// A long session of which much is redacted is read once for what waits, not once for
+// each redaction.
+func TestRedactionsOfOneSessionGoTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	const turns = 60
+	want := []string{events.TypeTurnStarted, events.TypeTurnFinalized}
+	w.turn("s", "kept", "KEPT")
+	for n := range turns {
+		w.turn("s", fmt.Sprint(n), "SECRET")
+		want = append(want, events.TypeTurnRedacted)
+	}
+	for n := range turns {
+		w.redact("s", events.TurnID("s", fmt.Sprint(n)))
+	}
+	before := w.state("s")
+	log := &sessionReads{Log: w.log}
+	w.erase(log, eraser.Config{Rate: 10_000})
+	w.left("s", want...)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	require.NotEmpty(t, holding(t, w.dir, "KEPT"))
+	require.True(t, before.Same(w.state("s")))
+	require.Less(t, int(log.n.Load()), turns, "three readings for each redaction would be %d", 3*turns)
 }
 
 func TestWhatComesLateIsErased(t *testing.T) {
@@ -164,7 +204,7 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 				got, err = receipts.Receipt(t.Context(), receipt)
 				require.NoError(t, err)
 				return got.Complete() && len(got.Places) == 2
-			}, 20*time.Second, 10*time.Millisecond)
+			}, patience, lookEvery)
 			require.Equal(t, 10, *got.Places[0].Erased)
 			require.Equal(t, "alice", got.IdentityID)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
@@ -197,7 +237,7 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 		r, err := receipts.Receipt(t.Context(), redacted.Position.String())
 		require.NoError(t, err)
 		return r.Complete()
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, lookEvery)
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
 	require.False(t, slices.Contains(w.types("s"), events.TypeTurnStarted))
 }

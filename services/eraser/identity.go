@@ -38,32 +38,31 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	if err != nil || written[PlaceLog] != nil && len(written) > len(e.cfg.Places) {
 		return err
 	}
-	sessions, err := e.sessionsOf(ctx, f.IdentityID)
-	if err != nil {
-		return err
-	}
 	key := progressKey(f.ReceiptID, "")
 	told := Progress{Began: time.Now().UTC()}
-	if _, err := e.notes.Read(ctx, key, &told); err != nil {
+	if revision, err := e.notes.Read(ctx, key, &told); err != nil {
+		return err
+	} else if revision == 0 {
+		if err := e.notes.Put(ctx, key, told); err != nil {
+			return err
+		}
+	}
+	// All are closed at once; to erase them takes longer.
+	sessions, err := e.closeAll(ctx, f)
+	if err != nil {
 		return err
 	}
 	told.Sessions, told.SessionsDone, told.Erased = len(sessions), 0, 0
 	if err := e.notes.Put(ctx, key, told); err != nil {
 		return err
 	}
-	// All are closed before the first is erased, which takes longer.
 	last := map[int]events.Position{}
-	for i, id := range sessions {
-		if sessions[i], err = id, e.close(ctx, id, f); err != nil {
-			return err
-		}
-	}
-	for _, id := range sessions {
-		marker, erased, err := e.awaitErased(ctx, id)
+	for _, s := range sessions {
+		erased, err := e.awaitErased(ctx, s)
 		if err != nil {
 			return err
 		}
-		last[marker.Partition] = events.Position{Partition: marker.Partition, Seq: max(last[marker.Partition].Seq, marker.Seq)}
+		last[s.at.Partition] = events.Position{Partition: s.at.Partition, Seq: max(last[s.at.Partition].Seq, s.at.Seq)}
 		told.SessionsDone++
 		told.Erased += erased
 		if err := e.notes.Put(ctx, key, told); err != nil {
@@ -90,25 +89,37 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	return e.notes.Drop(ctx, key)
 }
 
-// sessionsOf gives the sessions that are linked to an identity, in log order. It reads
-// the log once, and decodes links alone: the log is the truth, and no view needs to be
-// there.
-func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]string, error) {
-	var out []string
+// member is a session of an erased identity, and where it was closed.
+type member struct {
+	id string
+	at events.Position
+}
+
+// closeAll closes the sessions that are linked to an identity, and gives them in log
+// order. It reads the headers of the log once, and of links the bodies: the log is the truth,
+// and no view needs to be there.
+func (e *Eraser) closeAll(ctx context.Context, gone *events.IdentityErased) ([]member, error) {
+	var out []member
 	for k := range e.log.Partitions() {
-		err := each(ctx, e.log, k, 0, func(m jetlog.Message) error {
+		err := scan{log: e.log, partition: k, gentle: true}.each(ctx, func(m jetlog.Message) error {
 			if m.Type() != events.TypeSessionLinked {
 				return nil
 			}
-			f, ok := m.Recorded().Fact.(*events.SessionLinked)
-			if !ok || f.IdentityID != identity {
+			r, found, err := e.log.At(ctx, m.Position)
+			if err != nil || !found {
+				return err
+			}
+			f, ok := r.Fact.(*events.SessionLinked)
+			if !ok || f.IdentityID != gone.IdentityID {
 				return nil
 			}
 			state, err := e.state(ctx, f.SessionID)
 			// As in the fold the first link stands; of many in the log this is that one.
-			if err == nil && state.Identity == identity && state.LinkedAt == m.Position.Seq {
-				out = append(out, f.SessionID)
+			if err != nil || state.Identity != gone.IdentityID || state.LinkedAt != m.Position.Seq {
+				return err
 			}
+			err = e.close(ctx, state, gone)
+			out = append(out, member{f.SessionID, events.Position{Partition: k, Seq: state.Erased}})
 			return err
 		})
 		if err != nil {
@@ -118,55 +129,58 @@ func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]string, err
 	return out, nil
 }
 
-// close ends a session of an identity, unless it was erased before.
-func (e *Eraser) close(ctx context.Context, session string, f *events.IdentityErased) error {
-	state, err := e.state(ctx, session)
-	if err != nil || state.Erased != 0 {
-		return err
+// close ends a session of an identity, unless it was erased before. The state then knows
+// where.
+func (e *Eraser) close(ctx context.Context, state *conversation.State, f *events.IdentityErased) error {
+	if state.Erased != 0 {
+		return nil
 	}
-	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.SessionErased{
-		SessionID: session, IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Reason: f.Reason, ErasedBy: f.ErasedBy,
-	}}})
+	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f.Of(state.SessionID)}})
+	if err == nil {
+		err = e.log.Durable(ctx, ack.Position)
+	}
 	if err != nil {
 		return err
 	}
-	return e.log.Durable(ctx, ack.Position)
-}
-
-// linked closes a session that is linked to an identity which was erased.
-func (e *Eraser) linked(ctx context.Context, session, identity string) error {
-	for r, err := range e.log.Identity(ctx, identity) {
+	// Somebody else may have been first.
+	for r, err := range e.log.Session(ctx, state.SessionID, state.Applied, ack.Position.Seq) {
 		if err != nil {
 			return err
 		}
-		if f, ok := r.Fact.(*events.IdentityErased); ok {
-			return e.close(ctx, session, f)
-		}
+		state.Fold(r)
+	}
+	if state.Erased == 0 {
+		return errors.New("a session that was closed is not")
 	}
 	return nil
 }
 
-// awaitErased waits until a closed session is erased from the log, and gives where it
-// was closed and how many events went.
-func (e *Eraser) awaitErased(ctx context.Context, session string) (events.Position, int, error) {
+// linked closes a session that is linked to an identity which was erased.
+func (e *Eraser) linked(ctx context.Context, session, identity string) error {
+	f, err := e.log.IdentityErasure(ctx, identity)
+	if err != nil || f == nil {
+		return err
+	}
 	state, err := e.state(ctx, session)
-	if err != nil {
-		return events.Position{}, 0, err
+	if err != nil || state.Identity != identity {
+		return err
 	}
-	at := events.Position{Partition: e.log.Partition(session), Seq: state.Erased}
-	if at.Seq == 0 {
-		return at, 0, errors.New("a session that was closed is not")
-	}
+	return e.close(ctx, state, f)
+}
+
+// awaitErased waits until a closed session is erased from the log, and tells how many
+// events went.
+func (e *Eraser) awaitErased(ctx context.Context, s member) (int, error) {
 	for {
-		written, err := receiptsAt(ctx, e.log, at, session, "", "")
+		written, err := receiptsAt(ctx, e.log, s.at, s.id, "", "")
 		if err != nil {
-			return at, 0, err
+			return 0, err
 		}
 		if r := written[PlaceLog]; r != nil {
-			return at, r.Erased, nil
+			return r.Erased, nil
 		}
 		if !pause(ctx, lookEvery) {
-			return at, 0, ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
 }

@@ -24,12 +24,14 @@ type Log interface {
 	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
+	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Erase(ctx context.Context, at events.Position) (bool, error)
 	Purge(ctx context.Context, sessionID string, upTo uint64) (int, error)
 	Settle(ctx context.Context, partition int) error
+	SettlePurge(ctx context.Context, partition int) error
 }
 
 var _ Log = (*jetlog.Log)(nil)

@@ -16,8 +16,30 @@ type job struct {
 	run     func(ctx context.Context, j *job) (rest func(context.Context) error, err error)
 	part    *part
 
+	// together: jobs of one session are run as one, so that a long session of which much
+	// was redacted is read once. Also holds the other ones.
+	together bool
+	also     []*job
+
 	attempts  int
 	notBefore time.Time
+}
+
+// places are the positions of the job and of those that go with it.
+func (j *job) places() []events.Position {
+	out := []events.Position{j.at}
+	for _, other := range j.also {
+		out = append(out, other.at)
+	}
+	return out
+}
+
+// end notes that the job, with those that went with it, is done.
+func (j *job) end() {
+	j.part.end(j.at.Seq)
+	for _, other := range j.also {
+		other.part.end(other.at.Seq)
+	}
 }
 
 // queue is jobs in order; one that failed lets the others go first for a while.
@@ -58,6 +80,16 @@ func (q *queue) next(now time.Time) (*job, time.Duration) {
 			continue
 		}
 		q.jobs = slices.Delete(q.jobs, i, i+1)
+		if j.together {
+			q.jobs = slices.DeleteFunc(q.jobs, func(other *job) bool {
+				same := other.together && other.session == j.session && other.notBefore.Before(now)
+				if same {
+					j.also = append(append(j.also, other), other.also...)
+					other.also = nil
+				}
+				return same
+			})
+		}
 		return j, 0
 	}
 	return nil, wait
@@ -92,12 +124,12 @@ func (q *queue) work(ctx context.Context, e *Eraser) error {
 			e.leave(func(ctx context.Context) error {
 				err := rest(ctx)
 				if ctx.Err() == nil {
-					j.part.end(j.at.Seq)
+					j.end()
 				}
 				return err
 			})
 		default:
-			j.part.end(j.at.Seq)
+			j.end()
 		}
 	}
 }

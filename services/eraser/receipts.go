@@ -154,7 +154,7 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	}
 	var found events.Recorded
 	errFound := errors.New("found")
-	err := each(ctx, r.log, partition, after, func(m jetlog.Message) error {
+	err := scan{log: r.log, partition: partition, after: after, bodies: true}.each(ctx, func(m jetlog.Message) error {
 		switch m.Type() {
 		case events.TypeSessionErased, events.TypeIdentityErased:
 			if e := m.Recorded(); receiptOf(e) == id {

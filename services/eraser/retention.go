@@ -142,7 +142,7 @@ func (r *Retention) window(ctx context.Context, s sweep, out *Swept) error {
 	if s.dry {
 		return nil
 	}
-	if err := r.log.Settle(ctx, s.partition); err != nil {
+	if err := r.log.SettlePurge(ctx, s.partition); err != nil {
 		return err
 	}
 	at.Seq = cut
@@ -153,7 +153,7 @@ func (r *Retention) window(ctx context.Context, s sweep, out *Swept) error {
 func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uint64) ([]string, error) {
 	var out []string
 	seen := map[string]bool{}
-	err := until(ctx, r.log, partition, after, upTo, func(m jetlog.Message) error {
+	err := scan{log: r.log, partition: partition, after: after, gentle: true}.until(ctx, upTo, func(m jetlog.Message) error {
 		id, identity, err := events.ParseSubject(m.Subject)
 		if err == nil && !identity && !seen[id] {
 			seen[id] = true

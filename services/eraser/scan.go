@@ -15,32 +15,43 @@ const maxSeq = math.MaxUint64
 // the last events may have been erased.
 const stillFor = 250 * time.Millisecond
 
-// each hands on the events of a partition that are there now, after a sequence, in
-// order.
-func each(ctx context.Context, log Log, partition int, after uint64, f func(jetlog.Message) error) error {
-	head, err := log.Head(ctx, partition)
+// scan reads a partition after a sequence: the headers of its events, or with bodies all.
+type scan struct {
+	log       Log
+	partition int
+	after     uint64
+	bodies    bool
+	// gentle: it rests as long as it reads, since whoever writes needs the machine more.
+	gentle bool
+}
+
+// each hands on the events that are there now, in order.
+func (s scan) each(ctx context.Context, f func(jetlog.Message) error) error {
+	head, err := s.log.Head(ctx, s.partition)
 	if err != nil {
 		return err
 	}
-	return until(ctx, log, partition, after, head.Seq, f)
+	return s.until(ctx, head.Seq, f)
 }
 
 // until hands on those up to a sequence that the log has reached.
-func until(ctx context.Context, log Log, partition int, after, end uint64, f func(jetlog.Message) error) error {
-	if still, err := log.Still(ctx, partition, after, end); err != nil || still {
+func (s scan) until(ctx context.Context, end uint64, f func(jetlog.Message) error) error {
+	after := s.after
+	if still, err := s.log.Still(ctx, s.partition, after, end); err != nil || still {
 		return err
 	}
-	tail, err := log.Tail(ctx, partition, after, jetlog.TailOptions{MaxBatch: 4000})
+	tail, err := s.log.Tail(ctx, s.partition, after, jetlog.TailOptions{HeadersOnly: !s.bodies, MaxBatch: 4000})
 	if err != nil {
 		return err
 	}
 	defer tail.Close()
 	for after < end {
+		began := time.Now()
 		brief, cancel := context.WithTimeout(ctx, stillFor)
 		batch, err := tail.Next(brief)
 		cancel()
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			if still, err := log.Still(ctx, partition, after, end); err != nil || still {
+			if still, err := s.log.Still(ctx, s.partition, after, end); err != nil || still {
 				return err
 			}
 			continue
@@ -56,6 +67,9 @@ func until(ctx context.Context, log Log, partition int, after, end uint64, f fun
 				return err
 			}
 			after = m.Position.Seq
+		}
+		if s.gentle && !pause(ctx, min(time.Since(began), stillFor)) {
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package eraser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -114,9 +115,10 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told Progress, err er
 			}
 		}
 		if err := e.speed.Wait(ctx); err != nil {
-			return told, err
+			return told, errors.Join(err, e.tellLast(ctx, c, key, told))
 		}
-		found, err := e.log.Erase(ctx, events.Position{Partition: c.at.Partition, Seq: seq})
+		// Once begun it is heard out, so that a stop leaves no doubt about the count.
+		found, err := e.log.Erase(context.WithoutCancel(ctx), events.Position{Partition: c.at.Partition, Seq: seq})
 		if err != nil {
 			return told, err
 		}
@@ -125,6 +127,13 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told Progress, err er
 		}
 	}
 	return told, e.tell(ctx, c, key, told)
+}
+
+// tellLast says how far the erasure is when it is stopped.
+func (e *Eraser) tellLast(ctx context.Context, c *closed, key string, told Progress) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return e.tell(last, c, key, told)
 }
 
 // tell settles on the disk what was erased, and says how far the erasure is.

@@ -29,19 +29,28 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 
 // world is a log with what writes to it.
 type world struct {
-	*testing.T
+	testing.TB
 	dir     string
 	log     *jetlog.Log
 	history *history.Service
 	notes   *jetlog.Notes
 }
 
-func newWorld(t *testing.T, partitions int) *world {
+const (
+	patience  = 20 * time.Second
+	lookEvery = 10 * time.Millisecond
+)
+
+func newWorld(t testing.TB, partitions int) *world {
 	t.Helper()
 	s := natstest.Server(t)
-	w := &world{T: t, dir: filepath.Join(s.GateDir(), "jetstream")}
-	w.log = natstest.LogOn(t, s, partitions)
-	w.history = history.New(w.log, history.Config{Rules: rules})
+	return newWorldOn(t, natstest.LogOn(t, s, partitions), filepath.Join(s.GateDir(), "jetstream"))
+}
+
+// newWorldOn is a world on a log whose files are below a folder.
+func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
+	t.Helper()
+	w := &world{TB: t, dir: dir, log: log, history: history.New(log, history.Config{Rules: rules})}
 	w.run(w.history.Run)
 	var err error
 	w.notes, err = w.log.Notes(t.Context())
@@ -144,5 +153,5 @@ func (w *world) state(session string) *conversation.State {
 // left waits until the log holds just these events of a session.
 func (w *world) left(session string, types ...string) {
 	w.Helper()
-	require.EventuallyWithT(w, func(c *assertT) { requireEqual(c, types, w.types(session)) }, 20*time.Second, 10*time.Millisecond)
+	require.EventuallyWithT(w, func(c *assertT) { requireEqual(c, types, w.types(session)) }, patience, lookEvery)
 }

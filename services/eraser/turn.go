@@ -1,6 +1,7 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -10,61 +11,92 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// redact takes out what names a redacted turn before its redaction.
+// redact takes out what names a redacted turn before its redaction: of all redactions of
+// the session that wait, unless one of them stands in the way.
 func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) error, error) {
-	state, err := e.fold(ctx, j, nil)
-	if err != nil {
+	places := j.places()
+	done, err := e.redactAll(ctx, j.session, places)
+	if err != nil || done {
 		return nil, err
 	}
-	versions := map[uuid.UUID]bool{}
-	for _, t := range state.Turns {
-		if t.Gone == j.at.Seq {
-			versions[t.ID] = true
-		}
-	}
-	var covered []uint64
-	for r, err := range e.log.Session(ctx, j.session, 0, j.at.Seq-1) {
+	for _, at := range places {
+		done, err := e.redactAll(ctx, j.session, []events.Position{at})
 		if err != nil {
 			return nil, err
 		}
-		if turn, replaces := conversation.Named(r); versions[turn] || versions[replaces] {
+		if !done {
+			e.cfg.Logger.Error("a redaction does not carry the tombstones of what it covers, and its events stay in the log; no view shows them. Erase the session to be rid of them: turnledger erase SESSION",
+				"session_id", j.session, "position", at)
+		}
+	}
+	return nil, nil
+}
+
+// redactAll does it for some redactions, or for none, and says false, where the session
+// would fold to another without what they cover.
+func (e *Eraser) redactAll(ctx context.Context, session string, places []events.Position) (bool, error) {
+	upTo := slices.MaxFunc(places, func(a, b events.Position) int { return cmp.Compare(a.Seq, b.Seq) })
+	state, err := e.fold(ctx, session, upTo.Seq, nil)
+	if err != nil {
+		return false, err
+	}
+	gone := map[uuid.UUID]uint64{} // and where that was said
+	for _, t := range state.Turns {
+		if slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == t.Gone }) {
+			gone[t.ID] = t.Gone
+		}
+	}
+	var covered []uint64
+	for r, err := range e.log.Session(ctx, session, 0, upTo.Seq-1) {
+		if err != nil {
+			return false, err
+		}
+		if turn, replaces := conversation.Named(r); r.Position.Seq < max(gone[turn], gone[replaces]) {
 			covered = append(covered, r.Position.Seq)
 		}
 	}
 	if len(covered) == 0 {
-		return nil, nil
+		return true, nil
 	}
-	without, err := e.fold(ctx, j, covered)
-	if err != nil {
-		return nil, err
+	without, err := e.fold(ctx, session, upTo.Seq, covered)
+	if err != nil || !state.Same(without) {
+		return false, err
 	}
-	if !state.Same(without) {
-		e.cfg.Logger.Error("a redaction does not carry the tombstones of what it covers, and its events stay in the log; no view shows them. Erase the session to be rid of them: turnledger erase --session",
-			"session_id", j.session, "position", j.at)
-		return nil, nil
-	}
-	if err := e.deleteDocuments(ctx, j.at, j.session, versions); err != nil {
-		return nil, err
-	}
-	for _, seq := range slices.Backward(covered) {
-		if err := e.urgentRate.Wait(ctx); err != nil {
-			return nil, err
+	for _, at := range places {
+		versions := map[uuid.UUID]bool{}
+		for id, seq := range gone {
+			if seq == at.Seq {
+				versions[id] = true
+			}
 		}
-		if _, err := e.log.Erase(ctx, events.Position{Partition: j.at.Partition, Seq: seq}); err != nil {
-			return nil, err
-		}
-		// Each on disk before the next: what a power failure brings back are the oldest.
-		if err := e.log.Settle(ctx, j.at.Partition); err != nil {
-			return nil, err
+		if err := e.deleteDocuments(ctx, at, session, versions); err != nil {
+			return false, err
 		}
 	}
-	e.cfg.Logger.Info("a redacted turn is erased from the log", "session_id", j.session, "position", j.at, "events", len(covered))
-	return nil, nil
+	return true, e.overwrite(ctx, session, upTo, covered)
+}
+
+// overwrite takes out events from the newest back, each on disk before the next: what a
+// power failure brings back are the oldest.
+func (e *Eraser) overwrite(ctx context.Context, session string, at events.Position, seqs []uint64) error {
+	for _, seq := range slices.Backward(seqs) {
+		if err := e.speed.Wait(ctx); err != nil {
+			return err
+		}
+		if _, err := e.log.Erase(ctx, events.Position{Partition: at.Partition, Seq: seq}); err != nil {
+			return err
+		}
+		if err := e.log.Settle(ctx, at.Partition); err != nil {
+			return err
+		}
+	}
+	e.cfg.Logger.Info("what was redacted is erased from the log", "session_id", session, "position", at, "events", len(seqs))
+	return nil
 }
 
 // eraseLate takes out the event itself.
 func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) error, error) {
-	if err := e.urgentRate.Wait(ctx); err != nil {
+	if err := e.speed.Wait(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := e.log.Erase(ctx, j.at); err != nil {
@@ -74,10 +106,10 @@ func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) e
 	return nil, e.log.Settle(ctx, j.at.Partition)
 }
 
-// fold gives the session up to the job's event, without some events of it.
-func (e *Eraser) fold(ctx context.Context, j *job, without []uint64) (*conversation.State, error) {
-	s := conversation.New(j.session, e.cfg.Rules)
-	for r, err := range e.log.Session(ctx, j.session, 0, j.at.Seq) {
+// fold gives the session up to a sequence, without some events of it.
+func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
+	s := conversation.New(session, e.cfg.Rules)
+	for r, err := range e.log.Session(ctx, session, 0, upTo) {
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,8 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c Erasure)
 }
 
 // EraseIdentity says that all sessions of an identity go, also those linked later, and
-// gives the receipt. Of one that was erased before it gives the first receipt.
+// gives the receipt. Of one that was erased before it gives the first receipt. From then
+// on reads show none of them, and writes to them are conversation.ErrSessionErased.
 func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasure) (receipt string, err error) {
 	if events.ValidID(identityID) != nil {
 		return "", &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
@@ -56,9 +57,12 @@ func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasur
 	if err != nil {
 		return "", err
 	}
-	first, err := s.identityReceipt(ctx, identityID)
-	if err != nil || first != "" {
-		return first, err
+	first, err := s.log.IdentityErasure(ctx, identityID)
+	switch {
+	case err != nil:
+		return "", err
+	case first != nil:
+		return first.ReceiptID, nil
 	}
 	f := &events.IdentityErased{IdentityID: identityID, ReceiptID: newReceipt(head), Reason: c.Reason, ErasedBy: c.By}
 	ack, err := s.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
@@ -68,20 +72,32 @@ func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasur
 	if err := s.log.Durable(ctx, ack.Position); err != nil {
 		return "", err
 	}
-	// The first in log order stands.
-	return s.identityReceipt(ctx, identityID)
+	if first, err = s.log.IdentityErasure(ctx, identityID); err != nil {
+		return "", err
+	}
+	return first.ReceiptID, nil
 }
 
-func (s *Service) identityReceipt(ctx context.Context, identityID string) (string, error) {
-	for e, err := range s.log.Identity(ctx, identityID) {
-		if err != nil {
-			return "", err
-		}
-		if f, ok := e.Fact.(*events.IdentityErased); ok {
-			return f.ReceiptID, nil
-		}
+// ofErased closes the session where its identity was erased, and tells whether that was
+// to be done. The eraser closes all sessions of an identity, but may come later than this
+// write, which must find the session closed.
+func (w *writing) ofErased(ctx context.Context, head conversation.Head) (bool, error) {
+	if head.Identity == "" || head.Erased != 0 || head.Identity == w.living {
+		return false, nil
 	}
-	return "", nil
+	f, err := w.log.IdentityErasure(ctx, head.Identity)
+	if err != nil {
+		return false, err
+	}
+	if f == nil {
+		w.living = head.Identity
+		return false, nil
+	}
+	ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f.Of(w.id)}})
+	if err != nil {
+		return false, err
+	}
+	return true, w.settle(ctx, ack.Position.Seq)
 }
 
 // newReceipt makes the id of a receipt. It says where to look: the erasure stands in

@@ -21,3 +21,6 @@ func (s *Service) Held() (weight uint64, texts int) {
 	}
 	return s.sessions.WeightedSize(), texts
 }
+
+// Sessions tells how many are held; what has expired is let go without being asked.
+func (s *Service) Sessions() int { return s.sessions.EstimatedSize() }

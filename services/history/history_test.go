@@ -25,7 +25,12 @@ func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) 
 
 func runOn(t testing.TB, log history.Log) *history.Service {
 	t.Helper()
-	s := history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+	return runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+}
+
+func runWith(t testing.TB, log history.Log, cfg history.Config) *history.Service {
+	t.Helper()
+	s := history.New(log, cfg)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

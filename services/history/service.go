@@ -23,7 +23,7 @@ type Log interface {
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
+	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
 	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Head(ctx context.Context, partition int) (events.Position, error)
@@ -37,7 +37,8 @@ type Config struct {
 	// FinalizeWithoutStart starts a turn that a finalize names and that was never
 	// started. For development.
 	FinalizeWithoutStart bool
-	// StateBytes bounds the states held in memory; 128 MiB by default.
+	// StateBytes bounds the states held in memory; 128 MiB by default. One that was not
+	// used for the SessionTTL goes before.
 	StateBytes uint64
 	Logger     *slog.Logger
 }
@@ -75,11 +76,42 @@ func New(log Log, cfg Config) *Service {
 		MaximumWeight: cfg.StateBytes,
 		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
+		// A session that has been silent for its life has no claim on memory.
+		ExpiryCalculator: forgotten(cfg.Rules.SessionTTL),
+		Clock:            clock{},
 	})
 	for range log.Partitions() {
 		s.parts = append(s.parts, &following{started: make(chan struct{})})
 	}
 	return s
+}
+
+// forgotten gives when what was not used is let go; nil: by its weight alone.
+func forgotten(after time.Duration) otter.ExpiryCalculator[string, *session] {
+	if after <= 0 {
+		return nil
+	}
+	return otter.ExpiryAccessing[string, *session](after)
+}
+
+// clock is the system's. It does not tick: Run looks for what is to be let go.
+type clock struct{}
+
+func (clock) NowNano() int64                      { return time.Now().UnixNano() }
+func (clock) Tick(time.Duration) <-chan time.Time { return nil }
+
+// letGo frees what is forgotten until ctx ends.
+func (s *Service) letGo(ctx context.Context) error {
+	tick := time.NewTicker(max(min(s.cfg.Rules.SessionTTL, time.Minute), time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.sessions.CleanUp()
+		}
+	}
 }
 
 // weight estimates the bytes of a held session.
@@ -96,6 +128,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for k := range s.parts {
 		g.Go(func() error { return s.follow(ctx, k) })
 	}
+	g.Go(func() error { return s.letGo(ctx) })
 	return g.Wait()
 }
 

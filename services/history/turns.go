@@ -39,7 +39,20 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, er
 	if err != nil {
 		return Turn{}, err
 	}
-	v, err := s.writeTurn(ctx, c.SessionID, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
+	w := s.writing(c.SessionID)
+	w.ofTurn = true
+	if c.IdentityID != "" {
+		// Not even a session that nobody knows yet is begun for one who was erased.
+		erased, err := s.log.IdentityErasure(ctx, c.IdentityID)
+		if err == nil && erased != nil {
+			err = conversation.ErrSessionErased
+		}
+		if err != nil {
+			return Turn{}, err
+		}
+		w.living = c.IdentityID
+	}
+	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
 	if err != nil {
 		return Turn{}, err
 	}

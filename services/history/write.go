@@ -77,6 +77,8 @@ type writing struct {
 	// behind the state's, since the session's last event was erased.
 	expect *uint64
 	salt   string
+	// living is the session's identity once it was seen not to be erased.
+	living string
 }
 
 func (w *writing) round(ctx context.Context) (verdict, bool, error) {
@@ -85,6 +87,9 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, err
 	}
 	d, applied, head := x.decide(w.decide)
+	if closed, err := w.ofErased(ctx, head); closed || err != nil {
+		return verdict{}, false, err
+	}
 	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took && (own.turn != nil || !w.ofTurn) {
 		// It counted, and was shown: what took it back since is no answer to it. Of a turn
 		// that stood already, and whose start only linked the session, nothing is shown.

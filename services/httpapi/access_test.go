@@ -69,7 +69,7 @@ var needs = map[string]httpapi.Scopes{
 
 // guarded is an API that has every call, with the callers of a ring. The token all may
 // do everything; ada's too, in her sessions (admin included, which no real key has).
-func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
+func guarded(t *testing.T, callers ring, more ...setting) (*stack, *silentModel) {
 	t.Helper()
 	events := natstest.Log(t, 1)
 	r := replay.New(events, nil)
@@ -77,11 +77,11 @@ func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
 	model := &silentModel{}
 	callers["all"] = httpapi.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
-	s := startOn(t, events, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, events, append([]setting{func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
 		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
-	})
+	}}, more...)...)
 	return s, model
 }
 

@@ -74,7 +74,7 @@ type Config struct {
 	Open    bool
 	Version string
 	// HashKey is the key of the hashes of addresses that go with refused links; by default
-	// one that nobody knows, so that hashes of two processes tell nothing of each other.
+	// one that ends with the process.
 	HashKey []byte
 	Now     func() time.Time
 }

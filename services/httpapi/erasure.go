@@ -64,7 +64,8 @@ func (a *API) erasures(api huma.API) {
 
 // receipts adds the call that tells of them.
 func (a *API) receipts(api huma.API) {
-	register(a, api, operation("get-receipt", TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound), a.receipt)
+	op := operation("get-receipt", TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound)
+	register(a, api, with(op, metaBounds, true), a.receipt)
 }
 
 type eraseBody struct {
@@ -141,10 +142,33 @@ type progressJSON struct {
 
 func (a *API) receipt(ctx context.Context, in *receiptIn) (*receiptOut, error) {
 	r, err := a.cfg.Receipts.Receipt(ctx, in.ID)
+	if err == nil {
+		err = a.concerned(ctx, &r)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &receiptOut{newReceiptJSON(&r, a.cfg.Now())}, nil
+}
+
+// concerned says ErrNoReceipt of a receipt that is not about the identity that the caller
+// is bound to, nor about a session of it. What was erased keeps its link.
+func (a *API) concerned(ctx context.Context, r *Receipt) error {
+	identity := callOf(ctx).caller.IdentityID
+	switch {
+	case identity == "":
+		return nil
+	case r.SessionID == "" && r.IdentityID == identity:
+		return nil
+	case r.SessionID == "":
+		return ErrNoReceipt
+	}
+	err := a.reach(ctx, r.SessionID)
+	var p *problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return ErrNoReceipt
+	}
+	return err
 }
 
 func newReceiptJSON(r *Receipt, now time.Time) receiptJSON {

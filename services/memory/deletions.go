@@ -124,7 +124,9 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 			if err != nil {
 				return err
 			}
-			state.Fold(r)
+			if state.Fold(r); state.Identity != "" {
+				break // a link is for ever
+			}
 		}
 		scope = Scope(state.Identity, e.SessionID)
 	}

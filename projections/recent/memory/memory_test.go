@@ -83,6 +83,26 @@ func TestExpiry(t *testing.T) {
 	require.Equal(t, 500, view.Held())
 }
 
+// TestHeapOfWhatHasExpired: sessions whose time is over leave nothing on the heap.
+func TestHeapOfWhatHasExpired(t *testing.T) {
+	clock := time.Now().UTC()
+	const sessions = 10_000
+	view := memory.New(limits, rules, func() time.Time { return clock })
+	tr := recenttest.Traffic{Sessions: sessions, Turns: 5}
+	before := heap()
+	tr.Feed(t, view)
+	held := heap() - before
+	clock = clock.Add(2 * ttl)
+	// Batches of nothing that is kept: the view clears a part with each.
+	recenttest.Traffic{Sessions: 500, Turns: 1, Batch: 1}.Feed(t, view)
+	require.Zero(t, view.Held())
+	left := heap() - before
+	t.Logf("%d B of heap a session, %d B after it has expired", held/sessions, left/sessions)
+	require.Positive(t, held/sessions)
+	require.Less(t, left, held/20)
+	runtime.KeepAlive(view)
+}
+
 func TestActivityMovesTheEnd(t *testing.T) {
 	t.Parallel()
 	clock := time.Now().UTC()

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// From the 202 on nobody is shown anything of an identity, whichever process is asked and
+// though no eraser runs that would close its sessions; writes to them are 410.
+func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
+	t.Parallel()
+	nats := freeAddress(t)
+	env := []string{"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
+	a := start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,audit")
+	b := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api,context,recent")
+	ids := []string{"a", "b", "c", "d", "e"}
+	link := func(id, identity string) {
+		a.must(t, http.StatusOK, http.MethodPut, session(id)+"/identity", map[string]any{"identity_id": identity})
+	}
+	for _, id := range ids {
+		a.turn(t, id, "r1", "SECRET cats", "SECRET answer")
+		link(id, "alice")
+	}
+	turn := a.turn(t, "other", "r1", "KEPT cats", "KEPT answer")
+	link("other", "bob")
+	shown := func(p *process, id string) string {
+		t.Helper()
+		out := fmt.Sprint(p.must(t, http.StatusOK, http.MethodGet, session(id)+"/history", nil), p.tombstones(t, id), p.context(t, id))
+		asOf := map[string]any{"message": "m", "as_of": map[string]any{"position": fmt.Sprintf("%d:1000", 0)}}
+		if code, got, err := p.call(t.Context(), http.MethodPost, session(id)+"/context", asOf); err == nil && code == http.StatusOK {
+			out += fmt.Sprint(got)
+		}
+		return out + fmt.Sprint(p.must(t, http.StatusOK, http.MethodPost, session("new")+"/context", map[string]any{"message": "cats", "memory": true, "identity_id": "alice"}))
+	}
+	require.Contains(t, shown(b, "a"), "SECRET", "the test sees what there is")
+	require.Contains(t, fmt.Sprint(b.must(t, http.StatusOK, http.MethodGet, "/v1/identities/alice/turns", nil)), "SECRET")
+
+	receipt := a.must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/alice", nil)["receipt_id"].(string)
+	for _, p := range []*process{b, a} {
+		for _, id := range ids {
+			require.NotContains(t, shown(p, id), "SECRET")
+		}
+		require.NotContains(t, fmt.Sprint(p.must(t, http.StatusOK, http.MethodGet, "/v1/identities/alice/turns", nil)), "SECRET")
+		code, out, errs := said(t, "replay", "--url", p.url)
+		require.Equal(t, exitDone, code, errs)
+		require.NotContains(t, out, "SECRET")
+		require.Contains(t, out, "KEPT")
+	}
+	for i, id := range ids {
+		p := []*process{a, b}[i%2]
+		refused := p.must(t, http.StatusGone, http.MethodPost, session(id)+"/turns", map[string]any{"request_id": "r9", "question_neutral": "SECRET late"})
+		require.Equal(t, "session_erased", refused["code"])
+	}
+	require.Equal(t, receipt, b.must(t, http.StatusAccepted, http.MethodDelete, session("a"), nil)["receipt_id"])
+	require.Equal(t, receipt, b.must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/alice", nil)["receipt_id"])
+
+	// Nothing is begun anew, and what is linked later goes in the same way.
+	b.must(t, http.StatusGone, http.MethodPost, session("anew")+"/turns", map[string]any{"request_id": "r1", "question_neutral": "SECRET anew", "identity_id": "alice"})
+	require.Equal(t, false, b.must(t, http.StatusOK, http.MethodGet, session("anew"), nil)["found"])
+	b.turn(t, "late", "r1", "SECRET cats", "SECRET answer")
+	link("late", "alice")
+	require.NotContains(t, shown(b, "late"), "SECRET")
+	b.must(t, http.StatusGone, http.MethodPost, session("late")+"/turns", map[string]any{"request_id": "r2", "question_neutral": "q"})
+	require.Contains(t, b.tombstones(t, "other"), turn)
+	require.Len(t, b.context(t, "other"), 2)
+}
