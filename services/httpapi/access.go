@@ -65,8 +65,8 @@ type Caller struct {
 	IdentityID string
 }
 
-// Authenticator tells whose token it is. Its errors are ErrUnauthenticated and
-// ErrKeyEnded, as they are or wrapped, and never hold the token. Safe for concurrent use.
+// Authenticator tells whose token it is. Its errors are those below, as they are or
+// wrapped, and never hold the token. Safe for concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Caller, error)
 }
@@ -75,6 +75,9 @@ type Authenticator interface {
 var (
 	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from TURNLEDGER_KEY); turnledger keys create makes one")
 	ErrKeyEnded        = errors.New("the key has expired or was revoked: turnledger keys create makes another")
+	ErrTokenEnded      = errors.New("the token has expired: get another one from its issuer")
+	// ErrNoKeys: the token can't be checked, since its issuer has not told its keys yet.
+	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )
 
 // noSession is said of every session that a caller may not know of.
