@@ -23,7 +23,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/httpapi/apikeys"
+	"github.com/turnledger/turnledger/services/httpapi/certfile"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -40,7 +40,8 @@ type app struct {
 	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
-	keys     *apikeys.Ring // nil where nobody is asked for one
+	callers  *callers       // nil where nobody is asked who he is
+	cert     *certfile.Pair // of the API; nil where it speaks in clear
 	erasing  *erasing
 	handler  http.Handler
 	traces   *trace.TracerProvider // nil where none are sent
@@ -73,8 +74,14 @@ func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logge
 }
 
 func (a *app) open(ctx context.Context) (err error) {
-	if a.keys, err = openKeys(a.cfg, a.logger); err != nil {
+	if a.callers, err = openCallers(a.cfg, a.logger); err != nil {
 		return err
+	}
+	if a.cert, err = openPair("TURNLEDGER_TLS_CERT", a.cfg.TLSCert, a.cfg.TLSKey, a.logger); err != nil {
+		return err
+	}
+	if a.cert == nil && httpapi.CheckListen(a.cfg.Listen, false) != nil {
+		a.logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", a.cfg.Listen)
 	}
 	if a.store, err = openStore(ctx, a.cfg, a.logger); err != nil {
 		return err
@@ -107,7 +114,8 @@ func (a *app) serve(registry *prometheus.Registry) {
 	registry.MustRegister(letterCollector(queues))
 	c := httpapi.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: []byte(a.cfg.HashKey),
-		Checks: []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+		Checks:  []httpapi.Check{{Name: "log", Probe: a.store.ready}},
+		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
 	}
 	if a.traces != nil {
 		c.Traces = a.traces
@@ -116,8 +124,9 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
-	if c.Open = a.keys == nil; !c.Open {
-		c.Auth, c.Owners = a.keys, sessions{reader}
+	if c.Open = a.callers == nil; !c.Open {
+		c.Auth, c.Owners = a.callers, sessions{reader}
+		c.Checks = append(c.Checks, a.callers.checks()...)
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{
@@ -191,8 +200,13 @@ func (a *app) run(ctx context.Context) error {
 	if a.store.server != nil {
 		g.Go(func() error { return a.store.server.Run(life) })
 	}
-	if a.keys != nil {
-		g.Go(func() error { return a.keys.Run(life) })
+	if a.callers != nil {
+		g.Go(func() error { return a.callers.run(life) })
+	}
+	for _, pair := range []*certfile.Pair{a.cert, a.store.cert} {
+		if pair != nil {
+			g.Go(func() error { return pair.Run(life) })
+		}
 	}
 	g.Go(func() error { return a.views.run(life, a.roles) })
 	if a.memory != nil {
@@ -205,7 +219,7 @@ func (a *app) run(ctx context.Context) error {
 		intake, stop := context.WithCancel(ctx)
 		defer stop()
 		context.AfterFunc(life, stop)
-		return httpapi.NewServer(a.handler, a.logger, stopDeadline).Run(intake, a.listener)
+		return httpapi.NewServer(a.handler, a.cfg.server(a.cert, a.logger)).Run(intake, a.listener)
 	})
 	return g.Wait()
 }

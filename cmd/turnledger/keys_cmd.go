@@ -20,16 +20,19 @@ type keysCmd struct {
 
 // keyring is the file that the verbs change. They need no server.
 type keyring struct {
-	Auth string `help:"The file of keys, as keys:FILE." default:"keys:./data/keys.json" env:"TURNLEDGER_AUTH"`
+	Auth string `help:"Where the file of keys is, as keys:FILE." default:"keys:./data/keys.json" env:"TURNLEDGER_AUTH"`
 	JSON bool   `help:"Machine output."`
 }
 
 func (k keyring) file() (apikeys.File, error) {
-	f, err := keysFile(k.Auth)
+	sources, err := parseAuth(k.Auth)
+	if err == nil && sources.keys == "" {
+		err = errors.New("has no keys:FILE")
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: --auth, TURNLEDGER_AUTH: %w", errUsage, err)
 	}
-	return f, err
+	return sources.keys, err
 }
 
 // keyJSON is a key as --json shows it; Key is there once, when it is made.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -162,19 +163,46 @@ func (a *API) reach(ctx context.Context, sessionID string) error {
 	if identity == "" {
 		return nil
 	}
+	began := time.Now()
+	owner, err := a.ownerOf(ctx, sessionID)
+	switch {
+	case err != nil:
+		return err
+	case owner == identity:
+		return nil
+	}
+	if err := even(ctx, began, a.cfg.RefusalTime); err != nil {
+		return err
+	}
+	return noSession()
+}
+
+// ownerOf gives the identity that a session is linked to, or "".
+func (a *API) ownerOf(ctx context.Context, sessionID string) (string, error) {
 	if events.ValidID(sessionID) != nil || a.cfg.Owners == nil {
-		return noSession()
+		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
 	reading, err := a.cfg.Owners.Read(ctx, Ask{SessionID: sessionID})
 	if err != nil {
-		return err
+		return "", err
 	}
-	if reading.State.Identity != identity {
-		return noSession()
+	return reading.State.Identity, nil
+}
+
+// even waits until a whole number of steps has passed since a refusal was begun. A session
+// that there is takes longer to look up than one that there is not; who is refused both
+// could tell them apart by a clock.
+func even(ctx context.Context, began time.Time, step time.Duration) error {
+	timer := time.NewTimer(step - time.Since(began)%step)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }
 
 // identityMembers are the members of bodies that name an identity.

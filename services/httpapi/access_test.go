@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +75,7 @@ func guarded(t *testing.T, callers ring) (*stack, *silentModel) {
 	callers["all"] = httpapi.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
 	s := startOn(t, events, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}

@@ -190,4 +190,3 @@ func (i *Issuer) Authenticate(ctx context.Context, token string) (httpapi.Caller
 
 // dialTimeout bounds one request to the issuer.
 const dialTimeout = 5 * time.Second
-
