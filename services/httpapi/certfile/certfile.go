@@ -13,6 +13,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnledger/turnledger/services/httpapi/reread"
 )
 
 // Config of a Pair.
@@ -84,32 +86,23 @@ const soon = 7 * 24 * time.Hour
 // such as when only one of the two was replaced, the certificate that was read last goes
 // on to be shown.
 func (p *Pair) Run(ctx context.Context) error {
-	tick := time.NewTicker(p.cfg.Every)
-	defer tick.Stop()
-	said, warned := "", time.Time{}
-	for {
-		ends := p.held.Load().Leaf.NotAfter
-		if now := p.cfg.Now(); ends.Sub(now) < soon && now.Sub(warned) > time.Hour {
-			warned = now
-			p.cfg.Logger.Warn("the certificate ends soon: renew it, and it is read again by itself", "file", p.cfg.Cert, "not_after", ends)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		changed, err := p.reload()
-		switch {
-		case err != nil && err.Error() != said:
-			said = err.Error()
+	var warned time.Time
+	return reread.Run(ctx, p.cfg.Every, reread.What{
+		Looked: func() {
+			ends, now := p.held.Load().Leaf.NotAfter, p.cfg.Now()
+			if ends.Sub(now) < soon && now.Sub(warned) > time.Hour {
+				warned = now
+				p.cfg.Logger.Warn("the certificate ends soon: renew it, and it is read again by itself", "file", p.cfg.Cert, "not_after", ends)
+			}
+		},
+		Reload: p.reload,
+		Failed: func(err error) {
 			p.cfg.Logger.Error("the certificate can't be read again; the one that was read last goes on to be shown", "err", err)
-		case err == nil:
-			said = ""
-		}
-		if changed {
+		},
+		Changed: func() {
 			p.cfg.Logger.Info("the certificate was read again", "file", p.cfg.Cert, "not_after", p.held.Load().Leaf.NotAfter)
-		}
-	}
+		},
+	})
 }
 
 // Server is what a listener shows itself with: TLS 1.2 or later.
