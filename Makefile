@@ -11,6 +11,7 @@ BENCHTIME ?= 1s
 COUNT     ?= 1
 FUZZTIME  ?= 30s
 
+GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Go stamps the commit into binaries, and gives up where git does not answer (no commit yet, a folder of another user).
@@ -19,7 +20,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint bench torture build fuzz cover clean deps
+.PHONY: help run test race lint vuln bench torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +70,14 @@ lint: ## check form, vet, lint and module files
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
 	$(GO) mod verify
 	$(GO) mod tidy -diff
+
+# Exit 3 of govulncheck says that there are findings. A database that can't be reached is no finding, and is said.
+vuln: ## look for known vulnerabilities in what this code calls (asks vuln.go.dev, or GOVULNDB)
+	@GOBIN=$(CURDIR)/bin $(GO) install $(GOVULN)
+	@code=0; bin/govulncheck ./... 2>bin/vuln.err || code=$$?; cat bin/vuln.err; \
+		if [ $$code = 3 ]; then echo "vulnerabilities were found: raise the versions named above (go get MODULE@VERSION)"; exit 3; fi; \
+		if grep -q 'fetching vulnerabilities' bin/vuln.err; then echo "not checked: the database of vulnerabilities does not answer from here"; exit 0; fi; \
+		exit $$code
 
 clean: ## remove what was built; data/ stays
 	rm -rf bin

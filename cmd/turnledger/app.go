@@ -26,7 +26,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/httpapi/apikeys"
+	"github.com/turnledger/turnledger/services/httpapi/certfile"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -43,7 +43,8 @@ type app struct {
 	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
-	keys     *apikeys.Ring // nil where nobody is asked for one
+	callers  *callers       // nil where nobody is asked who he is
+	cert     *certfile.Pair // of the API; nil where it speaks in clear
 	erasing  *erasing
 	hashKey  []byte
 	handler  http.Handler
@@ -102,8 +103,14 @@ func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logge
 }
 
 func (a *app) open(ctx context.Context) (err error) {
-	if a.keys, err = openKeys(a.cfg, a.logger); err != nil {
+	if a.callers, err = openCallers(a.cfg, a.logger); err != nil {
 		return err
+	}
+	if a.cert, err = openPair("TURNLEDGER_TLS_CERT", a.cfg.TLSCert, a.cfg.TLSKey, a.logger); err != nil {
+		return err
+	}
+	if a.cert == nil && httpapi.CheckListen(a.cfg.Listen, false) != nil {
+		a.logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", a.cfg.Listen)
 	}
 	if a.store, err = openStore(ctx, a.cfg, a.logger); err != nil {
 		return err
@@ -140,14 +147,16 @@ func (a *app) serve(registry *prometheus.Registry) {
 	c := httpapi.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
 		Checks: checks, Traces: a.tracing(),
+		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
 	c.Owners = sessions{reader}
-	if c.Open = a.keys == nil; !c.Open {
-		c.Auth = a.keys
+	if c.Open = a.callers == nil; !c.Open {
+		c.Auth = a.callers
+		c.Checks = append(c.Checks, a.callers.checks()...)
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{
@@ -227,8 +236,13 @@ func (a *app) run(ctx context.Context) error {
 	if a.store.server != nil {
 		g.Go(func() error { return a.store.server.Run(life) })
 	}
-	if a.keys != nil {
-		g.Go(func() error { return a.keys.Run(life) })
+	if a.callers != nil {
+		g.Go(func() error { return a.callers.run(life) })
+	}
+	for _, pair := range []*certfile.Pair{a.cert, a.store.cert} {
+		if pair != nil {
+			g.Go(func() error { return pair.Run(life) })
+		}
 	}
 	if a.chatting != nil {
 		g.Go(func() error { return a.endAnswers(ctx, life) })
@@ -240,7 +254,7 @@ func (a *app) run(ctx context.Context) error {
 		defer stop()
 		context.AfterFunc(life, stop)
 		defer a.pause.onReopen(stop)()
-		return httpapi.NewServer(a.handler, a.logger, stopDeadline).Run(intake, a.listener)
+		return httpapi.NewServer(a.handler, a.cfg.server(a.cert, a.logger)).Run(intake, a.listener)
 	})
 	if err := g.Wait(); err != nil || !a.pause.reopening() {
 		return err

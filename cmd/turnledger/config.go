@@ -38,8 +38,10 @@ type Config struct {
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
-	Auth                 string `help:"Who may call the API: keys:FILE, a file that turnledger keys makes; unset: anybody, on loopback only." env:"TURNLEDGER_AUTH"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW"`
+	authConfig           `embed:""`
+	tlsConfig            `embed:""`
+	limitsConfig         `embed:""`
 	promptConfig         `embed:""`
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE"`
 }
@@ -74,9 +76,9 @@ func (c Config) Validate() error {
 	if c.NATSURL != "" && c.NATSListen != "" {
 		complain("TURNLEDGER_NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
 	}
-	if _, err := keysFile(c.Auth); c.Auth != "" && err != nil {
-		complain("TURNLEDGER_AUTH", "%s", err)
-	}
+	c.authConfig.validate(complain)
+	c.validateTLS(complain)
+	c.limitsConfig.validate(complain)
 	c.promptConfig.validate(complain)
 	if s := c.RecentShadow; s != "" && s != "memory" && !strings.Contains(s, "://") {
 		complain("TURNLEDGER_RECENT_SHADOW", "must be memory, or the URL of a Redis such as redis://localhost:6379")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 type configCmd struct {
@@ -17,7 +18,6 @@ type setting struct{ name, value string }
 func (c *configCmd) Run(e *env) error {
 	rows := []setting{
 		{"TURNLEDGER_LISTEN", c.Listen},
-		{"TURNLEDGER_AUTH", shownAuth(c.Auth)},
 		{"TURNLEDGER_DATA_DIR", c.DataDir},
 		{"TURNLEDGER_NATS_URL", secretless(c.NATSURL)},
 		{"TURNLEDGER_NATS_LISTEN", secretless(c.NATSListen)},
@@ -37,7 +37,7 @@ func (c *configCmd) Run(e *env) error {
 		{"TURNLEDGER_FINALIZE_WITHOUT_START", fmt.Sprint(c.FinalizeWithoutStart)},
 		{"TURNLEDGER_RECENT_SHADOW", secretless(c.RecentShadow)},
 	}
-	rows = append(rows, c.promptConfig.rows()...)
+	rows = slices.Concat(rows, c.authConfig.rows(), c.tlsConfig.rows(), c.limitsConfig.rows(), c.promptConfig.rows())
 	if c.JSON {
 		out := map[string]string{}
 		for _, r := range rows {

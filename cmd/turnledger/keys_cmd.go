@@ -14,21 +14,25 @@ import (
 type keysCmd struct {
 	Create keysCreateCmd `cmd:"" help:"Make a key. It is shown once."`
 	List   keysListCmd   `cmd:"" help:"List the keys; what is shown of one is no secret."`
+	Rotate keysRotateCmd `cmd:"" help:"Make a key that takes the place of another, which goes on for a while. It is shown once."`
 	Revoke keysRevokeCmd `cmd:"" help:"End a key. Servers know it within a second."`
 }
 
 // keyring is the file that the verbs change. They need no server.
 type keyring struct {
-	Auth string `help:"The file of keys, as keys:FILE." default:"keys:./data/keys.json" env:"TURNLEDGER_AUTH"`
+	Auth string `help:"Where the file of keys is, as keys:FILE." default:"keys:./data/keys.json" env:"TURNLEDGER_AUTH"`
 	JSON bool   `help:"Machine output."`
 }
 
 func (k keyring) file() (apikeys.File, error) {
-	f, err := keysFile(k.Auth)
+	sources, err := parseAuth(k.Auth)
+	if err == nil && sources.keys == "" {
+		err = errors.New("has no keys:FILE")
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: --auth, TURNLEDGER_AUTH: %w", errUsage, err)
 	}
-	return f, err
+	return sources.keys, err
 }
 
 // keyJSON is a key as --json shows it; Key is there once, when it is made.
@@ -83,14 +87,23 @@ func (c *keysCreateCmd) Run(e *env) error {
 	if err := file.Add(e.ctx, k); err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(e.out, newKeyJSON(k, text))
+	return c.show(e, k, text)
+}
+
+// show prints a key that was made, this once. Alone it goes to standard output.
+func (k keyring) show(e *env, made apikeys.Key, text string) error {
+	if k.JSON {
+		return printJSON(e.out, newKeyJSON(made, text))
 	}
 	if _, err := fmt.Fprintln(e.out, text); err != nil {
 		return err
 	}
+	file, err := k.file()
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(e.err, "This is the key %s of %s. It is not shown again: %s holds its hash only.\nServers with TURNLEDGER_AUTH=%s know it within a second; callers set TURNLEDGER_KEY to it, or send Authorization: Bearer KEY.\n",
-		k.Prefix, k.Name, file, c.Auth)
+		made.Prefix, made.Name, file, k.Auth)
 	return err
 }
 
@@ -127,6 +140,30 @@ func (c *keysListCmd) Run(e *env) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Prefix, k.Name, strings.Join(k.Scopes, ","), k.IdentityID, k.CreatedAt.Format(time.DateOnly), expires, k.State(time.Now()))
 	}
 	return w.Flush()
+}
+
+type keysRotateCmd struct {
+	Prefix  string   `arg:"" help:"The beginning of the key, as turnledger keys list shows it."`
+	Keep    Duration `help:"How long the former key goes on to count." default:"7d"`
+	Expires Duration `help:"How long the new key counts; off: as long as the former one did." default:"off"`
+	keyring
+}
+
+func (c *keysRotateCmd) Run(e *env) error {
+	file, err := c.file()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	old, next, text, err := file.Rotate(e.ctx, c.Prefix, now.Add(time.Duration(c.Keep)), time.Duration(c.Expires), now)
+	if err != nil {
+		return err
+	}
+	if err := c.show(e, next, text); err != nil || c.JSON {
+		return err
+	}
+	_, err = fmt.Fprintf(e.err, "The former key %s counts until %s. End it before with: turnledger keys revoke %s\n", old.Prefix, old.ExpiresAt.Format(time.RFC3339), old.Prefix)
+	return err
 }
 
 type keysRevokeCmd struct {

@@ -48,6 +48,15 @@ func TestKeysVerbs(t *testing.T) {
 	for _, there := range []string{prefix, "pipeline", "turns:write,context:read", "ada's phone", time.Now().Add(90 * 24 * time.Hour).UTC().Format(time.DateOnly), "never", "active"} {
 		require.Contains(t, out, there)
 	}
+	code, out, errs = said(t, "keys", "rotate", prefix, "--auth", auth, "--keep", "2d")
+	require.Equal(t, exitDone, code, errs)
+	require.NotEqual(t, text, strings.TrimSpace(out))
+	require.Contains(t, errs, time.Now().Add(48*time.Hour).UTC().Format(time.DateOnly))
+	require.Contains(t, errs, "turnledger keys revoke "+prefix)
+	require.NotContains(t, errs, strings.TrimSpace(out))
+	code, out, _ = said(t, "keys", "list", "--auth", auth)
+	require.Equal(t, exitDone, code)
+	require.Equal(t, 2, strings.Count(out, "pipeline "), out)
 	code, _, errs = said(t, "keys", "revoke", prefix, "--auth", auth)
 	require.Equal(t, exitDone, code, errs)
 	code, listed, _ := said(t, "keys", "list", "--auth", auth, "--json")

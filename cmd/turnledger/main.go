@@ -64,6 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.UsageOnError(),
+		kong.Resolvers(kong.ResolverFunc(fromFiles)),
 	)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "turnledger:", err)

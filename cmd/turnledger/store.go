@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/certfile"
 )
 
 // store is the log with the NATS it stands on.
@@ -23,6 +24,7 @@ type store struct {
 	log    *jetlog.Log
 	nc     *nats.Conn
 	server *embedded.Server // nil with an outside NATS
+	cert   *certfile.Pair   // of its listener; nil where it speaks in clear
 }
 
 // openStore opens the log on the embedded server or on an outside NATS.
@@ -58,8 +60,16 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 	if err != nil {
 		return nil, err
 	}
+	pair, err := openPair("TURNLEDGER_NATS_CERT", cfg.NATSCert, cfg.NATSKey, logger)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := cfg.natsListenerTLS(pair)
+	if err != nil {
+		return nil, err
+	}
 	srv, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, Logger: logger,
+		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, TLS: secured, Logger: logger,
 	})
 	if errors.Is(err, embedded.ErrListen) {
 		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", errUsage, err)
@@ -67,7 +77,7 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 	if err != nil {
 		return nil, err
 	}
-	s := &store{server: srv}
+	s := &store{server: srv, cert: pair}
 	if s.nc, err = srv.Connect(); err == nil {
 		s.log, err = s.reopened(ctx, cfg)
 	}
@@ -84,7 +94,8 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", errUsage) // the error repeats it
 		}
 	}
-	nc, err := nats.Connect(cfg.NATSURL, nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5*time.Second))
+	opts := append([]nats.Option{nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second)}, cfg.natsClient()...)
+	nc, err := nats.Connect(cfg.NATSURL, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
 	}

@@ -105,7 +105,11 @@ func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, ob
 func (v *views) openRecent(roles roles) error {
 	switch {
 	case v.cfg.RedisURL != "" && (roles.has(roleRecent) || roles.has(roleContext) || roles.has(roleEraser)):
-		view, err := redis.New(redis.Config{URL: v.cfg.RedisURL, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
+		trusted, err := openAuthorities("TURNLEDGER_REDIS_CA", v.cfg.RedisCA)
+		if err != nil {
+			return err
+		}
+		view, err := redis.New(redis.Config{URL: v.cfg.RedisURL, Authorities: trusted, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -65,8 +66,8 @@ type Caller struct {
 	IdentityID string
 }
 
-// Authenticator tells whose token it is. Its errors are ErrUnauthenticated and
-// ErrKeyEnded, as they are or wrapped, and never hold the token. Safe for concurrent use.
+// Authenticator tells whose token it is. Its errors are those below, as they are or
+// wrapped, and never hold the token. Safe for concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Caller, error)
 }
@@ -75,6 +76,9 @@ type Authenticator interface {
 var (
 	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from TURNLEDGER_KEY); turnledger keys create makes one")
 	ErrKeyEnded        = errors.New("the key has expired or was revoked: turnledger keys create makes another")
+	ErrTokenEnded      = errors.New("the token has expired: get another one from its issuer")
+	// ErrNoKeys: the token can't be checked, since its issuer has not told its keys yet.
+	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )
 
 // noSession is said of every session that a caller may not know of.
@@ -159,21 +163,25 @@ func (a *API) reach(ctx context.Context, sessionID string) error {
 	if identity == "" {
 		return nil
 	}
-	if events.ValidID(sessionID) != nil || a.cfg.Owners == nil {
-		return noSession()
+	began := time.Now()
+	owner, err := a.ownerOf(ctx, sessionID)
+	switch {
+	case err != nil:
+		return err
+	case owner == identity:
+		return nil
 	}
-	owner, err := a.owner(ctx, sessionID)
-	if err != nil {
+	if err := even(ctx, began, a.cfg.RefusalTime); err != nil {
 		return err
 	}
-	if owner != identity {
-		return noSession()
-	}
-	return nil
+	return noSession()
 }
 
-// owner gives the identity that a session is linked to, or "".
-func (a *API) owner(ctx context.Context, sessionID string) (string, error) {
+// ownerOf gives the identity that a session is linked to, or "".
+func (a *API) ownerOf(ctx context.Context, sessionID string) (string, error) {
+	if events.ValidID(sessionID) != nil || a.cfg.Owners == nil {
+		return "", nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
 	reading, err := a.cfg.Owners.Read(ctx, Ask{SessionID: sessionID})
@@ -181,6 +189,20 @@ func (a *API) owner(ctx context.Context, sessionID string) (string, error) {
 		return "", err
 	}
 	return reading.State.Identity, nil
+}
+
+// even waits until a whole number of steps has passed since a refusal was begun. A session
+// that there is takes longer to look up than one that there is not; who is refused both
+// could tell them apart by a clock.
+func even(ctx context.Context, began time.Time, step time.Duration) error {
+	timer := time.NewTimer(step - time.Since(began)%step)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // identityMembers are the members of bodies that name an identity.

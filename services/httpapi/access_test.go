@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,6 +79,7 @@ func guarded(t *testing.T, callers ring, more ...setting) (*stack, *silentModel)
 	callers["all"] = httpapi.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
 	s := startOn(t, events, append([]setting{func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
 		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}

@@ -59,6 +59,15 @@ type Config struct {
 	Traces trace.TracerProvider
 	// Deadline of one call; 30 s by default.
 	Deadline time.Duration
+	// MaxBody bounds the body of a request in bytes; 1 MiB by default. MaxRequests are those
+	// that are answered at once, MaxStreams those of them that may take long: chats,
+	// events, verifications; 1,024 each by default. More are refused with 503.
+	MaxBody                 int64
+	MaxRequests, MaxStreams int
+	// RefusalTime is how long it takes a caller who is bound to an identity to hear that he
+	// may not know of a session, 500 ms by default: as long for a session that there is as
+	// for one that there is not. It should be more than the reading of a session takes.
+	RefusalTime time.Duration
 	// Heartbeat of streams, 15 s by default; StreamPatience is how long a client of one
 	// may take nothing, 30 s by default.
 	Heartbeat, StreamPatience time.Duration
@@ -92,6 +101,9 @@ func (c Config) withDefaults() Config {
 	if c.Deadline == 0 {
 		c.Deadline = 30 * time.Second
 	}
+	c.MaxBody = cmp.Or(c.MaxBody, defaultBody)
+	c.MaxRequests, c.MaxStreams = cmp.Or(c.MaxRequests, 1024), cmp.Or(c.MaxStreams, 1024)
+	c.RefusalTime = cmp.Or(c.RefusalTime, 500*time.Millisecond)
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 15 * time.Second
 	}
@@ -117,6 +129,8 @@ type API struct {
 	metrics *metrics
 	tracer  trace.Tracer
 	crossed *http.CrossOriginProtection
+	// requests and streams hold a token for each that is under way.
+	requests, streaming chan struct{}
 
 	stopping chan struct{}
 	stopOnce sync.Once
@@ -131,7 +145,8 @@ var _ http.Handler = (*API)(nil)
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
 	a := &API{cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
-	a.router = &router{admit: a.admit}
+	a.requests, a.streaming = make(chan struct{}, cfg.MaxRequests), make(chan struct{}, cfg.MaxStreams)
+	a.router = &router{admit: a.admit, enter: a.enter}
 	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
 	if cfg.Turns != nil {
 		a.writes(api)
@@ -177,7 +192,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	r, span := a.begin(r)
 	defer span.End()
-	c := &call{Context: r.Context(), remote: r.RemoteAddr}
+	c := &call{Context: r.Context(), remote: r.RemoteAddr, mostBody: a.cfg.MaxBody}
 	r = r.WithContext(c)
 	out := &answer{ResponseWriter: w}
 	defer a.finish(out, r, c, began)

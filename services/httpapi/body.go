@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -23,8 +25,8 @@ import (
 )
 
 const (
-	// maxBody bounds a request's body (CONTRACT §2).
-	maxBody = 1 << 20
+	// defaultBody bounds a request's body (CONTRACT §2).
+	defaultBody = 1 << 20
 	// drain is how much of a body that is too large is read and thrown away: a client
 	// that is still sending sees the answer only if somebody reads.
 	drain = 16 << 20
@@ -80,25 +82,28 @@ func (b *body[T]) text(member string) string {
 func (b *body[T]) bodyType() reflect.Type { return reflect.TypeFor[T]() }
 
 func readBody(r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBody {
+	most := cmp.Or(callOf(r.Context()).mostBody, defaultBody)
+	if r.ContentLength > most {
 		if r.Header.Get("Expect") == "" {
 			_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
 		}
-		return nil, tooLarge()
+		return nil, tooLarge(most)
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	_, err := io.Copy(buf, io.LimitReader(r.Body, maxBody+1))
+	_, err := io.Copy(buf, io.LimitReader(r.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, newProblem(codeMalformed, "the body ended early or came too slowly")
-	case buf.Len() > maxBody:
+	case int64(buf.Len()) > most:
 		_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
-		return nil, tooLarge()
+		return nil, tooLarge(most)
 	}
 	return buf.Bytes(), nil
 }
 
-func tooLarge() error { return newProblem(codeTooLarge, "the body has more than 1 MiB") }
+func tooLarge(most int64) error {
+	return newProblem(codeTooLarge, fmt.Sprintf("the body has more than %d KiB", most>>10))
+}
 
 // members maps the names that a body may have to the fields that they go into.
 type members map[string]int

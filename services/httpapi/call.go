@@ -19,6 +19,7 @@ import (
 type call struct {
 	context.Context
 	remote   string
+	mostBody int64 // in bytes
 	caller   Caller
 	session  string
 	position events.Position

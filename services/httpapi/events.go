@@ -81,7 +81,7 @@ type eventsOut struct{ Body func(huma.Context) }
 // client, or with EndStreams.
 func (a *API) streams(api huma.API) {
 	op := operation("read-events", EventsRead, http.MethodGet, "/events", "Read the log, as CloudEvents: NDJSON, or server-sent events")
-	op.Metadata[metaStream], op.Metadata[metaBounds] = true, true
+	op.Metadata[metaStream], op.Metadata[metaBounds], op.Metadata[metaLong] = true, true, true
 	// net/http takes the end of the time to read a request for the end of its client.
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		_, w := humago.Unwrap(ctx)

@@ -19,7 +19,8 @@ const securityScheme = "key"
 
 // Keys of an operation's metadata: the type of its body, the names in it, whether
 // it may be missing, the type of an answer that writes itself, whether the answer is
-// a stream of events, the scopes that it needs, and whether it bounds callers itself.
+// a stream of events, the scopes that it needs, whether it bounds callers itself, and
+// whether it may take long, and the type of a line of an answer that writes itself.
 const (
 	metaBody     = "body"
 	metaMembers  = "members"
@@ -28,6 +29,8 @@ const (
 	metaStream   = "stream"
 	metaScopes   = "scopes"
 	metaBounds   = "bounds"
+	metaLong     = "long"
+	metaLines    = "lines"
 )
 
 // humaConfig is huma's without what costs or leaks: no $schema links, no other
@@ -74,6 +77,9 @@ func (d documenter) DocumentOperation(op *huma.Operation) {
 	}
 	if t, ok := op.Metadata[metaAnswer].(reflect.Type); ok {
 		op.Responses["200"].Content = asJSON(schemas, t)
+	}
+	if t, ok := op.Metadata[metaLines].(reflect.Type); ok {
+		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": {Schema: schemas.Schema(t, true, "")}}
 	}
 	if op.Metadata[metaStream] != nil {
 		text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "CloudEvents in JSON form"}}

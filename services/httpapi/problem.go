@@ -45,6 +45,8 @@ const (
 	codeRebuildRunning     = "rebuild_running"
 	codeNotEmpty           = "log_not_empty"
 	codeStreamRefused      = "stream_change_refused"
+	codeAuthUnavailable    = "auth_unavailable"
+	codeOverloaded         = "overloaded"
 )
 
 // kinds says of each code its status and its title.
@@ -79,6 +81,8 @@ var kinds = map[string]struct {
 	codeRateLimited:                  {http.StatusTooManyRequests, "Too many requests"},
 	codeModelFailed:                  {http.StatusBadGateway, "The model did not answer"},
 	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
+	codeAuthUnavailable:              {http.StatusServiceUnavailable, "Tokens can't be checked"},
+	codeOverloaded:                   {http.StatusServiceUnavailable, "Too much at once"},
 	codeViewUnavailable:              {http.StatusServiceUnavailable, "A view does not answer"},
 }
 
@@ -152,6 +156,10 @@ func known(err error) *problem {
 		return newProblem(codeTooLarge, "the turn is too large for the log: send shorter texts or messages")
 	case errors.Is(err, ErrKeyEnded):
 		return newProblem(codeUnauthenticated, ErrKeyEnded.Error())
+	case errors.Is(err, ErrTokenEnded):
+		return newProblem(codeUnauthenticated, ErrTokenEnded.Error())
+	case errors.Is(err, ErrNoKeys):
+		return newProblem(codeAuthUnavailable, ErrNoKeys.Error())
 	case errors.Is(err, ErrUnauthenticated):
 		return newProblem(codeUnauthenticated, ErrUnauthenticated.Error())
 	case errors.Is(err, ErrPositionNotReached):

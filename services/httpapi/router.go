@@ -16,19 +16,20 @@ import (
 // For use by many once all handlers are in.
 type router struct {
 	routes map[int][]route // by number of segments
-	// admit is asked before a handler runs.
+	// admit is asked before a handler runs, and then enter for a place.
 	admit func(*http.Request, route) error
+	enter func(route) (leave func(), err error)
 }
 
 var _ huma.Adapter = (*router)(nil)
 
-// route is a call: what a caller needs for it, and whether it holds callers who are
-// bound to an identity to that by itself.
+// route is a call: what a caller needs for it, whether it holds callers who are bound to
+// an identity to that by itself, and whether it may take long.
 type route struct {
 	method, pattern string
 	segments        []string
 	needs           Scopes
-	bounds          bool
+	bounds, long    bool
 	handle          http.HandlerFunc
 }
 
@@ -36,7 +37,7 @@ type route struct {
 func (m *router) Handle(op *huma.Operation, handle func(huma.Context)) {
 	needs, _ := op.Metadata[metaScopes].(Scopes)
 	t := newRoute(needs, op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) { handle(humago.NewContext(op, r, w)) })
-	t.bounds = op.Metadata[metaBounds] != nil
+	t.bounds, t.long = op.Metadata[metaBounds] != nil, op.Metadata[metaLong] != nil
 	m.add(t)
 }
 
@@ -67,13 +68,7 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case !t.matches(segments):
 		case t.method == r.Method, t.method == http.MethodGet && r.Method == http.MethodHead:
 			t.bind(r, segments)
-			if err := m.admit(r, t); err != nil {
-				p := problemOf(err)
-				callOf(r.Context()).err = p
-				p.write(w)
-				return
-			}
-			t.handle(w, r)
+			m.run(w, r, t)
 			return
 		default:
 			if allowed = append(allowed, t.method); t.method == http.MethodGet {
@@ -88,6 +83,23 @@ func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slices.Sort(allowed)
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	newProblem(codeMethodNotAllowed, "the call has another method: the header Allow names it").write(w)
+}
+
+// run lets a request through to its handler, or says why not.
+func (m *router) run(w http.ResponseWriter, r *http.Request, t route) {
+	err := m.admit(r, t)
+	var leave func()
+	if err == nil {
+		leave, err = m.enter(t)
+	}
+	if err != nil {
+		p := problemOf(err)
+		callOf(r.Context()).err = p
+		p.write(w)
+		return
+	}
+	defer leave()
+	t.handle(w, r)
 }
 
 func segmentsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }

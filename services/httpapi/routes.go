@@ -44,7 +44,7 @@ func (a *API) chats(api huma.API) {
 	chat := func(id, path, summary string) huma.Operation {
 		// A model tells what it was shown.
 		op := operation(id, TurnsWrite|ContextRead, http.MethodPost, path, summary, unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway)
-		return with(op, metaBounds, true)
+		return with(with(op, metaBounds, true), metaLong, true)
 	}
 	stream := func(op huma.Operation) huma.Operation {
 		return with(op, metaAnswer, reflect.TypeFor[chatJSON]())
@@ -70,5 +70,6 @@ func (a *API) keeping(api huma.API) {
 	rebuild := operation("rebuild-projection", Admin, http.MethodPost, "/projections/{name}/rebuild", "Fill a view anew from the log, beside the one that is served", notFound, conflict)
 	rebuild.DefaultStatus = http.StatusAccepted
 	register(a, api, rebuild, a.rebuild)
-	a.router.answer(Admin, "POST /v1/projections/{name}/verify", a.verify)
+	verify := operation("verify-projection", Admin, http.MethodPost, "/projections/{name}/verify", "Compare a view with the log: a line of JSON for each step, the last one with result or problem", notFound, conflict)
+	huma.Register(api, with(with(verify, metaLong, true), metaLines, reflect.TypeFor[verifyLine]()), a.verify)
 }

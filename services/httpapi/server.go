@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +12,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // ErrOpen says that the API would be open to others than this machine.
@@ -48,23 +52,46 @@ func local(hostport string) bool {
 	return err == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
+// ServerConfig bounds what connections may take. Zero values are the defaults.
+type ServerConfig struct {
+	Logger *slog.Logger
+	// Drain is how long requests under way have to end when the server stops; 10 s.
+	Drain time.Duration
+	// TLS is the certificate that the server shows; without it, it speaks plain HTTP.
+	TLS *tls.Config
+	// HeaderTimeout is how long a client may take for the headers, 5 s; ReadTimeout for all
+	// of a request, 30 s; WriteTimeout how long an answer may take, 3 min; IdleTimeout how
+	// long a connection is kept that nothing is asked on, 2 min.
+	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// MaxHeader bounds the headers of a request in bytes; 64 KiB.
+	MaxHeader int
+	// MaxConnections are those that are open at once, 10,000; more wait.
+	MaxConnections int
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	for field, value := range map[*time.Duration]time.Duration{
+		&c.Drain: 10 * time.Second, &c.HeaderTimeout: 5 * time.Second, &c.ReadTimeout: 30 * time.Second,
+		&c.WriteTimeout: 3 * time.Minute, &c.IdleTimeout: 2 * time.Minute,
+	} {
+		*field = cmp.Or(*field, value)
+	}
+	c.MaxHeader, c.MaxConnections = cmp.Or(c.MaxHeader, 64<<10), cmp.Or(c.MaxConnections, 10_000)
+	return c
+}
+
 // Server serves a handler over HTTP.
 type Server struct {
 	handler http.Handler
-	logger  *slog.Logger
-	drain   time.Duration
+	cfg     ServerConfig
 }
 
-// NewServer makes a server; it does no I/O. Requests under way have drain to end
-// when it stops; 10 s by default.
-func NewServer(h http.Handler, logger *slog.Logger, drain time.Duration) *Server {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	if drain == 0 {
-		drain = 10 * time.Second
-	}
-	return &Server{handler: h, logger: logger, drain: drain}
+// NewServer makes a server; it does no I/O.
+func NewServer(h http.Handler, cfg ServerConfig) *Server {
+	return &Server{handler: h, cfg: cfg.withDefaults()}
 }
 
 // Run serves on l until ctx ends: then it takes no more requests and returns nil
@@ -73,12 +100,13 @@ func NewServer(h http.Handler, logger *slog.Logger, drain time.Duration) *Server
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	inner := &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      3 * time.Minute, // a handler that streams lifts it with http.ResponseController
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+		TLSConfig:         s.cfg.TLS,
+		ReadHeaderTimeout: s.cfg.HeaderTimeout,
+		ReadTimeout:       s.cfg.ReadTimeout,
+		WriteTimeout:      s.cfg.WriteTimeout, // a handler that streams lifts it with http.ResponseController
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.MaxHeader,
+		ErrorLog:          slog.NewLogLogger(quiet{s.cfg.Logger.Handler()}, slog.LevelWarn),
 		// Stopping must not cancel what is under way.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
@@ -86,7 +114,14 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		inner.RegisterOnShutdown(streams.EndStreams)
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- inner.Serve(l) }()
+	l = netutil.LimitListener(l, s.cfg.MaxConnections)
+	go func() {
+		if s.cfg.TLS != nil {
+			failed <- inner.ServeTLS(l, "", "")
+			return
+		}
+		failed <- inner.Serve(l)
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -96,14 +131,37 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) stop(ctx context.Context, inner *http.Server, failed <-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.drain)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Drain)
 	defer cancel()
 	err := inner.Shutdown(ctx)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", served)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("requests were still under way after %s", s.drain), inner.Close())
+		return errors.Join(fmt.Errorf("requests were still under way after %s", s.cfg.Drain), inner.Close())
 	}
 	return nil
 }
+
+// quiet lets what net/http says of a single connection be a debug line: clients that
+// don't speak TLS, or break off, are no trouble of the operator, and there may be many.
+type quiet struct{ slog.Handler }
+
+// Handle lowers the level of such a line.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	for _, of := range []string{"http: TLS handshake error", "http2:"} {
+		if strings.HasPrefix(r.Message, of) {
+			r.Level = slog.LevelDebug
+		}
+	}
+	if !q.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps the levels as they are here.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps the levels as they are here.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

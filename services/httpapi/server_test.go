@@ -103,7 +103,7 @@ func TestRoles(t *testing.T) {
 	bare := httpapi.New(httpapi.Config{Open: true})
 	require.NotNil(t, bare)
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return httpapi.NewServer(bare, nil, 0).Run(ctx, l) })
+	background(t, func(ctx context.Context) error { return httpapi.NewServer(bare, httpapi.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")
@@ -127,7 +127,7 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 		l := listen(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- httpapi.NewServer(s.api, nil, 0).Run(ctx, l) }()
+		go func() { ended <- httpapi.NewServer(s.api, httpapi.ServerConfig{}).Run(ctx, l) }()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}
 		var told sync.Map
 		var count atomic.Int32
@@ -181,7 +181,9 @@ func TestStoppingHasADeadline(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- httpapi.NewServer(handler, nil, 20*time.Millisecond).Run(ctx, l) }()
+	go func() {
+		ended <- httpapi.NewServer(handler, httpapi.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
+	}()
 	go func() {
 		resp, err := http.Get("http://" + l.Addr().String())
 		if err == nil {
@@ -198,5 +200,5 @@ func TestAListenerThatFailsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	require.NoError(t, l.Close())
-	require.Error(t, httpapi.NewServer(http.NotFoundHandler(), nil, 0).Run(t.Context(), l))
+	require.Error(t, httpapi.NewServer(http.NotFoundHandler(), httpapi.ServerConfig{}).Run(t.Context(), l))
 }

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,9 @@ var (
 	ErrListen = errors.New("bad NATS listen address")
 )
 
+// tlsTimeout is how long a client may take for the handshake.
+const tlsTimeout = 5 * time.Second
+
 // Config of a server.
 type Config struct {
 	// Dir is the store directory; it is made if missing.
@@ -49,7 +53,9 @@ type Config struct {
 	// User and Password.
 	Listen         string
 	User, Password string
-	Logger         *slog.Logger
+	// TLS is what the listener shows, and whom it lets in; nil: it speaks in clear.
+	TLS    *tls.Config
+	Logger *slog.Logger
 }
 
 // Server is a running server.
@@ -126,6 +132,10 @@ func options(cfg Config) (*server.Options, error) {
 	}
 	if !loopback(host) && (cfg.User == "" || cfg.Password == "") {
 		return nil, fmt.Errorf("%w: %s is not loopback: put credentials into it (nats://user:password@host:port)", ErrListen, cfg.Listen)
+	}
+	if cfg.TLS != nil {
+		opts.TLSConfig, opts.TLSTimeout = cfg.TLS, tlsTimeout.Seconds()
+		opts.TLSVerify = cfg.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 	}
 	opts.DontListen, opts.Host, opts.Username, opts.Password = false, host, cfg.User, cfg.Password
 	return opts, nil
@@ -217,6 +227,9 @@ func (s *Server) URL() string {
 		return ""
 	}
 	u := url.URL{Scheme: "nats", Host: s.ns.Addr().String()}
+	if s.cfg.TLS != nil {
+		u.Scheme = "tls"
+	}
 	return u.String()
 }
 

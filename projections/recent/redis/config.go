@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"crypto/x509"
 	"errors"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 type Config struct {
 	// URL as rueidis.ParseURL takes it: redis://, rediss:// or unix://.
 	URL string
+	// Authorities whose certificates count with rediss://; the system's by default.
+	Authorities *x509.CertPool
 	// Prefix tells apart the views in one Redis; "recent" by default.
 	Prefix string
 	Limits recent.Limits
@@ -55,6 +58,9 @@ func (c Config) options() (rueidis.ClientOption, error) {
 	}
 	if c.Limits.TTL < time.Second || c.Limits.MaxTurns < 1 {
 		err = errors.Join(err, errors.New("the limits of the recent view must be positive"))
+	}
+	if c.Authorities != nil && opt.TLSConfig != nil {
+		opt.TLSConfig.RootCAs = c.Authorities
 	}
 	opt.Dialer.Timeout = c.DialTimeout
 	opt.DisableCache, opt.DisableRetry = true, true

@@ -160,6 +160,53 @@ func TestTheRingFollowsItsFile(t *testing.T) {
 	})
 }
 
+// The next key counts at once, and the one before until the date that was given for it,
+// or its own end.
+func TestAKeyIsRotated(t *testing.T) {
+	t.Parallel()
+	f := file(t)
+	var now atomic.Pointer[time.Time]
+	began := time.Now()
+	now.Store(&began)
+	long, longText := add(t, f, apikeys.Key{Scopes: []string{"context:read"}, IdentityID: "ada"})
+	short, shortText := add(t, f, apikeys.Key{ExpiresAt: began.Add(time.Minute)})
+	old, next, nextText, err := f.Rotate(t.Context(), long.Prefix, began.Add(time.Hour), 2*time.Hour, began)
+	require.NoError(t, err)
+	require.Equal(t, began.Add(time.Hour).UTC().Truncate(time.Second), old.ExpiresAt)
+	require.Equal(t, []any{long.Name, long.Scopes, long.IdentityID}, []any{next.Name, next.Scopes, next.IdentityID})
+	require.Equal(t, began.Add(2*time.Hour).UTC().Truncate(time.Second), next.ExpiresAt)
+	old, same, _, err := f.Rotate(t.Context(), short.Prefix, began.Add(time.Hour), 0, began)
+	require.NoError(t, err)
+	require.Equal(t, short.ExpiresAt.UTC(), old.ExpiresAt.UTC(), "no key lives longer for being rotated")
+	require.WithinDuration(t, began.Add(time.Minute), same.ExpiresAt, 2*time.Second, "as long as the other")
+	r := open(t, f, apikeys.Config{Now: func() time.Time { return *now.Load() }})
+	is := func(at time.Duration, text string, want error) {
+		t.Helper()
+		then := began.Add(at)
+		now.Store(&then)
+		_, err := r.Authenticate(t.Context(), text)
+		require.ErrorIs(t, err, want)
+	}
+	is(59*time.Minute, longText, nil)
+	is(59*time.Minute, nextText, nil)
+	is(59*time.Minute, shortText, httpapi.ErrKeyEnded)
+	is(time.Hour, longText, httpapi.ErrKeyEnded)
+	is(time.Hour, nextText, nil)
+	is(2*time.Hour, nextText, httpapi.ErrKeyEnded)
+
+	_, err = f.Revoke(t.Context(), next.Prefix, began)
+	require.NoError(t, err)
+	before, err := f.Keys()
+	require.NoError(t, err)
+	_, _, _, err = f.Rotate(t.Context(), next.Prefix, began, 0, began)
+	require.ErrorContains(t, err, "is revoked")
+	_, _, _, err = f.Rotate(t.Context(), "tl_unknown0", began, 0, began)
+	require.ErrorIs(t, err, apikeys.ErrNoKey)
+	after, err := f.Keys()
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
 func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	f := file(t)

@@ -89,6 +89,38 @@ func (f File) Revoke(ctx context.Context, prefix string, now time.Time) (revoked
 	return revoked, err
 }
 
+// Rotate adds a key of the same name, scopes and identity as another, and ends that one at
+// a time, unless it ends before. The new one counts for life; 0: as long as the other did
+// from the day on that it was made. It gives both as they are then. A key that is revoked
+// or has expired is not replaced.
+func (f File) Rotate(ctx context.Context, prefix string, until time.Time, life time.Duration, now time.Time) (old, next Key, text string, err error) {
+	err = f.change(ctx, func(keys []Key) ([]Key, error) {
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
+		if i < 0 {
+			return nil, ErrNoKey
+		}
+		if s := keys[i].State(now); s != Active {
+			return nil, fmt.Errorf("the key %s is %s: make another with turnledger keys create", prefix, s)
+		}
+		spec := Key{Name: keys[i].Name, Scopes: keys[i].Scopes, IdentityID: keys[i].IdentityID}
+		if life == 0 && !keys[i].ExpiresAt.IsZero() {
+			life = keys[i].ExpiresAt.Sub(keys[i].CreatedAt)
+		}
+		if life > 0 {
+			spec.ExpiresAt = now.Add(life).UTC().Truncate(time.Second)
+		}
+		until = until.UTC().Truncate(time.Second)
+		if end := keys[i].ExpiresAt; end.IsZero() || until.Before(end) {
+			keys[i].ExpiresAt = until
+		}
+		var err error
+		next, text, err = New(spec, now)
+		old = keys[i]
+		return append(keys, next), err
+	})
+	return old, next, text, err
+}
+
 // lockPause is how long a change waits before it tries the lock again.
 const lockPause = 20 * time.Millisecond
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/reread"
 )
 
 // Ring is the keys of a file, as they are now. Safe for concurrent use.
@@ -84,27 +85,13 @@ func (r *Ring) reload() (bool, error) {
 // Run looks at the file until ctx ends, and then returns nil. While the file can't be
 // read the keys that were read last go on to count.
 func (r *Ring) Run(ctx context.Context) error {
-	tick := time.NewTicker(r.cfg.Every)
-	defer tick.Stop()
-	said := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		changed, err := r.reload()
-		switch {
-		case err != nil && err.Error() != said:
-			said = err.Error()
+	return reread.Run(ctx, r.cfg.Every, reread.What{
+		Reload: r.reload,
+		Failed: func(err error) {
 			r.cfg.Logger.Error("the file of keys can't be read; the keys that were read last go on to count", "err", err)
-		case err == nil:
-			said = ""
-		}
-		if changed {
-			r.cfg.Logger.Info("the file of keys was read again", "keys", len(*r.holder.Load()))
-		}
-	}
+		},
+		Changed: func() { r.cfg.Logger.Info("the file of keys was read again", "keys", len(*r.holder.Load())) },
+	})
 }
 
 // Authenticate tells whose key it is. A key's beginning, which is no secret, finds its

@@ -28,6 +28,8 @@ type Server struct {
 	dir     string // short: it holds the socket, whose path is limited to 107 bytes
 	done    chan struct{}
 	proc    *os.Process
+	tls     []string // arguments of a listener with TLS
+	tlsURL  string
 }
 
 // Start gives t a running, empty Redis.
@@ -35,6 +37,27 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	return start(t, exec.LookPath)
 }
+
+// StartTLS gives t a Redis that also listens on a port of 127.0.0.1, with TLS, and asks
+// clients for no certificate.
+func StartTLS(t testing.TB, ca, cert, key string) *Server {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	s := start(t, exec.LookPath)
+	s.Kill()
+	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no"}
+	s.tlsURL = "rediss://127.0.0.1:" + port
+	s.run()
+	return s
+}
+
+// TLSURL is the address of the listener with TLS.
+func (s *Server) TLSURL() string { return s.tlsURL }
 
 func start(t testing.TB, look func(string) (string, error)) *Server {
 	t.Helper()
@@ -152,8 +175,9 @@ const startLimit = time.Minute
 
 func (s *Server) run() {
 	s.t.Helper()
-	cmd := exec.Command(s.program, "--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "", // ended by Cleanup
-		"--appendonly", "no", "--maxmemory-policy", "noeviction", "--logfile", s.log(), "--daemonize", "no")
+	args := append([]string{"--port", "0", "--unixsocket", s.socket(), "--dir", s.dir, "--save", "",
+		"--appendonly", "no", "--maxmemory-policy", "noeviction", "--logfile", s.log(), "--daemonize", "no"}, s.tls...)
+	cmd := exec.Command(s.program, args...) // ended by Cleanup
 	cmd.SysProcAttr = apart()
 	s.done = make(chan struct{})
 	started := make(chan error, 1)

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"crypto/tls"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/services/httpapi/certfile/certtest"
+)
+
+// outsideNATS is a server that takes only clients with a certificate of the authority and
+// with credentials; it gives its address and a file of them.
+func outsideNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
+	t.Helper()
+	operator, err := nkeys.CreateOperator()
+	require.NoError(t, err)
+	account, err := nkeys.CreateAccount()
+	require.NoError(t, err)
+	user, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	public := func(k nkeys.KeyPair) string {
+		p, err := k.PublicKey()
+		require.NoError(t, err)
+		return p
+	}
+	oc := jwt.NewOperatorClaims(public(operator))
+	ac := jwt.NewAccountClaims(public(account))
+	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	accountJWT, err := ac.Encode(operator)
+	require.NoError(t, err)
+	userJWT, err := jwt.NewUserClaims(public(user)).Encode(account)
+	require.NoError(t, err)
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	text, err := jwt.FormatUserConfig(userJWT, seed)
+	require.NoError(t, err)
+	creds = filepath.Join(t.TempDir(), "pipeline.creds")
+	require.NoError(t, os.WriteFile(creds, text, 0o600))
+
+	cert, key := ca.Issue("nats")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
+	resolver := &natsserver.MemAccResolver{}
+	require.NoError(t, resolver.Store(public(account), accountJWT))
+	system, err := nkeys.CreateAccount()
+	require.NoError(t, err)
+	systemJWT, err := jwt.NewAccountClaims(public(system)).Encode(operator)
+	require.NoError(t, err)
+	require.NoError(t, resolver.Store(public(system), systemJWT))
+	ns, err := natsserver.NewServer(&natsserver.Options{
+		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: true, MaxPayload: 8 << 20, TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver, SystemAccount: public(system),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
+		TLSVerify: true, TLSTimeout: 5,
+	})
+	require.NoError(t, err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	require.True(t, ns.ReadyForConnections(20*time.Second))
+	return "tls://" + ns.Addr().String(), creds
+}
+
+// TestEveryConnectionMayBeSecure runs the binary with TLS on its own listener, and to a
+// NATS and a Redis that ask for it.
+func TestEveryConnectionMayBeSecure(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	natsURL, creds := outsideNATS(t, ca)
+	cert, key := ca.Issue("turnledger")
+	redis := redistest.StartTLS(t, ca.File, cert, key)
+	address := freeAddress(t)
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "redis-url")
+	require.NoError(t, os.WriteFile(secret, []byte(redis.TLSURL()+"\n"), 0o600))
+	good := []string{
+		"TURNLEDGER_TLS_CERT=" + cert, "TURNLEDGER_TLS_KEY=" + key, "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_NATS_URL=" + natsURL,
+		"TURNLEDGER_NATS_CREDS=" + creds, "TURNLEDGER_NATS_CA=" + ca.File, "TURNLEDGER_NATS_CERT=" + cert, "TURNLEDGER_NATS_KEY=" + key,
+		"TURNLEDGER_REDIS_URL_FILE=" + secret, "TURNLEDGER_REDIS_CA=" + ca.File,
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client()}}
+	t.Cleanup(client.CloseIdleConnections)
+	p := launchAt(t, address, good, "serve", "--roles", "api,context,recent")
+	p.url = "https://" + address
+	shown := func(path string) (int, string) {
+		resp, err := client.Get(p.url + path)
+		if err != nil {
+			return 0, ""
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, resp.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	require.Eventually(t, func() bool { status, _ := shown("/readyz"); return status == http.StatusOK }, time.Minute, 20*time.Millisecond, "%s", p.log)
+
+	path, err := binary()
+	require.NoError(t, err)
+	verb := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), path, args...)
+		cmd.Env = append(os.Environ(), "TURNLEDGER_URL="+p.url, "SSL_CERT_FILE="+ca.File)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	verb("import", "../../docs/examples/questions.jsonl")
+	require.Eventually(t, func() bool { return strings.Contains(verb("projections", "list"), "live") }, 20*time.Second, 50*time.Millisecond, "the view in Redis: %s", p.log)
+
+	nextCert, nextKey := ca.Issue("next")
+	require.NoError(t, os.Rename(nextCert, cert))
+	require.NoError(t, os.Rename(nextKey, key))
+	require.Eventually(t, func() bool { client.CloseIdleConnections(); _, name := shown("/healthz"); return name == "next" }, 20*time.Second, 50*time.Millisecond)
+	p.stop(t)
+	seed, err := os.ReadFile(creds)
+	require.NoError(t, err)
+	for _, line := range strings.Split(string(seed), "\n") {
+		if len(line) > 40 {
+			require.NotContains(t, p.log.String(), line)
+		}
+	}
+
+	for name, wrong := range map[string]string{
+		"no credentials":         "TURNLEDGER_NATS_CREDS=",
+		"another authority":      "TURNLEDGER_NATS_CA=" + certtest.New(t).File,
+		"no certificate to NATS": "TURNLEDGER_NATS_CERT=",
+	} {
+		env := append(good[:len(good):len(good)], wrong)
+		if name == "no certificate to NATS" {
+			env = append(env, "TURNLEDGER_NATS_KEY=")
+		}
+		p := launch(t, env, "serve", "--roles", "api,context,recent")
+		require.Error(t, p.cmd.Wait(), name)
+		require.Contains(t, p.log.String(), "are TURNLEDGER_NATS_URL and its credentials right?", name)
+	}
+}
+
+// The embedded server's listener shows a certificate and asks its clients for one; the
+// process itself needs none.
+func TestTheNATSListenerSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	cert, key := ca.Issue("turnledger")
+	address := freeAddress(t)
+	p := start(t, []string{
+		"TURNLEDGER_NATS_LISTEN=nats://pipeline:pw@" + address, "TURNLEDGER_NATS_CERT=" + cert, "TURNLEDGER_NATS_KEY=" + key, "TURNLEDGER_NATS_CA=" + ca.File,
+	}, "serve", "--data-dir", dataDir(t))
+	p.turn(t, "s", "r0", "question 0", "answer 0")
+	clientCert, clientKey := ca.Issue("pipeline")
+	nc, err := nats.Connect("tls://"+address, nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File), nats.ClientCert(clientCert, clientKey))
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.RequestMsg(raw(&events.TurnStarted{TurnID: events.TurnID("s", "r1"), SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1"}}, ""), 5*time.Second)
+	require.NoError(t, err)
+	for name, opts := range map[string][]nats.Option{
+		"no certificate": {nats.UserInfo("pipeline", "pw"), nats.RootCAs(ca.File)},
+		"no password":    {nats.RootCAs(ca.File), nats.ClientCert(clientCert, clientKey)},
+		"in clear":       {nats.UserInfo("pipeline", "pw")},
+	} {
+		_, err := nats.Connect("nats://"+address, opts...)
+		require.Error(t, err, name)
+	}
+	p.stop(t)
+	require.NotContains(t, p.log.String(), "pw@")
+}
+
+// TestConfigurationOfTLSThatCannotWork is refused at start, with what to set.
+func TestConfigurationOfTLSThatCannotWork(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t)
+	cert, key := ca.Issue("server")
+	_, otherKey := ca.Issue("other")
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a certificate without its key":  {[]string{"--tls-cert", cert}, "TURNLEDGER_TLS_KEY"},
+		"a key of another certificate":   {[]string{"--tls-cert", cert, "--tls-key", otherKey}, "no certificate (PEM) with its key"},
+		"a file that is not there":       {[]string{"--tls-cert", cert + "x", "--tls-key", key}, "TURNLEDGER_TLS_CERT"},
+		"an authority that is none":      {[]string{"--redis-url", "rediss://127.0.0.1:1", "--redis-ca", key}, "TURNLEDGER_REDIS_CA"},
+		"an authority for what is clear": {[]string{"--redis-url", "redis://127.0.0.1:1", "--redis-ca", cert}, "rediss://"},
+		"credentials for nobody":         {[]string{"--nats-creds", key}, "TURNLEDGER_NATS_URL"},
+		"a certificate for nobody":       {[]string{"--nats-cert", cert, "--nats-key", key}, "nobody to be shown to"},
+		"NATS open to all, with TLS":     {[]string{"--nats-listen", "0.0.0.0:0", "--nats-cert", cert, "--nats-key", key}, "put credentials into it"},
+		"HTTPS open to all":              {[]string{"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key}, "TURNLEDGER_AUTH"},
+		"tokens for anybody":             {[]string{"--auth", "oidc:https://login.example.org"}, "TURNLEDGER_AUTH_AUDIENCE"},
+		"tokens signed by anybody":       {[]string{"--auth", "oidc:https://login.example.org", "--auth-audience", "a", "--auth-algorithms", "none"}, "no algorithm"},
+		"tokens of an issuer in clear":   {[]string{"--auth", "oidc:http://login.example.org", "--auth-audience", "a"}, "https"},
+		"a limit of nothing":             {[]string{"--http-max-body", "1B"}, "TURNLEDGER_HTTP_MAX_BODY"},
+		"no time at all":                 {[]string{"--http-header-timeout", "off"}, "TURNLEDGER_HTTP_HEADER_TIMEOUT"},
+	} {
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")}, c.args...)
+		code, _, errs := said(t, args...)
+		require.Equal(t, exitUsage, code, "%s: %s", name, errs)
+		require.Contains(t, errs, c.says, name)
+	}
+	for _, roles := range []string{"api,context", "context,api,recent", "api,context,eraser"} {
+		code, _, errs := said(t, "serve", "--roles", roles, "--listen", "0.0.0.0:0", "--data-dir", filepath.Join(t.TempDir(), "data"))
+		require.Equal(t, exitUsage, code, errs)
+		require.Contains(t, errs, "without authentication")
+	}
+	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
+		code, _, errs := said(t, "serve", "--roles", role, "--listen", "[::]:0", "--nats-url", "nats://127.0.0.1:1", "--redis-url", "redis://127.0.0.1:1",
+			"--postgres-url", "postgres://127.0.0.1:1/x", "--model-url", "http://127.0.0.1:1", "--model-name", "m")
+		require.Equal(t, exitUsage, code, errs)
+		require.Contains(t, errs, "without authentication", role)
+	}
+}
+
+// Secrets come from files, and none of them is printed by config, also where they were
+// given otherwise.
+func TestSecretsComeFromFilesAndAreNotShown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, err := binary()
+	require.NoError(t, err)
+	file := func(name, text string) string {
+		t.Helper()
+		f := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(f, []byte(text), 0o600))
+		return f
+	}
+	config := func(env ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), path, "config")
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	secrets := map[string]string{
+		"TURNLEDGER_POSTGRES_URL": "postgres://u:SECRET@db.example/t?sslmode=verify-full&sslrootcert=/ca.pem", "TURNLEDGER_REDIS_URL": "rediss://:SECRET@redis.example:6379/0",
+		"TURNLEDGER_NATS_URL": "tls://u:SECRET@nats.example:4222,tls://u:SECRET@nats2.example:4222", "TURNLEDGER_MODEL_KEY": "SECRET", "TURNLEDGER_MODEL_URL": "https://model.example/v1",
+		"TURNLEDGER_REWRITER_KEY": "SECRET", "TURNLEDGER_MEMORY_KEY": "SECRET", "TURNLEDGER_HASH_KEY": "SECRET", "TURNLEDGER_MODEL_NAME": "m",
+		"TURNLEDGER_RECENT_SHADOW": "redis://:SECRET@shadow.example:6379",
+	}
+	var plain, filed []string
+	for name, value := range secrets {
+		plain = append(plain, name+"="+value)
+		filed = append(filed, name+"_FILE="+file(name, value+"\n"))
+	}
+	one, err := config(plain...)
+	require.NoError(t, err, one)
+	other, err := config(filed...)
+	require.NoError(t, err, other)
+	require.Equal(t, one, other)
+	require.NotContains(t, one, "SECRET")
+	require.Contains(t, one, "db.example")
+	require.Contains(t, one, "TURNLEDGER_MODEL_KEY=(set)")
+	for says, env := range map[string][]string{
+		"are both set":       {"TURNLEDGER_MODEL_KEY=SECRET", "TURNLEDGER_MODEL_KEY_FILE=" + file("a", "SECRET")},
+		"must hold one line": {"TURNLEDGER_MODEL_KEY_FILE=" + file("b", "SECRET\nSECRET")},
+		"is empty":           {"TURNLEDGER_MODEL_KEY_FILE=" + file("c", "\n")},
+		"no such file":       {"TURNLEDGER_MODEL_KEY_FILE=" + filepath.Join(dir, "none")},
+	} {
+		out, err := config(env...)
+		require.Error(t, err)
+		require.Contains(t, out, says)
+		require.Contains(t, out, "TURNLEDGER_MODEL_KEY_FILE")
+		require.NotContains(t, out, "SECRET")
+	}
+}
