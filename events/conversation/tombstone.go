@@ -145,7 +145,7 @@ func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
 	}
 	return m.Finalized+m.Pending >= s.Finalized+s.Pending && m.ShownFinalized+m.ShownPending >= shown &&
 		m.ShownFinalized <= m.Finalized && m.ShownPending <= m.Pending &&
-		!(s.Found() && m.CreatedAt.After(s.CreatedAt)) && !m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
+		(!s.Found() || !m.CreatedAt.After(s.CreatedAt)) && !m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
 }
 
 // markOf gives what a redaction found the session at, nil where it does not say or can't be
