@@ -92,6 +92,11 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				withheld(receipt, text)
 				service.Fail(nil)
 				r := p.receipt(t, url.PathEscape(receipt))
+				// What was done in a place is seen a moment before it is written down.
+				require.Eventually(t, func() bool {
+					r = p.receipt(t, url.PathEscape(receipt))
+					return placeOf(t, r, "memory")["erased_at"] != nil || r["kind"] == "turn"
+				}, 10*time.Second, 20*time.Millisecond)
 				require.Equal(t, "done", placeOf(t, r, "memory")["state"])
 				require.NotContains(t, contents(), text)
 				require.Empty(t, disks.holding(t, text))
