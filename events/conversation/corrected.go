@@ -16,12 +16,17 @@ type saying struct {
 }
 
 // correctMessages puts a half's corrected texts into its messages; said is false where only the
-// translation was corrected. It gives nil where the texts alone say it all.
+// translation was corrected: then the words stay as they are, but those of several messages become one, as
+// the translation is. It gives nil where the texts alone say it all.
 func correctMessages(raw json.RawMessage, role string, said bool, neutral, translated string) json.RawMessage {
 	s := saying{role: role}
 	if !events.HasMessages(raw) || json.Unmarshal(raw, &s.list) != nil {
 		return nil
 	}
+	if !said && !slices.ContainsFunc(s.list, s.speaks) {
+		return raw // the speaker says nothing in any language
+	}
+	said = said || s.voices() > 1 && neutral != ""
 	at := s.carrier()
 	for i, m := range s.list {
 		switch {
@@ -45,6 +50,16 @@ func correctMessages(raw json.RawMessage, role string, said bool, neutral, trans
 }
 
 func (s *saying) speaks(m map[string]json.RawMessage) bool { return text(m["role"]) == s.role }
+
+// voices counts the messages with words of the speaker's.
+func (s *saying) voices() (n int) {
+	for _, m := range s.list {
+		if s.speaks(m) && hasWords(m) {
+			n++
+		}
+	}
+	return n
+}
 
 // carrier finds the message that is to hold the text: the last one of the speaker that has words, or
 // else the last one, or else one more at the end.

@@ -33,7 +33,16 @@ func TestACorrectionIsWhatMessagesSay(t *testing.T) {
 		"a translation of several": {
 			"assistant", `[{"role":"assistant","content":"a","translated":"FAUX","tool_calls":[{"id":"c"}]},{"role":"tool","tool_call_id":"c","content":"R","translated":"r"},{"role":"assistant","content":"b","translated":"FAUX"}]`,
 			Correct{AnswerTranslated: &translated},
-			`[{"role":"assistant","content":"a","tool_calls":[{"id":"c"}]},{"role":"tool","tool_call_id":"c","content":"R","translated":"r"},{"role":"assistant","content":"b","translated":"juste"}]`,
+			`[{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]},{"role":"tool","tool_call_id":"c","content":"R","translated":"r"},{"role":"assistant","content":"world","translated":"juste"}]`,
+		},
+		"a translation of a speech with a call": {
+			"assistant", `[{"role":"assistant","content":"","tool_calls":[{"id":"c"}]},{"role":"assistant","content":"b","translated":"FAUX","x":1}]`,
+			Correct{AnswerTranslated: &translated},
+			`[{"role":"assistant","content":"","tool_calls":[{"id":"c"}]},{"role":"assistant","content":"b","translated":"juste","x":1}]`,
+		},
+		"a translation of no speech": {
+			"assistant", `[{"role":"tool","content":"R"}]`,
+			Correct{AnswerTranslated: &translated}, `[{"role":"tool","content":"R"}]`,
 		},
 		"a tool's work": {
 			"assistant", `[{"role":"system","content":"s"},{"role":"assistant","content":"WRONG","reasoning":"WRONG","tool_calls":[{"id":"c"}]},{"role":"tool","tool_call_id":"c","content":"R"},{"role":"assistant","content":"WRONG","refusal":"WRONG","name":"n"},{"role":"assistant","content":null}]`,

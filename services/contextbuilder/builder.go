@@ -224,31 +224,8 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 	if len(calls)+len(results) == 0 {
 		return p, whole || state.Whole, nil
 	}
-	later, earlier := reading.unseen(turns)
-	mend(p.history, places, calls, results, later, earlier)
+	mend(p.history, places, calls, results, reading.unseen(turns))
 	return p, reading.Source == FromLog, nil
-}
-
-// unseen tells of a place whether turns that are not among some stand after it, or
-// before it.
-func (r Reading) unseen(shown []*conversation.Turn) (after, before func(place uint64) bool) {
-	seen := make(map[uint64]bool, len(shown))
-	for _, t := range shown {
-		seen[t.Place] = true
-	}
-	places := slices.Clone(r.Gone)
-	for _, t := range r.State.Turns {
-		if !seen[t.Place] {
-			places = append(places, t.Place)
-		}
-	}
-	after = func(place uint64) bool {
-		return slices.ContainsFunc(places, func(p uint64) bool { return p > place })
-	}
-	before = func(place uint64) bool {
-		return slices.ContainsFunc(places, func(p uint64) bool { return p < place })
-	}
-	return after, before
 }
 
 func (b *Builder) budget(req Request) budget {

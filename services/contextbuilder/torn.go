@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // end is a call without its result, or a result without its call, among the messages of a prompt: the
@@ -30,21 +32,58 @@ func looseEnds(list []Message) (calls, results []end) {
 	return calls, results
 }
 
-// mend makes text of the loose ends that a turn has torn which the prompt may not show: one that was redacted,
+// mend makes text of the loose ends whose other half a turn has that the prompt may not show: one that was redacted,
 // is pending or was left behind by a boundary. Neither vendor takes a call without its result. What was recorded
-// without its other half is left as it came. places are those of the messages' turns; later and earlier tell of a
-// place whether such a turn stands after it, or before.
-func mend(list []Message, places []uint64, calls, results []end, later, earlier func(place uint64) bool) {
+// without its other half is left as it came. places are those of the messages' turns.
+func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
-		if later(places[c.at]) {
+		if slices.ContainsFunc(unseen, func(h hidden) bool { return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id)) }) {
 			list[c.at] = list[c.at].saysCall(c.id)
 		}
 	}
 	for _, r := range results {
-		if m := list[r.at]; m.role == roleTool && earlier(places[r.at]) {
+		m := list[r.at]
+		if m.role == roleTool && slices.ContainsFunc(unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }) {
 			list[r.at] = textMessage(roleUser, resultText(m.stored.Name, plainText(m)))
 		}
 	}
+}
+
+// hidden is a turn that a prompt may not show, with the ids of the calls and results in it. Of one that is gone
+// nobody knows them: it may have had any.
+type hidden struct {
+	place          uint64
+	gone           bool
+	calls, answers []string
+}
+
+// unseen gives the turns of a reading that are not among those that may be shown.
+func (r Reading) unseen(shown []*conversation.Turn) (out []hidden) {
+	seen := make(map[uint64]bool, len(shown))
+	for _, t := range shown {
+		seen[t.Place] = true
+	}
+	for _, place := range r.Gone {
+		out = append(out, hidden{place: place, gone: true})
+	}
+	for _, t := range r.State.Turns {
+		if seen[t.Place] {
+			continue
+		}
+		h := hidden{place: t.Place, gone: t.Status == conversation.Redacted}
+		var list []Message
+		if t.Question != nil {
+			list = parseMessages(t.Question.QuestionMessages)
+		}
+		if t.Answer != nil {
+			list = append(list, parseMessages(t.Answer.AnswerMessages)...)
+		}
+		for _, m := range list {
+			h.calls, h.answers = append(h.calls, m.calls()...), append(h.answers, m.answers()...)
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 // saysCall gives the message with one of its tool calls as text.

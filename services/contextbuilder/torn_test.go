@@ -98,9 +98,11 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	same([]string{telling, tell}, raws(t, log, gone, contextbuilder.Request{}))
 
 	log = natstest.Log(t, 1)
+	record(t, log, "s", "another", "still pending", "")
 	id := events.TurnID("s", "few")
 	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
-	alone := add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	alone := record(t, log, "s", "more", "pending too", "")
 	whole = raws(t, log, alone, contextbuilder.Request{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
