@@ -156,7 +156,6 @@ func (a *app) serve(registry *prometheus.Registry) {
 	c.Owners = sessions{reader}
 	if c.Open = a.callers == nil; !c.Open {
 		c.Auth = a.callers
-		c.Checks = append(c.Checks, a.callers.checks()...)
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(a.store.log, history.Config{

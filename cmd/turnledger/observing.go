@@ -34,7 +34,7 @@ func (a *app) checks() []httpapi.Check {
 			return t.Applied(ctx, partition)
 		}))
 	}
-	return out
+	return append(out, a.callers.checks()...)
 }
 
 func storeCheck(name, reason string, applied func(context.Context, int) (events.Position, error)) httpapi.Check {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -178,7 +179,7 @@ func New(cfg Config) *API {
 		a.keepsStreams(api)
 	}
 	if cfg.Backups != nil {
-		a.backs()
+		a.backs(api)
 	}
 	a.router.answer(public, "GET /healthz", a.healthz)
 	a.router.answer(public, "GET /readyz", a.readyz)
@@ -237,6 +238,17 @@ func registerFor[I, O any](api huma.API, deadline time.Duration, op huma.Operati
 			return nil, p
 		}
 		return out, nil
+	})
+}
+
+// registerRaw adds a call that reads and writes by itself, for as long as it takes. I
+// describes its parameters.
+func registerRaw[I any](api huma.API, op huma.Operation, handle http.HandlerFunc) {
+	huma.Register(api, with(op, metaLong, true), func(context.Context, *I) (*streamOut, error) {
+		return &streamOut{func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			handle(w, r)
+		}}, nil
 	})
 }
 

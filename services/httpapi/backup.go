@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
@@ -32,9 +34,13 @@ type Restored struct {
 var ErrBackup = errors.New("what was sent is not a whole backup")
 
 // backs adds the calls that copy the log out and in. Both see texts.
-func (a *API) backs() {
-	a.router.answer(Admin|EventsRead, "GET /v1/partitions/{partition}/snapshot", a.snapshot)
-	a.router.answer(Admin|EventsRead|TurnsWrite, "POST /v1/restore", a.restore)
+func (a *API) backs(api huma.API) {
+	registerRaw[snapshotIn](api, operation("snapshot-partition", Admin|EventsRead, http.MethodGet, "/partitions/{partition}/snapshot", "Copy a partition of the log; turnledger backup does it", notFound), a.snapshot)
+	registerRaw[struct{}](api, operation("restore-backup", Admin|EventsRead|TurnsWrite, http.MethodPost, "/restore", "Take a backup in; turnledger restore does it", unread, conflict), a.restore)
+}
+
+type snapshotIn struct {
+	Partition string `path:"partition"`
 }
 
 // Where a copy stands, in the header of its answer.

@@ -7,9 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -65,23 +62,16 @@ type verifyIn struct {
 
 // verify answers with a line of JSON for each step, the last of which is the result or
 // a problem. It has no deadline: it ends with the client.
-func (a *API) verify(_ context.Context, in *verifyIn) (*streamOut, error) {
-	return &streamOut{func(ctx huma.Context) {
-		r, w := humago.Unwrap(ctx)
-		sample, err := 0, error(nil)
-		if in.Sample != "" {
-			if sample, err = strconv.Atoi(in.Sample); err != nil || sample < 1 {
-				problemOf(invalid("sample", "must be a whole number, at least 1")).write(w)
-				return
-			}
+func (a *API) verify(w http.ResponseWriter, r *http.Request) {
+	sample, err := 0, error(nil)
+	if s := r.URL.Query().Get("sample"); s != "" {
+		if sample, err = strconv.Atoi(s); err != nil || sample < 1 {
+			problemOf(invalid("sample", "must be a whole number, at least 1")).write(w)
+			return
 		}
-		a.verifyLines(w, r, in.Name, sample)
-	}}, nil
-}
-
-func (a *API) verifyLines(w http.ResponseWriter, r *http.Request, name string, sample int) {
+	}
 	out := http.NewResponseController(w)
-	begun, found := false, 0
+	begun, found, name := false, 0, r.PathValue("name")
 	line := func(l verifyLine) error {
 		if !begun {
 			begun = true

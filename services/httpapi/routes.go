@@ -71,5 +71,5 @@ func (a *API) keeping(api huma.API) {
 	rebuild.DefaultStatus = http.StatusAccepted
 	register(a, api, rebuild, a.rebuild)
 	verify := operation("verify-projection", Admin, http.MethodPost, "/projections/{name}/verify", "Compare a view with the log: a line of JSON for each step, the last one with result or problem", notFound, conflict)
-	huma.Register(api, with(with(verify, metaLong, true), metaLines, reflect.TypeFor[verifyLine]()), a.verify)
+	registerRaw[verifyIn](api, with(verify, metaLines, reflect.TypeFor[verifyLine]()), a.verify)
 }
