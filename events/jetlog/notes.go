@@ -28,7 +28,15 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
 	}
-	return &Notes{kv}, nil
+	// A bucket that was just made in a cluster has no leader yet to ask.
+	for began := time.Now(); ; pause(ctx, 50*time.Millisecond) {
+		switch _, err := kv.Get(ctx, "probe"); {
+		case err == nil, errors.Is(err, jetstream.ErrKeyNotFound):
+			return &Notes{kv}, nil
+		case time.Since(began) > gathering, ctx.Err() != nil:
+			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+		}
+	}
 }
 
 // Read gives what stands under a key, and its revision, which is 0 where nothing does.
