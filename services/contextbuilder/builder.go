@@ -225,7 +225,7 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 		return p, whole || state.Whole, nil
 	}
 	mend(p.history, places, calls, results, reading.unseen(turns))
-	return p, reading.Source == FromLog, nil
+	return p, reading.Source == FromLog || state.Whole || len(results) == 0 && endsWith(state, places[calls[0].at]), nil
 }
 
 func (b *Builder) budget(req Request) budget {

@@ -86,6 +86,13 @@ func (r Reading) unseen(shown []*conversation.Turn) (out []hidden) {
 	return out
 }
 
+// endsWith tells whether nothing at all has come after the answer of the turn at a place, as where a tool's result is
+// waited for.
+func endsWith(s *conversation.State, place uint64) bool {
+	last := s.Turns[len(s.Turns)-1]
+	return last.Place == place && last.Final == s.Applied
+}
+
 // saysCall gives the message with one of its tool calls as text.
 func (m Message) saysCall(id string) Message {
 	at := slices.IndexFunc(m.stored.ToolCalls, func(c toolCall) bool { return c.ID == id })

@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,4 +107,26 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	whole = raws(t, log, alone, contextbuilder.Request{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
+}
+
+// TestACallThatWaitsForItsResultIsReadFromTheView: the last answer of a long session is a call, and the log is not asked what came
+// of it as long as nothing has come.
+func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for i := range 40 {
+		record(t, log, "s", fmt.Sprint("plain", i), "q", "a")
+	}
+	id := events.TurnID("s", "ask")
+	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask", Question: events.Question{QuestionNeutral: "ask"}})
+	head := add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	source := func(head events.Position) contextbuilder.Source {
+		r, err := builder(log, fed(t, log, head)).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MaxMessages: 6})
+		require.NoError(t, err)
+		return r.Source
+	}
+	require.Equal(t, contextbuilder.FromView, source(head))
+	record(t, log, "s", "tell", "It is blue.", "Thanks.")
+	require.Equal(t, contextbuilder.FromView, source(record(t, log, "s", "next", "q", "a")), "the view has the whole session")
+	require.Equal(t, contextbuilder.FromLog, source(redact(t, log, "tell")), "what was redacted may have been the result")
 }
