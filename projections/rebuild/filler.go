@@ -31,6 +31,9 @@ type filler struct {
 // many hands, and not a whole batch in each.
 const ahead = 10
 
+// part is how many events are read at once.
+func (c Config) part() int { return max(c.MaxBatch/ahead, 1) }
+
 // newFiller claims the partition of the sink; the log is opened after where it
 // begins.
 func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, p *progress) (*filler, error) {
@@ -50,7 +53,7 @@ func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection
 
 // open is to be followed by read.
 func (f *filler) open(ctx context.Context) (err error) {
-	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: max(f.cfg.MaxBatch/ahead, 1), Decode: true})
+	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: f.cfg.part(), Decode: true})
 	return err
 }
 
@@ -141,7 +144,7 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 
 // more adds to a run what has been judged meanwhile, up to a batch.
 func (f *filler) more(run []projections.Judged) []projections.Judged {
-	for len(run) < f.cfg.MaxBatch {
+	for len(run)+f.cfg.part() <= f.cfg.MaxBatch {
 		select {
 		case next := <-f.judged:
 			run = append(run, next...)

@@ -202,7 +202,7 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 		return p, true, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)
-	taken, whole := window(piecesOf(turns, req.Language), b.budget(req))
+	taken := window(piecesOf(turns, req.Language), b.budget(req))
 	n := 0
 	for _, t := range taken {
 		n += len(t.messages)
@@ -222,7 +222,7 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 	p.DroppedTurns = max(before-len(taken), 0)
 	calls, results := looseEnds(p.history)
 	if len(calls)+len(results) == 0 {
-		return p, whole || state.Whole, nil
+		return p, true, nil
 	}
 	mend(p.history, places, calls, results, reading.unseen(turns))
 	return p, reading.Source == FromLog || state.Whole || len(results) == 0 && endsWith(state, places[calls[0].at]), nil

@@ -35,8 +35,8 @@ type budget struct {
 
 // window takes whole turns from the newest back while the budget lasts. The last
 // complete turn is always among them, and so is the turn that holds the call of a
-// tool result which is taken; whole is false where no piece holds that call.
-func window(pieces []piece, b budget) (taken []piece, whole bool) {
+// tool result which is taken, where a piece holds it.
+func window(pieces []piece, b budget) []piece {
 	from := len(pieces)
 	messages, tokens := 0, 0
 	for from > 0 {
@@ -51,17 +51,16 @@ func window(pieces []piece, b budget) (taken []piece, whole bool) {
 		}
 		from--
 	}
-	from, whole = callsFirst(pieces, from)
-	taken = pieces[from:]
+	from = callsFirst(pieces, from)
+	taken := pieces[from:]
 	if !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
-			begin, found := callsFirst(pieces, last)
-			whole = whole && found
+			begin := callsFirst(pieces, last)
 			end := resultsToo(pieces, begin, last+1, from)
 			taken = append(slices.Clone(pieces[begin:end]), taken...)
 		}
 	}
-	return taken, whole
+	return taken
 }
 
 // resultsToo moves the end of pieces[begin:end] on to the turn with the last result
@@ -100,8 +99,8 @@ func lastComplete(pieces []piece) int {
 }
 
 // callsFirst moves the window's begin back to the turn with the call of every tool
-// result in it; found is false where there is a result whose call no piece has.
-func callsFirst(pieces []piece, from int) (begin int, found bool) {
+// result in it, where there is one.
+func callsFirst(pieces []piece, from int) int {
 	open := map[string]bool{}
 	need := func(p piece) {
 		for i := len(p.messages) - 1; i >= 0; i-- {
@@ -126,7 +125,7 @@ func callsFirst(pieces []piece, from int) (begin int, found bool) {
 			from = i
 		}
 	}
-	return from, len(open) == 0
+	return from
 }
 
 // sinceSilence drops the turns before the last silence that was longer than idle,
