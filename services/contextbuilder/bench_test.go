@@ -38,7 +38,7 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 
 // BenchmarkBuild builds contexts of 20 messages in process, with the memory view,
 // of sessions of 200 and of 5,000 turns, beside 1,000 other sessions; also with max_tokens,
-// counted by the model's tokenizer, whose cache begins empty.
+// counted by the model's tokenizer, whose cache begins empty, and of a linked session, whose identity the log is asked about.
 func BenchmarkBuild(b *testing.B) {
 	log := natstest.Log(b, 1)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
@@ -60,9 +60,11 @@ func BenchmarkBuild(b *testing.B) {
 		fill(fmt.Sprint("other-", i), 1)
 	}
 	fill("200", 200)
-	head := fill("5000", 5000)
+	fill("5000", 5000)
+	fill("linked", 200)
+	head := add(b, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
 	view := fed(b, log, head)
-	for _, session := range []string{"200", "5000"} {
+	for _, session := range []string{"200", "linked", "5000"} {
 		for _, tokens := range []int{0, 4000} {
 			b.Run(fmt.Sprintf("turns=%s/max_tokens=%d", session, tokens), func(b *testing.B) {
 				counter := gpt4o(b)

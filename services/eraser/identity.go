@@ -187,12 +187,5 @@ func (e *Eraser) awaitErased(ctx context.Context, s member) (int, error) {
 
 // state folds a session as it is now.
 func (e *Eraser) state(ctx context.Context, session string) (*conversation.State, error) {
-	s := conversation.New(session, e.cfg.Rules)
-	for r, err := range e.log.Session(ctx, session, 0, maxSeq) {
-		if err != nil {
-			return nil, err
-		}
-		s.Fold(r)
-	}
-	return s, nil
+	return e.fold(ctx, session, maxSeq, nil)
 }
