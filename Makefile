@@ -20,10 +20,10 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint vuln bench torture build fuzz cover clean deps
+.PHONY: help run test race lint vuln bench bench-cluster torture build fuzz cover clean deps
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## install PostgreSQL if it is missing, build, and start everything on this machine (ARGS="--listen …")
 	@sh deploy/deps.sh run
@@ -43,11 +43,17 @@ race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (mak
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
 
 # A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name.
-torture: deps ## run the fault, cut and soak tests in full (hours); seeds and counts go into docs/reliability.md
+torture: deps ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes; seeds and counts go into docs/reliability.md
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
+	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
 bench: deps ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)
+
+bench-cluster: ## benchmark three NATS nodes that sync every write: turns, a killed leader, a second context process
+	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
+	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
+	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger
 
 fuzz: ## run each fuzz test of PKG for FUZZTIME
 	@set -e; for pkg in $$($(GO) list $(PKG)); do \

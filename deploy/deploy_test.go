@@ -5,33 +5,71 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 )
 
-// password looks like a number with a unit, which an unquoted value would be taken for.
-const password = "12e4567890k"
+// secretsIn makes the secrets as deploy/README.md says, but for one that looks like a number
+// with a unit, which an unquoted value would be taken for.
+func secretsIn(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "secrets")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nats-password"), []byte("12e4567890k\n"), 0o600))
+	for range 2 { // the second finds all there
+		out, err := exec.CommandContext(t.Context(), "sh", "secrets.sh", dir).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	return dir
+}
+
+func secretOf(t *testing.T, dir, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	require.NoError(t, err)
+	line, rest, _ := strings.Cut(string(raw), "\n")
+	require.NotEmpty(t, line, name)
+	require.Empty(t, rest, name)
+	return line
+}
 
 // nodeConfig reads nats.conf as docker-compose.yml's n-th node would, with each route's address replaced.
-func nodeConfig(t *testing.T, n int, routes [3]string) *server.Options {
+func nodeConfig(t *testing.T, secrets string, n int, routes [3]string) *server.Options {
 	t.Helper()
-	t.Setenv("NATS_PASSWORD", password)
-	t.Setenv("NATS_ROUTE_PASSWORD", password)
-	for name, value := range compose(t).Services[fmt.Sprintf("nats-%d", n)].Environment {
-		value = strings.NewReplacer("${NATS_PASSWORD:?set it in .env}", password, "${NATS_ROUTE_PASSWORD:?set it in .env}", password).Replace(value)
+	c := compose(t).Services[fmt.Sprintf("nats-%d", n)]
+	require.Equal(t, []string{"sh", "/etc/nats/nats.sh"}, []string(c.Entrypoint))
+	// What stands in the server's place tells what it is given.
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "nats-server"), []byte("#!/bin/sh\necho \"ARGS=$*\"\nexec env\n"), 0o700))
+	cmd := exec.CommandContext(t.Context(), "sh", "nats.sh")
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SECRETS=" + secrets}
+	for name, value := range c.Environment {
+		cmd.Env = append(cmd.Env, name+"="+*value)
+	}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		for i, address := range routes {
 			value = strings.ReplaceAll(value, fmt.Sprintf("@nats-%d:6222", i+1), "@"+address)
 		}
-		t.Setenv(name, value)
+		if strings.HasPrefix(name, "NATS_") {
+			t.Setenv(name, value)
+		}
+		if name == "ARGS" {
+			require.Equal(t, "--config /etc/nats/nats.conf", value)
+		}
 	}
 	opts, err := server.ProcessConfigFile("nats.conf")
 	require.NoError(t, err)
@@ -39,7 +77,8 @@ func nodeConfig(t *testing.T, n int, routes [3]string) *server.Options {
 }
 
 func TestNATSConfigIsWhatTheLogNeeds(t *testing.T) {
-	opts := nodeConfig(t, 1, [3]string{"nats-1:6222", "nats-2:6222", "nats-3:6222"})
+	secrets := secretsIn(t)
+	opts := nodeConfig(t, secrets, 1, [3]string{"nats-1:6222", "nats-2:6222", "nats-3:6222"})
 	require.Equal(t, "nats-1", opts.ServerName)
 	require.True(t, opts.JetStream)
 	require.True(t, opts.SyncAlways, "acknowledged means on disk")
@@ -47,8 +86,8 @@ func TestNATSConfigIsWhatTheLogNeeds(t *testing.T) {
 	require.Empty(t, opts.JetStreamCipher)
 	require.Empty(t, opts.JetStreamKey, "with encryption an erasure leaves the text")
 	require.Len(t, opts.Routes, 3)
-	require.Equal(t, password, opts.Password)
-	require.Equal(t, password, opts.Cluster.Password)
+	require.Equal(t, "12e4567890k", opts.Password)
+	require.Equal(t, secretOf(t, secrets, "nats-route-password"), opts.Cluster.Password)
 }
 
 func TestNATSConfigNeedsItsSecrets(t *testing.T) {
@@ -57,11 +96,11 @@ func TestNATSConfigNeedsItsSecrets(t *testing.T) {
 }
 
 // cluster runs the three nodes in this process, on free ports.
-func cluster(t *testing.T) []*server.Server {
+func cluster(t *testing.T, secrets string) []*server.Server {
 	routes := [3]string{freeAddress(t), freeAddress(t), freeAddress(t)}
 	var nodes []*server.Server
 	for n := range 3 {
-		opts := nodeConfig(t, n+1, routes)
+		opts := nodeConfig(t, secrets, n+1, routes)
 		opts.Host, opts.Port, opts.HTTPPort, opts.NoLog, opts.NoSigs = "127.0.0.1", server.RANDOM_PORT, 0, true, true
 		opts.StoreDir = t.TempDir()
 		_, port, err := net.SplitHostPort(routes[n])
@@ -87,11 +126,12 @@ func cluster(t *testing.T) []*server.Server {
 }
 
 func TestThreeNodesFormACluster(t *testing.T) {
-	nodes := cluster(t)
+	secrets := secretsIn(t)
+	nodes := cluster(t, secrets)
 	_, err := nats.Connect(nodes[0].ClientURL())
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 
-	nc, err := nats.Connect(nodes[0].ClientURL(), nats.UserInfo("turnledger", password))
+	nc, err := nats.Connect(nodes[0].ClientURL(), nats.UserInfo("turnledger", secretOf(t, secrets, "nats-password")))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
@@ -112,66 +152,63 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-type composeFile struct {
-	Services map[string]struct {
-		Image       string
-		Build       struct{ Context, Dockerfile string }
-		Entrypoint  []string
-		Command     []string
-		Environment map[string]string
-		Ports       []string
-		Volumes     []string
-		Healthcheck struct{ Test []string }
-		DependsOn   map[string]any `yaml:"depends_on"`
-	}
-	Volumes map[string]any
-}
-
-func compose(t *testing.T) (c composeFile) {
+// compose reads docker-compose.yml as docker compose does, with all profiles; nothing of it
+// comes from the environment.
+func compose(t *testing.T) *types.Project {
 	t.Helper()
-	text, err := os.ReadFile("../docker-compose.yml")
+	folder, err := filepath.Abs("..")
 	require.NoError(t, err)
-	require.NoError(t, yaml.Unmarshal(text, &c))
-	return c
+	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yml")}}, Environment: types.Mapping{},
+	}, loader.WithProfiles([]string{"*"}))
+	require.NoError(t, err)
+	return p
 }
-
-// secret is a value that docker compose takes from the environment and refuses to do without.
-var secret = regexp.MustCompile(`\$\{[A-Z_]+:\?[^}]+\}`)
 
 func TestComposeIsCompleteAndClosed(t *testing.T) {
 	c := compose(t)
-	for _, name := range []string{"api", "context", "recent", "audit", "eraser", "keys", "nats-1", "nats-2", "nats-3", "redis", "postgres", "prometheus", "grafana"} {
-		s, there := c.Services[name]
-		require.True(t, there, name)
+	made := secretsIn(t)
+	for _, name := range []string{"api", "context", "recent", "audit", "eraser", "chat", "keys", "nats-1", "nats-2", "nats-3", "redis", "postgres", "prometheus", "grafana"} {
+		require.Contains(t, c.Services, name)
+	}
+	for name, s := range c.Services {
 		require.NotEmpty(t, s.Image, name)
-		require.Equal(t, name != "keys", len(s.Healthcheck.Test) > 0, name)
+		require.Equal(t, name != "keys", s.HealthCheck != nil && len(s.HealthCheck.Test) > 0, name)
+		require.Positive(t, s.MemLimit, name)
+		require.Positive(t, s.CPUS, name)
+		require.Positive(t, s.PidsLimit, name)
 		for _, port := range s.Ports {
-			require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "%s publishes %s beyond loopback", name, port)
+			require.Equal(t, "127.0.0.1", port.HostIP, "%s publishes %s beyond loopback", name, port.Published)
 		}
 		for key, value := range s.Environment {
-			if strings.Contains(key, "PASSWORD") {
-				require.Regexp(t, secret, value, "%s: %s must come from outside", name, key)
-			}
-			if _, rest, isURL := strings.Cut(value, "://"); isURL {
-				require.Regexp(t, `^[a-z]*:`+secret.String()+`@`, rest, "%s: %s must not hold a password", name, key)
+			require.NotContains(t, *value, "@", "%s: %s holds a secret", name, key)
+			if secret, ok := strings.CutPrefix(*value, "/run/secrets/"); ok {
+				require.True(t, strings.HasSuffix(key, "_FILE"), "%s: %s", name, key)
+				require.True(t, slices.ContainsFunc(s.Secrets, func(x types.ServiceSecretConfig) bool { return x.Source == secret }), "%s: %s", name, key)
+			} else {
+				require.NotRegexp(t, "PASSWORD|_KEY|NATS_URL|REDIS_URL|POSTGRES_URL", key, name)
 			}
 		}
-		for other := range s.DependsOn {
-			require.Contains(t, c.Services, other, name)
+		for _, secret := range s.Secrets {
+			require.Contains(t, c.Secrets, secret.Source, name)
+			if secret.Source != "model-key" { // the operator's
+				secretOf(t, made, filepath.Base(c.Secrets[secret.Source].File))
+			}
 		}
 		for _, volume := range s.Volumes {
-			from, _, _ := strings.Cut(volume, ":")
-			if strings.HasPrefix(from, "./") {
-				_, err := os.Stat(filepath.Join("..", from))
+			if volume.Type == types.VolumeTypeBind {
+				_, err := os.Stat(volume.Source)
 				require.NoError(t, err, name)
 			} else {
-				require.Contains(t, c.Volumes, from, name)
+				require.Contains(t, c.Volumes, volume.Source, name)
 			}
 		}
-		if s.Build.Dockerfile != "" {
-			require.FileExists(t, filepath.Join("..", s.Build.Context, s.Build.Dockerfile), name)
+		if s.Build != nil {
+			require.FileExists(t, filepath.Join(s.Build.Context, s.Build.Dockerfile), name)
+			require.True(t, s.ReadOnly || name == "keys", name)
 		}
 	}
 	require.Contains(t, strings.Join(c.Services["redis"].Command, " "), "--maxmemory-policy noeviction")
-	require.Equal(t, "3", c.Services["api"].Environment["TURNLEDGER_REPLICAS"])
+	require.Equal(t, "3", *c.Services["api"].Environment["TURNLEDGER_REPLICAS"])
+	require.Equal(t, "8", *c.Services["api"].Environment["TURNLEDGER_PARTITIONS"])
 }

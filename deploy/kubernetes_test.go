@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,11 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -24,38 +26,30 @@ import (
 type manifests struct {
 	deployments map[string]*apps.Deployment
 	sets        map[string]*apps.StatefulSet
-	config      map[string]string
-	budgets     []string
+	config      map[string]map[string]string // by the beginning of the name
+	budgets     []*policy.PodDisruptionBudget
+	services    []*core.Service
 	policies    map[string]*networking.NetworkPolicy
 }
 
+// readManifests builds an overlay that has all there is, as kubectl apply -k would.
 func readManifests(t *testing.T) *manifests {
 	t.Helper()
-	m := &manifests{deployments: map[string]*apps.Deployment{}, sets: map[string]*apps.StatefulSet{}, policies: map[string]*networking.NetworkPolicy{}}
-	var list struct {
-		Resources          []string
-		ConfigMapGenerator []struct {
-			Name  string
-			Files []string
-		} `json:"configMapGenerator"`
-	}
-	raw, err := os.ReadFile("kubernetes/kustomization.yaml")
+	m := &manifests{deployments: map[string]*apps.Deployment{}, sets: map[string]*apps.StatefulSet{}, policies: map[string]*networking.NetworkPolicy{}, config: map[string]map[string]string{}}
+	here, err := filepath.Abs("kubernetes")
 	require.NoError(t, err)
-	require.NoError(t, yaml.Unmarshal(raw, &list))
-	there, err := filepath.Glob("kubernetes/*.yaml")
+	overlay, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	require.Len(t, there, len(list.Resources)+1, "every file is named in kustomization.yaml")
-	for _, g := range list.ConfigMapGenerator {
-		for _, f := range g.Files {
-			require.FileExists(t, filepath.Join("kubernetes", f))
-		}
-	}
-	for _, name := range list.Resources {
-		raw, err := os.ReadFile(filepath.Join("kubernetes", name))
+	base, err := filepath.Rel(overlay, here)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), fmt.Appendf(nil, "resources: [%s]\ncomponents: [%s/chat]\n", base, base), 0o600))
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
+	require.NoError(t, err)
+	for _, r := range built.Resources() {
+		doc, err := r.AsYAML()
 		require.NoError(t, err)
-		for doc := range bytes.SplitSeq(raw, []byte("\n---\n")) {
-			m.add(t, name, doc)
-		}
+		require.Contains(t, []string{"turnledger", ""}, r.GetNamespace(), r.GetName())
+		m.add(t, r.GetKind()+" "+r.GetName(), doc)
 	}
 	return m
 }
@@ -77,17 +71,20 @@ func (m *manifests) add(t *testing.T, file string, doc []byte) {
 	case "ConfigMap":
 		c := &core.ConfigMap{}
 		strictly(c)
-		m.config = c.Data
+		name, _, _ := strings.Cut(c.Name, "-config") // kustomize adds a hash
+		m.config[name] = c.Data
 	case "PodDisruptionBudget":
 		b := &policy.PodDisruptionBudget{}
 		strictly(b)
-		m.budgets = append(m.budgets, b.Name)
+		m.budgets = append(m.budgets, b)
 	case "NetworkPolicy":
 		p := &networking.NetworkPolicy{}
 		strictly(p)
 		m.policies[p.Name] = p
 	case "Service":
-		strictly(&core.Service{})
+		s := &core.Service{}
+		strictly(s)
+		m.services = append(m.services, s)
 	case "Namespace":
 		strictly(&core.Namespace{})
 	default:
@@ -97,12 +94,11 @@ func (m *manifests) add(t *testing.T, file string, doc []byte) {
 
 func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 	m := readManifests(t)
-	for _, role := range []string{"api", "context", "recent", "audit", "eraser"} {
+	for _, role := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
 		require.Contains(t, m.deployments, role)
 		require.Equal(t, []string{"serve", "--roles", role}, m.deployments[role].Spec.Template.Spec.Containers[0].Args)
 	}
 	require.EqualValues(t, 3, *m.sets["nats"].Spec.Replicas)
-	require.Subset(t, m.budgets, []string{"nats", "api", "context"})
 	pods := map[string]core.PodSpec{}
 	labels := map[string]map[string]string{}
 	for name, d := range m.deployments {
@@ -123,6 +119,7 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 			require.NotNil(t, c.ReadinessProbe, name)
 			require.NotNil(t, c.LivenessProbe, name)
 			require.False(t, c.Resources.Limits.Memory().IsZero(), name)
+			require.False(t, c.Resources.Limits.Cpu().IsZero(), name)
 			for _, e := range c.Env {
 				if strings.Contains(e.Name, "PASSWORD") && !strings.HasPrefix(e.Value, `"$(`) {
 					require.NotNil(t, e.ValueFrom, "%s: %s must come from a secret", name, e.Name)
@@ -130,11 +127,46 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 			}
 		}
 	}
+	// What chooses pods by labels finds some, and their ports by their names.
+	finds := func(selector map[string]string) (found []string) {
+		for name := range pods {
+			if subset(labels[name], selector) {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	for _, b := range m.budgets {
+		require.Equal(t, []string{b.Name}, finds(b.Spec.Selector.MatchLabels))
+		require.EqualValues(t, 1, b.Spec.MaxUnavailable.IntValue())
+	}
+	require.GreaterOrEqual(t, len(m.budgets), 6)
+	for _, s := range m.services {
+		found := finds(s.Spec.Selector)
+		require.Len(t, found, 1, s.Name)
+		for _, port := range s.Spec.Ports {
+			require.True(t, slices.ContainsFunc(pods[found[0]].Containers[0].Ports, func(p core.ContainerPort) bool { return p.ContainerPort == port.Port }), "%s %d", s.Name, port.Port)
+		}
+	}
+	require.Len(t, m.services, 6)
+	for name, p := range m.policies {
+		require.NotEmpty(t, finds(p.Spec.PodSelector.MatchLabels), name)
+	}
 	require.Empty(t, m.policies["nobody"].Spec.Ingress)
 	require.Empty(t, m.policies["nobody"].Spec.PodSelector.MatchLabels, "all pods")
-	for name, value := range m.config {
+	for name, value := range m.config["turnledger"] {
 		require.NotContains(t, value, "@", name)
 	}
+	require.Contains(t, m.config, "nats")
+}
+
+func subset(of, these map[string]string) bool {
+	for k, v := range these {
+		if of[k] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // The same nats.conf as docker-compose.yml's, but for the address of its health checks.
@@ -166,18 +198,24 @@ func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
 	s := newStage(t)
 	_, err := s.command("keys", s.environment("keys"), "create", "operator", "--scopes", "admin").Output()
 	require.NoError(t, err)
-	secret := s.compose.Services["api"].Environment
+	secret := s.environment("chat")
 	for role, d := range m.deployments {
 		if role == "redis" {
 			continue
 		}
 		c := s.compose.Services["api"]
-		c.Command, c.Environment = d.Spec.Template.Spec.Containers[0].Args, map[string]string{}
-		for name, value := range m.config {
-			c.Environment[name] = value
+		c.Command, c.Environment = d.Spec.Template.Spec.Containers[0].Args, types.MappingWithEquals{}
+		for name, value := range m.config["turnledger"] {
+			c.Environment[name] = &value
 		}
 		for _, name := range []string{"TURNLEDGER_NATS_URL", "TURNLEDGER_REDIS_URL", "TURNLEDGER_POSTGRES_URL"} {
-			c.Environment[name] = secret[name]
+			value := secretOf(t, s.secrets, filepath.Base(secret[name+"_FILE"]))
+			c.Environment[name] = &value
+		}
+		if role == "chat" {
+			for name, value := range m.config["turnledger-chat"] {
+				c.Environment[name] = &value
+			}
 		}
 		s.compose.Services[role] = c
 		require.Equal(t, mounted, d.Spec.Template.Spec.Containers[0].VolumeMounts[0].MountPath, role)

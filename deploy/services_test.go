@@ -10,33 +10,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	code := pgtest.Runner(m).Run()
+	turnledger.Remove()
+	os.Exit(code)
+}
 
-// variable is what docker compose puts a value in for.
-var variable = regexp.MustCompile(`\$\{[A-Z_]+(:\?[^}]*|:-([^}]*))\}`)
+var turnledger = &natstest.Program{Name: "turnledger", Package: "../cmd/turnledger"}
 
 // stage runs services of docker-compose.yml as processes: their command lines and their
-// environment as they are, but for secrets, addresses and the volume of the keys.
+// environment as they are, but for addresses, and for the folders of secrets and keys.
 type stage struct {
 	t       *testing.T
-	compose composeFile
+	compose *types.Project
 	binary  string
+	secrets string
 	volume  string // what is mounted where the keys are
-	hosts   *strings.Replacer
-	url     map[string]string // of a whole setting, by its name
+	given   map[string]string
 }
 
 // mounted is where the keys are in a container.
@@ -44,32 +49,33 @@ const mounted = "/var/lib/turnledger"
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, compose: compose(t), binary: filepath.Join(t.TempDir(), "turnledger"), volume: t.TempDir()}
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, "../cmd/turnledger").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	s := &stage{t: t, compose: compose(t), secrets: secretsIn(t), volume: t.TempDir()}
+	var err error
+	s.binary, err = turnledger.Path()
+	require.NoError(t, err)
 	var hosts []string
-	for i, node := range cluster(t) {
+	for i, node := range cluster(t, s.secrets) {
 		hosts = append(hosts, fmt.Sprintf("nats-%d:4222", i+1), strings.TrimPrefix(node.ClientURL(), "nats://"))
 	}
-	s.hosts = strings.NewReplacer(append(hosts, mounted, s.volume)...)
-	s.url = map[string]string{"TURNLEDGER_POSTGRES_URL": pgtest.URL(t), "TURNLEDGER_REDIS_URL": redistest.Start(t).URL()}
+	model := modeltest.New(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "as asked"} })
+	s.given = map[string]string{"TURNLEDGER_MODEL_URL": model.URL + "/v1", "TURNLEDGER_MODEL_NAME": "scripted"}
+	for name, value := range map[string]string{
+		"nats-url": strings.NewReplacer(hosts...).Replace(secretOf(t, s.secrets, "nats-url")), "redis-url": redistest.Start(t).URL(), "postgres-url": pgtest.URL(t), "model-key": "MODELKEY",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(s.secrets, name), []byte(value+"\n"), 0o600))
+	}
 	return s
 }
 
 // environment of a service. Nothing of the test's own is in it.
 func (s *stage) environment(service string) map[string]string {
 	out := map[string]string{}
+	places := strings.NewReplacer(mounted, s.volume, "/run/secrets", s.secrets)
 	for name, value := range s.compose.Services[service].Environment {
-		value = variable.ReplaceAllStringFunc(value, func(v string) string {
-			if m := variable.FindStringSubmatch(v); strings.HasPrefix(m[1], ":-") {
-				return m[2]
-			}
-			return password
-		})
-		if url, ok := s.url[name]; ok {
-			value = url
+		out[name] = places.Replace(*value)
+		if given, ok := s.given[name]; ok {
+			out[name] = given
 		}
-		out[name] = s.hosts.Replace(value)
 	}
 	return out
 }
@@ -128,7 +134,9 @@ func (s *stage) keep(ctx context.Context, service string, env map[string]string)
 		left, err := os.ReadDir(cmd.Dir)
 		assert.NoError(s.t, err)
 		assert.Empty(s.t, left, "%s writes into its container", service)
-		assert.NotContains(s.t, log.String(), password)
+		for _, name := range []string{"nats-password", "model-key"} {
+			assert.NotContains(s.t, log.String(), secretOf(s.t, s.secrets, name))
+		}
 		assert.NotContains(s.t, log.String(), "no effect", "%s is given what it does not know", service)
 		code := cmd.ProcessState.ExitCode()
 		if ctx.Err() != nil {
@@ -188,15 +196,15 @@ func (s *stage) call(method, url, key, body string) (int, map[string]any) {
 func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	s := newStage(t)
 	for name, c := range s.compose.Services {
-		if c.Environment["TURNLEDGER_AUTH"] == "" {
+		auth := c.Environment["TURNLEDGER_AUTH"]
+		if auth == nil {
 			continue
 		}
-		require.True(t, strings.HasPrefix(c.Environment["TURNLEDGER_AUTH"], "keys:"+mounted+"/"), name)
-		mount := "keys:" + mounted + ":ro"
-		if name == "keys" {
-			mount = "keys:" + mounted
-		}
-		require.Equal(t, []string{mount}, c.Volumes, name)
+		require.True(t, strings.HasPrefix(*auth, "keys:"+mounted+"/"), name)
+		require.Len(t, c.Volumes, 1, name)
+		require.Equal(t, "keys", c.Volumes[0].Source, name)
+		require.Equal(t, mounted, c.Volumes[0].Target, name)
+		require.Equal(t, name != "keys", c.Volumes[0].ReadOnly, name)
 	}
 	first := s.command("api", s.environment("api"))
 	out, err := first.CombinedOutput()
@@ -212,7 +220,7 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Contains(t, string(listed), "pipeline")
 
 	url := map[string]string{}
-	for _, service := range []string{"api", "context", "recent", "audit", "eraser"} {
+	for _, service := range []string{"api", "context", "recent", "audit", "eraser", "chat"} {
 		url[service] = s.start(service)
 	}
 	for service, at := range url {
@@ -227,6 +235,9 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	status, prompt := s.call("POST", url["context"]+"/v1/sessions/s/context", key, `{"message":"m"}`)
 	require.Equal(t, http.StatusOK, status, prompt)
 	require.Len(t, prompt["messages"], 3)
+	status, answer := s.call("POST", url["chat"]+"/v1/threads/t/messages", key, `{"content":"m"}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Equal(t, "as asked", answer["content"])
 	require.Eventually(t, func() bool {
 		status, found := s.call("GET", url["context"]+"/v1/identities/ada/turns", key, "")
 		return status == http.StatusOK && len(found["turns"].([]any)) == 1

@@ -31,12 +31,11 @@ func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {
 		require.Equal(t, want, of[name], name)
 	}
 	dir := filepath.Join(t.TempDir(), of["Service.StateDirectory"])
-	binary := filepath.Join(t.TempDir(), "turnledger")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/turnledger").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program, err := turnledger.Path()
+	require.NoError(t, err)
 	line := strings.Fields(of["Service.ExecStart"])
 	require.Equal(t, "/usr/local/bin/turnledger", line[0])
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, line[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, line[1:]...)
 	address := freeAddress(t)
 	for _, setting := range strings.Fields(of["Service.Environment"]) {
 		cmd.Env = append(cmd.Env, strings.NewReplacer("/var/lib/"+of["Service.StateDirectory"], dir, "127.0.0.1:8480", address).Replace(setting))

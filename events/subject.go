@@ -17,6 +17,9 @@ const (
 	identityRoot = "identities"
 )
 
+// IdentityRoot begins the subjects of what concerns identities, and only those.
+const IdentityRoot = identityRoot + "."
+
 // Token gives the subject token of an id: the id itself where it matches
 // [A-Za-z0-9_-]{1,128}, else "~" and its unpadded base64url. It is injective.
 func Token(id string) string {

@@ -34,7 +34,7 @@ type Judge struct {
 
 const (
 	// judgeBytes bounds the states that a judge holds.
-	judgeBytes = 64 << 20
+	judgeBytes = 32 << 20
 	// judgeSessions of a partition can be told from new ones with a hundredth of them
 	// asked for in vain, in 2.4 MB; of more, more.
 	judgeSessions = 2_000_000

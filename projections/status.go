@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"context"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -11,8 +12,8 @@ import (
 const Unknown = "unknown"
 
 // Status of a projection in one partition. Lag counts from the last event applied
-// to the log's head; LagSeconds is the age of the last event applied while the
-// projection is behind, else 0. Where the log does not tell its head, HeadUnknown is
+// to the log's head; LagSeconds is the age of the first event that is not applied yet,
+// 0 where there is none. Where the log does not tell its head, HeadUnknown is
 // set, and Head and both lags say nothing. Rate is in events a second, over the last
 // ten; ETA is the time left of a rebuild.
 type Status struct {
@@ -29,4 +30,27 @@ type Status struct {
 	// Generation that this is; 0 where it is not known.
 	Generation uint64
 	ETA        time.Duration
+}
+
+// follower is what a log tells of its events; jetlog.Log does.
+type follower interface {
+	After(ctx context.Context, partition int, seq uint64) (uint64, bool, error)
+	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
+}
+
+// Measure fills in how far Position is behind Head. Where all that lay between was erased, and never comes, Position is Head.
+// An age that the log does not tell is 0.
+func (s *Status) Measure(ctx context.Context, log follower, now time.Time) {
+	if s.Head.Seq <= s.Position.Seq {
+		return
+	}
+	next, found, err := log.After(ctx, s.Partition, s.Position.Seq)
+	if err == nil && (!found || next > s.Head.Seq) {
+		s.Position = s.Head
+		return
+	}
+	s.LagEvents = s.Head.Seq - s.Position.Seq
+	if e, found, err := log.At(ctx, events.Position{Partition: s.Partition, Seq: next}); err == nil && found {
+		s.LagSeconds = max(now.Sub(e.Time).Seconds(), 0)
+	}
 }

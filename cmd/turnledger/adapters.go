@@ -68,7 +68,7 @@ func (w writer) EraseIdentity(ctx context.Context, identityID, reason, by string
 type sessions struct{ reader *contextbuilder.Reader }
 
 func (s sessions) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
-	r, err := s.reader.Read(ctx, contextbuilder.Ask(ask))
+	r, err := s.reader.Read(ctx, contextbuilder.Ask{SessionID: ask.SessionID, Shown: ask.Shown, MinPosition: ask.MinPosition})
 	return httpapi.Reading{State: r.State, Position: r.Position, Source: string(r.Source)}, reached(err)
 }
 
@@ -124,7 +124,7 @@ func (i identities) IdentityTurns(ctx context.Context, ask httpapi.IdentityAsk) 
 		return httpapi.IdentityPage{}, err
 	}
 	// Each session's own erasure follows in the log, and then in the tables.
-	if erased, err := i.log.IdentityErasure(ctx, ask.IdentityID); err != nil || erased != nil {
+	if erased, _, err := i.log.IdentityErasure(ctx, ask.IdentityID, events.Position{}); err != nil || erased != nil {
 		return httpapi.IdentityPage{}, err
 	}
 	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
@@ -192,7 +192,7 @@ type eventLog struct{ replay *replay.Replay }
 
 func (l eventLog) OpenEvents(ctx context.Context, q httpapi.EventQuery) (httpapi.EventStream, error) {
 	s, err := l.replay.Open(ctx, replay.Query{
-		Session: q.SessionID, Identity: q.IdentityID, Types: q.Types, From: q.From, To: q.To, Since: q.Since, Until: q.Until, Follow: q.Follow,
+		Session: q.SessionID, Identity: q.IdentityID, Types: q.Types, From: q.From, To: q.To, Min: q.Min, Since: q.Since, Until: q.Until, Follow: q.Follow,
 	})
 	if errors.Is(err, jetlog.ErrNotReached) {
 		err = fmt.Errorf("%w: %w", httpapi.ErrPositionNotReached, err)

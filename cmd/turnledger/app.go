@@ -174,7 +174,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
 		c.Identities = identities{a.views.audit, a.store.log}
 		a.replay = replay.New(a.store.log, a.logger)
-		c.Events = eventLog{a.replay}
+		c.Events, c.MetadataKeys = eventLog{a.replay}, a.cfg.rules().MetadataKeys
 	}
 	if a.roles.has(roleChat) {
 		c.Chat = a.chat(reader, builder)
@@ -263,7 +263,7 @@ func (a *app) run(ctx context.Context) error {
 
 // followers is all that reads on in the log.
 func (a *app) followers() []func(context.Context) error {
-	out := []func(context.Context) error{func(ctx context.Context) error { return a.views.run(ctx, a.roles) }, a.erasing.run}
+	out := []func(context.Context) error{a.store.log.Run, func(ctx context.Context) error { return a.views.run(ctx, a.roles) }, a.erasing.run}
 	if a.history != nil {
 		out = append(out, a.history.Run)
 	}

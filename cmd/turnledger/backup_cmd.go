@@ -67,8 +67,16 @@ func (c *backupCmd) Run(e *env) error {
 	if c.JSON {
 		return json.NewEncoder(e.out).Encode(m)
 	}
-	_, err = fmt.Fprintf(e.out, "%s holds %d events of %d partitions, %d bytes, after %s\n", c.Place, m.Events(), m.Partitions, m.Bytes(), time.Since(began).Round(time.Millisecond))
+	_, err = fmt.Fprintf(e.out, "%s holds %s of %s, %d bytes, after %s\n", c.Place, counted(m.Events(), "event"), counted(m.Partitions, "partition"), m.Bytes(), time.Since(began).Round(time.Millisecond))
 	return err
+}
+
+// counted gives a number and what is counted, in the plural where it is not one.
+func counted[N int | uint64](n N, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprint(n, " ", of, "s")
 }
 
 // copied is a server as what a backup is taken of.
@@ -144,7 +152,7 @@ func (c *restoreCmd) Run(e *env) error {
 	if n, err := (copied{s}).Partitions(e.ctx); err != nil {
 		return c.explain(e.ctx, err)
 	} else if n != whole.Partitions {
-		return fmt.Errorf("the backup has %d partitions, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory", whole.Partitions, n, whole.Partitions)
+		return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory", counted(whole.Partitions, "partition"), n, whole.Partitions)
 	}
 	got, err := c.send(e, s, whole, erasures, bars)
 	if err != nil {
@@ -154,7 +162,7 @@ func (c *restoreCmd) Run(e *env) error {
 	if c.JSON {
 		return json.NewEncoder(e.out).Encode(got)
 	}
-	_, _ = fmt.Fprintf(e.out, "restored: %d events of %d partitions, as they were at %s\n", whole.Events(), whole.Partitions, whole.TakenAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(e.out, "restored: %s of %s, as they were at %s\n", counted(whole.Events(), "event"), counted(whole.Partitions, "partition"), whole.TakenAt.Format(time.RFC3339))
 	if len(c.Erasures) > 0 {
 		_, err = fmt.Fprintf(e.out, "erased since: %d said again, %d concern what the backup does not hold\n", got.Erasures.Applied, got.Erasures.Unknown)
 	} else {

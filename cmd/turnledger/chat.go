@@ -35,8 +35,9 @@ type chatSessions struct{ reader *contextbuilder.Reader }
 
 // Session gives a state that holds all pending turns: of a long session, all others
 // may be left out.
-func (c chatSessions) Session(ctx context.Context, id string) (*conversation.State, error) {
-	r, err := c.reader.Read(ctx, contextbuilder.Ask{SessionID: id, Shown: contextbuilder.DefaultMessages})
+func (c chatSessions) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+	ask := contextbuilder.Ask{SessionID: id, Shown: contextbuilder.DefaultMessages, Known: known}
+	r, err := c.reader.Read(ctx, ask)
 	if err != nil || r.State.Whole {
 		return r.State, err
 	}
@@ -47,7 +48,8 @@ func (c chatSessions) Session(ctx context.Context, id string) (*conversation.Sta
 		}
 	}
 	if held < r.State.Pending {
-		r, err = c.reader.Read(ctx, contextbuilder.Ask{SessionID: id, Shown: -1})
+		ask.Shown = -1
+		r, err = c.reader.Read(ctx, ask)
 	}
 	return r.State, err
 }
@@ -57,16 +59,22 @@ type chatContexts struct {
 	format  string
 }
 
-func (c chatContexts) Build(ctx context.Context, r chat.PromptRequest) (chat.Prompt, error) {
+func (c chatContexts) request(r chat.PromptRequest) contextbuilder.Request {
 	ask := contextbuilder.Request{
-		SessionID: r.SessionID, Message: r.Message, TurnID: r.TurnID, SystemPrompt: r.SystemPrompt,
+		SessionID: r.SessionID, Message: r.Message, TurnID: r.TurnID, Known: r.Known, SystemPrompt: r.SystemPrompt,
 		MaxMessages: r.MaxMessages, MaxTokens: r.MaxTokens, IdleTimeout: r.IdleTimeout, Language: contextbuilder.Language(r.Language),
 		Memory: r.Memory, Rewrite: r.Rewrite, IncludePending: true, Format: contextbuilder.Format(c.format),
 	}
 	if r.Fresh {
 		ask.History = []json.RawMessage{}
 	}
-	res, err := c.builder.Build(ctx, ask)
+	return ask
+}
+
+func (c chatContexts) Valid(r chat.PromptRequest) error { return c.request(r).Valid() }
+
+func (c chatContexts) Build(ctx context.Context, r chat.PromptRequest) (chat.Prompt, error) {
+	res, err := c.builder.Build(ctx, c.request(r))
 	if err != nil {
 		return chat.Prompt{}, err
 	}

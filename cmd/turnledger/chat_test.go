@@ -118,6 +118,8 @@ func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 		require.Equal(t, []string{"user: " + how + " please", "user: Who is Donald Trump?"}, <-model.Asked)
 	}
 	require.NotContains(t, p.log.String(), "please")
+	require.Contains(t, p.log.String(), "the endpoint answered 400")
+	require.Contains(t, p.log.String(), "the endpoint's answer is broken")
 }
 
 // stream opens a stream and gives its events; it ends with ctx.
@@ -185,10 +187,12 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	b := start(t, append(model.env(), "TURNLEDGER_NATS_URL=nats://"+nats, "TURNLEDGER_NATS_LISTEN="), "serve", "--roles", "api,context,recent,chat")
 
 	slow := a.stream(t.Context(), t, "s", content("slowly: who is Donald Trump?"))
-	require.Equal(t, "begun", (<-slow)[0])
+	var begun map[string]string
+	require.NoError(t, json.Unmarshal([]byte((<-slow)[1]), &begun))
 	require.Equal(t, "delta", (<-slow)[0])
 	out := b.must(t, http.StatusConflict, http.MethodPost, "/v1/threads/s/messages", map[string]any{"content": "who?", "on_pending": "reject"})
 	require.Equal(t, "turn_pending", out["code"])
+	require.Regexp(t, "^turn "+begun["turn_id"]+", begun 20.*Z, has no answer yet: .* on_pending enqueue or interrupt$", out["detail"])
 	require.EqualValues(t, 1, b.must(t, http.StatusOK, http.MethodGet, session("s"), nil)["turns"])
 
 	queued := b.stream(t.Context(), t, "s", content("who are his children"))
@@ -238,4 +242,18 @@ func TestChatWithAnthropic(t *testing.T) {
 	asked := <-model.Asked
 	require.Equal(t, "system: Be kind.", asked[0])
 	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, asked[1:])
+}
+
+// TestARefusedMessageLeavesNothing: options of a prompt that can't be are refused before
+// the message is recorded, streamed or not.
+func TestARefusedMessageLeavesNothing(t *testing.T) {
+	t.Parallel()
+	p := start(t, newScripted(t).env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	for _, path := range []string{"/messages", "/messages/stream"} {
+		for member, value := range map[string]any{"max_messages": 1, "max_tokens": -1, "language": "both", "on_pending": "maybe", "idle_timeout": "soon", "user_id": "..", "bogus": true} {
+			refused := p.must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/threads/s"+path, map[string]any{"content": "hello", member: value})
+			require.Equal(t, "invalid_argument", refused["code"], member)
+			require.Equal(t, false, p.must(t, http.StatusOK, http.MethodGet, session("s"), nil)["found"], member)
+		}
+	}
 }

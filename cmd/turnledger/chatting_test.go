@@ -35,6 +35,12 @@ type chatting struct {
 // chatOn gives the chat of a process of its own.
 func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
 	t.Helper()
+	return chatThrough(t, server, model, func(s chat.Sessions) chat.Sessions { return s })
+}
+
+// chatThrough gives such a chat that reads sessions through something else.
+func chatThrough(t *testing.T, server *embedded.Server, model *scripted, through func(chat.Sessions) chat.Sessions) *chatting {
+	t.Helper()
 	nc := natstest.Connect(t, server)
 	log := natstest.LogOn(t, server, 1)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -45,7 +51,7 @@ func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
 	c := &chatting{t: t, model: model, turns: writes, Service: chat.New(chat.Config{
-		Turns: chatTurns{writes}, Sessions: chatSessions{reader}, Model: m, Presence: presence.New(nc),
+		Turns: chatTurns{writes}, Sessions: through(chatSessions{reader}), Model: m, Presence: presence.New(nc),
 		Contexts: chatContexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{}), m.Format()},
 	})}
 	c.stop = func() {
@@ -213,4 +219,93 @@ func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
 	r := <-again
 	require.NoError(t, r.err)
 	require.Contains(t, r.Content, "Donald Trump is")
+}
+
+// TestAnAnswerThatCanBeNobodysEnds: a turn that is redacted, erased or answered by another
+// is neither waited for at the model nor sent to it.
+func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	for name, x := range map[string]struct {
+		settle func(ctx context.Context, turns *history.Service) error
+		want   error
+	}{
+		"redacted": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.RedactTurn(ctx, "s", conversation.Redact{TurnID: id})
+			return err
+		}, conversation.ErrTurnRedacted},
+		"erased": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.EraseSession(ctx, "s", history.Erasure{})
+			return err
+		}, conversation.ErrSessionErased},
+		"answered": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.FinalizeTurn(ctx, conversation.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
+			return err
+		}, nil},
+	} {
+		for _, queued := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				model := newScripted(t)
+				model.hold()
+				c := chatOn(t, natstest.Server(t), model)
+				if queued {
+					ahead, _ := c.say("r0", "slowly: who is Donald Trump?", chat.Enqueue)
+					<-ahead.first
+				}
+				begun, one := c.say("r1", "slowly: and who else?", chat.Enqueue)
+				if <-begun.begun; !queued {
+					<-begun.first
+				}
+				require.NoError(t, x.settle(t.Context(), c.turns))
+				r := <-one
+				require.ErrorIs(t, r.err, x.want)
+				require.False(t, r.Interrupted)
+				require.Len(t, model.Asked, 1)
+				if x.want == nil {
+					require.Equal(t, "by hand", r.Content)
+				}
+			})
+		}
+	}
+}
+
+// stalled is a view that does not go on: who asks for no more than it knows is shown what it
+// held at first.
+type stalled struct {
+	chat.Sessions
+	mu   sync.Mutex
+	held *conversation.State
+}
+
+func (b *stalled) Session(ctx context.Context, id string, known uint64) (state *conversation.State, err error) {
+	if known == 0 {
+		return b.Sessions.Session(ctx, id, 0)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held == nil {
+		b.held, err = b.Sessions.Session(ctx, id, known)
+	}
+	return b.held, err
+}
+
+// TestAnInterruptionIsSeenPastAViewThatIsBehind: a look at the view is cheap, but the log
+// is what decides.
+func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
+	t.Parallel()
+	server, model := natstest.Server(t), newScripted(t)
+	model.hold()
+	a := chatThrough(t, server, model, func(s chat.Sessions) chat.Sessions { return &stalled{Sessions: s} })
+	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	_, two := chatOn(t, server, model).say("r2", "who else?", chat.Interrupt)
+	select {
+	case r := <-one:
+		require.NoError(t, r.err)
+		require.True(t, r.Interrupted)
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on")
+	}
+	require.NoError(t, (<-two).err)
 }

@@ -97,8 +97,7 @@ func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
 		}
 		select {
 		case <-e.ctx.Done():
-			_, _ = fmt.Fprintf(e.err, "it goes on without you; see how far it is: turnledger erase --receipt %s\n", id)
-			return e.ctx.Err()
+			return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows how far", id)
 		case <-time.After(lookEvery):
 		}
 	}

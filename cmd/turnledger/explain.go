@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +37,8 @@ type explanation struct {
 	Turns     []explainedTurn     `json:"turns"`
 	question  string              `json:"-"`
 	asked     events.Position     `json:"-"`
+	versions  map[uuid.UUID]bool  `json:"-"`
+	root      uuid.UUID           `json:"-"` // the version that was asked
 	then      *conversation.State `json:"-"`
 }
 
@@ -107,56 +108,57 @@ func (c *explainCmd) Run(e *env) error {
 
 var errNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
 
-// read takes the turn's events from the session's, and folds the session up to the
-// start of the turn: what came later was not seen.
+// read takes the events of the turn and of its other versions from the session's, and
+// folds the session up to where the turn was asked: what came later was not seen.
 func (c *explainCmd) read(e *env, s *client.Client, id uuid.UUID) (*explanation, error) {
-	x := &explanation{SessionID: c.Session, TurnID: c.Turn}
+	x := &explanation{SessionID: c.Session, TurnID: c.Turn, versions: map[uuid.UUID]bool{id: true}, root: id}
 	today := conversation.New(c.Session, conversation.Rules{})
-	var before []events.Recorded
+	var lines [][]byte
+	var all []events.Recorded
 	for ev, err := range s.Events(client.EventQuery{SessionID: c.Session}).All(e.ctx) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := export.Recorded(append([]byte(nil), ev.JSON...))
+		line := append([]byte(nil), ev.JSON...)
+		r, err := export.Recorded(line)
 		if err != nil {
 			return nil, err
 		}
 		today.Fold(r)
-		if x.asked.Seq == 0 {
-			before = append(before, r)
+		lines, all = append(lines, line), append(all, r)
+	}
+	// Also where its own events are physically gone: the tombstone knows where they were.
+	if turn := today.Turn(id); turn != nil {
+		x.asked = events.Position{Partition: all[0].Position.Partition, Seq: turn.Place}
+		for _, t := range today.Turns {
+			if t.Place != turn.Place {
+				continue
+			}
+			x.versions[t.ID] = true
+			if t.Started == t.Place {
+				x.root = t.ID
+			}
 		}
-		if names(ev.JSON, r, c.Turn) {
-			if err := x.add(ev.JSON, r, c.Text); err != nil {
+	}
+	for i, r := range all {
+		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
+			if err := x.add(lines[i], r, c.Text); err != nil {
 				return nil, err
 			}
 		}
 	}
-	turn := today.Turn(id)
-	if turn == nil && len(x.Events) == 0 {
+	if len(x.Events) == 0 && x.asked.Seq == 0 {
 		return nil, errNoTurn
-	}
-	if turn != nil && x.asked.Seq == 0 {
-		// Its own events are physically gone; the tombstone knows where they were.
-		x.asked = events.Position{Partition: before[0].Position.Partition, Seq: turn.Started}
 	}
 	x.AsOf = x.asked.String()
 	x.then = conversation.New(c.Session, conversation.Rules{})
-	for _, r := range before {
+	for _, r := range all {
 		if r.Position.Seq < x.asked.Seq {
 			x.then.Fold(r)
 		}
 	}
 	x.tell(today)
 	return x, nil
-}
-
-// names tells whether an event is the turn's, or makes something of it under another
-// version's id.
-func names(line []byte, r events.Recorded, turn string) bool {
-	if r.Type == events.TypeTurnCorrected || r.Type == events.TypeTurnRedacted {
-		return bytes.Contains(line, []byte(turn))
-	}
-	return strings.HasPrefix(r.ID, turn+".")
 }
 
 // add takes an event of the turn.
@@ -173,15 +175,17 @@ func (x *explanation) add(line []byte, r events.Recorded, text bool) error {
 		ev.Data = json.RawMessage(row.Data)
 	}
 	x.Events = append(x.Events, ev)
-	own := strings.HasPrefix(r.ID, x.TurnID+".")
-	if opens := r.Type == events.TypeTurnStarted || r.Type == events.TypeTurnCorrected; own && opens && x.asked.Seq == 0 {
+	if x.asked.Seq == 0 { // it never counted
 		x.asked = r.Position
-		switch f := r.Fact.(type) {
-		case *events.TurnStarted:
-			x.question = f.QuestionNeutral
-		case *events.TurnCorrected:
-			x.question = f.QuestionNeutral
-		}
+	}
+	if !strings.HasPrefix(r.ID, x.TurnID+".") {
+		return nil
+	}
+	switch f := r.Fact.(type) {
+	case *events.TurnStarted:
+		x.question = f.QuestionNeutral
+	case *events.TurnCorrected:
+		x.question = f.QuestionNeutral
 	}
 	return nil
 }
@@ -190,7 +194,7 @@ func (x *explanation) add(line []byte, r events.Recorded, text bool) error {
 // window showed is the server's to say.
 func (x *explanation) tell(today *conversation.State) {
 	for _, now := range today.Turns {
-		if now.Started >= x.asked.Seq {
+		if now.Started >= x.asked.Seq || x.versions[now.ID] {
 			continue
 		}
 		one := explainedTurn{TurnID: now.ID.String(), Position: events.Position{Partition: x.asked.Partition, Seq: now.Started}.String(), Seen: seenShown}
@@ -218,7 +222,7 @@ func (c *explainCmd) context(e *env, s *client.Client, x *explanation) error {
 		message = "(no text)"
 	}
 	got, err := s.Context(e.ctx, c.Session, client.ContextRequest{
-		Message: message, TurnID: c.Turn, MaxMessages: c.MaxMessages, MaxTokens: c.MaxTokens, IdleTimeout: c.IdleTimeout,
+		Message: message, TurnID: x.root.String(), MaxMessages: c.MaxMessages, MaxTokens: c.MaxTokens, IdleTimeout: c.IdleTimeout,
 		Language: c.Language, IncludePending: c.Pending, AsOf: &client.AsOf{Position: x.AsOf},
 	})
 	if err != nil {

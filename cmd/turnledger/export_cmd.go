@@ -9,6 +9,6 @@ type exportCmd struct {
 // Run gives all turns of an identity as JSON Lines: folded from the log, with their
 // positions and times, all versions and tombstones.
 func (c *exportCmd) Run(e *env) error {
-	r := replayCmd{Identity: c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
+	r := replayCmd{Identity: &c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
 	return r.Run(e)
 }

@@ -59,8 +59,8 @@ func TestEventsPublishedStraightToTheStream(t *testing.T) {
 
 	id := events.TurnID("s", "r1")
 	for _, f := range []events.Fact{
-		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1"}},
-		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "answer 1"}},
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "question 1", Metadata: []byte(`{"channel":"web","ip":"PRIVATE"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "answer 1"}, Metadata: []byte(`{"phone":"PRIVATE"}`)},
 	} {
 		_, err := nc.RequestMsg(raw(f, ""), 5*time.Second)
 		require.NoError(t, err)
@@ -70,6 +70,18 @@ func TestEventsPublishedStraightToTheStream(t *testing.T) {
 	require.Equal(t, true, again["duplicate"])
 	require.Equal(t, "question 1", again["question_neutral"])
 	require.NotEqual(t, first, again["turn_id"])
+
+	p.caughtUp(t, "recent", "audit")
+	code, exported, errs := said(t, "export", "--identity", "u", "--url", p.url)
+	require.Equal(t, exitDone, code, errs)
+	for place, shown := range map[string]string{
+		"recent": fmt.Sprint(p.must(t, http.StatusOK, http.MethodGet, session("s")+"/turns", nil)),
+		"audit":  fmt.Sprint(p.must(t, http.StatusOK, http.MethodGet, "/v1/identities/u/turns", nil)),
+		"export": exported,
+	} {
+		require.Contains(t, shown, "channel", place)
+		require.NotContains(t, shown, "PRIVATE", "metadata outside the allowlist is shown: %s", place)
+	}
 }
 
 // raw gives the message of a fact, with another body where one is given.

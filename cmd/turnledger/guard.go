@@ -74,7 +74,7 @@ func (v *views) follow(ctx context.Context, r *runner.Runner, view projections.R
 }
 
 // rebuiltEvery is the pause between two looks whether a view was rebuilt.
-const rebuiltEvery = time.Second
+const rebuiltEvery = 200 * time.Millisecond
 
 // awaitRebuild waits until a view follows the log's streams; false if ctx ends first.
 func (v *views) awaitRebuild(ctx context.Context, view projections.Rebuildable) bool {

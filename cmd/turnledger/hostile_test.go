@@ -19,18 +19,21 @@ import (
 )
 
 // resident is the memory of a process, in bytes.
-func (p *process) resident(t testing.TB) int64 {
+func (p *process) resident(t testing.TB) int64 { return memoryOf(t, p.cmd.Process.Pid, "VmRSS") }
+
+// memoryOf is what the system tells of a process's memory under a name, in bytes.
+func memoryOf(t testing.TB, pid int, name string) int64 {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			require.NoError(t, err)
 			return kb << 10
 		}
 	}
-	t.Fatal("no VmRSS")
+	t.Fatal("no " + name)
 	return 0
 }
 

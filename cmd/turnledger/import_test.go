@@ -70,7 +70,7 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 	conversations := readConversations(t, files)
 	dir := dataDir(t)
 	p := start(t, nil, "dev", "--data-dir", dir)
-	code, out, errs := turnledger(t, p, append([]string{"import"}, files...)...)
+	out, errs, code := p.verb(t, append([]string{"import"}, files...)...)
 	require.Equal(t, exitDone, code, "%s%s", out, errs)
 	t.Log(out)
 	same := func(when string) {
@@ -80,7 +80,7 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 	}
 	same("after the import")
 	head := p.must(t, 200, "GET", session(conversations[0].ID), nil)["position"]
-	code, out, errs = turnledger(t, p, append([]string{"import"}, files...)...)
+	out, errs, code = p.verb(t, append([]string{"import"}, files...)...)
 	require.Equal(t, exitDone, code, errs)
 	require.Contains(t, out, ": 0 turns recorded")
 	require.Equal(t, head, p.must(t, 200, "GET", session(conversations[0].ID), nil)["position"], "the second import wrote to the log")
@@ -91,16 +91,15 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 
 // kill -9 of the whole process at random moments of an import: what had been
 // acknowledged is there before the import runs again, and afterwards every turn is
-// there once and in order.
+// there once and in order. The long form has the real conversations too.
 func TestKill9DuringImportLosesNothing(t *testing.T) {
 	t.Parallel()
-	rounds := 5
-	if os.Getenv("TURNLEDGER_TORTURE") != "" {
-		rounds = 50
+	rounds, files := 5, []string{}
+	if long() {
+		rounds, files = 50, conversationFiles(t)
 	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 2))
-	files := conversationFiles(t)
 	dir := dataDir(t)
 	acknowledged := newAcks()
 	for round := range rounds {

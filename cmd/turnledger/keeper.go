@@ -37,9 +37,12 @@ func (k *keeper) run(ctx context.Context) error {
 		case r := <-k.begun:
 			g.Go(func() error {
 				began := time.Now()
-				if err := r.Run(ctx); err != nil {
+				switch err := r.Run(ctx); {
+				case errors.Is(err, rebuild.ErrCancelled):
+					k.logger.Info("a rebuild was cancelled; the view is served as it was", "generation", r.Generation())
+				case err != nil:
 					k.logger.Error("a rebuild failed; the view is served as it was, and can be rebuilt again", "err", err)
-				} else {
+				default:
 					k.logger.Info("a rebuild is served", "generation", r.Generation(), "duration", time.Since(began))
 				}
 				return nil
@@ -63,12 +66,23 @@ func (k *keeper) hand(ctx context.Context, name string, r *rebuild.Rebuild) erro
 	}
 }
 
-func (k *keeper) status() (out []projections.Status) {
+// cancel breaks off the rebuild of a view, if one runs here.
+func (k *keeper) cancel(name string) (generation uint64, running bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.last[name]
+	if r == nil || !r.Cancel() {
+		return 0, false
+	}
+	return r.Generation(), true
+}
+
+func (k *keeper) status(ctx context.Context) (out []projections.Status) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range []string{"recent", "audit"} {
 		if r := k.last[name]; r != nil {
-			out = append(out, r.Status()...)
+			out = append(out, r.Status(ctx, time.Now())...)
 		}
 	}
 	return out
@@ -110,7 +124,7 @@ var (
 // Projections tells how far they are, and how far the generations that rebuilds fill.
 func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 	// Before what is served: a rebuild that has ended is seen in one of both.
-	filling := f.views.keeper.status()
+	filling := f.views.keeper.status(ctx)
 	numbers := map[string]uint64{}
 	for _, name := range []string{"recent", "audit"} {
 		if view, _, err := f.views.kept(name); err == nil {
@@ -148,6 +162,18 @@ func (f fed) Rebuild(ctx context.Context, name string) (uint64, error) {
 		return 0, inTransportTerms(err)
 	}
 	return r.Generation(), f.views.keeper.hand(ctx, name, r)
+}
+
+// CancelRebuild implements httpapi.ProjectionKeeper.
+func (f fed) CancelRebuild(_ context.Context, name string) (uint64, error) {
+	if !f.rebuildable(name) {
+		return 0, httpapi.ErrNoProjection
+	}
+	n, running := f.views.keeper.cancel(name)
+	if !running {
+		return 0, httpapi.ErrNoRebuild
+	}
+	return n, nil
 }
 
 // verifyTick is the pause between two words on how far a verification is.
@@ -190,7 +216,10 @@ func (f fed) Verify(ctx context.Context, name string, sample int, progress func(
 			}
 		}
 	})
-	err = g.Wait()
+	if err = g.Wait(); err != nil {
+		// What clients are told names no cause.
+		f.views.logger.Warn("a verification has ended early", "projection", name, "err", err)
+	}
 	return sessions, err
 }
 

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
@@ -23,10 +25,10 @@ type feeding struct {
 func (a *app) checks() []httpapi.Check {
 	out := []httpapi.Check{{Name: "log", Probe: a.store.ready}}
 	if view, ok := a.views.recent.(applied); ok {
-		out = append(out, storeCheck("redis", "Redis does not answer, or may not be used", view.Applied))
+		out = append(out, storeCheck("redis", "Redis does not answer, or may not be used", "recent", &a.views.recentGuard, view.Applied))
 	}
 	if tables := a.views.audit; tables != nil {
-		out = append(out, storeCheck("postgres", "PostgreSQL does not answer, or may not be used", func(ctx context.Context, partition int) (events.Position, error) {
+		out = append(out, storeCheck("postgres", "PostgreSQL does not answer, or may not be used", "audit", &tables.guard, func(ctx context.Context, partition int) (events.Position, error) {
 			t, err := tables.get()
 			if err != nil {
 				return events.Position{}, err
@@ -37,8 +39,12 @@ func (a *app) checks() []httpapi.Check {
 	return append(out, a.callers.checks()...)
 }
 
-func storeCheck(name, reason string, applied func(context.Context, int) (events.Position, error)) httpapi.Check {
+// storeCheck asks the store of a view, and tells a view that may not be read from a store that is out.
+func storeCheck(name, reason, view string, g *guard, applied func(context.Context, int) (events.Position, error)) httpapi.Check {
 	return httpapi.Check{Name: name, Optional: true, Probe: func(ctx context.Context) error {
+		if err := g.failure(); errors.Is(err, projections.ErrStream) {
+			return unready{httpapi.Reason("not read: the view " + view + " does not follow this log; turnledger projections rebuild " + view), err}
+		}
 		if _, err := applied(ctx, 0); err != nil {
 			return unready{httpapi.Reason(reason), err}
 		}
@@ -56,7 +62,7 @@ func (u unready) Unwrap() []error { return []error{u.reason, u.error} }
 
 var (
 	lagEvents     = prometheus.NewDesc("turnledger_projection_lag_events", "Events between what a projection has applied and the head of the log.", []string{"projection", "partition"}, nil)
-	lagSeconds    = prometheus.NewDesc("turnledger_projection_lag_seconds", "Age of the last event that a projection has applied, while it is behind.", []string{"projection", "partition"}, nil)
+	lagSeconds    = prometheus.NewDesc("turnledger_projection_lag_seconds", "Age of the first event that a projection has not applied yet.", []string{"projection", "partition"}, nil)
 	stopped       = prometheus.NewDesc("turnledger_projection_failed", "1 where a projection has stopped, since the log is not the one it followed.", []string{"projection", "partition"}, nil)
 	headSequence  = prometheus.NewDesc("turnledger_log_head_sequence", "Sequence of the last event of a partition.", []string{"partition"}, nil)
 	dependencyUp  = prometheus.NewDesc("turnledger_dependency_up", "1 while a dependency of this process answers.", []string{"dependency"}, nil)

@@ -7,13 +7,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,22 +23,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
 )
 
-// binary builds turnledger once for all tests of the package.
+// binary is turnledger as a process. With the race detector it takes three times the
+// processor, on which all processes of a test wait for each other, so that only the long
+// forms have it there.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "turnledger-test-")
-	if err != nil {
-		return "", err
+	if info, ok := debug.ReadBuildInfo(); ok && long() && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		built.Flags = append(built.Flags, "-race")
 	}
-	path := filepath.Join(dir, "turnledger")
-	args := append([]string{"build", "-o", path}, raceFlags...)
-	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
+	return built.Path()
 })
+
+var built = &natstest.Program{Name: "turnledger", Package: "github.com/turnledger/turnledger/cmd/turnledger"}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -44,9 +45,7 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", strconv.Itoa(waiting)) // the flag of package testing
 	}
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
+	built.Remove()
 	os.Exit(code)
 }
 
@@ -79,13 +78,19 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// freeAddress gives a loopback address that nobody listens on.
+// freeAddress gives a loopback address that nobody listens on. Its port is below those that
+// Linux gives to outgoing connections, of which other tests make many meanwhile.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
+	}
+	require.FailNow(t, "no port is free")
+	return ""
 }
 
 // dataDir gives a folder that a PostgreSQL of another user may enter.

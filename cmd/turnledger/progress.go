@@ -49,7 +49,7 @@ func newProgress(out io.Writer, what string, unit unit, total int64) *progress {
 	p := &progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
 	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-			progressbar.OptionShowBytes(unit == unitBytes), progressbar.OptionSetItsString(string(unit)), progressbar.OptionShowIts(), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionShowBytes(unit == unitBytes), progressbar.OptionSetItsString(string(unit)), progressbar.OptionShowIts(), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 	}
 	return p
@@ -102,9 +102,11 @@ func (p *progress) say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
 
+// done takes the bar away. Until then one that is full stays: what follows the last event may take its time.
 func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
+		_ = p.bar.Clear()
 	}
 }
 
@@ -116,7 +118,7 @@ func newCounter(out io.Writer, what string) *counter {
 	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 	}
 	return &counter{progress: p}

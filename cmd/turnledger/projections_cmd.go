@@ -40,11 +40,18 @@ func (c *projectionsListCmd) Run(e *env) error {
 type projectionsRebuildCmd struct {
 	Name   string `arg:"" help:"The view: recent or audit."`
 	Detach bool   `help:"Don't wait for the end."`
+	Cancel bool   `help:"Break off the rebuild that runs; the view is served as it was."`
 	Yes    bool   `help:"Don't ask." short:"y"`
 	remote
 }
 
 func (c *projectionsRebuildCmd) Run(e *env) error {
+	if c.Cancel {
+		return ask(e, c.remote, func(s *client.Client) (int, error) { return s.CancelRebuild(e.ctx, c.Name) }, func(generation int) error {
+			_, err := fmt.Fprintf(e.out, "generation %d of %s is given up; the view is served as it was\n", generation, c.Name)
+			return err
+		})
+	}
 	if !c.Yes && term.IsTerminal(int(os.Stdin.Fd())) {
 		if ok, err := confirmed(e, fmt.Sprintf("Rebuild %s from the log? It takes the room of the view a second time while it lasts.", c.Name)); err != nil || !ok {
 			return errors.Join(err, errors.New("not rebuilt"))
@@ -81,7 +88,7 @@ func (c *projectionsRebuildCmd) wait(e *env, s *client.Client, generation int) e
 	for {
 		all, err := s.Projections(e.ctx)
 		if e.ctx.Err() != nil {
-			return fmt.Errorf("%w waiting; the rebuild goes on in the server: turnledger projections list shows how far", e.ctx.Err())
+			return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows how far, projections rebuild --cancel breaks it off")
 		}
 		if err != nil {
 			return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.ctx, err))
@@ -162,12 +169,30 @@ func (c *projectionsVerifyCmd) Run(e *env) error {
 		if err != nil {
 			return c.explain(e.ctx, err)
 		}
-		differences += n
+		if differences += n; n > 0 {
+			c.tellLetters(e, s, name)
+		}
 	}
 	if differences > 0 {
 		return errDiffers
 	}
 	return nil
+}
+
+// tellLetters names what else may be why a view differs: what was parked is in the log and not in the view, until it is retried.
+// A server that does not tell leaves it at the differences.
+func (c *projectionsVerifyCmd) tellLetters(e *env, s *client.Client, name string) {
+	letters, err := s.DeadLetters(e.ctx, name)
+	if err != nil || len(letters) == 0 {
+		return
+	}
+	dropped := 0
+	for _, l := range letters {
+		if !l.DroppedAt.IsZero() {
+			dropped++
+		}
+	}
+	_, _ = fmt.Fprintf(e.err, "%s lacks what its dead letters say: %d, %d of them dropped (turnledger deadletters list)\n", name, len(letters), dropped)
 }
 
 // all gives the views that the server feeds.

@@ -63,6 +63,7 @@ func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.Equal(t, false, p.must(t, http.StatusOK, http.MethodGet, session("new"), nil)["found"], "a context makes nothing")
+	require.Regexp(t, `route="POST /v1/sessions/\{session_id\}/context" status=200 duration=\S+ .*memory_duration=\d\S+ rewriter_duration=\d\S+ prompt_duration=\d\S+\n`, p.log.String())
 }
 
 // TestAMemoryOutsideIsFedFromTheLog goes through a deployment with Supermemory.

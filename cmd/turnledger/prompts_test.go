@@ -36,8 +36,8 @@ func (o oneSession) Session(context.Context, string, uint64, uint64) iter.Seq2[e
 	return func(func(events.Recorded, error) bool) {}
 }
 
-func (o oneSession) IdentityErasure(context.Context, string) (*events.IdentityErased, error) {
-	return nil, nil //nolint:nilnil // nobody was erased
+func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*events.IdentityErased, events.Position, error) {
+	return nil, events.Position{}, nil //nolint:nilnil // nobody was erased
 }
 
 // Load gives so many turns that shown finalized ones are among them, as every view does.

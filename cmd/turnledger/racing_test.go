@@ -71,6 +71,7 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 		require.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, status[:], "correct")
 		loser := map[bool]int{true: 1, false: 0}[status[0] == http.StatusOK]
 		require.Equal(t, "turn_replaced", out[loser]["code"])
+		require.Equal(t, map[string]any{"turn_id": out[1-loser]["turn_id"], "record_version": 2.0}, out[loser]["current"])
 		for _, p := range ps {
 			require.Equal(t, []any{
 				map[string]any{"role": "user", "content": out[1-loser]["question_neutral"]},

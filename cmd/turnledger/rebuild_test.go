@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/audit/localpg"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
@@ -61,12 +63,45 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 		return code == exitDone
 	}, 30*time.Second, 100*time.Millisecond)
 
+	cancelled(t, p, pg)
+
 	p.must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/nobody/rebuild", nil)
+	p.must(t, http.StatusNotFound, http.MethodDelete, "/v1/projections/nobody/rebuild", nil)
 	p.must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/nobody/verify", nil)
 	p.must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/projections/audit/verify?sample=x", nil)
 	code, _, errs = said(t, "projections", "rebuild", "nobody", "--yes", "--url", p.url)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "not_found")
+}
+
+// cancelled breaks a rebuild of the audit off, which leaves what is served, and begins another.
+func cancelled(t *testing.T, p *process, pg *localpg.Server) {
+	t.Helper()
+	reader, err := pgx.Connect(t.Context(), pg.URL())
+	require.NoError(t, err)
+	read, err := reader.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = read.Exec(t.Context(), "select from turnledger.projection_checkpoints") // the swap waits for it
+	require.NoError(t, err)
+	listed := func() string {
+		_, out, _ := said(t, "projections", "list", "--url", p.url)
+		return out
+	}
+
+	code, _, errs := said(t, "projections", "rebuild", "audit", "--cancel", "--url", p.url)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "not_found: no rebuild of the projection runs in this process")
+	code, _, errs = said(t, "projections", "rebuild", "audit", "--detach", "--url", p.url)
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, listed(), "rebuilding")
+	code, out, errs := said(t, "projections", "rebuild", "audit", "--cancel", "--url", p.url)
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, out, "generation 4 of audit is given up; the view is served as it was")
+	require.Eventually(t, func() bool { return strings.Contains(listed(), "the rebuild was cancelled") }, 30*time.Second, 50*time.Millisecond)
+	require.Regexp(t, `audit +0 .* live +3 `, listed())
+	require.NoError(t, reader.Close(t.Context()))
+	code, _, errs = said(t, "projections", "rebuild", "audit", "--yes", "--url", p.url)
+	require.Equal(t, exitDone, code, errs)
 }
 
 // A process that does not feed a view says who does, and one of several that feed it
@@ -182,11 +217,16 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 			s := x.(map[string]any)
 			if s["state"] == "failed" {
 				require.Contains(t, s["last_error"], "turnledger projections rebuild")
+				require.NotEqual(t, "0:0", s["position"], "what it holds of the other log")
 				failed++
 			}
 		}
 		return failed == 2
 	}, 30*time.Second, 50*time.Millisecond)
+	ready := p.must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["checks"].(map[string]any)
+	for check, view := range map[string]string{"redis": "recent", "postgres": "audit"} {
+		require.Contains(t, ready[check].(map[string]any)["reason"], "turnledger projections rebuild "+view, "the store is not to blame")
+	}
 	require.Empty(t, p.context(t, "old"), "the view of another log is not history")
 	p.must(t, http.StatusServiceUnavailable, http.MethodGet, "/v1/identities/u/turns", nil)
 	p.must(t, http.StatusOK, http.MethodPut, session("new")+"/identity", map[string]any{"identity_id": "u"})

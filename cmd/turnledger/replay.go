@@ -11,8 +11,8 @@ import (
 )
 
 type replayCmd struct {
-	Session  string   `help:"Events of one session."`
-	Identity string   `help:"All events of the sessions that are linked to an identity."`
+	Session  *string  `help:"Events of one session."`
+	Identity *string  `help:"All events of the sessions that are linked to an identity."`
 	Type     []string `help:"Event types, with commas between; several times, too."`
 	From     string   `help:"Go on after these positions (0:42, or 0:42,1:17), which an earlier replay printed."`
 	To       string   `help:"Up to these positions, inclusive."`
@@ -55,12 +55,29 @@ func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 	case c.Follow && c.Format == string(export.Parquet):
 		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: follow with --format jsonl or csv", errUsage)
 	}
-	q = client.EventQuery{SessionID: c.Session, IdentityID: c.Identity, Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
+	q = client.EventQuery{Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
+	if q.SessionID, err = idOf("--session", c.Session); err != nil {
+		return q, err
+	}
+	if q.IdentityID, err = idOf("--identity", c.Identity); err != nil {
+		return q, err
+	}
 	if q.Since, err = moment("--since", c.Since, now); err != nil {
 		return q, err
 	}
 	q.Until, err = moment("--until", c.Until, now)
 	return q, err
+}
+
+// idOf reads an id, nil where none was given. An empty one, of a variable that was not set, would mean the whole log.
+func idOf(flag string, id *string) (string, error) {
+	if id == nil {
+		return "", nil
+	}
+	if *id == "" {
+		return "", fmt.Errorf("%w: %s is empty: leave it out for all", errUsage, flag)
+	}
+	return *id, nil
 }
 
 // moment reads a time, or how long ago one was.
@@ -93,7 +110,7 @@ func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error
 			return err
 		}
 		if err := out.add(ev.JSON); err != nil {
-			return err
+			return &unwritten{err}
 		}
 		if every++; bar != nil && every%progressEvery == 0 {
 			passed, total := reading.Progress()
@@ -101,7 +118,7 @@ func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error
 		}
 		if c.Follow {
 			if err := out.flush(); err != nil {
-				return err
+				return &unwritten{err}
 			}
 		}
 	}
@@ -111,15 +128,35 @@ func (c *replayCmd) print(e *env, reading *client.Events, out *replayFile) error
 // progressEvery is after how many events the progress is told.
 const progressEvery = 1000
 
+// unwritten: an event could not be put where the replay goes. Which of those before it
+// are there is not known: they were kept together.
+type unwritten struct{ error }
+
+func (u *unwritten) Unwrap() error { return u.error }
+
 // finish completes the file, or leaves what there is of it, and says where to go on.
 func (c *replayCmd) finish(e *env, reading *client.Events, out *replayFile, err error) error {
 	stopped := e.ctx.Err() != nil && errors.Is(err, context.Canceled)
 	at := reading.Position()
+	out.rules.MetadataKeys = reading.MetadataKeys()
 	var left error
 	if err == nil || stopped && c.Follow {
 		left = out.complete()
 	} else {
 		left = out.abandon()
+	}
+	var lost *unwritten
+	if errors.As(err, &lost) {
+		left = lost.error
+	}
+	switch {
+	case left == nil:
+	case c.Output == "" || c.Turns:
+		return left
+	case c.Follow:
+		return fmt.Errorf("%w: the end of %s may be cut off: go on with --from the position of its last whole event", left, out.name())
+	default:
+		return fmt.Errorf("%w: %s is not whole: run the same again", left, out.name())
 	}
 	if err != nil && !stopped {
 		err = c.explain(e.ctx, err)
@@ -127,15 +164,11 @@ func (c *replayCmd) finish(e *env, reading *client.Events, out *replayFile, err 
 	if at != "" {
 		_, _ = fmt.Fprintf(e.err, "position %s\n", at)
 	}
-	switch {
-	case stopped && c.Follow:
-		return left
-	case err != nil:
-		if c.Output != "" && !c.Turns && at != "" {
-			_, _ = fmt.Fprintf(e.err, "what was written is in %s; for the rest, the same with --from %s and another file\n", out.name(), at)
-		}
-		return errors.Join(err, left)
-	default:
-		return left
+	if err == nil || stopped && c.Follow {
+		return nil
 	}
+	if c.Output != "" && !c.Turns && at != "" {
+		_, _ = fmt.Fprintf(e.err, "what was written is in %s; for the rest, the same with --from %s and another file\n", out.name(), at)
+	}
+	return err
 }

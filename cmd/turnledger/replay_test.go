@@ -106,7 +106,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"}, {"--since", "yesterday"}} {
+	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"}, {"--since", "yesterday"}, {"--session", ""}, {"--identity="}, {"-o", dir}} {
 		_, _, code = p.verb(t, append([]string{"replay"}, args...)...)
 		require.Equal(t, exitUsage, code, args)
 	}
@@ -230,6 +230,74 @@ func TestExplainATurn(t *testing.T) {
 	require.Contains(t, said, "no such turn")
 	_, _, code = p.verb(t, "explain", "s", "x")
 	require.Equal(t, exitUsage, code)
+}
+
+// A correction was asked nothing: what its turn's prompt could see is told, and the turn's own versions are not
+// turns before it.
+func TestExplainACorrectedTurn(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "serve", "--data-dir", dataDir(t))
+	first := p.turn(t, "s", "1", "question 1", "answer 1")
+	wrong := p.turn(t, "s", "2", "question 2", "wrong")
+	corrected := p.must(t, http.StatusOK, http.MethodPost, session("s")+"/turns/"+wrong+"/correct",
+		map[string]any{"request_id": "2b", "question_neutral": "question 2", "answer_neutral": "right"})["turn_id"].(string)
+	p.turn(t, "s", "3", "about "+corrected, "answer 3")
+	p.turn(t, "s", "4", "question 4", "answer 4")
+	for _, version := range []string{wrong, corrected} {
+		out, said, code := p.verb(t, "explain", "s", version, "--json")
+		require.Zero(t, code, said)
+		var x explanation
+		require.NoError(t, json.Unmarshal([]byte(out), &x))
+		require.Equal(t, "0:3", x.AsOf)
+		require.Len(t, x.Events, 3)
+		require.Equal(t, []explainedTurn{{first, "0:1", seenShown}}, x.Turns)
+		require.Equal(t, []int{2, 1, 0}, []int{x.Context.HistoryMessages, x.Context.HistoryTurns, x.Context.DroppedTurns})
+	}
+}
+
+// What could not be written is no place to go on after.
+func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "serve", "--data-dir", dataDir(t))
+	for k := range 20 {
+		p.turn(t, "s", fmt.Sprint(k), strings.Repeat("long ", 100), "answer")
+	}
+	path, err := binary()
+	require.NoError(t, err)
+	to := filepath.Join(t.TempDir(), "log.csv")
+	for _, line := range []string{
+		path + " replay --url " + p.url + " >/dev/full",
+		"ulimit -f 2; trap '' XFSZ; " + path + " replay --url " + p.url + " --format csv -o " + to,
+	} {
+		cmd := exec.Command("sh", "-c", line)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		var status *exec.ExitError
+		require.ErrorAs(t, cmd.Run(), &status, line)
+		require.Equal(t, exitFailed, status.ExitCode())
+		require.NotContains(t, said.String(), "position")
+		require.NotContains(t, said.String(), "no server answers")
+	}
+	require.NoFileExists(t, to)
+	out, _, code := p.verb(t, "replay", "--format", "csv", "-o", to)
+	require.Zero(t, code, out)
+}
+
+// What a client may send, and the log keeps as it was, is read by every format.
+func TestReplayOfHalfASurrogatePair(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "serve", "--data-dir", dataDir(t))
+	status, out, err := p.call(t.Context(), http.MethodPost, session("s")+"/turns",
+		json.RawMessage(`{"request_id":"1","question_neutral":"ok","question_messages":[{"role":"user","content":"ok","x":"\ud800"}],"metadata":{"locale":"\ud800"}}`))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, status, out)
+	id := out["turn_id"].(string)
+	for _, args := range [][]string{{"--format", "csv"}, {"--format", "parquet"}, {"--format", "jsonl", "--turns"}, {"--format", "parquet", "--turns"}} {
+		_, said, code := p.verb(t, append([]string{"replay", "-o", filepath.Join(t.TempDir(), "log")}, args...)...)
+		require.Zero(t, code, "%v: %s", args, said)
+	}
+	_, said, code := p.verb(t, "explain", "s", id)
+	require.Zero(t, code, said)
 }
 
 // CONTRACT §2 as_of: what would have been sent then, the position inclusive, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -19,6 +20,7 @@ type replayFile struct {
 
 	events export.Table[export.EventRow] // csv and parquet of events
 	folder *export.Folder                // --turns
+	rules  conversation.Rules            // by which they are folded
 	turns  export.Table[export.TurnRow]
 }
 
@@ -27,6 +29,9 @@ func (c *replayCmd) sink(e *env) (*replayFile, error) {
 	f := &replayFile{format: export.Format(c.Format), final: c.Output}
 	to := e.out
 	header := true
+	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", errUsage, c.Output)
+	}
 	if c.Output != "" {
 		name, flags := c.Output+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 		if c.Follow {
@@ -97,7 +102,7 @@ func (f *replayFile) flush() error {
 func (f *replayFile) complete() error {
 	var err error
 	if f.folder != nil {
-		err = f.folder.Write(f.turns)
+		err = f.folder.Write(f.turns, f.rules)
 	}
 	err = errors.Join(err, f.end())
 	if err == nil && f.file != nil && f.name() != f.final {

@@ -40,8 +40,8 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Resto
 		return out, fmt.Errorf("%w: %w", httpapi.ErrBackup, err)
 	}
 	if have := b.store.log.Partitions(); have != packed.Partitions {
-		return out, fmt.Errorf("%w that this log can take in: it has %d partitions, and the log was opened with %d: start the server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
-			httpapi.ErrBackup, packed.Partitions, have, packed.Partitions)
+		return out, fmt.Errorf("%w that this log can take in: it has %s, and the log was opened with %d: start the server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
+			httpapi.ErrBackup, counted(packed.Partitions, "partition"), have, packed.Partitions)
 	}
 	b.logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
 	b.pause.still()

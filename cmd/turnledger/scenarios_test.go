@@ -157,7 +157,7 @@ func TestAnAnswerLongerThanTheStopIsToldOf(t *testing.T) {
 
 // TestNoTurnIsLostWhenTheServerEnds streams 50 threads at once, and ends the server in
 // the middle: with SIGTERM every answer is recorded, with kill -9 every question that was
-// begun is there, pending.
+// begun is there, pending. What was answered before is there in both cases.
 func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 	t.Parallel()
 	const threads = 50
@@ -170,6 +170,9 @@ func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 			p := start(t, model.env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
 			var ends sync.WaitGroup
 			begun := make(chan struct{}, threads)
+			for i := range threads {
+				p.ask(t, fmt.Sprint("t", i), map[string]any{"content": "Who is he?", "request_id": "first"})
+			}
 			for i := range threads {
 				events := p.stream(context.WithoutCancel(t.Context()), t, fmt.Sprint("t", i), map[string]any{"content": "slowly: who is Donald Trump?", "request_id": "r"})
 				ends.Go(func() {
@@ -192,7 +195,9 @@ func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 			p = start(t, model.env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
 			for i := range threads {
 				s := p.must(t, http.StatusOK, http.MethodGet, session(fmt.Sprint("t", i)), nil)
-				require.EqualValues(t, 1, s["turns"], "%v", s)
+				require.EqualValues(t, 2, s["turns"], "%v", s)
+				answered := p.must(t, http.StatusOK, http.MethodGet, session(fmt.Sprint("t", i))+"/history", nil)["history"].([]any)
+				require.Equal(t, map[string]any{"question_neutral": "Who is he?", "answer_neutral": "Donald Trump is an American politician."}, answered[0], "acknowledged")
 				want := 0
 				if signal == syscall.SIGKILL {
 					want = 1

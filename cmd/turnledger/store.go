@@ -94,7 +94,12 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", errUsage) // the error repeats it
 		}
 	}
-	opts := append([]nats.Option{nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second)}, cfg.natsClient()...)
+	opts := append([]nats.Option{
+		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
+		// A server that is paused, or whose machine is gone, closes no connection: three
+		// seconds of silence are enough to try the next one.
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
+	}, cfg.natsClient()...)
 	nc, err := nats.Connect(cfg.NATSURL, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
@@ -135,6 +140,9 @@ func (s *store) ready(ctx context.Context) error {
 	}
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {
+			if errors.Is(err, jetlog.ErrStream) {
+				return errors.Join(httpapi.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
+			}
 			return errors.Join(httpapi.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
 		}
 	}

@@ -80,7 +80,7 @@ func (c *streamsApplyCmd) fill(e *env, s *client.Client, all []client.Stream) (e
 		bar.reach(most-lacking, max(most, 1), &shown)
 		select {
 		case <-e.ctx.Done():
-			return fmt.Errorf("%w waiting; the servers go on: turnledger streams plan shows how far", e.ctx.Err())
+			return errors.New("stopped waiting; the servers go on: turnledger streams plan shows how far")
 		case <-time.After(lookEvery):
 		}
 		if all, err = s.PlanStreams(e.ctx, c.asked()); err != nil && e.ctx.Err() == nil {

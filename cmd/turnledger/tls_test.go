@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/services/httpapi/certfile/certtest"
 )
@@ -142,6 +143,49 @@ func TestEveryConnectionMayBeSecure(t *testing.T) {
 		p := launch(t, env, "serve", "--roles", "api,context,recent")
 		require.Error(t, p.cmd.Wait(), name)
 		require.Contains(t, p.log.String(), "are TURNLEDGER_NATS_URL and its credentials right?", name)
+	}
+}
+
+// PostgreSQL and Redis are asked for a certificate of the authority that is named, and
+// get none of ours, nor a word, where theirs is another's.
+func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
+	t.Parallel()
+	ca, other := certtest.New(t), certtest.New(t)
+	cert, key := ca.Issue("turnledger")
+	foreignCert, foreignKey := other.Issue("turnledger")
+	address := pgtest.StartTLS(t, ca.File, cert, key)
+	redis := redistest.StartTLS(t, ca.File, cert, key)
+	env := func(authority, cert, key string) []string {
+		return []string{
+			"TURNLEDGER_POSTGRES_URL=" + address + "?sslmode=verify-full&sslrootcert=" + authority + "&sslcert=" + cert + "&sslkey=" + key,
+			"TURNLEDGER_REDIS_URL=" + redis.TLSURL(), "TURNLEDGER_REDIS_CA=" + authority,
+		}
+	}
+	p := start(t, env(ca.File, cert, key), "serve", "--data-dir", dataDir(t))
+	p.must(t, http.StatusOK, http.MethodPut, session("s")+"/identity", map[string]any{"identity_id": "u"})
+	p.say(t, "s", 0)
+	p.caughtUp(t, "audit", "recent")
+	require.Equal(t, questions(1), p.audited(t, "u"))
+	p.stop(t)
+
+	for name, c := range map[string]struct {
+		env  []string
+		says string
+	}{
+		"their authority is not ours": {env(other.File, cert, key), "certificate signed by unknown authority"},
+		"our authority is not theirs": {env(ca.File, foreignCert, foreignKey), "unknown certificate authority"},
+		"PostgreSQL in clear":         {[]string{"TURNLEDGER_POSTGRES_URL=" + address + "?sslmode=disable"}, "no encryption"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := launch(t, c.env, "serve", "--data-dir", dataDir(t))
+			require.Eventually(t, func() bool { return strings.Contains(p.log.String(), c.says) }, time.Minute, 20*time.Millisecond, "%s", p.log)
+			if p.cmd.ProcessState == nil && strings.Contains(p.log.String(), "serving") {
+				status, _, err := p.call(t.Context(), http.MethodGet, "/v1/identities/u/turns", nil)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusServiceUnavailable, status)
+			}
+		})
 	}
 }
 

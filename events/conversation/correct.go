@@ -37,10 +37,19 @@ func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 	case CodeTurnRedacted:
 		return Decision{Err: ErrTurnRedacted}, true
 	case CodeTurnReplaced:
-		return Decision{Err: ErrTurnReplaced}, true
+		return Decision{Err: s.replacedRefusal(c.TurnID)}, true
 	default:
 		return Decision{Err: ErrTurnNotFound}, true
 	}
+}
+
+// replacedRefusal is ErrTurnReplaced with the version that stands now.
+func (s *State) replacedRefusal(turn uuid.UUID) *Refusal {
+	chain := s.Chain(s.Turn(turn))
+	current := chain[len(chain)-1]
+	r := *ErrTurnReplaced
+	r.Current = &Version{current.ID, current.Version}
+	return &r
 }
 
 // DecideCorrect decides a correction; old is the turn with its texts.

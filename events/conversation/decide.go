@@ -51,8 +51,8 @@ func (s *State) DecideStart(c Start) Decision {
 	id := events.TurnID(c.SessionID, c.RequestID)
 	t := s.Turn(id)
 	if t == nil {
-		if c.Busy != nil && slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Status == Pending && c.Busy(t) }) {
-			return Decision{Err: ErrTurnPending}
+		if ahead := slices.IndexFunc(s.Turns, func(t *Turn) bool { return c.Busy != nil && t.Status == Pending && c.Busy(t) }); ahead >= 0 {
+			return Decision{Err: behind(s.Turns[ahead])}
 		}
 		facts = append(facts, &events.TurnStarted{TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question})
 	}

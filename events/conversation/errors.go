@@ -3,6 +3,9 @@ package conversation
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/google/uuid"
 )
 
 // Codes of refusals (CONTRACT §2) and reasons of anomalies.
@@ -28,6 +31,14 @@ const (
 type Refusal struct {
 	Code   string
 	Detail string
+	// Current is the version of the turn that stands, of CodeTurnReplaced; else nil.
+	Current *Version
+}
+
+// Version names a version of a turn.
+type Version struct {
+	TurnID uuid.UUID
+	Number int
 }
 
 func (r *Refusal) Error() string { return r.Detail }
@@ -40,17 +51,24 @@ func (r *Refusal) Is(target error) bool {
 
 // The refusals; their text says what to do.
 var (
-	ErrTurnNotStarted  = &Refusal{CodeTurnNotStarted, "the turn was never started in this session: start it first, with the same request_id"}
-	ErrTurnNotFound    = &Refusal{CodeTurnNotFound, "the session has no turn of this id"}
-	ErrLinkedElsewhere = &Refusal{CodeLinkedElsewhere, "the session belongs to another identity: use a new session_id; the attempt was recorded"}
-	ErrTurnMismatch    = &Refusal{CodeTurnMismatch, "the request_id does not compute to this turn_id: send the request_id that started the turn, or none"}
-	ErrTurnRedacted    = &Refusal{CodeTurnRedacted, "the turn is redacted and takes no more writes"}
-	ErrTurnReplaced    = &Refusal{CodeTurnReplaced, "the turn was replaced by a correction: correct its replaced_by_turn_id"}
-	ErrTurnPending     = &Refusal{CodeTurnPending, "the turn has no answer yet: finalize it first"}
-	ErrRequestIDInUse  = &Refusal{CodeRequestIDInUse, "the request_id belongs to another write of this session: use a new one"}
-	ErrSessionNotFound = &Refusal{CodeSessionNotFound, "the log has no session of this id"}
-	ErrSessionErased   = &Refusal{CodeSessionErased, "the session was erased and takes no more writes"}
+	ErrTurnNotStarted  = &Refusal{Code: CodeTurnNotStarted, Detail: "the turn was never started in this session: start it first, with the same request_id"}
+	ErrTurnNotFound    = &Refusal{Code: CodeTurnNotFound, Detail: "the session has no turn of this id"}
+	ErrLinkedElsewhere = &Refusal{Code: CodeLinkedElsewhere, Detail: "the session belongs to another identity: use a new session_id; the attempt was recorded"}
+	ErrTurnMismatch    = &Refusal{Code: CodeTurnMismatch, Detail: "the request_id does not compute to this turn_id: send the request_id that started the turn, or none"}
+	ErrTurnRedacted    = &Refusal{Code: CodeTurnRedacted, Detail: "the turn is redacted and takes no more writes"}
+	ErrTurnReplaced    = &Refusal{Code: CodeTurnReplaced, Detail: "the turn was replaced by a correction: correct the current version"}
+	ErrTurnPending     = &Refusal{Code: CodeTurnPending, Detail: "the turn has no answer yet: finalize it first"}
+	ErrRequestIDInUse  = &Refusal{Code: CodeRequestIDInUse, Detail: "the request_id belongs to another write of this session: use a new one"}
+	ErrSessionNotFound = &Refusal{Code: CodeSessionNotFound, Detail: "the log has no session of this id"}
+	ErrSessionErased   = &Refusal{Code: CodeSessionErased, Detail: "the session was erased and takes no more writes"}
 )
+
+// behind refuses a turn since another is being answered: ErrTurnPending, with which turn
+// that is and since when.
+func behind(t *Turn) error {
+	return &Refusal{Code: CodeTurnPending, Detail: fmt.Sprintf("turn %s, begun %s, has no answer yet: send this again when it has one, or now with on_pending enqueue or interrupt",
+		t.ID, t.CreatedAt.UTC().Format(time.RFC3339))}
+}
 
 // ErrInvalid is every command that is wrong whatever the session holds.
 var ErrInvalid = errors.New("invalid argument")

@@ -14,16 +14,22 @@ func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
 		return raw
 	}
-	before := len(m)
-	for k := range m {
-		if k != FallbackKey && !slices.Contains(r.MetadataKeys, k) {
-			delete(m, k)
-		}
-	}
-	if len(m) == before {
+	if len(dropOthers(m, r.MetadataKeys, FallbackKey)) == 0 {
 		return raw // as it was written
 	}
 	return object(m)
+}
+
+// dropOthers takes the members out that are not allowed, and gives their keys in order.
+func dropOthers(m map[string]json.RawMessage, allowed []string, own string) (dropped []string) {
+	for k := range m {
+		if k != own && !slices.Contains(allowed, k) {
+			delete(m, k)
+			dropped = append(dropped, k)
+		}
+	}
+	slices.Sort(dropped)
+	return dropped
 }
 
 // Allowed is Rules.Question by the state's rules.

@@ -113,18 +113,12 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 	if events.TooDeep(raw) {
 		return nil, nil, &Invalid{"metadata", tooDeep}
 	}
-	out := map[string]json.RawMessage{}
-	var dropped []string
-	for k, v := range in {
-		if slices.Contains(p.MetadataKeys, k) {
-			out[k] = v
-		} else {
-			dropped = append(dropped, k)
-		}
+	if in == nil {
+		in = map[string]json.RawMessage{} // it said null
 	}
-	cleanObject(out)
-	slices.Sort(dropped)
-	return out, dropped, nil
+	dropped := dropOthers(in, p.MetadataKeys, "")
+	cleanObject(in)
+	return in, dropped, nil
 }
 
 func object(m map[string]json.RawMessage) json.RawMessage {

@@ -173,7 +173,7 @@ func (l *Log) measure(m *nats.Msg) error {
 }
 
 // attempts that the deadline has room for where the server is silent.
-const attempts = 3
+const attempts = 5
 
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)

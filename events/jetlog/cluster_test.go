@@ -25,6 +25,7 @@ func TestThreeReplicas(t *testing.T) {
 	c := natstest.StartCluster(t)
 	t.Run("outcomes", func(t *testing.T) { testOutcomesOnReplicas(t, c.Log(t, 1)) })
 	t.Run("a session is never stale", func(t *testing.T) { testSessionIsNeverStale(t, c) })
+	t.Run("an erased identity is never missed", func(t *testing.T) { testErasedIdentityIsNeverMissed(t, c) })
 	t.Run("partitions and replicas are fixed", func(t *testing.T) {
 		refused(t, c.Connect(t), jetlog.Config{Partitions: 8, Replicas: 3}, "set TURNLEDGER_PARTITIONS=1")
 		refused(t, c.Connect(t), jetlog.Config{Replicas: 1}, "has 3 replicas", "set TURNLEDGER_REPLICAS=3")
@@ -306,4 +307,34 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 	c.Kill(t, old)
 	l.goesOn(t, 50)
 	l.end(t, tail)
+}
+
+// One node's process erases identities, the others' ask right after, be it that they
+// follow the log or not.
+func testErasedIdentityIsNeverMissed(t *testing.T, c *natstest.Cluster) {
+	erasing := c.Log(t, 1)
+	asking := []*jetlog.Log{c.LogOn(t, c.ConnectTo(t, 0), 1), c.LogOn(t, c.ConnectTo(t, 1), 1), c.LogOn(t, c.ConnectTo(t, 2), 1)}
+	for i := range 60 {
+		if i == 30 {
+			for _, log := range asking {
+				tail, err := log.Tail(t.Context(), 0, 0, jetlog.TailOptions{HeadersOnly: true})
+				require.NoError(t, err)
+				t.Cleanup(tail.Close)
+			}
+		}
+		identity := fmt.Sprint("identity ", i)
+		ack, err := erasing.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: identity, ReceiptID: "receipt"}}})
+		require.NoError(t, err)
+		for _, log := range asking {
+			head, err := log.Head(t.Context(), 0)
+			require.NoError(t, err)
+			gone, at, err := log.IdentityErasure(t.Context(), identity, head)
+			require.NoError(t, err)
+			require.NotNil(t, gone, identity)
+			require.Equal(t, ack.Position, at)
+			living, _, err := log.IdentityErasure(t.Context(), "living "+identity, head)
+			require.NoError(t, err)
+			require.Nil(t, living)
+		}
+	}
 }

@@ -21,6 +21,12 @@ func (l *Log) Erase(ctx context.Context, at events.Position) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 	defer cancel()
+	// The server reads the event's block for this; else it would when it overwrites the
+	// event, while all writes wait. Whether there is one only the order itself tells: a
+	// leader may be about to apply what a follower has shown.
+	if _, err := l.message(ctx, p, map[string]any{"seq": at.Seq, "no_hdr": true}); err != nil {
+		return false, fmt.Errorf("erase %s: %w", at, err)
+	}
 	var out struct {
 		Success bool                `json:"success"`
 		Error   *jetstream.APIError `json:"error"`
@@ -62,24 +68,6 @@ func (l *Log) Purge(ctx context.Context, sessionID string, upTo uint64) (int, er
 		return 0, fmt.Errorf("purge a session: %w: %w", ErrUnavailable, out.Error)
 	}
 	return out.Purged, nil
-}
-
-// IdentityErasure gives what erased an identity, or nil. It asks the leader, and of an
-// identity that nothing was said of it costs that one question.
-func (l *Log) IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error) {
-	last, err := l.lastOf(ctx, l.of(identityID), events.IdentitySubject(identityID))
-	if err != nil || last == 0 {
-		return nil, err
-	}
-	for e, err := range l.Identity(ctx, identityID) {
-		if err != nil {
-			return nil, err
-		}
-		if f, ok := e.Fact.(*events.IdentityErased); ok {
-			return f, nil // the first in log order stands
-		}
-	}
-	return nil, nil //nolint:nilnil // there is none
 }
 
 // Settle returns when all that Erase did in a partition is on disk.

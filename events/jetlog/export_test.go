@@ -3,6 +3,8 @@ package jetlog
 import (
 	"context"
 	"os"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Fsync is what a gate syncs a file or folder with.
@@ -45,3 +47,11 @@ func (b *Barrier) Wait(ctx context.Context) (uint64, error) { return b.b.wait(ct
 
 // Wanted is the highest sequence that anybody has waited for.
 func (g *Gate) Wanted() uint64 { return g.g.wanted.Load() }
+
+// HeardMajority is heardMajority.
+var HeardMajority = heardMajority
+
+// Ask is Log.ask on a connection.
+func Ask(ctx context.Context, nc *nats.Conn, verb string, out any) error {
+	return (&Log{nc: nc, replies: newReplies(nc)}).ask(ctx, verb, nil, out)
+}

@@ -2,7 +2,6 @@ package jetlog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -43,6 +42,11 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 		}
 	}
 	head, err := l.head(ctx, p)
+	// A follower may have applied, and shown to a tail, what its leader is about to apply.
+	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < askAgain; {
+		pause(ctx, 5*time.Millisecond)
+		head, err = l.head(ctx, p)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -50,7 +54,7 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
 	}
 	if head < seen {
-		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: stop, and rebuild the projections", ErrStream, p.name, head, seen)
+		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name, head, seen)
 	}
 	p.checked.Store(time.Now().UnixNano())
 	p.saw(head)
@@ -83,14 +87,14 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 		Cluster *jetstream.ClusterInfo `json:"cluster"`
 		Error   *jetstream.APIError    `json:"error"`
 	}
-	if err := l.api(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
+	if err := l.ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if out.Error != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
 	}
 	if !out.Created.Equal(p.created) {
-		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: stop, and rebuild the projections", ErrStream, p.name)
+		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
 	}
 	if n := out.Config.Replicas; n > 1 && !heardMajority(out.Cluster, n) {
 		return 0, fmt.Errorf("%w: the leader of %s has no majority", ErrUnavailable, p.name)
@@ -123,24 +127,10 @@ func heardMajority(c *jetstream.ClusterInfo, replicas int) bool {
 	}
 	heard := 1
 	for _, r := range c.Replicas {
-		if !r.Offline && r.Active < aliveTime {
+		// 0 is one that this leader has never heard (server/raft.go, Peers: it has no time).
+		if !r.Offline && r.Active > 0 && r.Active < aliveTime {
 			heard++
 		}
 	}
 	return heard > replicas/2
-}
-
-func (l *Log) api(ctx context.Context, verb string, req, out any) error {
-	var body []byte
-	if req != nil {
-		var err error
-		if body, err = json.Marshal(req); err != nil {
-			return err
-		}
-	}
-	reply, err := l.nc.RequestWithContext(ctx, "$JS.API."+verb, body)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(reply.Data, out)
 }

@@ -86,7 +86,8 @@ type partition struct {
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
 	// checked is when the stream was last held against created, in Unix nanoseconds.
-	checked atomic.Int64
+	checked    atomic.Int64
+	identities identities
 	// shared: it stands in a cluster, as was last seen, and may have replicas.
 	shared atomic.Bool
 }
@@ -117,6 +118,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		p := &partition{number: k, name: info.Config.Name, created: info.Created}
 		p.shared.Store(clustered(info.Cluster))
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
+		p.identities.ask.ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
 		if cfg.GateDir != "" {
 			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {
 				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)

@@ -19,24 +19,38 @@ const notesBucket = "TURNLEDGER"
 // and but for that key is rebuilt from the log where it is lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct{ kv jetstream.KeyValue }
 
-// Notes opens the notes, and makes them where they are missing.
+// Notes opens the notes, and makes them where they are missing. In a cluster that is
+// about to elect leaders it waits for them: a process may start in the middle of that.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
+	for began := time.Now(); ; pause(ctx, 50*time.Millisecond) {
+		kv, err := l.openNotes(ctx)
+		switch {
+		case err == nil:
+			return &Notes{kv}, nil
+		case time.Since(began) > notesTime, ctx.Err() != nil, !l.partitions[0].shared.Load():
+			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+		}
+	}
+}
+
+// notesTime is as long as a cluster may take of which all servers were killed.
+const notesTime = 30 * time.Second
+
+func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := l.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: notesBucket, Description: "What Turnledger's side effects remember; made anew from the log",
 		History: 1, Storage: jetstream.FileStorage, Replicas: l.cfg.Replicas,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
+		return nil, err
 	}
-	// A bucket that was just made in a cluster has no leader yet to ask.
-	for began := time.Now(); ; pause(ctx, 50*time.Millisecond) {
-		switch _, err := kv.Get(ctx, "probe"); {
-		case err == nil, errors.Is(err, jetstream.ErrKeyNotFound):
-			return &Notes{kv}, nil
-		case time.Since(began) > gathering, ctx.Err() != nil:
-			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
-		}
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	// A bucket that was just made has no leader yet to ask.
+	if _, err := kv.Get(ctx, "probe"); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, err
 	}
+	return kv, nil
 }
 
 // Read gives what stands under a key, and its revision, which is 0 where nothing does.
@@ -88,6 +102,49 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	return nil
 }
 
+// Note is what stands under a key, since At by the servers' clock.
+type Note[T any] struct {
+	Value    T
+	Revision uint64
+	At       time.Time
+}
+
+// EachNote hands on what stands under the keys that match a filter ("a.>"), in the order
+// of their revisions.
+func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T])) error {
+	return n.each(ctx, filter, func(entry jetstream.KeyValueEntry) error {
+		var value T
+		if err := json.Unmarshal(entry.Value(), &value); err != nil {
+			return fmt.Errorf("read a note: %w", err)
+		}
+		f(Note[T]{value, entry.Revision(), entry.Created()})
+		return nil
+	})
+}
+
+func (n *Notes) each(ctx context.Context, filter string, f func(jetstream.KeyValueEntry) error) error {
+	all, err := n.kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("read notes: %w: %w", ErrUnavailable, err)
+	}
+	defer func() { _ = all.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("read notes: %w: %w", ErrUnavailable, ctx.Err())
+		case entry, open := <-all.Updates():
+			switch {
+			case !open:
+				return fmt.Errorf("read notes: %w: the connection was lost", ErrUnavailable)
+			case entry == nil: // that is all there is
+				return err
+			case err == nil:
+				err = f(entry)
+			}
+		}
+	}
+}
+
 // Drop takes a key away.
 func (n *Notes) Drop(ctx context.Context, key string) error {
 	if err := n.kv.Purge(ctx, key); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -110,21 +167,13 @@ func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) 
 	if err := m.notes.Put(ctx, m.prefix+member, true); err != nil {
 		return nil, err
 	}
-	keys, err := m.notes.kv.ListKeysFiltered(ctx, m.prefix+"*")
-	if err != nil {
-		return nil, fmt.Errorf("meet the others: %w: %w", ErrUnavailable, err)
-	}
-	defer func() { _ = keys.Stop() }()
 	seen := map[string]time.Time{}
-	for key := range keys.Keys() {
-		entry, err := m.notes.kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("meet the others: %w: %w", ErrUnavailable, err)
-		}
-		seen[strings.TrimPrefix(key, m.prefix)] = entry.Created()
+	err := m.notes.each(ctx, m.prefix+"*", func(entry jetstream.KeyValueEntry) error {
+		seen[strings.TrimPrefix(entry.Key(), m.prefix)] = entry.Created()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("meet the others: %w", err)
 	}
 	var out []string
 	for other, at := range seen {

@@ -250,7 +250,7 @@ func (l *Log) message(ctx context.Context, p *partition, request map[string]any)
 		Message *stored             `json:"message"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	if err := l.api(ctx, "STREAM.MSG.GET."+p.name, request, &out); err != nil {
+	if err := l.ask(ctx, "STREAM.MSG.GET."+p.name, request, &out); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch {

@@ -61,6 +61,14 @@ func (m Message) Type() string {
 	return events.Header(m.header).Value(events.HeaderType)
 }
 
+// ID is the event id that the message's header states.
+func (m Message) ID() string {
+	if m.decoded != nil {
+		return m.decoded.ID
+	}
+	return events.Header(m.header).Value(events.HeaderID)
+}
+
 // TailOptions of a tail. Ungated tails deliver what is not durable yet; they are
 // for a fold that is shown to nobody before the gate.
 type TailOptions struct {
@@ -214,19 +222,38 @@ func (t *Tail) connect(ctx context.Context) (*pull, error) {
 	if err := t.same(ctx); err != nil {
 		return nil, err
 	}
-	made, err := t.log.js.CreateConsumer(ctx, t.p.name, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1, AckPolicy: jetstream.AckNonePolicy,
-		InactiveThreshold: time.Minute, Replicas: 1, MemoryStorage: true,
-		HeadersOnly: t.opts.HeadersOnly, FilterSubject: t.opts.Subject,
-	})
+	name, err := t.consumer(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, err
 	}
 	if err := t.same(ctx); err != nil {
 		return nil, err
 	}
-	return t.log.openPull(t.p.name, made.CachedInfo().Name, tailPull)
+	return t.log.openPull(t.p.name, name, tailPull)
 }
+
+// consumer makes a consumer after the last event taken. One that nobody has answered for
+// may have been given to a server that is gone, or asked of one: another is made.
+func (t *Tail) consumer(ctx context.Context) (name string, err error) {
+	for began := time.Now(); ; {
+		once, cancel := context.WithTimeout(ctx, consumerTime)
+		made, err := t.log.js.CreateConsumer(once, t.p.name, jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1, AckPolicy: jetstream.AckNonePolicy,
+			InactiveThreshold: time.Minute, Replicas: 1, MemoryStorage: true,
+			HeadersOnly: t.opts.HeadersOnly, FilterSubject: t.opts.Subject,
+		})
+		cancel()
+		switch {
+		case err == nil:
+			return made.CachedInfo().Name, nil
+		case !errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil, time.Since(began) > 5*consumerTime:
+			return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+}
+
+// consumerTime is how long a server may take to make a consumer.
+const consumerTime = time.Second
 
 // tailPull is how many events one request asks for.
 const tailPull = 1000
@@ -244,7 +271,7 @@ func (t *Tail) same(ctx context.Context) error {
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
-		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew; rebuild the projections",
+		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: start this process again, and then rebuild the projections: turnledger projections rebuild NAME",
 			ErrStream, t.p.name, head, t.last)
 	}
 }
@@ -285,6 +312,9 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 		t.mu.Lock()
 		if len(t.ready) < 4*t.opts.MaxBatch && t.bytes < maxReady {
 			if msg.Position.Seq > t.last {
+				if t.opts.Subject == "" {
+					t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
+				}
 				t.last = msg.Position.Seq
 				t.p.saw(t.last)
 				t.ready = append(t.ready, msg)

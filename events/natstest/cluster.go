@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 type Cluster struct {
 	Servers []*server.Server
 	// links are the wires between the servers of a cluster that can be cut.
-	links []*link
+	links wires
 }
 
 const size = 3
@@ -110,15 +111,7 @@ func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
 
 // Isolate lets nothing through between a server and the others any more. Its clients
 // keep their connections.
-func (c *Cluster) Isolate(t testing.TB, i int) {
-	t.Helper()
-	require.NotEmpty(t, c.links, "start it with StartFragileCluster")
-	for _, l := range c.links {
-		if l.from == i || l.to == i {
-			l.cut()
-		}
-	}
-}
+func (c *Cluster) Isolate(t testing.TB, i int) { c.links.isolate(t, i) }
 
 // Kill ends a server without a last word to the others.
 func (c *Cluster) Kill(t testing.TB, i int) {
@@ -131,14 +124,18 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 // Connect gives a connection to the cluster that ends with the test.
 func (c *Cluster) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
-	urls := ""
-	for _, s := range c.Servers {
-		urls += "," + s.ClientURL()
-	}
-	nc, err := nats.Connect(urls[1:], nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// URLs gives the servers' addresses.
+func (c *Cluster) URLs() (out []string) {
+	for _, s := range c.Servers {
+		out = append(out, s.ClientURL())
+	}
+	return out
 }
 
 // ConnectTo gives a connection to one server and no other.

@@ -8,24 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link is a wire from one server to another that can be cut. A cut wire is silent,
-// as a network is that lost a switch: no connection is closed, nothing arrives.
+// link is a wire from one server to another that can be cut and mended. A cut wire is
+// silent, as a network is that lost a switch: no connection is closed, nothing arrives;
+// what was on its way arrives when it is mended, if anybody still listens.
 type link struct {
 	from, to int
 	listener net.Listener
 	target   string
-	silent   chan struct{}
-	once     sync.Once
+	over     chan struct{}
 	all      sync.WaitGroup
 
-	mu     sync.Mutex
-	conns  []net.Conn
-	closed bool
+	mu    sync.Mutex
+	conns []net.Conn
+	// whole is closed while the wire carries.
+	whole chan struct{}
+	isCut bool
 }
 
 func newLink(t testing.TB, from, to int, target string) *link {
 	t.Helper()
-	l := &link{from: from, to: to, target: target, silent: make(chan struct{})}
+	l := &link{from: from, to: to, target: target, over: make(chan struct{}), whole: make(chan struct{})}
+	close(l.whole)
 	var err error
 	l.listener, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -36,7 +39,35 @@ func newLink(t testing.TB, from, to int, target string) *link {
 
 func (l *link) address() string { return l.listener.Addr().String() }
 
-func (l *link) cut() { l.once.Do(func() { close(l.silent) }) }
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isCut {
+		l.isCut, l.whole = true, make(chan struct{})
+	}
+}
+
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		l.isCut = false
+		close(l.whole)
+	}
+}
+
+// carries waits until the wire is whole, and is false where it never will be.
+func (l *link) carries() bool {
+	l.mu.Lock()
+	whole := l.whole
+	l.mu.Unlock()
+	select {
+	case <-whole:
+		return true
+	case <-l.over:
+		return false
+	}
+}
 
 func (l *link) accept() {
 	for {
@@ -60,11 +91,13 @@ func (l *link) accept() {
 func (l *link) hold(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	select {
+	case <-l.over:
 		for _, c := range conns {
 			_ = c.Close()
 		}
 		return false
+	default:
 	}
 	l.conns = append(l.conns, conns...)
 	return true
@@ -74,10 +107,8 @@ func (l *link) carry(to, from net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		select {
-		case <-l.silent:
+		if !l.carries() {
 			return
-		default:
 		}
 		if err != nil {
 			_ = to.Close()
@@ -93,10 +124,31 @@ func (l *link) carry(to, from net.Conn) {
 func (l *link) close() {
 	_ = l.listener.Close()
 	l.mu.Lock()
-	l.closed = true
+	close(l.over)
 	for _, c := range l.conns {
 		_ = c.Close()
 	}
 	l.mu.Unlock()
 	l.all.Wait()
+}
+
+// wires are the links between the servers of a cluster.
+type wires []*link
+
+// isolate cuts a server off from the others.
+func (w wires) isolate(t testing.TB, i int) {
+	t.Helper()
+	require.NotEmpty(t, w, "the cluster was not started as a fragile one")
+	for _, l := range w {
+		if l.from == i || l.to == i {
+			l.cut()
+		}
+	}
+}
+
+// mend makes all whole.
+func (w wires) mend() {
+	for _, l := range w {
+		l.mend()
+	}
 }

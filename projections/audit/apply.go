@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections"
 )
@@ -37,25 +39,50 @@ func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p
 		default:
 		}
 	}
-	for _, clear := range []string{a.sql.clearLedger, a.sql.clearSecurity} {
-		if _, err := tx.Exec(ctx, clear, b.From.Partition, b.From.Seq, b.To.Seq); err != nil {
-			return err
-		}
-	}
+	p.again = true
 	return a.write(ctx, tx, b, p)
 }
 
-func (a *Audit) write(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	steps := []func(context.Context, pgx.Tx, projections.Batch, *plan) error{
-		a.forget, a.leaveOut, a.copyEvents, a.copyTurns, a.mergeTurns, a.replaceTurns, a.writeSessions,
-	}
-	for _, step := range steps {
-		if err := step(ctx, tx, b, p); err != nil {
+// step is a part of what a batch does to the tables.
+type step func(context.Context, pgx.Tx, projections.Batch, *plan) error
+
+func inTurn(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan, steps ...step) error {
+	for _, do := range steps {
+		if err := do(ctx, tx, b, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (a *Audit) write(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	if err := inTurn(ctx, tx, b, p, a.forget, a.leaveOut); err != nil {
+		return err
+	}
+	half, rest := []step{a.writeEvents, a.copyAnswers}, []step{a.copyQuestions, a.mergeTurns, a.replaceTurns, a.writeSessions}
+	if !a.second.take() {
+		return inTurn(ctx, tx, b, p, append(half, rest...)...)
+	}
+	defer a.second.give()
+	return pgx.BeginTxFunc(ctx, a.second.conn, pgx.TxOptions{BeginQuery: a.sql.begin}, func(other pgx.Tx) error {
+		var g errgroup.Group // neither breaks the other off: a connection does not outlive that
+		g.Go(func() error { return inTurn(ctx, other, b, p, half...) })
+		g.Go(func() error { return inTurn(ctx, tx, b, p, rest...) })
+		return g.Wait()
+	})
+}
+
+// second is a connection beside the transaction's, that takes about half of what a batch writes: where nobody reads yet, one
+// half may come a moment before the other. Nil for tables that are served.
+type second struct {
+	busy sync.Mutex
+	conn *pgx.Conn
+}
+
+// take tells whether the connection is there, and not another partition's just now.
+func (s *second) take() bool { return s != nil && s.busy.TryLock() }
+
+func (s *second) give() { s.busy.Unlock() }
 
 // forget takes out what erasures and redactions take out of earlier batches.
 func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
@@ -131,7 +158,14 @@ func ids(ctx context.Context, tx pgx.Tx, sql string, turns []uuid.UUID, args ...
 	return out, err
 }
 
-func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+func (a *Audit) writeEvents(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	if p.again {
+		for _, clear := range []string{a.sql.clearLedger, a.sql.clearSecurity} {
+			if _, err := tx.Exec(ctx, clear, b.From.Partition, b.From.Seq, b.To.Seq); err != nil {
+				return err
+			}
+		}
+	}
 	err := copyRows(ctx, tx, a.sql.copyLedger, len(p.ledger), func(r *rowBuffer, i int) { p.ledger[i].encode(r) })
 	if err != nil {
 		return err
@@ -139,13 +173,14 @@ func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, _ projections.Batch, 
 	return copyRows(ctx, tx, a.sql.copySecurity, len(p.security), func(r *rowBuffer, i int) { p.security[i].encode(r) })
 }
 
-func (a *Audit) copyTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	questions, answers := p.of(copied), p.answers(copied, answered)
-	err := copyRows(ctx, tx, a.sql.copyQuestions, len(questions), func(r *rowBuffer, i int) { questions[i].encodeQuestion(r, b.From.Partition) })
-	if err != nil {
-		return err
-	}
-	return copyRows(ctx, tx, a.sql.copyAnswers, len(answers), func(r *rowBuffer, i int) { answers[i].encodeAnswer(r) })
+func (a *Audit) copyQuestions(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
+	rows := p.of(copied)
+	return copyRows(ctx, tx, a.sql.copyQuestions, len(rows), func(r *rowBuffer, i int) { rows[i].encodeQuestion(r, b.From.Partition) })
+}
+
+func (a *Audit) copyAnswers(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
+	rows := p.answers(copied, answered)
+	return copyRows(ctx, tx, a.sql.copyAnswers, len(rows), func(r *rowBuffer, i int) { rows[i].encodeAnswer(r) })
 }
 
 func (a *Audit) mergeTurns(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {

@@ -57,10 +57,11 @@ func (c Config) withDefaults() (Config, error) {
 // Audit is the audit tables of one log. Safe for concurrent use; Apply and Park of one partition are one runner's, and
 // fenced against others.
 type Audit struct {
-	cfg   Config
-	pool  *pgxpool.Pool
-	sql   statements
-	early kept
+	cfg    Config
+	pool   *pgxpool.Pool
+	sql    statements
+	early  kept
+	second *second
 }
 
 var _ projections.Projection = (*Audit)(nil)

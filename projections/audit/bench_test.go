@@ -20,6 +20,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
@@ -79,9 +80,14 @@ func BenchmarkAuditCatchUp(b *testing.B) {
 }
 
 // BenchmarkAuditRebuild is a new generation filled from a real log of a million events beside the served one, swapped in, and
-// the former one dropped. Its memory is that of the whole process, the log's server too.
+// the former one dropped: in a process by itself, as serve does it, and in one with the log's server in it, as dev does.
 func BenchmarkAuditRebuild(b *testing.B) {
-	log := load{events: rebuildEvents, active: 64}.append(b)
+	l := load{events: rebuildEvents, active: 64}
+	b.Run("serve", func(b *testing.B) { rebuildOfMany(b, l.outside(b)) })
+	b.Run("dev", func(b *testing.B) { rebuildOfMany(b, l.append(b)) })
+}
+
+func rebuildOfMany(b *testing.B, log *jetlog.Log) {
 	s := openStage(b, rebuildEvents)
 	s.rebuild(b, log)
 	s.take(b)
@@ -111,13 +117,32 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	return took
 }
 
-// append writes the log, each session's events in order, 64 sessions at once. What the server keeps to tell duplicates by is
-// gone, as it is from a log that was not written a minute ago.
+// append writes the log. What the server keeps to tell duplicates by is gone, as it is from a log that was not written a
+// minute ago.
 func (l load) append(b *testing.B) *jetlog.Log {
 	b.Helper()
 	srv := natstest.Server(b)
 	log := natstest.LogOn(b, srv, 1)
-	defer forgetDuplicates(b, natstest.Connect(b, srv))
+	l.write(b, log)
+	forgetDuplicates(b, natstest.Connect(b, srv))
+	return log
+}
+
+// outside is the same log, in a server of its own.
+func (l load) outside(b *testing.B) *jetlog.Log {
+	b.Helper()
+	dir := b.TempDir()
+	srv := natstest.ServerIn(b, dir, embedded.Group)
+	l.write(b, natstest.LogOn(b, srv, 1))
+	srv.Stop()
+	log, err := jetlog.Open(b.Context(), natstest.Alone(b, dir), jetlog.Config{Partitions: 1}) // nothing is written any more: what it acknowledges when does not matter
+	require.NoError(b, err)
+	return log
+}
+
+// write appends each session's events in order, 64 sessions at once.
+func (l load) write(b *testing.B, log *jetlog.Log) {
+	b.Helper()
 	var turn [64]chan events.Fact
 	var g errgroup.Group
 	for w := range turn {
@@ -138,7 +163,6 @@ func (l load) append(b *testing.B) *jetlog.Log {
 		close(c)
 	}
 	require.NoError(b, g.Wait())
-	return log
 }
 
 func forgetDuplicates(b *testing.B, nc *nats.Conn) {

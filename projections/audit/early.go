@@ -68,8 +68,15 @@ func (x *early) take(sessionID string) *conversation.State {
 	if !ok {
 		return nil
 	}
-	x.sessions.Remove(sessionID)
+	x.forget(sessionID)
 	return s.state
+}
+
+// forget drops a session.
+func (x *early) forget(sessionID string) {
+	if x != nil {
+		x.sessions.Remove(sessionID)
+	}
 }
 
 func textBytes(f events.Fact) int {

@@ -63,6 +63,12 @@ func collides(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23505"
 }
 
+// gone tells whether there is no such table any more.
+func gone(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000")
+}
+
 // unavailable is failure for reads: whatever is wrong, there is no answer.
 func unavailable(attempted string, err error) error {
 	if err = failure(attempted, err); err == nil || errors.Is(err, ErrUnavailable) {

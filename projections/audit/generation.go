@@ -72,6 +72,8 @@ type generation struct {
 	*Audit
 	served *Audit
 	conn   *pgx.Conn
+	// helper is the connection that takes half of the writing.
+	helper *pgx.Conn
 	number uint64
 	// gone are the schemas to drop.
 	gone []string
@@ -83,7 +85,12 @@ func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) 
 	if err != nil {
 		return nil, a.hint(err)
 	}
-	g := &generation{served: a, conn: conn, gone: []string{a.cfg.Schema + suffix}}
+	helper, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, a.hint(err)
+	}
+	g := &generation{served: a, conn: conn, helper: helper, gone: []string{a.cfg.Schema + suffix}}
 	if err := g.open(ctx, suffix); err != nil {
 		g.close(ctx)
 		if errors.Is(err, projections.ErrRebuilding) || errors.Is(err, ErrDependent) {
@@ -112,12 +119,22 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	}
 	cfg := g.served.cfg
 	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
-	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema)}, served+1
+	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: &second{conn: g.helper}}, served+1
 	if err := g.migrate(ctx); err != nil {
 		return err
 	}
-	_, err = g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1", g.number)
+	if _, err := g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1", g.number); err != nil {
+		return err
+	}
+	// While nobody reads the tables, and only new rows come, there is nothing to be cleaned.
+	_, err = g.conn.Exec(ctx, g.alterLarge("set (autovacuum_enabled = off)"))
 	return err
+}
+
+// alterLarge is a change of the tables that hold a row for each turn or event.
+func (g *generation) alterLarge(change string) string {
+	return strings.NewReplacer("{s}", g.cfg.Schema, "{change}", change).Replace(
+		"alter table {s}.questions {change}; alter table {s}.answers {change}; alter table {s}.event_ledger {change}")
 }
 
 // lock keeps other rebuilds and verifications of these tables off until the connection ends.
@@ -171,6 +188,9 @@ func (g *generation) Drop(ctx context.Context) error {
 func (g *generation) close(ctx context.Context) {
 	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
 	_ = g.conn.Close(ctx)
+	if g.helper != nil {
+		_ = g.helper.Close(ctx)
+	}
 }
 
 // swapWait bounds how long the swap waits for readers that have begun; more of them wait behind it meanwhile.
@@ -245,6 +265,9 @@ func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) erro
 		}
 	}
 	if err := g.grant(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, g.alterLarge("reset (autovacuum_enabled)")); err != nil {
 		return err
 	}
 	served, next := g.served.cfg.Schema, g.cfg.Schema

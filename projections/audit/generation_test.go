@@ -99,3 +99,35 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 	delete(got, "projection_checkpoints")
 	require.Equal(t, want, got)
 }
+
+// A generation is written on two connections: of a batch that one of them can't write, the other writes nothing
+// either, and the batch goes in when it can. The tables that are served in the end are cleaned as before.
+func TestAGenerationsBatchIsWrittenWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	log := conversationOf(2)
+	a := filled(t, log, 100)
+	want := a.dump()
+	g, err := a.NewGeneration(t.Context())
+	require.NoError(t, err)
+	a.exec("alter table turnledger_next.questions add constraint none check (turn_id is null)")
+	to := claim(t, log, g)
+	b := to.batch(100)
+	require.True(t, projections.IsPermanent(g.Apply(t.Context(), b)))
+	for _, table := range []string{"event_ledger", "questions", "answers"} {
+		var rows int
+		require.NoError(t, a.pool.QueryRow(t.Context(), "select count(*) from turnledger_next."+table).Scan(&rows))
+		require.Zero(t, rows, table)
+	}
+	a.exec("alter table turnledger_next.questions drop constraint none")
+	require.NoError(t, g.Apply(t.Context(), b))
+	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Drop(t.Context()))
+	got := a.dump()
+	delete(want, "projection_checkpoints")
+	delete(got, "projection_checkpoints")
+	require.Equal(t, want, got)
+	var uncleaned int
+	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = 'turnledger' and c.reloptions::text like '%autovacuum%'`).Scan(&uncleaned))
+	require.Zero(t, uncleaned)
+}

@@ -11,14 +11,26 @@ import (
 
 var _ projections.Group = (*Audit)(nil)
 
-// Beat implements projections.Group: the runners that feed these tables, by PostgreSQL's clock.
+// Beat implements projections.Group: the runners that feed these tables, by PostgreSQL's clock. It
+// makes the tables that are gone.
 func (a *Audit) Beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
+	members, err := a.beat(ctx, member, alive)
+	// A database that was lost comes back empty: the tables are made again, and the runners see that they have to fill them.
+	if gone(err) {
+		if err := a.migrate(ctx); err != nil {
+			return nil, err
+		}
+		members, err = a.beat(ctx, member, alive)
+	}
+	return members, unavailable("meet the other runners of the audit", err)
+}
+
+func (a *Audit) beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
 	found, err := a.pool.Query(ctx, a.sql.beat, projection, member, alive.Seconds())
 	if err != nil {
-		return nil, unavailable("meet the other runners of the audit", err)
+		return nil, err
 	}
-	members, err := pgx.CollectRows(found, pgx.RowTo[string])
-	return members, unavailable("meet the other runners of the audit", err)
+	return pgx.CollectRows(found, pgx.RowTo[string])
 }
 
 // Leave implements projections.Group.

@@ -23,6 +23,8 @@ func (a *Audit) Park(ctx context.Context, b projections.Batch, reason string) er
 		return fmt.Errorf("park in the audit: %d events in the batch, not one", len(b.Events))
 	}
 	e := &b.Events[0]
+	// Whether the letter is retried before a link comes, and where, is not known here: a link reads that session from the log.
+	a.early.in(b.From.Partition).forget(e.SessionID)
 	turn, _ := conversation.Named(e.Recorded)
 	err := a.inTx(ctx, b, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, a.sql.park, projection, e.Position.Partition, e.Position.Seq, e.Time, orNull(turn, uuid.Nil), projections.Label(e.ID), projections.Label(e.Type),

@@ -151,6 +151,22 @@ func TestARetryThatIsRefusedAgainKeepsTheLetter(t *testing.T) {
 	}
 }
 
+// A letter that was retried while its session was nobody's leaves no row, and is not missing once the session is somebody's.
+func TestALetterRetriedBeforeTheLinkIsThereAfterIt(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "a"), started("s", "b"), linked("s", "u"))
+	a := openWithLog(t, log)
+	f := claim(t, log, a)
+	f.next(1)
+	b := f.batch(1)
+	require.NoError(t, a.Park(t.Context(), b, "a test"))
+	f.at = b.To
+	a.retryOne(t, rand.New(rand.NewPCG(1, 2)))
+	f.all(1)
+	require.Equal(t, []string{"a pending", "b pending"}, a.requests("s"))
+}
+
 // One letter's session holds another that is refused for ever: it does not stand in its way.
 func TestALetterIsRetriedBesideOneThatIsRefusedForEver(t *testing.T) {
 	t.Parallel()

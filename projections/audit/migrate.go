@@ -25,25 +25,31 @@ func (a *Audit) migrate(ctx context.Context) error {
 	if err := a.checkServer(ctx, conn); err != nil {
 		return err
 	}
-	if err := a.makeSchema(ctx, conn); err != nil {
-		return a.hint(err)
+	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
+}
+
+// makeTables runs the migrations that were not run. All of them are one transaction: who
+// finds some of the tables takes it that all are there.
+func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
+	if err := a.makeSchema(ctx, tx); err != nil {
+		return err
 	}
 	migrations, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return err
 	}
-	m, err := migrate.NewMigrator(ctx, conn, a.cfg.Schema+".schema_version")
+	m, err := migrate.NewMigratorEx(ctx, tx.Conn(), a.cfg.Schema+".schema_version", &migrate.MigratorOptions{DisableTx: true})
 	if err != nil {
-		return a.hint(err)
+		return err
 	}
 	m.Data["schema"] = a.cfg.Schema
 	m.OnStart = func(version int32, name, _, _ string) {
 		a.cfg.Logger.Info("the audit tables are brought up to date", "schema", a.cfg.Schema, "version", version, "migration", name)
 	}
 	if err := m.LoadMigrations(migrations); err != nil {
-		return fmt.Errorf("audit: load the migrations: %w", err)
+		return fmt.Errorf("load the migrations: %w", err)
 	}
-	return a.hint(m.Migrate(ctx))
+	return m.Migrate(ctx)
 }
 
 // checkServer refuses a server on which texts or statements would fail one by one later.
@@ -62,19 +68,18 @@ func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// makeSchema is done once, whoever comes first; it needs no right to create where the schema stands.
-func (a *Audit) makeSchema(ctx context.Context, conn *pgx.Conn) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"); err != nil {
-			return err
-		}
-		var stands bool
-		if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", a.cfg.Schema).Scan(&stands); err != nil || stands {
-			return err
-		}
-		_, err := tx.Exec(ctx, "create schema "+a.cfg.Schema)
+// makeSchema makes the schema if there is none, and keeps others who would make it, or its
+// tables, off until the transaction ends. It needs no right to create where the schema stands.
+func (a *Audit) makeSchema(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"); err != nil {
 		return err
-	})
+	}
+	var stands bool
+	if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", a.cfg.Schema).Scan(&stands); err != nil || stands {
+		return err
+	}
+	_, err := tx.Exec(ctx, "create schema "+a.cfg.Schema)
+	return err
 }
 
 // hint tells what to do about an error of the first contact.

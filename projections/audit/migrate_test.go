@@ -2,9 +2,12 @@ package audit_test
 
 import (
 	"context"
+	"log/slog"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -36,6 +39,63 @@ func TestOpenKeepsWhatThereIs(t *testing.T) {
 	a := filled(t, log, 10)
 	before := a.dump()
 	require.Equal(t, before, openIn(t, a.url, "turnledger", log).dump())
+}
+
+// Whoever feeds tables that somebody dropped makes them again.
+func TestTablesThatAreGoneAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	a := filled(t, identityLog(), 10)
+	_, err := a.pool.Exec(t.Context(), "drop schema turnledger cascade")
+	require.NoError(t, err)
+	_, err = a.Applied(t.Context(), 0)
+	require.ErrorIs(t, err, audit.ErrUnavailable, "that nothing is there tells nothing")
+	members, err := a.Beat(t.Context(), "one", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, []string{"one"}, members)
+	at, err := a.Applied(t.Context(), 0)
+	require.NoError(t, err)
+	require.Zero(t, at.Seq)
+}
+
+// atMigration calls do when a migration begins, once it has been armed.
+type atMigration struct {
+	slog.Handler
+	version int64
+	do      atomic.Pointer[func()]
+}
+
+func (h *atMigration) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *atMigration) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if do := h.do.Load(); a.Key == "version" && a.Value.Int64() == h.version && do != nil {
+			(*do)()
+		}
+		return true
+	})
+	return nil
+}
+
+// Tables that are made again, and of which a connection that breaks leaves some out, would
+// be taken for all by the next beat.
+func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
+	t.Parallel()
+	h := &atMigration{Handler: slog.DiscardHandler, version: 3}
+	url := pgtest.URL(t)
+	a, err := audit.Open(t.Context(), audit.Config{URL: url, Logger: slog.New(h)})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	run(t, url, "drop schema turnledger cascade")
+	ctx, end := context.WithCancel(t.Context())
+	broken := (func())(end)
+	h.do.Store(&broken)
+	_, err = a.Beat(ctx, "one", time.Minute)
+	require.ErrorIs(t, err, audit.ErrUnavailable)
+	require.Error(t, ctx.Err(), "the third migration was not come to")
+	_, err = a.Beat(t.Context(), "one", time.Minute)
+	require.NoError(t, err)
+	_, _, err = a.Served(t.Context())
+	require.NoError(t, err, "a table is missing")
 }
 
 // A generation is filled beside the served one and takes its name in one step, under the feet of readers.

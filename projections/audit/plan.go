@@ -26,6 +26,8 @@ type plan struct {
 	erased   map[string]*projections.Judged
 	// kept are sessions that nobody is linked to yet.
 	kept *early
+	// again: rows of these events may stand already.
+	again bool
 }
 
 // plan folds a batch into what it does. Reading for a link happens here, before a transaction is open.

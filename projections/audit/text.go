@@ -22,7 +22,10 @@ func toText(s string) string {
 	if strings.IndexByte(s, 0) >= 0 || strings.Contains(s, nulSign) {
 		s = hideNul.Replace(s)
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	if !utf8.ValidString(s) { // the faster look
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
 }
 
 func fromText(s string) string {

@@ -23,6 +23,10 @@ type filler struct {
 	judge  *projections.Judge
 	at     projections.Checkpoint
 	judged chan []projections.Judged
+	// free are parts that were applied, to be filled again.
+	free chan []projections.Judged
+	// run is what is applied at once.
+	run []projections.Judged
 	// rest of the last run, after a position that was to be reached.
 	rest []projections.Judged
 }
@@ -42,7 +46,7 @@ func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection
 		return nil, err
 	}
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
-	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged, ahead)}
+	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -66,13 +70,7 @@ func (f *filler) start(ctx context.Context) error {
 	if err != nil || seq == 0 {
 		return err
 	}
-	to := f.at
-	to.Seq = seq
-	if err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
-		return err
-	}
-	f.at = to
-	return nil
+	return f.pass(ctx, seq)
 }
 
 // read judges the log ahead of catchUp until ctx ends.
@@ -83,11 +81,16 @@ func (f *filler) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		judged := make([]projections.Judged, len(batch))
-		for i, m := range batch {
-			if judged[i], err = f.judge.Judge(ctx, m.Recorded()); err != nil {
+		judged := f.part()
+		for _, m := range batch {
+			e, err := f.judge.Judge(ctx, m.Recorded())
+			if err != nil {
 				return err
 			}
+			if e.Fact != nil {
+				e.Body = nil // needed of what states no fact
+			}
+			judged = append(judged, e)
 		}
 		select {
 		case f.judged <- judged:
@@ -119,12 +122,19 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 		if len(run) == 0 {
 			still.Reset(quiet)
 			select {
-			case run = <-f.judged:
-				run = f.more(run)
+			case part := <-f.judged:
+				// What was read ahead and passed over was erased meanwhile.
+				run = f.more(part)
+				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.at.Seq }):]
+				if len(run) == 0 {
+					continue
+				}
 			case <-still.C:
-				// Of an erased event nothing comes.
-				if _, found, err := f.log.At(ctx, events.Position{Partition: f.partition, Seq: seq}); err != nil || !found {
+				// Of erased events nothing comes.
+				if none, err := f.log.Still(ctx, f.partition, f.at.Seq, seq); err != nil {
 					return err
+				} else if none {
+					return f.pass(ctx, seq)
 				}
 				continue
 			case <-ctx.Done():
@@ -133,7 +143,7 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 		}
 		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
 		if f.rest = run[n:]; n == 0 {
-			return nil
+			return f.pass(ctx, seq)
 		}
 		if err := f.apply(ctx, run[:n]); err != nil {
 			return err
@@ -142,17 +152,48 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// more adds to a run what has been judged meanwhile, up to a batch.
-func (f *filler) more(run []projections.Judged) []projections.Judged {
-	for len(run)+f.cfg.part() <= f.cfg.MaxBatch {
+// pass moves the checkpoint over events that were erased: who compares checkpoints would wait for them. The event that was
+// applied last stays named: in another stream another one would stand where none does here.
+func (f *filler) pass(ctx context.Context, seq uint64) error {
+	to := f.at
+	to.Seq = seq
+	if err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
+		return err
+	}
+	f.at = to
+	f.reached(seq, 0)
+	return nil
+}
+
+// part gives an empty one.
+func (f *filler) part() []projections.Judged {
+	select {
+	case p := <-f.free:
+		return p
+	default:
+		return make([]projections.Judged, 0, f.cfg.part())
+	}
+}
+
+// more makes a run of a part and of what has been judged meanwhile, up to a batch.
+func (f *filler) more(part []projections.Judged) []projections.Judged {
+	f.run = f.run[:0]
+	for {
+		f.run = append(f.run, part...)
+		clear(part)
 		select {
-		case next := <-f.judged:
-			run = append(run, next...)
+		case f.free <- part[:0]:
 		default:
-			return run
+		}
+		if len(f.run)+f.cfg.part() > f.cfg.MaxBatch {
+			return f.run
+		}
+		select {
+		case part = <-f.judged:
+		default:
+			return f.run
 		}
 	}
-	return run
 }
 
 // apply commits a run of events; one that can't be applied is found by halving.

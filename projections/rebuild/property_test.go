@@ -1,13 +1,9 @@
 package rebuild_test
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // However a log gets into a view (live, with failures before and after the commit that
@@ -41,7 +38,7 @@ func TestEveryWayGivesTheSameView(t *testing.T) {
 
 		seed := rapid.Uint64().Draw(rt, "failures")
 		shaken := open(t, one)
-		feed(t, one, view{&shaky{Rebuildable: shaken.Rebuildable, rng: rand.New(rand.NewPCG(seed, 0))}, shaken.read})
+		feed(t, one, view{viewtest.NewShaky(shaken.Rebuildable, seed), shaken.read})
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, broken off and delivered again", name)
 		require.NoError(rt, rebuilt(t, one, shaken))
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, rebuilt", name)
@@ -67,33 +64,10 @@ func feed(t testing.TB, log *jetlog.Log, v view) {
 	stop()
 }
 
-// shaky fails before or after the commit of some batches.
-type shaky struct {
-	projections.Rebuildable
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (s *shaky) Apply(ctx context.Context, b projections.Batch) error {
-	s.mu.Lock()
-	dice := s.rng.IntN(6)
-	s.mu.Unlock()
-	if dice == 0 {
-		return errors.New("broken off before the commit")
-	}
-	if err := s.Rebuildable.Apply(ctx, b); err != nil || dice > 1 {
-		return err
-	}
-	return errors.New("broken off after the commit")
-}
-
-// sessionsDrawn is how many sessions a drawn log is about.
-const sessionsDrawn = 5
-
 // drawLog appends the same random facts to logs; some contradict what stands there.
 func drawLog(rt *rapid.T, logs ...*jetlog.Log) {
 	for range rapid.IntRange(1, 50).Draw(rt, "events") {
-		f := drawFact(rt)
+		f := viewtest.DrawFact(rt)
 		for _, log := range logs {
 			_, err := log.Append(rt.Context(), jetlog.Append{Facts: []events.Fact{f}})
 			require.NoError(rt, err)
@@ -101,39 +75,12 @@ func drawLog(rt *rapid.T, logs ...*jetlog.Log) {
 	}
 }
 
-func drawFact(rt *rapid.T) events.Fact {
-	session := sessionOf(rapid.IntRange(0, sessionsDrawn-1).Draw(rt, "session"))
-	request := fmt.Sprint("r", rapid.IntRange(0, 4).Draw(rt, "request"))
-	id := events.TurnID(session, request)
-	words := rapid.SampledFrom([]string{"one", "two", "drei & <vier>"}).Draw(rt, "words")
-	q, a := events.Question{QuestionNeutral: words, Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: words}
-	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct", "reset", "erase", "refused"}).Draw(rt, "fact") {
-	case "start":
-		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
-	case "final":
-		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: a}
-	case "link":
-		return &events.SessionLinked{SessionID: session, IdentityID: words[:3]}
-	case "redact":
-		return &events.TurnRedacted{TurnID: id, SessionID: session}
-	case "correct":
-		next := request + "c"
-		return &events.TurnCorrected{TurnID: events.TurnID(session, next), SessionID: session, RequestID: next, ReplacesTurnID: id, Question: q, Answer: a}
-	case "reset":
-		return &events.SessionReset{SessionID: session}
-	case "erase":
-		return &events.SessionErased{SessionID: session, ReceiptID: "receipt"}
-	default:
-		return &events.LinkRefused{SessionID: session, IdentityID: "thief"}
-	}
-}
-
 // snapshots gives what a view holds of each session, with its positions where those
 // compare.
 func snapshots(t testing.TB, log *jetlog.Log, v view, exact bool) (out []any) {
 	t.Helper()
-	for n := range sessionsDrawn {
-		s, _, err := v.read(t.Context(), log, sessionOf(n))
+	for n := range viewtest.Sessions {
+		s, _, err := v.read(t.Context(), log, viewtest.Session(n))
 		require.NoError(t, err)
 		if s == nil {
 			out = append(out, nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +19,7 @@ import (
 // Config of a rebuild.
 type Config struct {
 	Rules conversation.Rules
-	// MaxBatch bounds the events of one Apply; 10,000 by default.
+	// MaxBatch bounds the events of one Apply; 5,000 by default.
 	MaxBatch int
 	// Start gives the sequence after which the projection begins; the log's beginning by
 	// default.
@@ -31,7 +32,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.MaxBatch <= 0 {
-		c.MaxBatch = 10_000
+		c.MaxBatch = 5000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -58,7 +59,13 @@ type Rebuild struct {
 	cfg   Config
 	gen   projections.Generation
 	parts []*progress
+	// cancel closes cancelled, once.
+	cancel    func()
+	cancelled chan struct{}
 }
+
+// ErrCancelled is how a rebuild ends that was broken off by Cancel.
+var ErrCancelled = errors.New("the rebuild was cancelled")
 
 // Begin takes the right to rebuild the projection; Run must follow.
 // projections.ErrRebuilding where somebody else has it.
@@ -67,7 +74,8 @@ func Begin(ctx context.Context, log *jetlog.Log, view projections.Rebuildable, c
 	if err != nil {
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
-	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen}
+	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen, cancelled: make(chan struct{})}
+	r.cancel = sync.OnceFunc(func() { close(r.cancelled) })
 	r.cfg.letters = view.DeadLetters
 	for k := range log.Partitions() {
 		r.parts = append(r.parts, &progress{partition: k})
@@ -81,10 +89,28 @@ func (r *Rebuild) Generation() uint64 { return r.gen.Number() }
 // dropDeadline bounds the removal of what a rebuild leaves behind.
 const dropDeadline = time.Minute
 
+// Cancel ends Run, unless the generation is served by then; false where Run has ended.
+func (r *Rebuild) Cancel() bool {
+	if r.isOver() {
+		return false
+	}
+	r.cancel()
+	return true
+}
+
 // Run fills the generation, swaps it in and drops the former one. On any error, that
 // of ctx too, the served generation is as it was: *Stopped where an event can't be
-// applied.
+// applied, ErrCancelled.
 func (r *Rebuild) Run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-r.cancelled:
+			cancel(ErrCancelled)
+		case <-ctx.Done():
+		}
+	}()
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
 		defer cancel()
@@ -94,6 +120,9 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 		r.ended(err)
 	}()
 	if err := r.fill(ctx); err != nil {
+		if errors.Is(context.Cause(ctx), ErrCancelled) {
+			err = ErrCancelled
+		}
 		return fmt.Errorf("rebuild %s: %w", r.view.Name(), err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 func rebuilt(t testing.TB, log *jetlog.Log, v projections.Rebuildable) error {
@@ -62,7 +63,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 					}
 					return nil
 				})
-				g.Go(func() error { return neverOlder(load, log, v, sessionOf(n)) })
+				g.Go(func() error { return neverOlder(load, log, v, viewtest.Session(n)) })
 			}
 			for i := range 3 {
 				require.NoError(t, rebuilt(t, log, v))
@@ -185,7 +186,7 @@ func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
 				require.ErrorIs(t, err, failed, "seed %d, step %d", seed, step)
 				require.Equal(t, before, number(t, v))
 				equalsLog(t, log, v, 4)
-				require.Equal(t, rebuild.StateFailed, r.Status()[0].State)
+				require.Equal(t, rebuild.StateFailed, r.Status(t.Context(), time.Now())[0].State)
 			}
 			equalsLog(t, log, v, 4)
 		})
@@ -293,6 +294,39 @@ func TestOnlyOneRebuildAtATime(t *testing.T) {
 			require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
 			require.NoError(t, first.Run(t.Context()))
 			require.NoError(t, rebuilt(t, log, v))
+			equalsLog(t, log, v, 2)
+		})
+	}
+}
+
+// What the served generation applied last was erased since, and nothing comes after it: the new one stands where that does.
+func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
+	t.Parallel()
+	for name, open := range backends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := natstest.Log(t, 1)
+			fill(t, log, 2, 4)
+			v := open(t, log)
+			stop := live(t, log, v)
+			caughtUp(t, log, v)
+			stop()
+			_, before, err := v.Served(t.Context())
+			require.NoError(t, err)
+			head, err := log.Head(t.Context(), 0)
+			require.NoError(t, err)
+			for ; head.Seq > before[0].Seq-2; head.Seq-- {
+				_, err = log.Erase(t.Context(), head)
+				require.NoError(t, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := rebuild.Begin(ctx, log, v, rebuild.Config{Rules: rules, MaxBatch: 3})
+			require.NoError(t, err)
+			require.NoError(t, r.Run(ctx))
+			_, after, err := v.Served(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, before[0].Seq, after[0].Seq)
 			equalsLog(t, log, v, 2)
 		})
 	}

@@ -1,6 +1,7 @@
 package rebuild
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -47,6 +48,13 @@ func (p *progress) reached(seq uint64, events int) {
 	p.events += events
 }
 
+func (r *Rebuild) isOver() bool {
+	p := r.parts[0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
 // ended notes how the rebuild ended.
 func (r *Rebuild) ended(err error) {
 	for _, p := range r.parts {
@@ -56,12 +64,18 @@ func (r *Rebuild) ended(err error) {
 	}
 }
 
+// statusDeadline bounds the questions of one Status.
+const statusDeadline = 3 * time.Second
+
 // Status tells how far the new generation is, or why the rebuild failed; nothing
 // after one that was swapped in.
-func (r *Rebuild) Status() []projections.Status {
+func (r *Rebuild) Status(ctx context.Context, now time.Time) []projections.Status {
+	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
+	defer cancel()
 	var out []projections.Status
 	for _, p := range r.parts {
 		if s, ok := p.status(); ok {
+			s.Measure(ctx, r.log, now)
 			s.Name, s.Generation = r.view.Name(), r.gen.Number()
 			out = append(out, s)
 		}
@@ -79,14 +93,13 @@ func (p *progress) status() (s projections.Status, ok bool) {
 		Partition: p.partition, State: StateRebuilding,
 		Position: events.Position{Partition: p.partition, Seq: p.seq}, Head: events.Position{Partition: p.partition, Seq: max(p.head, p.seq)},
 	}
-	s.LagEvents = s.Head.Seq - s.Position.Seq
 	if p.over {
 		s.State, s.LastError = StateFailed, p.err.Error()
 		return s, true
 	}
 	if took := p.last.Sub(p.since).Seconds(); took > 0 {
 		s.Rate = float64(p.events) / took
-		s.ETA = time.Duration(float64(s.LagEvents) / max(s.Rate, 1) * float64(time.Second))
+		s.ETA = time.Duration(float64(s.Head.Seq-s.Position.Seq) / max(s.Rate, 1) * float64(time.Second))
 	}
 	return s, true
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
@@ -112,30 +113,13 @@ func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func())
 // caughtUp waits until a view has applied all of the log.
 func caughtUp(t testing.TB, log *jetlog.Log, v view) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		_, at, err := v.Served(t.Context())
-		require.NoError(t, err)
-		seqs := map[int]uint64{}
-		for _, cp := range at {
-			seqs[cp.Partition] = cp.Seq
-		}
-		for k := range log.Partitions() {
-			head, err := log.Head(t.Context(), k)
-			require.NoError(t, err)
-			if seqs[k] < head.Seq {
-				return false
-			}
-		}
-		return true
-	}, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, log, v) }, time.Minute, 5*time.Millisecond)
 }
 
-// sessionOf a number. Every third is linked at its third turn, the others at once.
-func sessionOf(n int) string { return fmt.Sprintf("s%d", n) }
-
-// say appends turn i of a session, with a redaction and a correction now and then.
+// say appends turn i of a session, with a redaction and a correction now and then. Every
+// third session is linked at its third turn, the others at once.
 func say(ctx context.Context, log *jetlog.Log, n, i int) error {
-	session, request := sessionOf(n), fmt.Sprint("r", i)
+	session, request := viewtest.Session(n), fmt.Sprint("r", i)
 	id := events.TurnID(session, request)
 	var facts []events.Fact
 	if i == 2*(n%3/2) {
@@ -174,19 +158,19 @@ func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
 func equalsLog(t testing.TB, log *jetlog.Log, v view, sessions int) {
 	t.Helper()
 	for n := range sessions {
-		got, at, err := v.read(t.Context(), log, sessionOf(n))
+		got, at, err := v.read(t.Context(), log, viewtest.Session(n))
 		require.NoError(t, err)
-		require.NotNil(t, got, sessionOf(n))
-		want, err := fold(t.Context(), log, sessionOf(n), at.Seq)
+		require.NotNil(t, got, viewtest.Session(n))
+		want, err := fold(t.Context(), log, viewtest.Session(n), at.Seq)
 		require.NoError(t, err)
-		require.Equal(t, want.Head(), got.Head(), sessionOf(n))
+		require.Equal(t, want.Head(), got.Head(), viewtest.Session(n))
 		held := map[string]any{}
 		for _, turn := range got.Turns {
 			held[turn.ID.String()] = plainTurn(turn)
 		}
 		for _, turn := range want.Turns {
 			if turn.Status == conversation.Finalized || turn.Status == conversation.Pending {
-				require.Equal(t, plainTurn(turn), held[turn.ID.String()], "%s %s", sessionOf(n), turn.RequestID)
+				require.Equal(t, plainTurn(turn), held[turn.ID.String()], "%s %s", viewtest.Session(n), turn.RequestID)
 			}
 		}
 	}

@@ -213,7 +213,7 @@ func (f *feeder) claim(ctx context.Context) error {
 		}
 	}
 	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq), false
-	f.parts[f.partition].reached(f.at.Seq, time.Time{}, 0)
+	f.parts[f.partition].reached(f.at.Seq, 0)
 	return nil
 }
 
@@ -322,6 +322,6 @@ func (f *feeder) batch(run []projections.Judged) projections.Batch {
 func (f *feeder) done(b projections.Batch) {
 	f.at = b.To
 	f.committed.Store(b.To.Seq)
-	f.parts[f.partition].reached(b.To.Seq, b.Events[len(b.Events)-1].Time, len(b.Events))
+	f.parts[f.partition].reached(b.To.Seq, len(b.Events))
 	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
 }

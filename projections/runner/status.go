@@ -28,7 +28,6 @@ type progress struct {
 
 	mu    sync.Mutex
 	seq   uint64
-	time  time.Time
 	state string
 	err   error
 	rate  rate
@@ -43,15 +42,11 @@ func (p *progress) set(state string, err error) {
 	}
 }
 
-// reached notes a position, the time of its event if it is known, and how many events
-// brought it there.
-func (p *progress) reached(seq uint64, at time.Time, applied int) {
+// reached notes a position, and how many events brought it there.
+func (p *progress) reached(seq uint64, applied int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq = seq
-	if !at.IsZero() {
-		p.time = at
-	}
 	p.rate.add(applied, time.Now())
 }
 
@@ -77,49 +72,29 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 	p := r.parts[k]
 	p.mu.Lock()
 	s := projections.Status{Name: r.proj.Name(), Partition: k, State: p.state, Rate: p.rate.perSecond(now)}
-	seq, at, err := p.seq, p.time, p.err
+	seq, err := p.seq, p.err
 	p.mu.Unlock()
-	if s.State == standby {
+	if s.State != live {
 		var fault error
-		if seq, fault = r.applied(ctx, k, seq); fault != nil {
+		if seq, fault = r.applied(ctx, k, seq); err == nil {
 			err = fault
 		}
-		at = time.Time{}
 	}
 	s.Position = events.Position{Partition: k, Seq: seq}
 	head, fault := r.log.Head(ctx, k)
-	switch {
-	case fault != nil:
+	s.Head = head
+	if fault != nil {
 		err, s.HeadUnknown = fault, true
 		if s.State == live || s.State == standby {
 			s.State = projections.Unknown
 		}
-	case head.Seq > seq && r.still(ctx, k, seq, head.Seq):
-		// What lay between was erased, and never comes: there is nothing to apply.
-		s.Position = head
-	case head.Seq > seq:
-		s.LagEvents = head.Seq - seq
-		if at.IsZero() {
-			// Another process applied it, or it was before this one's time.
-			if e, found, err := r.log.At(ctx, s.Position); err == nil && found {
-				at = e.Time
-			}
-		}
-		if !at.IsZero() {
-			s.LagSeconds = max(now.Sub(at).Seconds(), 0)
-		}
+	} else {
+		s.Measure(ctx, r.log, now)
 	}
-	s.Head = head
 	if err != nil {
 		s.LastError = err.Error()
 	}
 	return s
-}
-
-// still tells whether the log has nothing between two sequences.
-func (r *Runner) still(ctx context.Context, k int, after, upTo uint64) bool {
-	still, err := r.log.Still(ctx, k, after, upTo)
-	return err == nil && still
 }
 
 // applied asks the projection's own store how far it is.

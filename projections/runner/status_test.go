@@ -41,6 +41,21 @@ func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
 	require.Zero(t, r.Status(t.Context(), time.Now().Add(time.Minute))[0].Rate)
 }
 
+// A projection that has applied nothing at all is as late as the log is old.
+func TestNothingAppliedIsNoZeroLag(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 3)
+	s := newSink()
+	s.fail = func(projections.Batch) (error, error) { return errors.New("the store is away"), nil }
+	r := runner.New(log, s, runner.Config{Pause: 5 * time.Millisecond})
+	run(t, r)
+	require.Eventually(t, func() bool {
+		got := r.Status(t.Context(), time.Now())[0]
+		return got.State == "retrying" && got.LagEvents == got.Head.Seq && got.LagSeconds > 0
+	}, 20*time.Second, time.Millisecond)
+}
+
 // A log that does not answer is not a log without news.
 func TestAHeadThatIsNotToldIsNoZeroLag(t *testing.T) {
 	t.Parallel()

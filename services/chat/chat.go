@@ -112,6 +112,9 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 	if err := m.complete(s.cfg.Policy); err != nil {
 		return Reply{}, err
 	}
+	if err := s.cfg.Contexts.Valid(PromptRequest{SessionID: m.ThreadID, Message: m.Content, Options: m.Options}); err != nil {
+		return Reply{}, err
+	}
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
@@ -171,7 +174,7 @@ func (s *Service) since(ctx context.Context, m Message, turn Turn) (uint64, erro
 	if !turn.Duplicate {
 		return turn.Place, nil
 	}
-	state, err := s.cfg.Sessions.Session(ctx, m.ThreadID)
+	state, err := s.cfg.Sessions.Session(ctx, m.ThreadID, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -247,8 +250,8 @@ func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Rep
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // whatever failed, it was stopped
 	}
-	if errors.Is(err, errInterrupted) {
-		reply.Interrupted, err = true, nil
+	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
+		reply.Interrupted, err = errors.Is(err, errInterrupted), nil
 		if text = said.text.String(); text == "" {
 			text = interruptedText
 		}
@@ -260,15 +263,16 @@ func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Rep
 	return s.record(ctx, reply, text)
 }
 
-// ask gives the model's answer, or errInterrupted.
+// ask gives the model's answer, or errInterrupted, or errSettled.
 func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply, said *pieces) (string, error) {
-	if err := s.wait(ctx, m, try, reply.Turn); err != nil {
+	known, err := s.wait(ctx, m, try, reply.Turn)
+	if err != nil {
 		return "", err
 	}
 	// The time in a queue is not the answer's.
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
-	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Options: m.Options})
+	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Known: known, Options: m.Options})
 	if err != nil {
 		return "", err
 	}
@@ -276,14 +280,14 @@ func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply
 	reply.Source, reply.RewrittenQuery = prompt.Source, prompt.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(calling, m.ThreadID, try, stop) })
+	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn.ID, try, stop) })
 	text, err := s.cfg.Model.Answer(calling, prompt, said.add)
 	cause := context.Cause(calling)
 	stop(nil)
 	watching.Wait()
 	switch {
-	case errors.Is(cause, errInterrupted):
-		return "", errInterrupted
+	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled):
+		return "", cause
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", ErrModel, err)
 	case text == "":

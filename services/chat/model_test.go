@@ -68,18 +68,23 @@ func TestModelsStream(t *testing.T) {
 // However a model fails, it is an error, in time; what it has said until then is given.
 func TestModelsThatFail(t *testing.T) {
 	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
-		for name, a := range map[string]modeltest.Answer{
-			"400":       {Status: http.StatusBadRequest},
-			"429":       {Status: http.StatusTooManyRequests},
-			"500":       {Status: http.StatusInternalServerError},
-			"malformed": {Text: "It is half", Malformed: true},
-			"cut":       {Text: "It is half", Cut: true},
-			"stall":     {Text: "It is half", Stall: true},
+		for name, a := range map[string]struct {
+			modeltest.Answer
+			why string
+		}{
+			"400":       {modeltest.Answer{Status: http.StatusBadRequest}, "the endpoint answered 400"},
+			"401":       {modeltest.Answer{Status: http.StatusUnauthorized}, "the endpoint answered 401: is TURNLEDGER_MODEL_KEY right?"},
+			"404":       {modeltest.Answer{Status: http.StatusNotFound}, "the endpoint answered 404: are TURNLEDGER_MODEL_URL, up to its version, and TURNLEDGER_MODEL_NAME right?"},
+			"429":       {modeltest.Answer{Status: http.StatusTooManyRequests}, "the endpoint answered 429"},
+			"500":       {modeltest.Answer{Status: http.StatusInternalServerError}, "the endpoint answered 500"},
+			"malformed": {modeltest.Answer{Text: "It is half", Malformed: true}, "the endpoint's answer is broken"},
+			"cut":       {modeltest.Answer{Text: "It is half", Cut: true}, endpoint.ErrBroken.Error()},
+			"stall":     {modeltest.Answer{Text: "It is half", Stall: true}, endpoint.ErrSilent.Error()},
 		} {
-			server.Script(always(a))
+			server.Script(always(a.Answer))
 			began := time.Now()
 			text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
-			require.Error(t, err, name)
+			require.EqualError(t, err, a.why, name)
 			require.Less(t, time.Since(began), 20*time.Second, name)
 			switch name {
 			case "malformed", "cut", "stall":
@@ -90,6 +95,15 @@ func TestModelsThatFail(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAModelThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	server := modeltest.New(t, nil)
+	server.Close()
+	m := openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"})
+	_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+	require.EqualError(t, err, "the endpoint can't be reached: is TURNLEDGER_MODEL_URL right?")
 }
 
 // A refusal that passes is asked again, before a word is said.

@@ -17,33 +17,47 @@ import (
 // errInterrupted ends an answer since a later message interrupts it.
 var errInterrupted = errors.New("a later message interrupts")
 
+// errSettled ends an answer that can't be the turn's any more: who records it is told why.
+var errSettled = errors.New("the turn is settled")
+
 // lookEvery is how often a session is read while its log is waited for.
 const lookEvery = 100 * time.Millisecond
 
+// looksAtView is how often an answer that is under way looks at its session until it asks
+// the log for its end, too: a question to the log for each look of each answer is what the
+// starts of others wait behind (docs/benchmarks.md).
+const looksAtView = 10
+
 // wait lets a turn go on when none before it is pending any more, or those that are
-// have had their time. An interrupting turn ends those of this process at once; other
-// processes see it in the log.
-func (s *Service) wait(ctx context.Context, m Message, try *attempt, turn Turn) error {
+// have had their time, and gives the place in the log up to which it knows the session.
+// An interrupting turn ends those of this process at once; other processes see it in the
+// log. Whatever was acknowledged before the message stands before its own place, so that
+// the first look need not ask for the log's end.
+func (s *Service) wait(ctx context.Context, m Message, try *attempt, turn Turn) (uint64, error) {
+	known := try.since
 	if m.Policy == Reject {
-		return nil
+		return known, nil
 	}
-	for {
-		state, err := s.cfg.Sessions.Session(ctx, m.ThreadID)
+	for look := known; ; look = 0 {
+		state, err := s.cfg.Sessions.Session(ctx, m.ThreadID, look)
 		switch {
 		case err != nil:
-			return err
+			return 0, err
 		case interrupted(state, try):
-			return errInterrupted
+			return 0, errInterrupted
+		case settled(state, turn.ID):
+			return 0, errSettled
 		}
+		known = max(known, state.Applied)
 		ahead := s.ahead(ctx, state, turn.Place)
 		if len(ahead) == 0 {
-			return nil
+			return known, nil
 		}
 		if m.Policy == Interrupt {
 			s.interrupt(ahead)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -62,7 +76,7 @@ func (s *Service) ahead(ctx context.Context, state *conversation.State, place ui
 // is asked while the log decides, and so has asked the others before; of a turn that came
 // meanwhile somebody is.
 func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversation.Turn) bool, error) {
-	state, err := s.cfg.Sessions.Session(ctx, threadID)
+	state, err := s.cfg.Sessions.Session(ctx, threadID, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -108,15 +122,34 @@ func interrupted(state *conversation.State, try *attempt) bool {
 	})
 }
 
-// watch ends an answer when the log shows a turn that interrupts it, whoever took that.
-func (s *Service) watch(ctx context.Context, threadID string, try *attempt, stop context.CancelCauseFunc) {
-	for pause(ctx, lookEvery) == nil {
+// watch ends an answer when the log shows a turn that interrupts it, whoever took that,
+// or that the turn has become what no answer changes: redacted, erased, answered by another.
+// Mostly it looks at what the view has by now; what a view that is behind does not show, it
+// sees in the log itself.
+func (s *Service) watch(ctx context.Context, threadID string, id uuid.UUID, try *attempt, stop context.CancelCauseFunc) {
+	for look := 1; pause(ctx, lookEvery) == nil; look++ {
+		known := try.since
+		if look%looksAtView == 0 {
+			known = 0
+		}
 		// Where the log does not answer, the model's answer goes on.
-		if state, err := s.cfg.Sessions.Session(ctx, threadID); err == nil && interrupted(state, try) {
+		state, err := s.cfg.Sessions.Session(ctx, threadID, known)
+		switch {
+		case err != nil:
+		case interrupted(state, try):
 			stop(errInterrupted)
+			return
+		case settled(state, id):
+			stop(errSettled)
 			return
 		}
 	}
+}
+
+// settled tells whether a turn is surely pending no more.
+func settled(state *conversation.State, id uuid.UUID) bool {
+	t := state.Turn(id)
+	return state.Erased != 0 || t != nil && t.Status != conversation.Pending
 }
 
 func pause(ctx context.Context, d time.Duration) error {

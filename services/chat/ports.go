@@ -26,9 +26,10 @@ type Turn struct {
 	Duplicate             bool
 }
 
-// Sessions reads a whole session as it is now.
+// Sessions reads a whole session as it is now, or, with known above 0, as it is at that
+// sequence or later: one that the caller saw durable, after all that it must know of.
 type Sessions interface {
-	Session(ctx context.Context, sessionID string) (*conversation.State, error)
+	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
 }
 
 // Presence tells the processes of a deployment which turns are being answered.
@@ -41,13 +42,17 @@ type Presence interface {
 
 // Contexts builds prompts.
 type Contexts interface {
+	// Valid refuses what Build would: before a message is recorded.
+	Valid(r PromptRequest) error
 	Build(ctx context.Context, r PromptRequest) (Prompt, error)
 }
 
-// PromptRequest asks for the prompt of a turn; Fresh wants no history at all.
+// PromptRequest asks for the prompt of a turn; Fresh wants no history at all. Known is as
+// of Sessions.
 type PromptRequest struct {
 	SessionID, Message string
 	TurnID             uuid.UUID
+	Known              uint64
 	Fresh              bool
 	Options
 }
@@ -79,6 +84,7 @@ type Model interface {
 	// Format of the prompts that it takes, "openai" or "anthropic".
 	Format() string
 	// Answer calls emit with each piece of the answer's text as it comes, and returns
-	// the whole. An error after some pieces says that the answer is not whole.
+	// the whole. An error after some pieces says that the answer is not whole. Its text may
+	// be logged: it holds nothing of the prompt and of the answer.
 	Answer(ctx context.Context, p Prompt, emit func(piece string)) (string, error)
 }

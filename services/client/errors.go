@@ -25,8 +25,16 @@ type Error struct {
 	Title  string  `json:"title"`
 	Detail string  `json:"detail"`
 	Fields []Field `json:"errors"`
+	// Current is the version of the turn that stands, where Code is turn_replaced.
+	Current *Version `json:"current"`
 
 	retryAfter time.Duration
+}
+
+// Version names a version of a turn.
+type Version struct {
+	TurnID        string `json:"turn_id"`
+	RecordVersion int    `json:"record_version"`
 }
 
 // Field is a part of a request that is wrong.

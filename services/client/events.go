@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -61,6 +62,7 @@ type Events struct {
 	from   events.Cursor
 	end    events.Cursor
 	opened bool // the connection at hand, or the last one
+	keys   []string
 }
 
 // Events makes a reading of the log; All begins it.
@@ -80,6 +82,10 @@ func (e *Events) Progress() (passed, total uint64) {
 	}
 	return passed, total
 }
+
+// MetadataKeys are the keys that the server's views show of metadata; the events have
+// what the log has. Nil before the reading has begun.
+func (e *Events) MetadataKeys() []string { return e.keys }
 
 // All gives the events in order, each once. Where the connection breaks, or the server
 // restarts, it goes on after the last event, as long as the client has patience (and
@@ -189,6 +195,7 @@ const (
 	headerFrom     = "Turnledger-From"
 	headerEnd      = "Turnledger-End"
 	headerPosition = "Turnledger-Position"
+	headerMetadata = "Turnledger-Metadata-Keys"
 )
 
 func (e *Events) open(ctx context.Context) (*http.Response, error) {
@@ -227,6 +234,9 @@ func (e *Events) noteBounds(h http.Header) {
 	from, _ := events.ParsePositions(h.Get(headerFrom)) // for progress alone
 	end, _ := events.ParsePositions(h.Get(headerEnd))
 	e.from, e.end = events.NewCursor(from...), events.NewCursor(end...)
+	if keys, told := h[headerMetadata]; told {
+		e.keys = strings.FieldsFunc(keys[0], func(r rune) bool { return r == ',' })
+	}
 	for _, p := range from {
 		e.at.Pass(p)
 	}

@@ -19,6 +19,15 @@ func (c *Client) Rebuild(ctx context.Context, name string) (generation int, err 
 	return out.Generation, err
 }
 
+// CancelRebuild breaks off the rebuild that runs in the process asked, and gives the number of the generation that is given up.
+func (c *Client) CancelRebuild(ctx context.Context, name string) (generation int, err error) {
+	var out struct {
+		Generation int `json:"generation"`
+	}
+	err = c.do(ctx, request{"cancel the rebuild of " + name, http.MethodDelete, "/projections/" + escape(name) + "/rebuild", nil, false}, &out)
+	return out.Generation, err
+}
+
 // Verified is one step of a verification: one of its members is set, Result at the end.
 type Verified struct {
 	Progress *struct {

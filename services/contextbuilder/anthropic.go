@@ -173,7 +173,7 @@ func utterancesOf(messages []Message) (out []utterance) {
 				u.calls = append(u.calls, &call{toolCall: toolCall{Function: *m.stored.FunctionCall}})
 			}
 			out = append(out, u)
-		case roleTool, "function":
+		case roleTool, roleFunction:
 			out = append(out, utterance{role: roleTool, text: plainText(m), answers: m.stored.ToolCallID, name: m.stored.Name})
 		default:
 			if m.stored != nil {

@@ -57,7 +57,7 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 	}
 	snippet, err := b.cfg.Memory.Snippet(ctx, q)
 	if err != nil {
-		p.Warnings = append(p.Warnings, "memory: "+whyForgotten(err))
+		p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 		return ""
 	}
 	return snippet
@@ -67,10 +67,13 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 // confirmed yet.
 var ErrWithheld = errors.New("withheld until a deletion is confirmed")
 
-func whyForgotten(err error) string {
+// whyNot gives of an error what can't hold a text.
+func whyNot(err error) string {
 	switch {
 	case errors.Is(err, ErrWithheld):
 		return ErrWithheld.Error()
+	case errors.Is(err, errNoRewriter):
+		return errNoRewriter.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	default:
@@ -78,7 +81,7 @@ func whyForgotten(err error) string {
 	}
 }
 
-var errNoRewriter = errors.New("no rewriter is configured")
+var errNoRewriter = errors.New("none is configured")
 
 // rewrite gives the last message's content; the original always stands in it.
 func (b *Builder) rewrite(ctx context.Context, req Request, p *prompt) string {
@@ -88,6 +91,7 @@ func (b *Builder) rewrite(ctx context.Context, req Request, p *prompt) string {
 	}
 	if err != nil || rewritten == "" {
 		p.RewriteFallback = true
+		p.Warnings = append(p.Warnings, "rewrite: "+whyNot(err))
 		return req.Message
 	}
 	p.RewrittenQuery = rewritten

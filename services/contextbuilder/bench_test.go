@@ -38,7 +38,7 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 
 // BenchmarkBuild builds contexts of 20 messages in process, with the memory view,
 // of sessions of 200 and of 5,000 turns, beside 1,000 other sessions; also with max_tokens,
-// counted by the model's tokenizer, whose cache begins empty, and of a linked session, whose identity the log is asked about.
+// counted by the model's tokenizer, whose cache begins empty, and of a linked session, whose identity may have been erased.
 func BenchmarkBuild(b *testing.B) {
 	log := natstest.Log(b, 1)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)

@@ -1,7 +1,9 @@
 package contextbuilder_test
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -69,4 +71,47 @@ func TestAnErasedSessionHasNoPast(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 0), texts(t, r))
 	require.False(t, r.SessionFound)
+}
+
+// asked is a memory that notes what it is asked.
+type asked struct{ last contextbuilder.MemoryQuery }
+
+func (a *asked) Snippet(_ context.Context, q contextbuilder.MemoryQuery) (string, error) {
+	a.last = q
+	return "", nil
+}
+
+// TestTheMemoryIsToldOfAGuestsBoundary: what a guest said before a reset or a silence is
+// not remembered after it; an identity's memory has no boundary.
+func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	for _, session := range []string{"guest", "reset", "linked"} {
+		record(t, log, session, "r", "q", "a")
+	}
+	reset := add(t, log, &events.SessionReset{SessionID: "reset"})
+	add(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	last := add(t, log, &events.SessionReset{SessionID: "linked"})
+	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
+		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
+		for _, c := range []struct {
+			session, names string
+			ahead          time.Duration
+			want           contextbuilder.MemoryQuery
+		}{
+			{session: "guest"},
+			{session: "nobody"},
+			{session: "reset", want: contextbuilder.MemoryQuery{After: reset.Seq}},
+			{session: "guest", ahead: rules.SessionTTL + time.Minute, want: contextbuilder.MemoryQuery{After: math.MaxUint64}},
+			{session: "linked", want: contextbuilder.MemoryQuery{IdentityID: "ada"}},
+			{session: "reset", names: "eve", want: contextbuilder.MemoryQuery{IdentityID: "eve"}},
+		} {
+			memory := &asked{}
+			b := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: memory, Now: func() time.Time { return time.Now().Add(c.ahead) }})
+			_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: c.session, Message: "m", IdentityID: c.names, Memory: true})
+			require.NoError(t, err)
+			c.want.SessionID, c.want.Message, memory.last.Shown = c.session, "m", nil
+			require.Equal(t, c.want, memory.last, "%s, %s", name, c.session)
+		}
+	}
 }

@@ -33,6 +33,7 @@ type Request struct {
 	Format      Format
 	AsOf        *AsOf
 	MinPosition []events.Position
+	Known       uint64 // as in an Ask; not with AsOf
 }
 
 // AsOf is a place in the log, inclusive, or a time.
@@ -121,7 +122,7 @@ func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 		req.MaxMessages = DefaultMessages
 	}
 	req.MaxMessages = min(req.MaxMessages, MostMessages)
-	if err := req.valid(); err != nil {
+	if err := req.Valid(); err != nil {
 		return Result{}, err
 	}
 	if req.SystemPrompt == "" {
@@ -147,13 +148,14 @@ type prompt struct {
 	boundary uint64
 }
 
-func (r Request) valid() error {
+// Valid tells what is wrong with a request, as Build does: a *conversation.Invalid.
+func (r Request) Valid() error {
 	switch {
 	case events.ValidID(r.SessionID) != nil:
 		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
 	case r.Message == "":
 		return &conversation.Invalid{Field: "message", Why: "is required"}
-	case r.MaxMessages < LeastMessages:
+	case r.MaxMessages != 0 && r.MaxMessages < LeastMessages:
 		return &conversation.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
 	case r.MaxTokens < 0:
 		return &conversation.Invalid{Field: "max_tokens", Why: "must not be negative"}
@@ -177,7 +179,11 @@ func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 	// result, or a result its call, all that is at hand may hold the other half, or else
 	// the log tells what became of it.
 	var p *prompt
-	for _, turns := range []int{req.MaxMessages/2 + 2, MostMessages, -1} {
+	first := req.MaxMessages/2 + 2
+	if req.IncludePending {
+		first = req.MaxMessages + 2 // a turn without an answer is one message
+	}
+	for _, turns := range []int{first, MostMessages, -1} {
 		var whole bool
 		var err error
 		if p, whole, err = b.recall(ctx, req, turns); err != nil || whole {
@@ -245,7 +251,7 @@ func (b *Builder) read(ctx context.Context, req Request, turns int) (Reading, ti
 	if req.AsOf != nil {
 		return b.readAsOf(ctx, req)
 	}
-	ask := Ask{SessionID: req.SessionID, Shown: turns, MinPosition: req.MinPosition}
+	ask := Ask{SessionID: req.SessionID, Shown: turns, Pending: req.IncludePending, MinPosition: req.MinPosition, Known: req.Known}
 	reading, err := b.reader.Read(ctx, ask)
 	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
 		ask.Shown = -1

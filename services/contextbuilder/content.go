@@ -13,6 +13,7 @@ const (
 	roleUser      = "user"
 	roleAssistant = "assistant"
 	roleTool      = "tool"
+	roleFunction  = "function"
 )
 
 // part of a content that is a list, in the form of either vendor.
@@ -45,7 +46,7 @@ func plainText(m Message) string {
 // textOf gives the text of a content: a string, or the texts of a list.
 func textOf(content json.RawMessage, parts []part) string {
 	var text string
-	if json.Unmarshal(content, &text) == nil {
+	if len(parts) == 0 && json.Unmarshal(content, &text) == nil {
 		return text
 	}
 	var texts []string

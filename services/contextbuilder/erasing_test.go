@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,5 +56,45 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 		require.NotZero(t, reading.State.Erased, name)
 		require.Empty(t, reading.State.Turns, name)
 		require.GreaterOrEqual(t, reading.Position.Seq, reading.State.Erased, name)
+	}
+}
+
+// One process erases an identity, another reads right after the answer, whether it follows
+// the log or not, and wherever the identity's own events stand.
+func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		s := natstest.Server(t)
+		erasing, reading := natstest.LogOn(t, s, partitions), natstest.LogOn(t, s, partitions)
+		add := func(f events.Fact) events.Position {
+			ack, err := erasing.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+			require.NoError(t, err)
+			require.NoError(t, erasing.Durable(t.Context(), ack.Position))
+			return ack.Position
+		}
+		var last events.Position
+		names := make([]string, 300)
+		for i := range names {
+			names[i] = fmt.Sprint("s", i)
+			id := events.TurnID(names[i], "r")
+			add(&events.TurnStarted{TurnID: id, SessionID: names[i], RequestID: "r", Question: events.Question{QuestionNeutral: "SECRET"}})
+			add(&events.TurnFinalized{TurnID: id, SessionID: names[i], Answer: events.Answer{AnswerNeutral: "SECRET"}})
+			last = add(&events.SessionLinked{SessionID: names[i], IdentityID: "of " + names[i]})
+		}
+		var view contextbuilder.View
+		for i, session := range names {
+			if i == len(names)/2 {
+				view = fed(t, reading, last)
+			}
+			reader := contextbuilder.NewReader(reading, contextbuilder.ReaderConfig{Rules: rules, View: view})
+			ask := contextbuilder.Ask{SessionID: session, Shown: 20}
+			r, err := reader.Read(t.Context(), ask)
+			require.NoError(t, err)
+			require.Len(t, r.State.Turns, 1)
+			add(&events.IdentityErased{IdentityID: "of " + session, ReceiptID: "receipt"})
+			r, err = reader.Read(t.Context(), ask)
+			require.NoError(t, err)
+			require.Empty(t, r.State.Turns, "%s of %d partitions", session, partitions)
+		}
 	}
 }

@@ -109,15 +109,23 @@ func (m Message) toolCalls() []toolCall {
 // calls gives the ids of the message's tool calls.
 func (m Message) calls() []string {
 	calls := m.toolCalls()
-	if len(calls) == 0 {
+	old := m.stored != nil && m.stored.FunctionCall != nil
+	if len(calls) == 0 && !old {
 		return nil
 	}
-	ids := make([]string, len(calls))
+	ids := make([]string, len(calls), len(calls)+1)
 	for i, c := range calls {
 		ids[i] = c.ID
 	}
+	if old {
+		ids = append(ids, functionID(m.stored.FunctionCall.Name))
+	}
 	return ids
 }
+
+// functionID stands for the id that a function_call, what tool calls once were, does not
+// have: its result names the function. No tool call's id has a NUL.
+func functionID(name string) string { return "\x00" + name }
 
 // answers gives the ids of the calls whose results the message holds.
 func (m Message) answers() (ids []string) {
@@ -126,6 +134,9 @@ func (m Message) answers() (ids []string) {
 	}
 	if m.role == roleTool && m.stored.ToolCallID != "" {
 		ids = append(ids, m.stored.ToolCallID)
+	}
+	if m.role == roleFunction {
+		ids = append(ids, functionID(m.stored.Name))
 	}
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_result" && p.ToolUseID != "" {

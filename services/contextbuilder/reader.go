@@ -24,7 +24,7 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
+	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
 }
 
 // View is a recent-turns view; every recent.View is one.
@@ -101,27 +101,34 @@ type Ask struct {
 	// Shown is the number of finalized turns that are needed, -1 for the whole
 	// session with its tombstones and replaced turns.
 	Shown int
+	// Pending: turns without an answer count among them.
+	Pending bool
 	// MinPosition that the reading must have reached.
 	MinPosition []events.Position
+	// Known, where it is above 0, is a sequence in the session's partition that the caller saw
+	// durable after all that the reading must show: the log is not asked for its end then, nor
+	// waited for until what others wrote meanwhile is on disk.
+	Known uint64
 }
 
 // Read gives a session, at least as new as all that was acknowledged before the
-// call.
+// call, or as what the caller knows.
 func (r *Reader) Read(ctx context.Context, ask Ask) (Reading, error) {
 	reading, err := r.read(ctx, ask)
 	if err != nil {
 		return Reading{}, err
 	}
-	return reading, r.forget(ctx, reading.State)
+	return reading, r.forget(ctx, reading.State, reading.Position)
 }
 
-// forget closes a session whose identity was erased: each session's own erasure follows
-// in the log, perhaps later than this read.
-func (r *Reader) forget(ctx context.Context, state *conversation.State) error {
+// forget closes a session whose identity was erased before a position, which holds all
+// that was acknowledged before the read: each session's own erasure follows in the log,
+// perhaps later than this read.
+func (r *Reader) forget(ctx context.Context, state *conversation.State, at events.Position) error {
 	if state.Identity == "" || state.Erased != 0 {
 		return nil
 	}
-	erased, err := r.log.IdentityErasure(ctx, state.Identity)
+	erased, _, err := r.log.IdentityErasure(ctx, state.Identity, at)
 	if err == nil && erased != nil {
 		state.Forget()
 	}
@@ -129,9 +136,12 @@ func (r *Reader) forget(ctx context.Context, state *conversation.State) error {
 }
 
 func (r *Reader) read(ctx context.Context, ask Ask) (Reading, error) {
-	head, err := r.head(ctx, r.log.Partition(ask.SessionID), ask.MinPosition)
-	if err != nil {
-		return Reading{}, err
+	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.Known}
+	if ask.Known == 0 {
+		var err error
+		if head, err = r.head(ctx, head.Partition, ask.MinPosition); err != nil {
+			return Reading{}, err
+		}
 	}
 	if r.cfg.View == nil || ask.Shown < 0 {
 		return r.fromLog(ctx, ask, head)
@@ -181,14 +191,14 @@ func (r *Reader) fromView(ctx context.Context, ask Ask, head events.Position) (R
 		return Reading{}, false, err
 	}
 	if snap.Applied.Seq >= head.Seq {
-		return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask.Shown), nil
+		return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask), nil
 	}
 	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
 	switch {
 	case err != nil:
 		return Reading{}, false, err
 	case len(tail) == 0:
-		return Reading{State: snap.State, Position: head, Source: FromView}, enough(snap.State, ask.Shown), nil
+		return Reading{State: snap.State, Position: head, Source: FromView}, enough(snap.State, ask), nil
 	}
 	return r.onTop(ctx, ask, head, tail)
 }
@@ -220,25 +230,28 @@ func (r *Reader) onTop(ctx context.Context, ask Ask, head events.Position, tail 
 	if err != nil || snap.State == nil || snap.Applied.Seq < head.Seq {
 		return Reading{}, false, err
 	}
-	return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask.Shown), nil
+	return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask), nil
 }
 
 // catchUp is how long a read waits for a view that holds only part of a session.
 const catchUp = 50 * time.Millisecond
 
-// enough tells whether a state holds as many finalized turns as are asked for, or
-// all that there are after the boundary.
-func enough(s *conversation.State, shown int) bool {
+// enough tells whether a state holds as many turns as are asked for, or all that there
+// are after the boundary: finalized ones, and pending ones where they are wanted.
+func enough(s *conversation.State, ask Ask) bool {
 	if s.Whole {
 		return true
 	}
-	held := 0
+	held, all := 0, s.ShownFinalized
+	if ask.Pending {
+		all += s.ShownPending
+	}
 	for _, t := range s.Turns {
-		if s.Shown(t) && t.Status == conversation.Finalized {
+		if s.Shown(t) && (t.Status == conversation.Finalized || ask.Pending && t.Status == conversation.Pending) {
 			held++
 		}
 	}
-	return held >= min(shown, s.ShownFinalized)
+	return held >= min(ask.Shown, all)
 }
 
 // fromArchive answers from the audit tables for a linked session that has left the
@@ -255,7 +268,7 @@ func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position)
 		return Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: FromLog}, nil
 	}
 	state, applied, err := r.cfg.Archive.SessionTurns(ctx, ask.SessionID, ask.Shown)
-	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask.Shown) {
+	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask) {
 		return Reading{State: state, Position: head, Source: FromView}, nil
 	}
 	return r.fromLog(ctx, ask, head)
@@ -312,7 +325,7 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 			at = e.Position
 		}
 	}
-	if err := r.forget(ctx, today); err != nil {
+	if err := r.forget(ctx, today, head); err != nil {
 		return Reading{}, err
 	}
 	state.Erased = today.Erased

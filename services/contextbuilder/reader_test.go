@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -109,5 +110,29 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 			want = contextbuilder.FromView
 		}
 		require.Equal(t, want, r.Source, name)
+	}
+}
+
+// endless is a log that must not be asked where it ends.
+type endless struct{ *jetlog.Log }
+
+func (endless) Head(context.Context, int) (events.Position, error) {
+	return events.Position{}, errors.New("the log was asked for its end")
+}
+
+// Who has just written knows how far a reading must go: the log's end is not asked for, and a view that has not
+// come so far is completed as ever.
+func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
+	t.Parallel()
+	log, at := recorded(t, 6)
+	for seen := range 6 {
+		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
+		reader := contextbuilder.NewReader(endless{log}, contextbuilder.ReaderConfig{Rules: rules, View: view})
+		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
+		r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", Known: at[5]})
+		require.NoError(t, err)
+		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
+		_, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now"})
+		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
 }

@@ -15,15 +15,21 @@ type end struct {
 	id string
 }
 
-// looseEnds gives the calls without a result after them, and the results without a call before them.
+// looseEnds gives the calls without a result right after them, and the results without a call right before them; only
+// other results may stand between. Some models use an id again: a result is that of the last call before it, or of one
+// in a turn that is not shown.
 func looseEnds(list []Message) (calls, results []end) {
 	for i, m := range list {
 		for _, id := range m.answers() {
-			if k := slices.IndexFunc(calls, func(c end) bool { return c.id == id }); k >= 0 {
-				calls = slices.Delete(calls, k, k+1)
-			} else {
-				results = append(results, end{i, id})
+			k := len(calls) - 1
+			for k >= 0 && calls[k].id != id {
+				k--
 			}
+			if k < 0 || slices.ContainsFunc(list[calls[k].at+1:i], func(m Message) bool { return len(m.answers()) == 0 }) {
+				results = append(results, end{i, id})
+				continue
+			}
+			calls = slices.Delete(calls, k, k+1)
 		}
 		for _, id := range m.calls() {
 			calls = append(calls, end{i, id})
@@ -42,9 +48,8 @@ func mend(list []Message, places []uint64, calls, results []end, unseen []hidden
 		}
 	}
 	for _, r := range results {
-		m := list[r.at]
-		if m.role == roleTool && slices.ContainsFunc(unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }) {
-			list[r.at] = textMessage(roleUser, resultText(m.stored.Name, plainText(m)))
+		if slices.ContainsFunc(unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }) {
+			list[r.at] = list[r.at].saysResult(r.id)
 		}
 	}
 }
@@ -93,27 +98,75 @@ func endsWith(s *conversation.State, place uint64) bool {
 	return last.Place == place && last.Final == s.Applied
 }
 
-// saysCall gives the message with one of its tool calls as text.
+// saysCall gives the message with one of its calls as text.
 func (m Message) saysCall(id string) Message {
-	at := slices.IndexFunc(m.stored.ToolCalls, func(c toolCall) bool { return c.ID == id })
-	if at < 0 {
-		return m // a block of Anthropic's, which their form makes text of
+	if at := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_use" && p.ID == id }); at >= 0 {
+		p := m.stored.parts[at]
+		return m.saysPart(at, callText(toolCall{Function: function{p.Name, string(p.Input)}}))
 	}
 	var members map[string]json.RawMessage
-	var calls []json.RawMessage
-	if json.Unmarshal(m.stored.raw, &members) != nil || json.Unmarshal(members["tool_calls"], &calls) != nil {
+	if json.Unmarshal(m.stored.raw, &members) != nil {
 		return m
 	}
 	own := *m.stored
-	text := strings.TrimSpace(plainText(m) + "\n" + callText(own.ToolCalls[at]))
-	own.Content, own.parts = marshal(text), nil
-	own.ToolCalls = slices.Delete(slices.Clone(own.ToolCalls), at, at+1)
-	members["content"] = own.Content
-	if calls = slices.Delete(calls, at, at+1); len(calls) > 0 {
-		members["tool_calls"] = marshal(calls)
-	} else {
-		delete(members, "tool_calls")
+	var said toolCall
+	switch at := slices.IndexFunc(own.ToolCalls, func(c toolCall) bool { return c.ID == id }); {
+	case at >= 0:
+		var calls []json.RawMessage
+		if json.Unmarshal(members["tool_calls"], &calls) != nil {
+			return m
+		}
+		said = own.ToolCalls[at]
+		own.ToolCalls = slices.Delete(slices.Clone(own.ToolCalls), at, at+1)
+		if members["tool_calls"] = marshal(slices.Delete(calls, at, at+1)); len(calls) == 1 {
+			delete(members, "tool_calls")
+		}
+	case own.FunctionCall == nil:
+		return m
+	default:
+		said = toolCall{Function: *own.FunctionCall}
+		own.FunctionCall = nil
+		delete(members, "function_call")
 	}
+	var parts []json.RawMessage
+	if json.Unmarshal(own.Content, &parts) != nil || parts == nil {
+		own.parts = nil
+		return m.with(own, members, strings.TrimSpace(plainText(m)+"\n"+callText(said)))
+	}
+	own.parts = append(slices.Clone(own.parts), part{Type: "text", Text: callText(said)})
+	return m.with(own, members, append(parts, textPart(callText(said))))
+}
+
+// saysResult gives the message with one of its results as text.
+func (m Message) saysResult(id string) Message {
+	if at := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id }); at >= 0 {
+		return m.saysPart(at, resultText("", m.stored.parts[at].result()))
+	}
+	return textMessage(roleUser, resultText(m.stored.Name, plainText(m)))
+}
+
+// saysPart gives the message with a text in the place of one part of its content.
+func (m Message) saysPart(at int, text string) Message {
+	var members map[string]json.RawMessage
+	var parts []json.RawMessage
+	if json.Unmarshal(m.stored.raw, &members) != nil || json.Unmarshal(m.stored.Content, &parts) != nil {
+		return m
+	}
+	own := *m.stored
+	own.parts = slices.Clone(own.parts)
+	own.parts[at] = part{Type: "text", Text: text}
+	parts[at] = textPart(text)
+	return m.with(own, members, parts)
+}
+
+func textPart(text string) json.RawMessage {
+	return marshal(map[string]string{"type": "text", "text": text})
+}
+
+// with gives the message as own says, with other members and content.
+func (m Message) with(own stored, members map[string]json.RawMessage, content any) Message {
+	own.Content = marshal(content)
+	members["content"] = own.Content
 	own.raw = marshal(members)
 	m.stored = &own
 	return m

@@ -22,7 +22,9 @@ const (
 )
 
 // calling is a session whose first turn calls a tool, and whose second one brings its result.
-func calling(t testing.TB) *jetlog.Log {
+func calling(t testing.TB) *jetlog.Log { return callingIn(t, asks, told) }
+
+func callingIn(t testing.TB, asks, told string) *jetlog.Log {
 	log := natstest.Log(t, 1)
 	for _, x := range []struct {
 		request, question string
@@ -107,6 +109,43 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	whole = raws(t, log, alone, contextbuilder.Request{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
+}
+
+// TestEveryFormOfACallIsTornIntoText: calls and results are also Anthropic's blocks, and were once functions.
+func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ asks, told, half, telling string }{
+		"blocks": {
+			`[{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c1","name":"sky","input":{"at":1}},{"type":"tool_use","id":"c2","name":"sea","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c2","content":"wet"}]}]`,
+			`[{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"blue"},{"type":"text","text":"and now?"}]}]`,
+			`{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"text","text":"[Tool call: sky {\"at\":1}]"},{"type":"tool_use","id":"c2","name":"sea","input":{}}]}`,
+			`{"role":"user","content":[{"type":"text","text":"[Tool result: blue]"},{"type":"text","text":"and now?"}]}`,
+		},
+		"a function": {
+			`[{"role":"assistant","content":null,"function_call":{"name":"sky","arguments":"{}"}}]`,
+			`[{"role":"function","name":"sky","content":"blue"}]`,
+			`{"role":"assistant","content":"[Tool call: sky {}]"}`,
+			telling,
+		},
+		"a call beside parts": {
+			`[{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c2","name":"sea","input":{}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c2","content":"wet"}]}]`,
+			told,
+			`{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c2","name":"sea","input":{}},{"type":"text","text":"[Tool call: sky {}]"}]}`,
+			telling,
+		},
+	} {
+		whole := callingIn(t, c.asks, c.told)
+		head := answered(t, whole)
+		got := raws(t, whole, head, contextbuilder.Request{})
+		require.Contains(t, got, c.told[1:len(c.told)-1], name+": nothing is torn")
+		got = raws(t, whole, redact(t, whole, "tell"), contextbuilder.Request{})
+		require.JSONEq(t, c.half, got[1], name)
+
+		whole = callingIn(t, c.asks, c.told)
+		answered(t, whole)
+		got = raws(t, whole, redact(t, whole, "ask"), contextbuilder.Request{})
+		require.JSONEq(t, c.telling, got[0], name)
+	}
 }
 
 // TestACallThatWaitsForItsResultIsReadFromTheView: the last answer of a long session is a call, and the log is not asked what came

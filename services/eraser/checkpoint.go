@@ -22,6 +22,7 @@ type stored struct {
 // part is one partition.
 type part struct {
 	frontier
+	links  links
 	number int
 	saved  uint64 // for the goroutine that saves
 }
@@ -36,11 +37,18 @@ func progressOf(ctx context.Context, log Log, notes *jetlog.Notes, partition int
 
 func atKey(partition int) string { return fmt.Sprintf("eraser.at.%d", partition) }
 
-// Claim implements projections.Projection.
+// Claim implements projections.Projection. The eraser looks again at what is done where
+// the index of links lacks it.
 func (e *Eraser) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	s, _, err := progressOf(ctx, e.log, e.notes, partition)
+	if err != nil {
+		return projections.Checkpoint{}, err
+	}
+	p := e.parts[partition]
+	at, _, err := covered(ctx, e.notes, partition, s.Created)
+	reach, _ := p.links.reach(at)
 	// What this process has done since it stored that is done.
-	return projections.Checkpoint{Partition: partition, Created: s.Created, Seq: max(s.Seq, e.parts[partition].done())}, err
+	return projections.Checkpoint{Partition: partition, Created: s.Created, Seq: min(max(s.Seq, p.done()), reach)}, err
 }
 
 // save stores the progress of a partition.
@@ -69,10 +77,6 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 // Applied tells up to where all is erased, whoever did it; what this process has only
 // looked at does not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
-	return appliedOf(ctx, e.log, e.notes, partition)
-}
-
-func appliedOf(ctx context.Context, log Log, notes *jetlog.Notes, partition int) (events.Position, error) {
-	s, _, err := progressOf(ctx, log, notes, partition)
+	s, _, err := progressOf(ctx, e.log, e.notes, partition)
 	return events.Position{Partition: partition, Seq: s.Seq}, err
 }

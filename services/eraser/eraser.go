@@ -2,6 +2,7 @@ package eraser
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type Eraser struct {
 
 	urgent, bulk queue
 	speed        *rate.Limiter
+	stampers     []*stamper
 
 	// left is what Run has to wait for beside the queues.
 	leaving sync.Mutex
@@ -69,6 +71,9 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
 	e.urgent.signal, e.bulk.signal = make(chan struct{}, 1), make(chan struct{}, 1)
+	for _, place := range cfg.Places {
+		e.stampers = append(e.stampers, &stamper{place: place, signal: make(chan struct{}, 1)})
+	}
 	for k := range log.Partitions() {
 		e.parts = append(e.parts, &part{number: k})
 	}
@@ -87,7 +92,11 @@ func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
 			return err
 		}
 	}
+	full := p.links.looked(b)
 	p.pass(b.To.Seq)
+	if full {
+		return p.links.save(ctx, e.notes, p.number)
+	}
 	return nil
 }
 
@@ -102,7 +111,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	case late(j):
 		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.eraseLate})
 	case c.Kind == conversation.Linked:
-		return e.linked(ctx, j.SessionID, j.Head.Identity)
+		return e.linked(ctx, j)
 	case c.Kind == conversation.Noted:
 		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(seq) {
 			e.enqueueIdentity(p, f, j.Position)
@@ -140,6 +149,9 @@ func (e *Eraser) Run(ctx context.Context) error {
 	g.Go(func() error { return e.urgent.work(ctx, e) })
 	g.Go(func() error { return e.bulk.work(ctx, e) })
 	g.Go(func() error { return e.saveAll(ctx) })
+	for _, s := range e.stampers {
+		g.Go(func() error { return s.run(ctx, e) })
+	}
 	// Waits for views and for the sessions of an identity hold nobody up.
 	var waits sync.WaitGroup
 	defer waits.Wait()
@@ -169,7 +181,7 @@ func (e *Eraser) saveAll(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
 			for _, p := range e.parts {
-				_ = e.save(last, p) // else it begins a little earlier
+				_ = errors.Join(p.links.save(last, e.notes, p.number), e.save(last, p)) // else it begins a little earlier
 			}
 			return nil
 		case <-tick.C:

@@ -135,12 +135,18 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	gone := w.turn("s", "r1", "SECRET")
-	w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
+	foreign := w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
 	other := w.turn("s", "r2", "SECRET-2")
-	w.redact("s", other)
+	own := w.redact("s", other).Position
 	w.erase(w.log, eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
+	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	for at, done := range map[events.Position]bool{foreign: false, own: true} {
+		r, err := receipts.Receipt(t.Context(), at.String())
+		require.NoError(t, err)
+		require.Equal(t, done, r.Complete(), "what stays is not said to be gone")
+	}
 }
 
 func TestAnErasedSessionLeavesTheLog(t *testing.T) {
@@ -217,6 +223,97 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeSessionLinked}, w.types("other"))
 		})
 	}
+}
+
+// Each view looks a session up when it is closed: not all of a large identity at once.
+func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	for n := range 12 {
+		w.turn(fmt.Sprint(n), "r1", "SECRET")
+		w.link(fmt.Sprint(n), "alice")
+	}
+	log := &closedSessions{Log: w.log}
+	w.erase(log, eraser.Config{Rate: 200})
+	// It has seen the links when it has done something behind them.
+	w.redact("seen", w.turn("seen", "r1", "SECRET"))
+	w.left("seen", events.TypeTurnRedacted)
+	receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	require.NoError(t, err)
+	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	require.Eventually(t, func() bool {
+		r, err := receipts.Receipt(t.Context(), receipt)
+		require.NoError(t, err)
+		return r.Complete()
+	}, patience, lookEvery)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	require.Equal(t, 2, log.max, "one in hand, and one that waits")
+}
+
+func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	memory := &place{name: "memory"}
+	first := w.turn("s", "r1", "SECRET")
+	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
+	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{memory})
+	receipt := func() eraser.Receipt {
+		r, err := receipts.Receipt(t.Context(), id)
+		require.NoError(t, err)
+		return r
+	}
+	w.erase(w.log, eraser.Config{Places: []eraser.Place{memory}})
+	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
+	r := receipt()
+	require.Equal(t, 3, *r.Places[0].Erased)
+	require.WithinRange(t, r.Places[0].At, r.RequestedAt, time.Now())
+	require.False(t, r.Complete())
+	require.Zero(t, r.Places[1].At)
+	memory.follow()
+	require.Eventually(t, func() bool { r = receipt(); return !r.Places[1].At.IsZero() }, patience, lookEvery)
+	require.True(t, r.Complete())
+	require.WithinRange(t, r.Places[1].At, r.Places[0].At, time.Now())
+	again := receipt()
+	require.Equal(t, r, again)
+}
+
+// An eraser that dies between two events, and one that is stopped while a view is behind,
+// take neither a count nor a time away.
+func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	memory := &place{name: "memory"}
+	places := []eraser.Place{memory}
+	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
+	receipts := eraser.NewReceipts(w.log, w.notes, places)
+	receipt := func() eraser.Receipt {
+		r, err := receipts.Receipt(t.Context(), id)
+		require.NoError(t, err)
+		return r
+	}
+	m := newMortal(w.log, 3, false) // an event, settled, and another
+	stop := w.erase(m, eraser.Config{Places: places})
+	<-m.dead
+	stop()
+	w.left("s", events.TypeTurnStarted, events.TypeTurnRedacted)
+	require.False(t, receipt().Places[0].Done)
+	require.Zero(t, receipt().Places[0].At)
+
+	stop = w.erase(w.log, eraser.Config{Places: places})
+	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
+	log := receipt().Places[0]
+	require.Equal(t, 3, *log.Erased)
+	require.False(t, log.At.IsZero())
+	stop()
+	memory.follow()
+	require.Zero(t, receipt().Places[1].At, "nobody looks")
+
+	w.erase(w.log, eraser.Config{Places: places})
+	require.Eventually(t, func() bool { return !receipt().Places[1].At.IsZero() }, patience, lookEvery)
+	require.Equal(t, log, receipt().Places[0], "the first time stands")
+	require.True(t, receipt().Complete())
 }
 
 func TestReceiptsThatThereAreNot(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services/eraser"
 )
 
 // place is a view that follows when it is told to.
@@ -30,6 +32,29 @@ func (p *place) follow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = true
+}
+
+// closedSessions knows how many sessions are closed whose events are not all gone, and
+// how many there were at most.
+type closedSessions struct {
+	eraser.Log
+	mu        sync.Mutex
+	open, max int
+}
+
+func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	l.mu.Lock()
+	switch f := a.Facts[0].(type) {
+	case *events.SessionErased:
+		l.open++
+		l.max = max(l.max, l.open)
+	case *events.ErasureReceipt:
+		if f.SessionID != "" {
+			l.open--
+		}
+	}
+	l.mu.Unlock()
+	return l.Log.Append(ctx, a)
 }
 
 // documents is a long-term memory with a document for each turn.

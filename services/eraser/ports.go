@@ -24,8 +24,9 @@ type Log interface {
 	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
+	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
+	Warm(ctx context.Context, sessionID string) error
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Erase(ctx context.Context, at events.Position) (bool, error)

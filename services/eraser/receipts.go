@@ -79,10 +79,11 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	if err := r.fill(ctx, &out, written); err != nil {
-		return Receipt{}, err
+	r.fill(ctx, &out, written)
+	if out.TurnID != "" {
+		return out, r.stamped(ctx, &out)
 	}
-	if out.TurnID == "" && !out.Complete() {
+	if !out.Complete() {
 		var told Progress
 		revision, err := r.notes.Read(ctx, progressKey(id, out.SessionID), &told)
 		if err != nil {
@@ -96,15 +97,8 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
 }
 
 // fill says of each place what was written down, and of the others how far they are.
-func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*stamped) error {
+func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*stamped) {
 	log := Reached{Place: PlaceLog}
-	if out.TurnID != "" {
-		at, err := appliedOf(ctx, r.log, r.notes, out.Position.Partition)
-		if err != nil {
-			return err
-		}
-		log.Done = at.Seq >= out.Position.Seq
-	}
 	names := []string{}
 	byName := map[string]Reached{}
 	for _, p := range r.places {
@@ -136,7 +130,6 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 	for _, name := range names {
 		out.Places = append(out.Places, byName[name])
 	}
-	return nil
 }
 
 // nearby is how many events after where a receipt says that it was asked for the

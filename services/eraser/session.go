@@ -164,23 +164,29 @@ func (e *Eraser) receipt(ctx context.Context, at events.Position, f *events.Eras
 // has it written down.
 func (e *Eraser) reach(ctx context.Context, at []events.Position, write func(place string) error) error {
 	for _, place := range e.cfg.Places {
-		for said := false; ; {
-			reached, err := reachedAll(ctx, place, at)
-			if err == nil && reached {
-				if err = write(place.Name()); err == nil {
-					break
-				}
-			}
-			if err != nil && !said && ctx.Err() == nil {
-				said = true
-				e.cfg.Logger.Warn("the receipt of an erasure waits for a view", "projection", place.Name(), "err", err)
-			}
-			if !pause(ctx, lookEvery) {
-				return ctx.Err()
-			}
+		if err := e.reachPlace(ctx, place, at, func() error { return write(place.Name()) }); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (e *Eraser) reachPlace(ctx context.Context, place Place, at []events.Position, write func() error) error {
+	for said := false; ; {
+		reached, err := reachedAll(ctx, place, at)
+		if err == nil && reached {
+			if err = write(); err == nil {
+				return nil
+			}
+		}
+		if err != nil && !said && ctx.Err() == nil {
+			said = true
+			e.cfg.Logger.Warn("the receipt of an erasure waits for a view", "projection", place.Name(), "err", err)
+		}
+		if !pause(ctx, lookEvery) {
+			return ctx.Err()
+		}
+	}
 }
 
 func reachedAll(ctx context.Context, place Place, at []events.Position) (bool, error) {

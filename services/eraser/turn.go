@@ -16,20 +16,38 @@ import (
 func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) error, error) {
 	places := j.places()
 	done, err := e.redactAll(ctx, j.session, places)
-	if err != nil || done {
+	if err != nil {
 		return nil, err
 	}
+	if !done {
+		if places, err = e.redactEach(ctx, j.session, places); err != nil {
+			return nil, err
+		}
+	}
 	for _, at := range places {
-		done, err := e.redactAll(ctx, j.session, []events.Position{at})
+		if err := e.stamp(ctx, at, stamp{Place: PlaceLog}); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error { return e.stampViews(ctx, places) }, nil
+}
+
+// redactEach does it for one redaction after the other, and gives those that could be
+// carried out.
+func (e *Eraser) redactEach(ctx context.Context, session string, places []events.Position) (carried []events.Position, err error) {
+	for _, at := range places {
+		done, err := e.redactAll(ctx, session, []events.Position{at})
 		if err != nil {
 			return nil, err
 		}
-		if !done {
+		if done {
+			carried = append(carried, at)
+		} else {
 			e.cfg.Logger.Error("a redaction does not carry the tombstones of what it covers, and its events stay in the log; no view shows them. Erase the session to be rid of them: turnledger erase SESSION",
-				"session_id", j.session, "position", at)
+				"session_id", session, "position", at)
 		}
 	}
-	return nil, nil
+	return carried, nil
 }
 
 // redactAll does it for some redactions, or for none, and says false, where the session
@@ -47,12 +65,14 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		}
 	}
 	var covered []uint64
+	counts := map[uint64]int{}
 	for r, err := range e.log.Session(ctx, session, 0, upTo.Seq-1) {
 		if err != nil {
 			return false, err
 		}
 		if turn, replaces := conversation.Named(r); r.Position.Seq < max(gone[turn], gone[replaces]) {
 			covered = append(covered, r.Position.Seq)
+			counts[max(gone[turn], gone[replaces])]++
 		}
 	}
 	if len(covered) == 0 {
@@ -71,6 +91,13 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		}
 		if err := e.deleteDocuments(ctx, at, session, versions); err != nil {
 			return false, err
+		}
+	}
+	for _, at := range places {
+		if n := counts[at.Seq]; n > 0 {
+			if err := e.stamp(ctx, at, stamp{Place: PlaceLog, Erased: &n, Open: true}); err != nil {
+				return false, err
+			}
 		}
 	}
 	return true, e.overwrite(ctx, session, upTo, covered)

@@ -60,8 +60,8 @@ type cloudEvent struct {
 }
 
 func parseLine(line []byte) (e cloudEvent, err error) {
-	// The body stands in it as its sender wrote it.
-	if err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true)); err != nil {
+	// The body stands in it as its sender wrote it: with a name twice, or half a surrogate pair.
+	if err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return e, fmt.Errorf("read an event: %w", ErrLine)
 	}
 	if e.at, err = events.ParsePosition(e.Position); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -120,6 +121,10 @@ func TestEventsAsCSV(t *testing.T) {
 }
 
 func turnsTable(t testing.TB, f export.Format, lines [][]byte) []byte {
+	return turnsBy(t, conversation.Rules{}, f, lines)
+}
+
+func turnsBy(t testing.TB, rules conversation.Rules, f export.Format, lines [][]byte) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	folder, err := export.NewFolder(dir)
@@ -130,7 +135,7 @@ func turnsTable(t testing.TB, f export.Format, lines [][]byte) []byte {
 	var out bytes.Buffer
 	table, err := export.Turns(f, &out)
 	require.NoError(t, err)
-	require.NoError(t, folder.Write(table))
+	require.NoError(t, folder.Write(table, rules))
 	require.NoError(t, table.Close())
 	require.NoError(t, folder.Close())
 	left, err := os.ReadDir(dir)
@@ -175,6 +180,30 @@ func TestTurnsAreFolded(t *testing.T) {
 	records, err := csv.NewReader(bytes.NewReader(turnsTable(t, export.CSV, story(t)))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 5)
+}
+
+// The sessions of a person come as they began, whatever file they were put aside in, and
+// each is whole.
+func TestSessionsComeInTheOrderOfTheirFirstTurns(t *testing.T) {
+	t.Parallel()
+	const sessions = 300 // more than there are files
+	name := func(n int) string { return fmt.Sprint("s", (n*7919)%sessions) }
+	var lines [][]byte
+	var want []string
+	for n := range sessions {
+		lines = append(lines, line(t, n+1, asked(name(n), "1", "first"), name(n)))
+		want = append(want, name(n)+" first", name(n)+" second")
+	}
+	for n := range sessions {
+		lines = append(lines, line(t, sessions+n+1, asked(name(n), "2", "second"), name(n)))
+	}
+	var got []string
+	for l := range bytes.Lines(turnsTable(t, export.JSONL, lines)) {
+		var r export.TurnRow
+		require.NoError(t, json.Unmarshal(l, &r))
+		got = append(got, r.SessionID+" "+*r.QuestionNeutral)
+	}
+	require.Equal(t, want, got)
 }
 
 // A row group is held in memory, so that there are many.

@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // Folder folds a replay into turns. A turn may be corrected or redacted by any later
 // event, so that no row is certain before the end: the lines are put aside in files
-// that hold some sessions each, and folded file by file. Memory is a file's part of
-// the replay, disk is the replay once more while it runs. What was redacted before the
+// that hold some sessions each, folded and sorted file by file, and merged. Memory is a
+// file's part of the replay, disk is the replay once more while it runs. What was redacted before the
 // replay is not in the files, since the server does not send it.
 type Folder struct {
 	dir   string
@@ -73,23 +75,21 @@ func (f *Folder) part(k int) (*part, error) {
 	return f.parts[k], nil
 }
 
-// Write folds what was added into a table.
-func (f *Folder) Write(out Table[TurnRow]) error {
+// Write folds what was added into a table: the sessions in the order of their first
+// turns, each with its turns in theirs. The rules say which metadata they show.
+func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
+	var parts []*sorted
 	for _, p := range f.parts {
 		if p == nil {
 			continue
 		}
-		rows, err := fold(p.lines)
+		s, err := p.sort(rules)
 		if err != nil {
 			return err
 		}
-		for _, r := range rows {
-			if err := out.Write(r); err != nil {
-				return err
-			}
-		}
+		parts = append(parts, s)
 	}
-	return nil
+	return merge(parts, out.Write)
 }
 
 func (p *part) lines(yield func([]byte) error) error {

@@ -1,9 +1,7 @@
 package export
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"time"
 
@@ -91,9 +89,9 @@ func presentTime(t time.Time) *time.Time {
 	return &t
 }
 
-// fold folds lines of a replay, some sessions whole, and gives their turns: by session,
-// and in a session in their order.
-func fold(lines func(yield func([]byte) error) error) ([]TurnRow, error) {
+// fold folds lines of a replay, some sessions whole, and gives their turns, those of a
+// session in their order.
+func fold(lines func(yield func([]byte) error) error, rules conversation.Rules) ([]sortedRow, error) {
 	states, partitions := map[string]*conversation.State{}, map[string]int{}
 	err := lines(func(line []byte) error {
 		r, err := Recorded(line)
@@ -102,19 +100,19 @@ func fold(lines func(yield func([]byte) error) error) ([]TurnRow, error) {
 		}
 		s := states[r.SessionID]
 		if s == nil {
-			s = conversation.New(r.SessionID, conversation.Rules{})
+			s = conversation.New(r.SessionID, rules)
 			states[r.SessionID], partitions[r.SessionID] = s, r.Position.Partition
 		}
 		s.Fold(r)
 		return nil
 	})
-	var rows []TurnRow
+	var rows []sortedRow
 	for id, s := range states {
 		for _, t := range s.Turns {
-			rows = append(rows, newTurnRow(s, t, partitions[id]))
+			first := s.Turns[0]
+			rows = append(rows, sortedRow{first.CreatedAt, events.Position{Partition: partitions[id], Seq: first.Started}, newTurnRow(s, t, partitions[id])})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b TurnRow) int { return cmp.Compare(a.SessionID, b.SessionID) })
 	return rows, err
 }
 

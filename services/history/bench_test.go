@@ -52,7 +52,7 @@ func question() events.Question { return events.Question{QuestionNeutral: text, 
 // turns written row by row, two statements a turn, into an indexed PostgreSQL table with
 // its default durability: all in turns of one run.
 func BenchmarkRecordTurn(b *testing.B) {
-	ours, always, postgres := throughService(b), throughJetStream(b), throughPostgres(b)
+	ours, always, postgres := throughService(b, natstest.Log(b, 1)), throughJetStream(b), throughPostgres(b)
 	for _, n := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", n), func(b *testing.B) {
 			const rounds = 3
@@ -76,8 +76,8 @@ func BenchmarkRecordTurn(b *testing.B) {
 	}
 }
 
-func throughService(b *testing.B) recorder {
-	s := run(b, natstest.Log(b, 1))
+func throughService(b *testing.B, log *jetlog.Log) recorder {
+	s := run(b, log)
 	return func(ctx context.Context, session, request string) error {
 		turn, err := s.StartTurn(ctx, conversation.Start{SessionID: session, RequestID: request, Question: question()})
 		if err != nil {
@@ -92,13 +92,20 @@ func throughJetStream(b *testing.B) recorder {
 	log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
 	require.NoError(b, err)
 	return func(ctx context.Context, session, request string) error {
-		id := events.TurnID(session, request)
-		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: question()}}}); err != nil {
+		start, final := bareTurn(session, request)
+		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{start}}); err != nil {
 			return err
 		}
-		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}}}})
+		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{final}})
 		return err
 	}
+}
+
+// bareTurn is a turn as facts.
+func bareTurn(session, request string) (start, final events.Fact) {
+	id := events.TurnID(session, request)
+	return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: question()},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}}
 }
 
 func throughPostgres(b *testing.B) recorder {

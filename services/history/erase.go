@@ -57,7 +57,7 @@ func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasur
 	if err != nil {
 		return "", err
 	}
-	first, err := s.log.IdentityErasure(ctx, identityID)
+	first, _, err := s.log.IdentityErasure(ctx, identityID, head)
 	switch {
 	case err != nil:
 		return "", err
@@ -72,28 +72,39 @@ func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasur
 	if err := s.log.Durable(ctx, ack.Position); err != nil {
 		return "", err
 	}
-	if first, err = s.log.IdentityErasure(ctx, identityID); err != nil {
+	first, _, err = s.log.IdentityErasure(ctx, identityID, ack.Position)
+	switch {
+	case err != nil:
 		return "", err
+	case first == nil:
+		return "", fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
 	}
 	return first.ReceiptID, nil
 }
 
 // ofErased closes the session where its identity was erased, and tells whether that was
 // to be done. The eraser closes all sessions of an identity, but may come later than this
-// write, which must find the session closed.
-func (w *writing) ofErased(ctx context.Context, head conversation.Head) (bool, error) {
+// write, which must find the session closed. It is told from what this service has read
+// of the log by now, and so for good only when the state is fresh: then that holds all
+// that was acknowledged before the write was asked for.
+func (w *writing) ofErased(ctx context.Context, head conversation.Head, applied uint64) (bool, error) {
 	if head.Identity == "" || head.Erased != 0 || head.Identity == w.living {
 		return false, nil
 	}
-	f, err := w.log.IdentityErasure(ctx, head.Identity)
+	at := events.Position{Partition: w.partition, Seq: max(applied, w.held)}
+	gone, erased, err := w.log.IdentityErasure(ctx, head.Identity, at)
 	if err != nil {
 		return false, err
 	}
-	if f == nil {
-		w.living = head.Identity
+	if gone == nil {
+		// In another partition than its own the head was asked for.
+		if w.fresh || w.log.Partition(head.Identity) != w.partition {
+			w.living = head.Identity
+		}
 		return false, nil
 	}
-	ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f.Of(w.id)}})
+	w.late = w.linked && erased.Partition == w.partition && erased.Seq < w.first
+	ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{gone.Of(w.id)}})
 	if err != nil {
 		return false, err
 	}

@@ -23,7 +23,7 @@ type Log interface {
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string) (*events.IdentityErased, error)
+	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
 	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Head(ctx context.Context, partition int) (events.Position, error)

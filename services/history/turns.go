@@ -42,21 +42,36 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, er
 	w := s.writing(c.SessionID)
 	w.ofTurn = true
 	if c.IdentityID != "" {
-		// Not even a session that nobody knows yet is begun for one who was erased.
-		erased, err := s.log.IdentityErasure(ctx, c.IdentityID)
-		if err == nil && erased != nil {
-			err = conversation.ErrSessionErased
-		}
-		if err != nil {
+		if err := w.mayBegin(ctx, c.IdentityID); err != nil {
 			return Turn{}, err
 		}
-		w.living = c.IdentityID
 	}
 	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
 	if err != nil {
 		return Turn{}, err
 	}
 	return s.fullTurn(ctx, c.SessionID, v, dropped)
+}
+
+// mayBegin refuses to begin a session, even one that nobody knows yet, for an identity
+// that was erased.
+func (w *writing) mayBegin(ctx context.Context, identity string) error {
+	x, err := w.current(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, head := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} }); head.Identity != "" {
+		return nil // it was begun
+	}
+	gone, _, err := w.log.IdentityErasure(ctx, identity, events.Position{})
+	switch {
+	case err != nil:
+		return err
+	case gone != nil:
+		return conversation.ErrSessionErased
+	}
+	w.living = identity
+	return nil
 }
 
 // FinalizeTurn records a turn's answer; a turn that is final already keeps its

@@ -77,8 +77,12 @@ type writing struct {
 	// behind the state's, since the session's last event was erased.
 	expect *uint64
 	salt   string
-	// living is the session's identity once it was seen not to be erased.
-	living string
+	// held is the head of the log that the state holds, where that was asked for.
+	held uint64
+	// living is the session's identity once it was seen not to be erased. linked tells that
+	// the session had one before this write's own event, and late that it was erased by then.
+	living       string
+	linked, late bool
 }
 
 func (w *writing) round(ctx context.Context) (verdict, bool, error) {
@@ -87,10 +91,10 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, err
 	}
 	d, applied, head := x.decide(w.decide)
-	if closed, err := w.ofErased(ctx, head); closed || err != nil {
+	if closed, err := w.ofErased(ctx, head, applied); closed || err != nil {
 		return verdict{}, false, err
 	}
-	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took && (own.turn != nil || !w.ofTurn) {
+	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took && !w.late && (own.turn != nil || !w.ofTurn) {
 		// It counted, and was shown: what took it back since is no answer to it. Of a turn
 		// that stood already, and whose start only linked the session, nothing is shown.
 		at := events.Position{Partition: w.partition, Seq: w.last}
@@ -123,7 +127,7 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 	}
 	if !ack.Duplicate {
 		w.first, w.last, w.facts = ack.Position.Seq-uint64(len(d.Facts))+1, ack.Position.Seq, d.Facts
-		w.fresh = true
+		w.fresh, w.linked = true, head.Identity != ""
 	}
 	return verdict{}, false, w.settle(ctx, ack.Position.Seq)
 }
@@ -135,7 +139,7 @@ func (w *writing) refresh(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.fresh = true
+	w.fresh, w.held = true, head.Seq
 	return head.Seq, w.settle(ctx, head.Seq)
 }
 

@@ -118,6 +118,21 @@ func (a *API) admit(r *http.Request, t route) error {
 	return a.within(r, t, caller.IdentityID)
 }
 
+// stillMay tells of a call that goes on whether its caller would still be let in.
+func (a *API) stillMay(h http.Header, needs Scopes) func(context.Context) error {
+	token, _ := bearer(h)
+	return func(ctx context.Context) error {
+		if a.cfg.Open {
+			return nil
+		}
+		caller, err := a.cfg.Auth.Authenticate(ctx, token)
+		if err == nil && caller.Scopes&needs != needs {
+			err = ErrUnauthenticated
+		}
+		return err
+	}
+}
+
 // bearer takes the token from its header; of two, neither is meant.
 func bearer(h http.Header) (string, bool) {
 	values := h["Authorization"]

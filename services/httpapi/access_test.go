@@ -52,6 +52,7 @@ var needs = map[string]httpapi.Scopes{
 	"POST /v1/chat/stream":                                    writes | reads,
 	"GET /v1/projections":                                     operates,
 	"POST /v1/projections/{name}/rebuild":                     operates,
+	"DELETE /v1/projections/{name}/rebuild":                   operates,
 	"POST /v1/projections/{name}/verify":                      operates,
 	"GET /v1/streams":                                         operates,
 	"POST /v1/streams":                                        operates,
@@ -70,7 +71,7 @@ var needs = map[string]httpapi.Scopes{
 
 // guarded is an API that has every call, with the callers of a ring. The token all may
 // do everything; ada's too, in her sessions (admin included, which no real key has).
-func guarded(t *testing.T, callers ring, more ...setting) (*stack, *silentModel) {
+func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel) {
 	t.Helper()
 	events := natstest.Log(t, 1)
 	r := replay.New(events, nil)

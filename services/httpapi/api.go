@@ -41,8 +41,10 @@ type Config struct {
 	Chat Chat
 	// DeadLetters of the views that this process can look after.
 	DeadLetters []projections.DeadLetterQueue
-	// Events is nil in a process that does not read.
-	Events EventReader
+	// Events is nil in a process that does not read. MetadataKeys, where not nil, are the
+	// keys that views show of metadata: who folds the events himself is told.
+	Events       EventReader
+	MetadataKeys []string
 	// Keeper is nil where no view can be rebuilt.
 	Keeper ProjectionKeeper
 	// Streams and Backups are nil where the log is nobody's to look after.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -105,7 +106,11 @@ func (a *API) restore(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		p := problemOf(err)
 		callOf(r.Context()).err = p
-		a.cfg.Logger.Error("a backup was not restored", "err", tellable(err))
+		level := slog.LevelError
+		if p.Status < http.StatusInternalServerError {
+			level = slog.LevelWarn // it was refused, and nothing has changed
+		}
+		a.cfg.Logger.Log(r.Context(), level, "a backup was not restored", "err", tellable(err))
 		p.write(w)
 		return
 	}

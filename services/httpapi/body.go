@@ -204,27 +204,45 @@ func printable(name string) string {
 // count is a number of things. Numbers above all bounds are as good as the bound.
 type count int
 
-// UnmarshalJSON takes a whole number that is not negative, however it is spelled.
+// UnmarshalJSON takes a whole number from one on, however it is spelled.
 func (c *count) UnmarshalJSON(raw []byte) error {
+	n, err := whole(raw, 1, "must be at least 1")
+	*c = count(n)
+	return err
+}
+
+// Schema documents the number.
+func (count) Schema(huma.Registry) *huma.Schema { return atLeast(1) }
+
+// windowSize is a number of messages.
+type windowSize int
+
+// UnmarshalJSON takes a whole number from two on, however it is spelled.
+func (w *windowSize) UnmarshalJSON(raw []byte) error {
+	n, err := whole(raw, 2, "must be at least 2, a question and its answer")
+	*w = windowSize(n)
+	return err
+}
+
+// Schema documents the number.
+func (windowSize) Schema(huma.Registry) *huma.Schema { return atLeast(2) }
+
+// whole reads a number; why says what is wrong with one below the least.
+func whole(raw []byte, least float64, why string) (int, error) {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if errors.Is(err, strconv.ErrRange) {
 		err = nil
 	}
-	if err != nil || math.IsNaN(f) || !math.IsInf(f, 0) && f != math.Trunc(f) {
-		return &conversation.Invalid{Why: "must be a whole number"}
+	switch {
+	case err != nil || math.IsNaN(f) || !math.IsInf(f, 0) && f != math.Trunc(f):
+		return 0, &conversation.Invalid{Why: "must be a whole number"}
+	case f < least:
+		return 0, &conversation.Invalid{Why: why}
 	}
-	if f < 1 {
-		return &conversation.Invalid{Why: "must be at least 1"}
-	}
-	*c = count(min(f, math.MaxInt32))
-	return nil
+	return int(min(f, math.MaxInt32)), nil
 }
 
-// Schema documents the number.
-func (count) Schema(huma.Registry) *huma.Schema {
-	least := 1.0
-	return &huma.Schema{Type: huma.TypeInteger, Minimum: &least}
-}
+func atLeast(n float64) *huma.Schema { return &huma.Schema{Type: huma.TypeInteger, Minimum: &n} }
 
 // rawList is a list that is kept as it came.
 type rawList struct{ json.RawMessage }

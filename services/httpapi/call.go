@@ -169,7 +169,7 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 }
 
 // tellable gives of an error what can't hold a text: our own words, those of the
-// log, and of all others the types.
+// log and of the chat about its model, and of all others the types.
 func tellable(err error) string {
 	var p *problem
 	if errors.As(err, &p) {
@@ -182,7 +182,7 @@ func tellable(err error) string {
 	if errors.As(err, &broken) {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	if errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
+	if errors.Is(err, ErrModelFailed) || errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
 		return err.Error()
 	}
 	return types(err)

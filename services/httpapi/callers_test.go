@@ -41,6 +41,10 @@ func (nothing) Rebuild(context.Context, string) (uint64, error) {
 	return 0, httpapi.ErrNoProjection
 }
 
+func (nothing) CancelRebuild(context.Context, string) (uint64, error) {
+	return 0, httpapi.ErrNoProjection
+}
+
 func (nothing) Verify(context.Context, string, int, func(done, of uint64) error, func(projections.Difference) error) (int, error) {
 	return 0, httpapi.ErrNoProjection
 }

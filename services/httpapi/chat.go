@@ -33,7 +33,7 @@ type chatBody struct {
 	RequestID    *string     `json:"request_id,omitempty" doc:"Makes sending again safe; made up where it is missing"`
 	OnPending    string      `json:"on_pending,omitempty" enum:"reject,enqueue,interrupt" doc:"What to do while another message is being answered; enqueue by default"`
 	SystemPrompt string      `json:"system_prompt,omitempty"`
-	MaxMessages  count       `json:"max_messages,omitempty" doc:"Of history; 20 by default"`
+	MaxMessages  windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default"`
 	MaxTokens    count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
 	IdleTimeout  idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long" example:"30m"`
 	Language     string      `json:"language,omitempty" enum:"neutral,translated"`

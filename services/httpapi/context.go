@@ -23,7 +23,7 @@ type contextBody struct {
 	Message             string      `json:"message" doc:"The current user message"`
 	TurnID              *string     `json:"turn_id,omitempty" doc:"The turn being answered: it is left out, and history goes up to its start"`
 	SystemPrompt        string      `json:"system_prompt,omitempty"`
-	MaxMessages         count       `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
+	MaxMessages         windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
 	MaxTokens           count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
 	IdleTimeout         idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long, such as 30m; off for none" example:"30m"`
 	Language            string      `json:"language,omitempty" enum:"neutral,translated"`

@@ -188,3 +188,15 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m","identity_id":"eve"}`), "nothing was counted for her")
 	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m"}`))
 }
+
+// TestAWindowHoldsAQuestionAndItsAnswer: what is too small is told the same, however small.
+func TestAWindowHoldsAQuestionAndItsAnswer(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, s *stack) {
+		for _, n := range []int{-1, 0, 1} {
+			got := s.do("POST", "/v1/sessions/s/context", map[string]any{"message": "m", "max_messages": n})
+			require.Equal(t, http.StatusUnprocessableEntity, got.status)
+			require.Equal(t, "max_messages: must be at least 2, a question and its answer", got.body["detail"])
+		}
+	})
+}

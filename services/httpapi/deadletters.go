@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,16 +114,21 @@ func (a *API) deadLetter(ctx context.Context, in *deadLetterIn) (*deadLetterOut,
 	if err != nil {
 		return nil, err
 	}
-	letters, err := q.DeadLetters(ctx)
+	l, err := letterAt(ctx, q, at)
 	if err != nil {
 		return nil, letterError(err)
 	}
+	return &deadLetterOut{newDeadLetterJSON(l)}, nil
+}
+
+func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Position) (projections.DeadLetter, error) {
+	letters, err := q.DeadLetters(ctx)
 	for _, l := range letters {
 		if l.Position == at {
-			return &deadLetterOut{newDeadLetterJSON(l)}, nil
+			return l, err
 		}
 	}
-	return nil, letterError(projections.ErrNoDeadLetter)
+	return projections.DeadLetter{}, cmp.Or(err, projections.ErrNoDeadLetter)
 }
 
 // retryDeadLetter answers 200 also where the view refused the event again: state says
@@ -162,6 +168,10 @@ func (a *API) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*deadLe
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
 		return nil, err
+	}
+	// Who said so first, when and why, stands.
+	if l, err := letterAt(ctx, q, at); err == nil && l.Dropped != nil {
+		return &deadLetterOut{newDeadLetterJSON(l)}, nil
 	}
 	l, err := q.DropDeadLetter(ctx, at, projections.Drop{
 		Reason: projections.BoundReason(in.value.Reason), By: projections.BoundReason(in.value.DroppedBy), At: a.cfg.Now().UTC().Truncate(time.Microsecond),

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +28,50 @@ type eventsIn struct {
 	Until       string   `query:"until" doc:"Events recorded before that time"`
 	Follow      string   `query:"follow" doc:"true: go on with what comes"`
 	LastEventID string   `header:"Last-Event-ID" doc:"The id of the last event that was received; goes before from"`
+	MinPosition string   `query:"min_position" doc:"The log is at least that far"`
 	Accept      string   `header:"Accept" doc:"text/event-stream for server-sent events, else NDJSON"`
+
+	asked url.Values
+}
+
+// eventParameters are the names of the query's parameters.
+var eventParameters = parametersOf(reflect.TypeFor[eventsIn]())
+
+func parametersOf(in reflect.Type) (names []string) {
+	for f := range in.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("query"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Resolve keeps what was asked, for known.
+func (in *eventsIn) Resolve(ctx huma.Context) []error {
+	u := ctx.URL()
+	in.asked = u.Query()
+	return nil
+}
+
+// known refuses a parameter that is misspelt, and a filter that is empty: either would give the whole log to somebody who asked
+// for a part of it.
+func (in *eventsIn) known() error {
+	for name, values := range in.asked {
+		if !slices.Contains(eventParameters, name) {
+			return invalid(name, "is no parameter of this call: there are "+strings.Join(eventParameters, ", "))
+		}
+		if strings.HasSuffix(name, "_id") && slices.Contains(values, "") {
+			return invalid(name, "must not be empty: leave it out for all")
+		}
+	}
+	return nil
 }
 
 // query reads the parameters; what they mean is held against the log by the port.
 func (in *eventsIn) query() (q EventQuery, err error) {
+	if err := in.known(); err != nil {
+		return q, err
+	}
 	q = EventQuery{SessionID: in.SessionID, IdentityID: in.IdentityID}
 	for _, list := range in.Type {
 		for t := range strings.SplitSeq(list, ",") {
@@ -47,6 +89,9 @@ func (in *eventsIn) query() (q EventQuery, err error) {
 		}
 	}
 	if q.To, err = positionsIn("to", in.To); err != nil {
+		return q, err
+	}
+	if q.Min, err = minPosition(in.MinPosition); err != nil {
 		return q, err
 	}
 	if q.Since, err = moment("since", in.Since); err != nil {
@@ -114,26 +159,35 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 	if err := a.bound(ctx, &q); err != nil {
 		return nil, err
 	}
-	ctx, end := a.untilStopped(ctx)
 	stream, err := a.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
-		end()
 		return nil, err
 	}
+	ctx, end := a.untilStopped(ctx)
 	return &eventsOut{func(hctx huma.Context) {
 		defer end()
 		defer stream.Close()
 		r, w := humago.Unwrap(hctx)
-		out := newEventWriter(w, stream, strings.Contains(in.Accept, "text/event-stream"), a.cfg.StreamPatience)
+		if a.cfg.MetadataKeys != nil {
+			w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
+		}
+		out := newEventWriter(w, stream, strings.Contains(in.Accept, "text/event-stream"), a.cfg.StreamPatience, a.stillMay(r.Header, EventsRead))
 		if r.Method == http.MethodHead {
 			return
 		}
 		if err := out.run(ctx, a.cfg.Heartbeat); err != nil {
+			ended := a.stopped()
 			switch at := stream.Position().String(); {
+			case errors.Is(err, errRevoked):
+				ended = true
+				a.cfg.Logger.Info("a reader of events may not read any more", "caller", c.caller.Name, "position", at)
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				a.cfg.Logger.Info("a reader of events takes nothing and is given up", "position", at)
 			case ctx.Err() == nil:
 				a.cfg.Logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
+			}
+			if ended && q.Follow {
+				return // a follower's stream has no end that this could be taken for: no trailer says so
 			}
 			c.err = err
 			// The client must not take this for the end.
@@ -161,6 +215,9 @@ func (a *API) bound(ctx context.Context, q *EventQuery) error {
 // untilStopped gives a context that also ends with EndStreams.
 func (a *API) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
+	if a.stopped() {
+		cancel()
+	}
 	go func() {
 		select {
 		case <-a.stopping:
@@ -171,6 +228,16 @@ func (a *API) untilStopped(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// EndStreams breaks off the streams of events, and those that begin later. The server
-// calls it when it stops: a follower would never end.
+func (a *API) stopped() bool {
+	select {
+	case <-a.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// EndStreams ends the streams of events, and those that begin later: followers as a body
+// that is whole, without the trailer of an end; others are broken off. The server calls it
+// when it stops: a follower would never end.
 func (a *API) EndStreams() { a.stopOnce.Do(func() { close(a.stopping) }) }

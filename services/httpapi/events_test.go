@@ -175,14 +175,34 @@ func TestEventsThatCantBeReadAreProblems(t *testing.T) {
 	for query, field := range map[string]string{
 		"session_id=..": "session_id", "session_id=s&identity_id=u": "identity_id", "type=nothing": "type", "from=42": "from", "from=0:1,0:2": "from",
 		"to=5:1": "to", "since=yesterday": "since", "until=1": "until", "follow=maybe": "follow",
+		"sesion_id=s": "sesion_id", "session_id=": "session_id", "identity_id=": "identity_id", "min_position=x": "min_position",
 	} {
 		a := s.do("GET", "/v1/events?"+query, nil)
 		require.Equal(t, http.StatusUnprocessableEntity, a.status, query)
 		require.Equal(t, "invalid_argument", a.body["code"], query)
 		require.Contains(t, a.body["detail"], field, query)
 	}
+	require.Equal(t, http.StatusOK, s.do("GET", "/v1/events?min_position=0:1&type=", nil).status)
 	require.Equal(t, http.StatusUnprocessableEntity, s.do("GET", "/v1/events", nil, "Last-Event-ID", "x").status)
 	require.Equal(t, http.StatusOK, s.do("HEAD", "/v1/events?follow=true", nil).status)
+}
+
+// When the server stops, a follower's stream ends as a body does, and without the trailer,
+// which is the mark of an end.
+func TestAFollowersStreamEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	s := withEvents(t, 1)
+	s.record("s", "r", "q", "")
+	followers := []*stream{s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true", "Accept", "text/event-stream")}
+	for _, a := range followers {
+		a.line()
+	}
+	s.api.EndStreams()
+	for _, a := range followers {
+		_, err := io.ReadAll(a.lines)
+		require.NoError(t, err)
+		require.Empty(t, a.Trailer.Get(httpapi.HeaderPosition))
+	}
 }
 
 // Broken by the server in the middle: no trailer, and an error where the end would be.
@@ -190,9 +210,8 @@ func TestStreamThatIsBrokenOffIsNotTakenForTheEnd(t *testing.T) {
 	t.Parallel()
 	s := withEvents(t, 1)
 	s.record("s", "r", "q", "")
-	a := s.stream("/v1/events?follow=true")
-	a.line()
 	s.api.EndStreams()
+	a := s.stream("/v1/events")
 	_, err := io.ReadAll(a.lines)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Empty(t, a.Trailer.Get(httpapi.HeaderPosition))

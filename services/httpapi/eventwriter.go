@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -12,11 +13,13 @@ import (
 
 // Headers of a stream of events: where the reading begins, where the log or the query
 // ended when it began and, as a trailer, how far it came. The trailer stands for the
-// whole: without it the stream was broken off.
+// whole: without it the stream was broken off. The events are as the log has them, so
+// that whoever folds them is told which keys of metadata views show, separated by commas.
 const (
 	HeaderFrom     = "Turnledger-From"
 	HeaderEnd      = "Turnledger-End"
 	HeaderPosition = "Turnledger-Position"
+	HeaderMetadata = "Turnledger-Metadata-Keys"
 )
 
 // eventWriter writes a stream of events: a JSON object a line, or server-sent events.
@@ -29,9 +32,30 @@ type eventWriter struct {
 	patience time.Duration
 	at       events.Cursor
 	buf      []byte
+	// may tells whether the reader still may read, and is asked again once a while.
+	may   func(context.Context) error
+	asked time.Time
 }
 
-func newEventWriter(w http.ResponseWriter, stream EventStream, sse bool, patience time.Duration) *eventWriter {
+// askedAfter is how long a reader who may read is not looked at again.
+const askedAfter = time.Second
+
+// errRevoked: the reader may not read any more.
+var errRevoked = errors.New("the reader's key or token has ended")
+
+// revoked asks whether the reader still may read.
+func (e *eventWriter) revoked(ctx context.Context) error {
+	if time.Since(e.asked) < askedAfter {
+		return nil
+	}
+	e.asked = time.Now()
+	if err := e.may(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errRevoked, err)
+	}
+	return nil
+}
+
+func newEventWriter(w http.ResponseWriter, stream EventStream, sse bool, patience time.Duration, may func(context.Context) error) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-ndjson")
 	if sse {
@@ -45,10 +69,10 @@ func newEventWriter(w http.ResponseWriter, stream EventStream, sse bool, patienc
 	for k, seq := range stream.From() {
 		at[k] = seq
 	}
-	return &eventWriter{w: w, rc: http.NewResponseController(w), stream: stream, sse: sse, patience: patience, at: at}
+	return &eventWriter{w: w, rc: http.NewResponseController(w), stream: stream, sse: sse, patience: patience, at: at, may: may, asked: time.Now()}
 }
 
-// run writes until the stream ends. Each wait for an event is at most a heartbeat
+// run writes until the stream ends, or for the length of ctx. Each wait for an event is at most a heartbeat
 // long, so that a client that went away is noticed.
 func (e *eventWriter) run(ctx context.Context, heartbeat time.Duration) error {
 	// The client learns at once that it is connected.
@@ -56,9 +80,15 @@ func (e *eventWriter) run(ctx context.Context, heartbeat time.Duration) error {
 		return err
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		wait, cancel := context.WithTimeout(ctx, heartbeat)
 		batch, err := e.stream.Next(wait)
 		cancel()
+		if err := e.revoked(ctx); err != nil {
+			return err
+		}
 		switch {
 		case len(batch) > 0:
 			e.events(batch)

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
 
@@ -223,32 +221,4 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
-}
-
-// FuzzRequest holds any request that net/http takes against the API: no panic, no 500, and
-// no refusal that repeats the body.
-func FuzzRequest(f *testing.F) {
-	h := hostile{rand.New(rand.NewPCG(1, 2))}
-	for range 200 {
-		if raw, _ := h.request(); len(raw) < 8<<10 {
-			f.Add(raw)
-		}
-	}
-	s := startOn(f, natstest.Log(f, 1))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
-		if err != nil {
-			return
-		}
-		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
-		r.Header.Del("Accept")
-		w := httptest.NewRecorder()
-		s.api.ServeHTTP(w, r)
-		if w.Code == http.StatusInternalServerError {
-			t.Fatalf("500: %s\n%s", w.Body, s.logs)
-		}
-		if w.Code >= 400 && strings.Contains(w.Body.String(), hidden) {
-			t.Fatalf("it repeats what was sent: %s", w.Body)
-		}
-	})
 }

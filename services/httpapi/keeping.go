@@ -26,6 +26,11 @@ func (a *API) rebuild(ctx context.Context, in *rebuildIn) (*rebuildOut, error) {
 	return &rebuildOut{rebuildJSON{in.Name, n}}, err
 }
 
+func (a *API) cancelRebuild(ctx context.Context, in *rebuildIn) (*rebuildOut, error) {
+	n, err := a.cfg.Keeper.CancelRebuild(ctx, in.Name)
+	return &rebuildOut{rebuildJSON{in.Name, n}}, err
+}
+
 // verifyLine is a line of the answer: one of its members.
 type verifyLine struct {
 	Progress   *verifyProgress   `json:"progress,omitempty"`

@@ -148,7 +148,7 @@ type EventReader interface {
 type EventQuery struct {
 	SessionID, IdentityID string
 	Types                 []string
-	From, To              []events.Position
+	From, To, Min         []events.Position
 	Since, Until          time.Time
 	Follow                bool
 }
@@ -184,11 +184,14 @@ type Projection struct {
 }
 
 // ProjectionKeeper rebuilds and verifies the views that this process feeds. Its errors
-// are ErrNoProjection, ErrNotFed and ErrRebuildRunning, as they are or wrapped.
+// are ErrNoProjection, ErrNotFed, ErrRebuildRunning and ErrNoRebuild, as they are or wrapped.
 type ProjectionKeeper interface {
 	// Rebuild begins a rebuild, which goes on after it returns, and gives the number of
 	// the generation that is being filled.
 	Rebuild(ctx context.Context, name string) (generation uint64, err error)
+	// CancelRebuild breaks off the rebuild that runs in this process; what is served stays
+	// as it was.
+	CancelRebuild(ctx context.Context, name string) (generation uint64, err error)
 	// Verify holds a view against the log, or sample of its sessions, and gives progress
 	// now and then and each difference to its callbacks. It tells how many sessions it
 	// looked at.

@@ -20,6 +20,7 @@ var (
 	ErrNoProjection       = errors.New("there is no such projection: GET /v1/projections lists them")
 	ErrNotFed             = errors.New("this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)")
 	ErrRebuildRunning     = errors.New("the projection is being rebuilt or verified already: GET /v1/projections shows how far")
+	ErrNoRebuild          = errors.New("no rebuild of the projection runs in this process: GET /v1/projections shows which do; ask the process that was asked for it")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
 	// ErrProjectionUnavailable: a view's own store did not answer, or not as it should.
 	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")
@@ -95,9 +96,16 @@ type problem struct {
 	Detail string         `json:"detail" doc:"What is wrong, and what to do"`
 	Code   string         `json:"code" doc:"Stable; what programs go by" example:"turn_not_started"`
 	Errors []problemField `json:"errors,omitempty" doc:"The fields that are wrong"`
-	cause  error
+	// Current helps whoever lost a race of corrections.
+	Current *currentVersion `json:"current,omitempty" doc:"With turn_replaced: the version that stands"`
+	cause   error
 	// after is when the same request may come again; 0 where nothing is known.
 	after time.Duration
+}
+
+type currentVersion struct {
+	TurnID        string `json:"turn_id"`
+	RecordVersion int    `json:"record_version" example:"2"`
 }
 
 type problemField struct {
@@ -143,10 +151,36 @@ func problemOf(err error) *problem {
 	return p
 }
 
+// told are errors that tell a client what they say.
+var told = []struct {
+	err  error
+	code string
+}{
+	{ErrKeyEnded, codeUnauthenticated},
+	{ErrTokenEnded, codeUnauthenticated},
+	{ErrNoKeys, codeAuthUnavailable},
+	{ErrUnauthenticated, codeUnauthenticated},
+	{ErrPositionNotReached, codePositionNotReached},
+	{ErrAuditUnavailable, codeAuditUnavailable},
+	{ErrModelFailed, codeModelFailed},
+	{ErrProjectionUnavailable, codeViewUnavailable},
+	{ErrNoProjection, codeNotFound},
+	{ErrNoRebuild, codeNotFound},
+	{ErrNoReceipt, codeNotFound},
+	{ErrNotFed, codeNotFed},
+	{ErrRebuildRunning, codeRebuildRunning},
+	{jetlog.ErrNotEmpty, codeNotEmpty},
+}
+
 func known(err error) *problem {
 	var refusal *conversation.Refusal
 	var wrong *conversation.Invalid
 	var fields fieldErrors
+	for _, t := range told {
+		if errors.Is(err, t.err) {
+			return newProblem(t.code, t.err.Error())
+		}
+	}
 	switch {
 	case errors.As(err, &fields):
 		return fields.problem()
@@ -154,32 +188,6 @@ func known(err error) *problem {
 		return fieldErrors{*wrong}.problem()
 	case errors.Is(err, jetlog.ErrTooLarge):
 		return newProblem(codeTooLarge, "the turn is too large for the log: send shorter texts or messages")
-	case errors.Is(err, ErrKeyEnded):
-		return newProblem(codeUnauthenticated, ErrKeyEnded.Error())
-	case errors.Is(err, ErrTokenEnded):
-		return newProblem(codeUnauthenticated, ErrTokenEnded.Error())
-	case errors.Is(err, ErrNoKeys):
-		return newProblem(codeAuthUnavailable, ErrNoKeys.Error())
-	case errors.Is(err, ErrUnauthenticated):
-		return newProblem(codeUnauthenticated, ErrUnauthenticated.Error())
-	case errors.Is(err, ErrPositionNotReached):
-		return newProblem(codePositionNotReached, ErrPositionNotReached.Error())
-	case errors.Is(err, ErrAuditUnavailable):
-		return newProblem(codeAuditUnavailable, ErrAuditUnavailable.Error())
-	case errors.Is(err, ErrModelFailed):
-		return newProblem(codeModelFailed, ErrModelFailed.Error())
-	case errors.Is(err, ErrProjectionUnavailable):
-		return newProblem(codeViewUnavailable, ErrProjectionUnavailable.Error())
-	case errors.Is(err, ErrNoProjection):
-		return newProblem(codeNotFound, ErrNoProjection.Error())
-	case errors.Is(err, ErrNoReceipt):
-		return newProblem(codeNotFound, ErrNoReceipt.Error())
-	case errors.Is(err, ErrNotFed):
-		return newProblem(codeNotFed, ErrNotFed.Error())
-	case errors.Is(err, ErrRebuildRunning):
-		return newProblem(codeRebuildRunning, ErrRebuildRunning.Error())
-	case errors.Is(err, jetlog.ErrNotEmpty):
-		return newProblem(codeNotEmpty, jetlog.ErrNotEmpty.Error())
 	case errors.Is(err, jetlog.ErrRefused):
 		return newProblem(codeStreamRefused, err.Error())
 	case errors.Is(err, ErrBackup):
@@ -189,10 +197,18 @@ func known(err error) *problem {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return newProblem(codeLogUnavailable, "the log did not answer; if it was a write, it may or may not have happened: the same request again finds out")
 	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
-		return newProblem(refusal.Code, refusal.Detail)
+		return refused(refusal)
 	default:
 		return newProblem(codeInternal, "an unexpected error; the server's log has it")
 	}
+}
+
+func refused(r *conversation.Refusal) *problem {
+	p := newProblem(r.Code, r.Detail)
+	if v := r.Current; v != nil {
+		p.Current = &currentVersion{v.TurnID.String(), v.Number}
+	}
+	return p
 }
 
 // fieldErrors are all that is wrong with the fields of a request.

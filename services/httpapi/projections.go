@@ -18,7 +18,7 @@ type projectionJSON struct {
 	Position    events.Position  `json:"position" doc:"Up to where it has applied the log" example:"0:42"`
 	Head        *events.Position `json:"head" doc:"The log's last event; null while the log does not tell it" example:"0:42"`
 	LagEvents   *uint64          `json:"lag_events" doc:"null while the log does not tell its head"`
-	LagSeconds  *float64         `json:"lag_seconds" doc:"Age of the last event applied, while it is behind"`
+	LagSeconds  *float64         `json:"lag_seconds" doc:"Age of the first event that is not applied yet"`
 	Rate        float64          `json:"rate" doc:"Events a second that this process applied, over the last ten seconds"`
 	State       string           `json:"state" doc:"starting, live, standby (another process feeds it), retrying, rebuilding, failed, stopped; unknown while the log does not answer"`
 	Generation  int              `json:"generation"`

@@ -70,6 +70,9 @@ func (a *API) keeping(api huma.API) {
 	rebuild := operation("rebuild-projection", Admin, http.MethodPost, "/projections/{name}/rebuild", "Fill a view anew from the log, beside the one that is served", notFound, conflict)
 	rebuild.DefaultStatus = http.StatusAccepted
 	register(a, api, rebuild, a.rebuild)
+	cancel := operation("cancel-rebuild", Admin, http.MethodDelete, "/projections/{name}/rebuild", "Break off the rebuild of a view that runs in this process; the view is served as it was", notFound)
+	cancel.DefaultStatus = http.StatusAccepted
+	register(a, api, cancel, a.cancelRebuild)
 	verify := operation("verify-projection", Admin, http.MethodPost, "/projections/{name}/verify", "Compare a view with the log: a line of JSON for each step, the last one with result or problem", notFound, conflict)
 	registerRaw[verifyIn](api, with(verify, metaLines, reflect.TypeFor[verifyLine]()), a.verify)
 }

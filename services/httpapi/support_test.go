@@ -290,7 +290,7 @@ func (w writer) ResetSession(ctx context.Context, session, reason string) (httpa
 type sessions struct{ r *contextbuilder.Reader }
 
 func (s sessions) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
-	r, err := s.r.Read(ctx, contextbuilder.Ask(ask))
+	r, err := s.r.Read(ctx, contextbuilder.Ask{SessionID: ask.SessionID, Shown: ask.Shown, MinPosition: ask.MinPosition})
 	return httpapi.Reading{State: r.State, Position: r.Position, Source: string(r.Source)}, reached(err)
 }
 

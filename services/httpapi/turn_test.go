@@ -181,6 +181,13 @@ func TestCorrect(t *testing.T) {
 		require.Equal(t, "replaced", old["status"])
 		require.Equal(t, fixed["turn_id"], old["replaced_by_turn_id"])
 		require.EqualValues(t, 3, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
+
+		again := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+events.TurnID("s", "fix").String()+"/correct", map[string]any{"request_id": "fix again", "answer_neutral": "best"})
+		for _, name := range []any{id, fixed["turn_id"]} {
+			late := s.do("POST", fmt.Sprintf("/v1/sessions/s/turns/%s/correct", name), map[string]any{"request_id": "late", "answer_neutral": "worse"})
+			require.Equal(t, http.StatusConflict, late.status)
+			require.Equal(t, map[string]any{"turn_id": again["turn_id"], "record_version": 3.0}, late.body["current"], "who lost a race learns what to correct")
+		}
 	})
 }
 

@@ -84,28 +84,15 @@ func (b *backlog) take() jetlog.Message {
 	return m
 }
 
-// each hands on all messages, in order.
-func (b *backlog) each(ctx context.Context, f func(jetlog.Message) error) error {
-	defer b.close()
-	for {
-		more, err := b.more(ctx)
-		if err != nil || !more {
-			return err
-		}
-		if err := f(b.take()); err != nil {
-			return err
-		}
-	}
-}
-
 func (b *backlog) close() {
 	if b.tail != nil {
 		b.tail.Close()
 	}
 }
 
-// wait makes sure that there is a next message, however long that takes.
-func (b *backlog) wait(ctx context.Context) (err error) {
+// wait makes sure that there is a next message, however long that takes; where it is to be brief, context.DeadlineExceeded says
+// that none has come for a while.
+func (b *backlog) wait(ctx context.Context, brief bool) (err error) {
 	if len(b.ready) > 0 {
 		return nil
 	}
@@ -113,6 +100,11 @@ func (b *backlog) wait(ctx context.Context) (err error) {
 		if b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options); err != nil {
 			return err
 		}
+	}
+	if brief {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, stillFor)
+		defer cancel()
 	}
 	b.ready, err = b.tail.Next(ctx)
 	return err

@@ -21,6 +21,8 @@ type Query struct {
 	// position wanted. At most one of a partition; a partition that is not named has
 	// no bound.
 	From, To []events.Position
+	// Min are positions that the log must hold, else jetlog.ErrNotReached.
+	Min []events.Position
 	// Since is the first time wanted, Until the first one not wanted, both in recorded
 	// time.
 	Since, Until time.Time

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"log/slog"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // redactions knows whose texts may not be printed: the turns that were redacted, with
 // all their versions, and the sessions that were erased. It reads the log once, the
 // headers alone and the bodies of what matters, and then follows it. Its memory grows
-// with redactions and corrections, not with the log.
+// with redactions, corrections and links, not with the log.
 type redactions struct {
 	log    *jetlog.Log
 	logger *slog.Logger
@@ -28,6 +29,14 @@ type redactions struct {
 	mu         sync.RWMutex
 	sessions   map[string]*gone
 	identities map[string]bool
+	links      []link
+}
+
+// link is an event that links a session: to whom, its id tells who asks (id is a hash of
+// it), so that its body is not read.
+type link struct {
+	session string
+	id      uint64
 }
 
 // gone is what a session has lost. Versions joins the versions of a corrected turn,
@@ -84,77 +93,39 @@ func (r *redactions) run(ctx context.Context) error {
 
 // follow reads on in a partition until something fails.
 func (r *redactions) follow(ctx context.Context, k int) error {
-	head, err := r.log.Head(ctx, k)
-	if err != nil {
-		return err
-	}
 	tail, err := r.log.Tail(ctx, k, r.read[k].At(), jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000})
 	if err != nil {
 		return err
 	}
 	defer tail.Close()
-	var erased []string
-	last := uint64(0)
 	for {
-		batch, err := r.next(ctx, tail, len(erased) > 0)
+		batch, err := tail.Next(ctx)
 		if err != nil {
 			return err
 		}
 		for _, m := range batch {
-			identity, err := r.message(ctx, m)
-			if err != nil {
+			if err := r.message(ctx, m); err != nil {
 				return err
 			}
-			if identity != "" {
-				erased = append(erased, identity)
-			}
 		}
-		if len(batch) > 0 {
-			last = batch[len(batch)-1].Position.Seq
-		}
-		// A pass over all links is for all identities that were erased so far; until it
-		// is done this partition counts as unread.
-		if len(erased) > 0 {
-			if last < head.Seq && len(batch) > 0 {
-				continue
-			}
-			if err := r.eraseIdentities(ctx, erased); err != nil {
-				return err
-			}
-			erased = nil
-		}
-		r.read[k].Advance(last)
+		r.read[k].Advance(batch[len(batch)-1].Position.Seq)
 	}
 }
 
-// next gives the next messages; where something waits, none if they don't come soon.
-func (r *redactions) next(ctx context.Context, tail *jetlog.Tail, waits bool) ([]jetlog.Message, error) {
-	if !waits {
-		return tail.Next(ctx)
-	}
-	brief, cancel := context.WithTimeout(ctx, stillFor)
-	defer cancel()
-	batch, err := tail.Next(brief)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil
-	}
-	return batch, err
-}
-
-// message takes note of one event, and gives the identity that it erases, if it does.
-func (r *redactions) message(ctx context.Context, m jetlog.Message) (identity string, err error) {
+// message takes note of one event.
+func (r *redactions) message(ctx context.Context, m jetlog.Message) error {
 	switch m.Type() {
 	case events.TypeTurnRedacted, events.TypeTurnCorrected, events.TypeSessionErased, events.TypeIdentityErased:
 	case events.TypeSessionLinked:
-		if !r.anyIdentity() {
-			return "", nil
+		if !r.noteLink(m) {
+			return nil
 		}
 	default:
-		return "", nil
+		return nil
 	}
 	e, found, err := r.log.At(ctx, m.Position)
 	if err != nil || !found {
-		return "", err
+		return err
 	}
 	switch f := e.Fact.(type) {
 	case *events.TurnRedacted:
@@ -164,22 +135,11 @@ func (r *redactions) message(ctx context.Context, m jetlog.Message) (identity st
 	case *events.SessionErased:
 		r.erase(f.SessionID)
 	case *events.SessionLinked:
-		if err := r.linked(ctx, f.SessionID, f.IdentityID, e.Position.Seq); err != nil {
-			return "", err
-		}
+		return r.linked(ctx, f)
 	case *events.IdentityErased:
-		r.mu.Lock()
-		r.identities[f.IdentityID] = true
-		r.mu.Unlock()
-		return f.IdentityID, nil
+		return r.eraseIdentity(ctx, f.IdentityID)
 	}
-	return "", nil
-}
-
-func (r *redactions) anyIdentity() bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return len(r.identities) > 0
+	return nil
 }
 
 // of gives what a session has lost; the lock is held.
@@ -241,33 +201,68 @@ func (r *redactions) join(f *events.TurnCorrected) {
 	}
 }
 
+// noteLink notes a link, and tells whether any identity was erased by then: then it may
+// be one of that.
+func (r *redactions) noteLink(m jetlog.Message) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if session, identity, err := events.ParseSubject(m.Subject); err == nil && !identity {
+		r.links = append(r.links, link{session, hashOf(m.ID())})
+	}
+	return len(r.identities) > 0
+}
+
 // linked erases a session that is linked to an identity which was erased.
-func (r *redactions) linked(ctx context.Context, session, identity string, upTo uint64) error {
+func (r *redactions) linked(ctx context.Context, f *events.SessionLinked) error {
 	r.mu.RLock()
-	erased := r.identities[identity]
+	erased := r.identities[f.IdentityID]
 	r.mu.RUnlock()
 	if !erased {
 		return nil
 	}
-	owner, err := linkOf(ctx, r.log, session, upTo)
-	if err == nil && owner == identity {
+	owner, err := linkOf(ctx, r.log, f.SessionID)
+	if err == nil && owner == f.IdentityID {
+		r.erase(f.SessionID)
+	}
+	return err
+}
+
+// eraseIdentity erases all sessions that are linked to an identity: those whose links
+// were met, in any partition. Of the others linked will know.
+func (r *redactions) eraseIdentity(ctx context.Context, identity string) error {
+	r.mu.Lock()
+	r.identities[identity] = true
+	r.mu.Unlock()
+	sessions, err := r.linkedTo(ctx, identity)
+	for session := range sessions {
 		r.erase(session)
 	}
 	return err
 }
 
-// eraseIdentities erases all sessions that are linked to some identities.
-func (r *redactions) eraseIdentities(ctx context.Context, identities []string) error {
-	heads, err := headsOf(ctx, r.log)
-	if err != nil {
-		return err
+// linkedTo gives the sessions that are linked to an identity.
+func (r *redactions) linkedTo(ctx context.Context, identity string) (map[string]bool, error) {
+	r.mu.RLock()
+	links := r.links // only ever added to
+	r.mu.RUnlock()
+	out := map[string]bool{}
+	for _, l := range links {
+		if out[l.session] || l.id != hashOf((events.SessionLinked{SessionID: l.session, IdentityID: identity}).EventID()) {
+			continue
+		}
+		owner, err := linkOf(ctx, r.log, l.session)
+		if err != nil {
+			return nil, err
+		}
+		if owner == identity {
+			out[l.session] = true
+		}
 	}
-	sessions, err := linkedTo(ctx, r.log, heads, identities)
-	if err != nil {
-		return err
-	}
-	for session := range sessions {
-		r.erase(session)
-	}
-	return nil
+	return out, nil
+}
+
+func hashOf(eventID string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(eventID))
+	return h.Sum64()
 }

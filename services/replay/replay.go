@@ -39,6 +39,11 @@ func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range q.Min {
+		if p.Partition >= len(heads) || p.Seq > heads[p.Partition] {
+			return nil, fmt.Errorf("%w: %s", jetlog.ErrNotReached, p)
+		}
+	}
 	s := &Stream{replay: r, q: q, at: events.Cursor{}, end: events.Cursor{}}
 	for k, head := range heads {
 		if err := s.bound(ctx, k, head); err != nil {
@@ -51,7 +56,7 @@ func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
 		}
 	}
 	if q.Identity != "" {
-		if s.linked, err = linkedTo(ctx, r.log, heads, []string{q.Identity}); err != nil {
+		if s.linked, err = r.redactions.linkedTo(ctx, q.Identity); err != nil {
 			return nil, err
 		}
 	}

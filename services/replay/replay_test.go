@@ -126,8 +126,10 @@ func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)
 	}
-	_, err := w.replay.Open(t.Context(), replay.Query{From: []events.Position{{Seq: 9}}})
-	require.ErrorIs(t, err, jetlog.ErrNotReached)
+	for _, q := range []replay.Query{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Partition: 2, Seq: 1}}}} {
+		_, err := w.replay.Open(t.Context(), q)
+		require.ErrorIs(t, err, jetlog.ErrNotReached)
+	}
 }
 
 // The events at the end of the log may be gone: the one that was the head when the
@@ -170,4 +172,7 @@ func TestFollowerEndsAtItsBounds(t *testing.T) {
 	w.add(asked("a", "2", "q"), asked("a", "3", "q"), asked("a", "4", "q"))
 	require.Len(t, rest(t, to), 3)
 	require.Len(t, rest(t, until), 4)
+	past := w.open(replay.Query{Follow: true, Session: "a", To: []events.Position{{Seq: 6}}})
+	w.add(asked("a", "5", "q"), asked("b", "1", "q"), asked("b", "2", "q"))
+	require.Len(t, rest(t, past), 5, "what stands at the end is another session's")
 }

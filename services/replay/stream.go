@@ -146,7 +146,7 @@ func (s *Stream) join(ctx context.Context, e *entry) error {
 	if !ok || f.IdentityID != s.q.Identity || s.linked[f.SessionID] {
 		return nil
 	}
-	owner, err := linkOf(ctx, s.replay.log, f.SessionID, e.position().Seq)
+	owner, err := linkOf(ctx, s.replay.log, f.SessionID)
 	if err == nil && owner == s.q.Identity {
 		s.linked[f.SessionID] = true
 	}
@@ -260,7 +260,17 @@ func (s *Stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
 		if bounded && b.after >= to {
 			return
 		}
-		err := b.wait(ctx)
+		err := b.wait(ctx, bounded)
+		if bounded && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			switch over, fault := s.passed(ctx, b, to); {
+			case over:
+				return
+			case fault == nil:
+				continue
+			default:
+				err = fault
+			}
+		}
 		var a arrival
 		if a.err = err; err == nil {
 			a.message = b.take()
@@ -278,6 +288,20 @@ func (s *Stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
 			return
 		}
 	}
+}
+
+// passed tells whether the log is beyond a sequence and has nothing up to there that is still to come: what stands there may be
+// another session's, or erased.
+func (s *Stream) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
+	head, err := b.log.Head(ctx, b.partition)
+	if err != nil || head.Seq < to {
+		return false, err
+	}
+	if s.q.Session == "" {
+		return b.log.Still(ctx, b.partition, b.after, to)
+	}
+	last, err := b.log.Last(ctx, s.q.Session)
+	return err == nil && last <= b.after, err
 }
 
 func (l *live) ready() bool { return len(l.in) > 0 }

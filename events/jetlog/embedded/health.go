@@ -21,13 +21,25 @@ func (s *Server) Healthy() error {
 	if !s.ns.JetStreamEnabled() {
 		return fmt.Errorf("%w: JetStream is switched off: %s", ErrNoWrites, s.advice(0))
 	}
-	if h := s.ns.Healthz(&server.HealthzOptions{}); h.Status != "ok" {
-		return fmt.Errorf("%w: %s: %s", ErrNoWrites, h.Error, s.advice(s.used()))
+	if why := sickness(s.ns.Healthz(&server.HealthzOptions{Details: true})); why != "" {
+		return fmt.Errorf("%w: %s: %s", ErrNoWrites, why, s.advice(s.used()))
 	}
 	if c := s.ns.JetStreamConfig(); c != nil && s.used() > uint64(max(c.MaxStore, 0)) {
 		return fmt.Errorf("%w: it has %d MB, more than the %d MB that JetStream allows itself: %s", ErrNoWrites, s.used()>>20, c.MaxStore>>20, s.advice(s.used()))
 	}
 	return nil
+}
+
+// sickness says what is wrong with JetStream; "" where nothing is known to be. The server gives itself one
+// millisecond to see that it is ready for connections, and on a busy machine it does not get to look in that
+// (nats-server 2.15, readyForConnections): Start has waited for them, and JetStream is not begun anew for that.
+func sickness(h *server.HealthStatus) string {
+	for _, e := range h.Errors {
+		if e.Type != server.HealthzErrorConn {
+			return e.Error
+		}
+	}
+	return ""
 }
 
 // used is what JetStream has in files, in bytes.

@@ -124,7 +124,7 @@ func (a account) handDown(dir, blocked, through string) (*os.File, error) {
 	return f, nil
 }
 
-// writeAccess lets in, over the socket only, whoever the kernel says is our user, root or PostgreSQL's account. It is written at each
+// writeAccess lets in, over the socket only (but for what the config adds), whoever the kernel says is our user, root or PostgreSQL's account. It is written at each
 // start, since we may be another user than last time. os.Root, because the folder is the account's and we may be root:
 // no link leads us out of it.
 func (s *Server) writeAccess() error {
@@ -147,7 +147,8 @@ func (s *Server) writeAccess() error {
 	if err := root.WriteFile("pg_ident.conf", []byte(ident.String()), 0o600); err != nil {
 		return err
 	}
-	return root.WriteFile("pg_hba.conf", []byte("local all turnledger peer map=turnledger\n"), 0o600)
+	lines := append([]string{"local all turnledger peer map=turnledger"}, s.cfg.Access...)
+	return root.WriteFile("pg_hba.conf", []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
 func syncDir(dir string) error {

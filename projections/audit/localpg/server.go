@@ -27,6 +27,10 @@ type Config struct {
 	Fast bool
 	// BinDir is the folder of the binaries; empty: the newest installed version, or the one that made the cluster.
 	BinDir string
+	// Settings, as name=value, are added to ours and win over them; Access is lines that are added to pg_hba.conf.
+	Settings, Access []string
+	// Port is that of the socket's name, and of whatever the settings have it listen on; 5432 if it is empty.
+	Port string
 }
 
 // Server is a PostgreSQL that belongs to this process. Its methods are safe for concurrent use.
@@ -66,6 +70,9 @@ func newServer(cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make PostgreSQL's data directory: %w", err)
 	}
+	if cfg.Port == "" {
+		cfg.Port = "5432"
+	}
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -98,7 +105,7 @@ const socketRoot = "/tmp"
 func (s *Server) URL() string { return s.databaseURL("turnledger") }
 
 func (s *Server) databaseURL(database string) string {
-	return "postgres://turnledger@/" + database + "?host=" + url.QueryEscape(s.socket) + "&port=5432&sslmode=disable"
+	return "postgres://turnledger@/" + database + "?host=" + url.QueryEscape(s.socket) + "&port=" + s.cfg.Port + "&sslmode=disable"
 }
 
 // LogFile is where PostgreSQL's own messages go.

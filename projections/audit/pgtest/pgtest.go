@@ -14,11 +14,13 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,11 +51,70 @@ func Start(t testing.TB) *localpg.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := srv.Stop(context.Background()); err != nil {
+		if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
 	return srv
+}
+
+// StartTLS gives t a server of its own that also listens on a port of 127.0.0.1, with TLS only, and lets those in who show a
+// certificate of the authority for their role. The address names none of the files; the role is turnledger.
+func StartTLS(t testing.TB, ca, cert, key string) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	dir := t.TempDir()
+	cfg := localpg.Config{DataDir: dir, Fast: true}
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	srv, err := localpg.Start(ctx, cfg) // makes the cluster, which the files go into
+	if err == nil {
+		err = srv.Stop(ctx)
+	}
+	for name, from := range map[string]string{"tls.ca": ca, "tls.cert": cert, "tls.key": key} {
+		if err == nil {
+			err = giveTo(filepath.Join(dir, "cluster"), name, from)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Settings = []string{"listen_addresses=127.0.0.1", "ssl=on", "ssl_ca_file=tls.ca", "ssl_cert_file=tls.cert", "ssl_key_file=tls.key"}
+	cfg.Access = []string{"hostssl all turnledger 127.0.0.1/32 cert"}
+	cfg.Port = port
+	srv, err = localpg.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return "postgres://turnledger@127.0.0.1:" + port + "/turnledger"
+}
+
+// giveTo copies a file into a folder, and to its owner.
+func giveTo(folder, name, from string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(folder, name)
+	if err := os.WriteFile(to, text, 0o600); err != nil {
+		return err
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	return os.Chown(to, int(owner.Uid), int(owner.Gid))
 }
 
 // Main is a package's TestMain: it runs the tests, stops the server that they shared, and exits.

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,18 @@ var (
 	leaveScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	// servedScript gives the pointers: the generation served, the one being filled.
 	servedScript = rueidis.NewLuaScript(`return {redis.call('GET', KEYS[1]) or '1', redis.call('GET', KEYS[2]) or ''}`)
-	// checkpointScript gives a checkpoint in the form of claim.lua and claims nothing.
-	checkpointScript = rueidis.NewLuaScript(`local g = redis.call('GET', KEYS[1]) or '1'
-		local v = redis.call('HMGET', ARGV[1] .. g .. ':cp:' .. ARGV[2], 'epoch', 'seq', 'created', 'id')
-		if not v[1] then return {} end
-		return {g, v[1], v[2], v[3], v[4]}`)
+	// checkpointsScript gives the generation served, and of each partition that has one the
+	// number and the checkpoint; it claims nothing.
+	checkpointsScript = rueidis.NewLuaScript(`local g = redis.call('GET', KEYS[1]) or '1'
+		local out = {g}
+		for k = 0, ARGV[2] - 1 do
+			local v = redis.call('HMGET', ARGV[1] .. g .. ':cp:' .. k, 'epoch', 'seq', 'created', 'id')
+			if v[1] then
+				out[#out + 1] = tostring(k)
+				for i = 1, 4 do out[#out + 1] = v[i] end
+			end
+		end
+		return out`)
 )
 
 // holdFor is how long a rebuild may say nothing until another one may begin. What
@@ -60,32 +68,26 @@ func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 	return answer[0], answer[1], nil
 }
 
-// Served implements projections.Rebuildable.
+// Served implements projections.Rebuildable. The checkpoints are those of all partitions, whoever has claimed them: a process
+// that only reads, and one that rebuilds beside other runners, go by them.
 func (v *View) Served(ctx context.Context) (uint64, []projections.Checkpoint, error) {
-	served, _, err := v.numbers(ctx)
-	if err != nil {
-		return 0, nil, fmt.Errorf("read the generation in Redis: %w", err)
+	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer}, []string{v.root, strconv.Itoa(len(v.generations))}).AsStrSlice()
+	if err == nil && len(answer)%5 != 1 {
+		err = ErrAnswer
 	}
-	number, err := strconv.ParseUint(served, 10, 64)
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the generation in Redis: %w", ErrAnswer)
+		return 0, nil, fmt.Errorf("read the checkpoints in Redis: %w", err)
 	}
+	number, err := strconv.ParseUint(answer[0], 10, 64)
 	var at []projections.Checkpoint
-	for k := range v.generations {
-		if v.generations[k].Load() == nil {
-			continue
-		}
-		answer, err := v.client.exec(ctx, checkpointScript, []string{v.pointer}, []string{v.root, strconv.Itoa(k)}).AsStrSlice()
-		if err == nil && len(answer) > 0 {
-			var cp projections.Checkpoint
-			if cp, err = checkpoint(answer); err == nil {
-				cp.Partition = k
-				at = append(at, cp)
-			}
-		}
-		if err != nil {
-			return 0, nil, fmt.Errorf("read a checkpoint in Redis: %w", err)
-		}
+	for one := range slices.Chunk(answer[1:], 5) {
+		cp, wrong := checkpoint(one)
+		k, none := strconv.Atoi(one[0])
+		cp.Partition = k
+		at, err = append(at, cp), errors.Join(err, wrong, none)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the checkpoints in Redis: %w", ErrAnswer)
 	}
 	return number, at, nil
 }

@@ -4,6 +4,7 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -45,7 +46,15 @@ func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (s
 	open := func(ctx context.Context) endpoint.Stream[anthropic.MessageStreamEventUnion] {
 		return m.client.Messages.NewStreaming(ctx, anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}, with...)
 	}
-	return endpoint.Read(ctx, m.cfg.Idle, open, read, emit)
+	return endpoint.Call[anthropic.MessageStreamEventUnion]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+}
+
+func status(err error) int {
+	var refusal *anthropic.Error
+	if !errors.As(err, &refusal) {
+		return 0
+	}
+	return refusal.StatusCode
 }
 
 func read(e anthropic.MessageStreamEventUnion) (piece string, ended bool) {

@@ -41,31 +41,42 @@ type Stream[E any] interface {
 	Close() error
 }
 
-// Read opens a stream and gives the answer that it says, each piece of it to emit as it
-// comes. Read tells of an event the piece of text in it, and whether the answer ends. An
-// error comes with what was said before it: ErrSilent, ErrBroken, ctx's, or the vendor's.
-func Read[E any](ctx context.Context, idle time.Duration, open func(context.Context) Stream[E], read func(E) (piece string, ended bool), emit func(string)) (string, error) {
+// Call of a vendor's model.
+type Call[E any] struct {
+	Open func(context.Context) Stream[E]
+	// Read tells of an event the piece of text in it, and whether the answer ends.
+	Read func(E) (piece string, ended bool)
+	// Status of a refusal by the endpoint, 0 where an error is none.
+	Status func(error) int
+}
+
+// Answer makes a call and gives the answer, each piece of it to emit as it comes. An error
+// comes with what was said before it, is ErrSilent, ErrBroken, ctx's or the vendor's, and
+// its text tells what failed, never what was sent or said.
+func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, error) {
 	ctx, heard, end := watch(ctx, idle)
 	defer end()
-	stream := open(ctx)
+	stream := c.Open(ctx)
 	defer func() { _ = stream.Close() }()
 	var text strings.Builder
 	over := false
 	for stream.Next() {
 		heard()
-		piece, ended := read(stream.Current())
+		piece, ended := c.Read(stream.Current())
 		if piece != "" {
 			text.WriteString(piece)
 			emit(piece)
 		}
 		over = over || ended
 	}
-	switch err := stream.Err(); {
+	err := stream.Err()
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause != nil:
+		err = &failure{cause.Error(), errors.Join(err, cause)}
 	case err != nil:
-		return text.String(), errors.Join(err, context.Cause(ctx))
+		err = &failure{why(err, c.Status(err)), err}
 	case !over:
-		return text.String(), ErrBroken
-	default:
-		return text.String(), nil
+		err = ErrBroken
 	}
+	return text.String(), err
 }

@@ -2,15 +2,7 @@ package endpoint
 
 import (
 	"context"
-	"errors"
 	"time"
-)
-
-var (
-	// ErrSilent is the cause of a context that ended since nothing was heard.
-	ErrSilent = errors.New("the model fell silent")
-	// ErrBroken says that a stream ended before its answer did.
-	ErrBroken = errors.New("the model's stream ended before its answer did")
 )
 
 // patience is how long a model may say nothing, where nothing else is configured.

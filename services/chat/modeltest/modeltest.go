@@ -96,7 +96,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case answer.Status > 0:
 		w.Header().Set("Retry-After", "0")
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(answer.Status)
+		_ = json.NewEncoder(w).Encode(object{"error": object{"type": "refused", "message": "what was said: " + prompt[len(prompt)-1]}})
 	case !in.Stream:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(speak.whole(answer.Text))

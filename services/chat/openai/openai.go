@@ -3,6 +3,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -35,7 +36,15 @@ func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (s
 	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
 		return m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
 	}
-	return endpoint.Read(ctx, m.cfg.Idle, open, read, emit)
+	return endpoint.Call[openai.ChatCompletionChunk]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+}
+
+func status(err error) int {
+	var refusal *openai.Error
+	if !errors.As(err, &refusal) {
+		return 0
+	}
+	return refusal.StatusCode
 }
 
 // read takes the first choice; nobody asked for more.

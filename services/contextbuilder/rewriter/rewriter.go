@@ -69,8 +69,8 @@ func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contex
 	if err != nil {
 		return "", fmt.Errorf("rewrite a query: %w", err)
 	}
-	if len(answer.Choices) == 0 {
-		return "", errNoQuery
+	if len(answer.Choices) == 0 || answer.Choices[0].FinishReason == "length" {
+		return "", errNoQuery // none, or one that was cut off
 	}
 	query := strings.TrimSpace(answer.Choices[0].Message.Content)
 	if query == "" || utf8.RuneCountInString(query) > 2*utf8.RuneCountInString(message)+longest {

@@ -79,9 +79,13 @@ func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
 func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]http.HandlerFunc{
-		"an error":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"a refusal":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
-		"no JSON":         func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"an error":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a refusal": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"no JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"half a query": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"choices":[{"index":0,"message":{"role":"assistant","content":"Who are the"},"finish_reason":"length"}]}`))
+		},
 		"no choice":       func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"choices":[]}`)) },
 		"nothing":         says("  "),
 		"a whole article": says(string(make([]byte, 5000))),
@@ -93,6 +97,8 @@ func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 			began := time.Now()
 			r := build(t, s.URL)
 			require.True(t, r.RewriteFallback)
+			require.Len(t, r.Warnings, 1)
+			require.Contains(t, r.Warnings[0], "rewrite: no answer")
 			require.Empty(t, r.RewrittenQuery)
 			require.Equal(t, "who are his children", r.Messages[len(r.Messages)-1].Text())
 			require.Less(t, time.Since(began), 5*time.Second)

@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// cpu is the processor time that a process has taken.
+func (p *process) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	require.NoError(b, err)
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	ticks := 0
+	for _, f := range fields[11:13] { // utime and stime, of proc(5), in hundredths of a second
+		n, err := strconv.Atoi(f)
+		require.NoError(b, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// BenchmarkClusterContexts builds contexts of sessions of 50 turns on three NATS nodes and
+// a Redis, 32 at a time, at one context process and then at two. What a second adds needs
+// cores of its own; what a request costs is the processor time of the context processes. Issue 6: it must not grow.
+func BenchmarkClusterContexts(b *testing.B) {
+	const sessions, during = 20, 15 * time.Second
+	nodes := natstest.StartNodes(b, natstest.NodesOptions{})
+	env := []string{
+		"TURNLEDGER_NATS_URL=" + nodes.URL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3", "TURNLEDGER_PARTITIONS=8",
+		"TURNLEDGER_REDIS_URL=" + redistest.Start(b).URL(),
+	}
+	writer := start(b, env, "serve", "--roles", "api,recent")
+	for s := range sessions {
+		for i := range 50 {
+			writer.turn(b, fmt.Sprint("s", s), fmt.Sprint(i), strings.Repeat("question ", 30), strings.Repeat("answer ", 30))
+		}
+	}
+	writer.caughtUp(b, "recent")
+	var readers []*process
+	for range 2 {
+		readers = append(readers, start(b, env, "serve", "--roles", "context"))
+	}
+	var rate [3]float64
+	for _, n := range []int{1, 2, 1, 2} {
+		before, began := usage(b, readers), time.Now()
+		requests := contextsAt(b, readers[:n], sessions, during)
+		per := (usage(b, readers) - before) / time.Duration(requests)
+		rate[n] = float64(requests) / time.Since(began).Seconds()
+		b.ReportMetric(rate[n], fmt.Sprintf("req/s-with-%d", n))
+		b.ReportMetric(float64(per.Microseconds()), fmt.Sprintf("CPU-µs/req-with-%d", n))
+		b.Logf("%d processes: %.0f requests/s, %s of their processor time each", n, rate[n], per)
+	}
+	b.ReportMetric(rate[2]/rate[1]-1, "x_added")
+	b.ReportMetric(0, "ns/op")
+}
+
+func usage(b *testing.B, of []*process) (sum time.Duration) {
+	for _, p := range of {
+		sum += p.cpu(b)
+	}
+	return sum
+}
+
+// contextsAt builds contexts for a time and counts them.
+func contextsAt(b *testing.B, at []*process, sessions int, during time.Duration) int64 {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	defer client.CloseIdleConnections()
+	s := siege{client: client}
+	var n atomic.Int64
+	var all sync.WaitGroup
+	for end, w := time.Now().Add(during), 0; w < 32; w++ {
+		all.Go(func() {
+			for i := w; time.Now().Before(end); i++ {
+				id := fmt.Sprint("s", rand.IntN(sessions))
+				status, out, err := s.call(b.Context(), at[i%len(at)], session(id)+"/context", map[string]any{"message": "now"})
+				if err != nil || status != http.StatusOK || out["history_messages"] != 20.0 {
+					b.Errorf("%d %v: %v", status, out["code"], err)
+					return
+				}
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return n.Load()
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+)
+
+// fleet is a deployment: every process has one role, and the log, Redis and PostgreSQL
+// are outside of all of them.
+type fleet struct {
+	t   *testing.T
+	env []string
+
+	mu      sync.RWMutex
+	members map[role][]*process
+}
+
+// newFleet starts so many processes of each role, and waits until all are ready. env names
+// the stores of the views.
+func newFleet(t *testing.T, count map[role]int, env ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, env: append([]string{"TURNLEDGER_NATS_URL=" + outsideLog(t), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...), members: map[role][]*process{}}
+	for r, n := range count {
+		for range n {
+			f.members[r] = append(f.members[r], f.launch(r))
+		}
+	}
+	for _, p := range f.all() {
+		p.waitReady(t)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for r, ps := range f.members {
+				for _, p := range ps {
+					t.Logf("%s: %s", r, tail(p.log.String(), 3000))
+				}
+			}
+		}
+	})
+	return f
+}
+
+// outsideLog is a NATS that syncs every event, as deploy/nats.conf has it.
+func outsideLog(t *testing.T) string {
+	t.Helper()
+	ns, err := natsserver.NewServer(&natsserver.Options{
+		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: 8 << 20,
+	})
+	require.NoError(t, err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	require.True(t, ns.ReadyForConnections(20*time.Second))
+	return ns.ClientURL()
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+func (f *fleet) launch(r role) *process { return launch(f.t, f.env, "serve", "--roles", string(r)) }
+
+// roles in an order that is the same for the same seed.
+func (f *fleet) roles() (out []role) {
+	for r := range f.members {
+		out = append(out, r)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *fleet) all() (out []*process) {
+	for _, r := range f.roles() {
+		out = append(out, f.of(r)...)
+	}
+	return out
+}
+
+// of gives the processes of a role as their callers know them: one that is away is among
+// them until another has taken its place.
+func (f *fleet) of(r role) []*process {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return slices.Clone(f.members[r])
+}
+
+// replace starts another process in the place of the i-th of a role, which has ended.
+func (f *fleet) replace(r role, i int) {
+	f.t.Helper()
+	p := f.launch(r)
+	p.waitReady(f.t)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members[r][i] = p
+}
+
+// roll stops every process of every role, one after the other, and starts another.
+func (f *fleet) roll() {
+	f.t.Helper()
+	for _, r := range f.roles() {
+		for i, p := range f.of(r) {
+			p.stop(f.t)
+			f.replace(r, i)
+			// Who was turned away by the one must not meet the other's end at once (as minReadySeconds of a deployment).
+			f.pass(time.Second)
+		}
+	}
+}
+
+// killAtRandom kills a process of any role (kill -9) and starts another a moment later,
+// until the time is over; at least so many.
+func (f *fleet) killAtRandom(rng *rand.Rand, length time.Duration, least int) (kills int) {
+	f.t.Helper()
+	roles := f.roles()
+	for began := time.Now(); kills < least || time.Since(began) < length; kills++ {
+		r := roles[(kills+rng.IntN(2))%len(roles)]
+		i := rng.IntN(len(f.of(r)))
+		f.of(r)[i].kill(f.t)
+		f.pass(time.Duration(rng.IntN(500)) * time.Millisecond)
+		f.replace(r, i)
+		f.pass(time.Duration(rng.IntN(300)) * time.Millisecond)
+	}
+	return kills
+}
+
+// pass lets time go by under load.
+func (f *fleet) pass(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-f.t.Context().Done():
+	}
+}

@@ -1,0 +1,67 @@
+package jetlog_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// A follower that a leader has never heard has no time, which reads as just now.
+func TestAFollowerThatWasNeverHeardIsNoMajority(t *testing.T) {
+	t.Parallel()
+	follower := func(active time.Duration) *jetstream.PeerInfo { return &jetstream.PeerInfo{Active: active} }
+	led := func(followers ...*jetstream.PeerInfo) *jetstream.ClusterInfo {
+		return &jetstream.ClusterInfo{Leader: "n0", Replicas: followers}
+	}
+	require.True(t, jetlog.HeardMajority(led(follower(time.Millisecond), follower(time.Hour)), 3))
+	require.False(t, jetlog.HeardMajority(led(follower(0), follower(time.Hour)), 3))
+	require.False(t, jetlog.HeardMajority(led(follower(0), follower(0)), 3))
+	require.False(t, jetlog.HeardMajority(led(&jetstream.PeerInfo{Active: 1, Offline: true}, follower(time.Hour)), 3))
+}
+
+// TestAQuestionThatFoundNobodyIsAskedAgain: who answers comes after the first question.
+func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Connect(t, natstest.Server(t))
+	asked := 0
+	sub, err := nc.Subscribe("$JS.API.TEST", func(m *nats.Msg) {
+		if asked++; asked > 1 {
+			_ = m.Respond([]byte(`{"config":{}}`))
+		}
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var out struct{ Config any }
+	require.NoError(t, jetlog.Ask(ctx, nc, "TEST", &out))
+	require.NotNil(t, out.Config)
+	require.NoError(t, sub.Drain())
+}
+
+// TestAServerThatIsCutOffIsLeft: its clients are not told, and go on to another.
+func TestAServerThatIsCutOffIsLeft(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartFragileCluster(t)
+	nc := c.Connect(t)
+	log := c.LogOn(t, nc, 1)
+	at := slices.IndexFunc(c.URLs(), func(url string) bool { return url == nc.ConnectedUrl() })
+	ctx, stop := context.WithCancel(t.Context())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return log.Run(ctx) })
+	c.Isolate(t, at)
+	require.Eventually(t, func() bool {
+		_, err := log.Head(t.Context(), 0)
+		return err == nil && nc.ConnectedUrl() != c.URLs()[at]
+	}, time.Minute, 50*time.Millisecond)
+	stop()
+	require.NoError(t, g.Wait())
+}

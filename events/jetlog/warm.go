@@ -1,0 +1,73 @@
+package jetlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+const (
+	// warmStep is half of JetStream's blocks of 8 MB, so that each is met.
+	warmStep = 4 << 20
+	// loadTime is more than a message takes whose block is in memory, and less than to
+	// read a block.
+	loadTime = time.Millisecond
+	// warmRest is how many times as long as a block took nothing is read.
+	warmRest = 2
+)
+
+// Warm has the server read the blocks that a session is spread over, one by one and with
+// rests, so that a read of the session just after finds them in memory. Without it that
+// reads one block after the other while it holds the stream's lock, and all writes wait
+// for that (nats-server 2.15, fileStore.LoadNextMsg); for a message that is asked for by
+// its sequence it reads without. A hint: what it misses costs time and nothing else.
+func (l *Log) Warm(ctx context.Context, sessionID string) error {
+	p := l.of(sessionID)
+	first, err := l.message(ctx, p, map[string]any{"seq": 1, "next_by_subj": events.SessionSubject(sessionID), "no_hdr": true})
+	if err != nil || first == nil {
+		return err
+	}
+	last, err := l.Last(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	step, err := l.warmStep(ctx, p)
+	if err != nil {
+		return err
+	}
+	for seq := first.Seq + step; seq < last; seq += step {
+		began := time.Now()
+		if _, err := l.message(ctx, p, map[string]any{"seq": seq, "no_hdr": true}); err != nil {
+			return err
+		}
+		if took := time.Since(began); took > loadTime {
+			pause(ctx, warmRest*took)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// warmStep gives how many sequences take warmStep bytes.
+func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	var out struct {
+		State jetstream.StreamState `json:"state"`
+		Error *jetstream.APIError   `json:"error"`
+	}
+	if err := l.ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if out.Error != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
+	}
+	s := out.State
+	return 1 + (s.LastSeq-s.FirstSeq)*warmStep/max(s.Bytes, 1), nil
+}

@@ -1,0 +1,65 @@
+package jetlog_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// Between a session's first and last event something is asked for by its sequence in
+// every 4 MB of the log, and nothing beyond them.
+func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	add := func(session, request string) uint64 {
+		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{started(session, request, strings.Repeat("x", 1<<20))}})
+		require.NoError(t, err)
+		return ack.Position.Seq
+	}
+	add("other", "before")
+	first := add("s", "1")
+	for n := range 20 {
+		add("other", string(rune('a'+n)))
+	}
+	last := add("s", "2")
+	add("other", "after")
+
+	nc := natstest.Connect(t, s)
+	asked, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + events.StreamName(0))
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	require.NoError(t, log.Warm(t.Context(), "s"))
+	require.NoError(t, log.Warm(t.Context(), "nobody"))
+	require.NoError(t, nc.Publish(asked.Subject, []byte(`{"end":true}`)))
+	at := []uint64{first}
+	for {
+		var m *nats.Msg
+		m, err = asked.NextMsgWithContext(t.Context())
+		require.NoError(t, err)
+		var q struct {
+			Seq  uint64 `json:"seq"`
+			Next string `json:"next_by_subj"`
+			End  bool   `json:"end"`
+		}
+		require.NoError(t, json.Unmarshal(m.Data, &q))
+		if q.End {
+			break
+		}
+		if q.Seq > 0 && q.Next == "" {
+			at = append(at, q.Seq)
+		}
+	}
+	at = append(at, last)
+	for n := range at[1:] {
+		require.Less(t, at[n], at[n+1])
+		require.LessOrEqual(t, at[n+1]-at[n], uint64(5), "events of 1 MB")
+	}
+}

@@ -1,0 +1,52 @@
+package natstest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+)
+
+// program builds nats-server from the module that go.mod names.
+func program(t testing.TB) string {
+	t.Helper()
+	built := &Program{Name: "nats-server", Package: "github.com/nats-io/nats-server/v2"}
+	t.Cleanup(built.Remove)
+	path, err := built.Path()
+	require.NoError(t, err)
+	return path
+}
+
+// aloneConfig is one node's, as deploy/nats.conf has it.
+const aloneConfig = `listen: "127.0.0.1:%d"
+max_payload: 8MB
+jetstream { store_dir: "%s", sync_interval: always }
+`
+
+// Alone starts a nats-server process on the data of a server that has stopped, and
+// connects to it.
+func Alone(t testing.TB, dir string) *nats.Conn {
+	t.Helper()
+	port := freePorts(t, "127.0.0.1")[0]
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, aloneConfig, port, dir), 0o600))
+	cmd := exec.Command(program(t), "-c", config)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	var nc *nats.Conn
+	require.Eventually(t, func() (up bool) {
+		var err error
+		nc, err = nats.Connect(fmt.Sprint("nats://127.0.0.1:", port))
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	t.Cleanup(nc.Close)
+	return nc
+}

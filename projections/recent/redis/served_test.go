@@ -1,0 +1,39 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// A process that has claimed nothing, since it only reads or has just begun, is told of all partitions that somebody feeds.
+func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10}, LoadTimeout: patience}
+	feeding, reading := view(t, cfg), view(t, cfg)
+	_, none, err := reading.Served(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, none)
+	created := time.Now().UTC().Truncate(time.Microsecond)
+	var want []projections.Checkpoint
+	for _, k := range []int{0, 7, 255} {
+		cp, err := feeding.Claim(t.Context(), k)
+		require.NoError(t, err)
+		cp.Partition, cp.Created = k, created
+		to := cp
+		to.Seq, to.EventID = uint64(10+k), "an id"
+		require.NoError(t, feeding.Apply(t.Context(), projections.Batch{From: cp, To: to}))
+		want = append(want, to)
+	}
+	number, got, err := reading.Served(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), number)
+	require.Equal(t, want, got)
+}

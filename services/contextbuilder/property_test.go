@@ -1,0 +1,105 @@
+package contextbuilder_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/projections/viewtest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+)
+
+// Whatever way a view came to hold a random log (live by runners that are stopped at any
+// step and whose batches fail before and after their commit, rebuilt, over many
+// partitions), the contexts are those of the log alone. A failure names rapid's seed.
+func TestEveryWayGivesTheSameContexts(t *testing.T) {
+	checks := flag.Lookup("rapid.checks").Value.String()
+	require.NoError(t, flag.Set("rapid.checks", "8")) // each opens two logs and four views
+	defer func() { require.NoError(t, flag.Set("rapid.checks", checks)) }()
+	server := redistest.Start(t)
+	opened := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		one, four := natstest.Log(t, 1), natstest.Log(t, 4)
+		for range rapid.IntRange(1, 60).Draw(rt, "events") {
+			f := viewtest.DrawFact(rt)
+			add(t, one, f)
+			add(t, four, f)
+		}
+		want := contexts(t, one, nil)
+		seed := rapid.Uint64().Draw(rt, "failures")
+		for _, log := range []*jetlog.Log{one, four} {
+			opened++
+			limits := recent.Limits{TTL: rules.SessionTTL, MaxTurns: 4}
+			inRedis, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened), Limits: limits, Rules: rules, LoadTimeout: time.Minute})
+			require.NoError(t, err)
+			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
+				feed(t, log, v, seed)
+				require.Equal(rt, want, contexts(t, log, v), "%s, live, %d partitions", name, log.Partitions())
+				r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules, MaxBatch: 7})
+				require.NoError(t, err)
+				require.NoError(t, r.Run(t.Context()))
+				require.Equal(rt, want, contexts(t, log, v), "%s, rebuilt, %d partitions", name, log.Partitions())
+			}
+			inRedis.Close()
+		}
+	})
+}
+
+type servedView interface {
+	recent.View
+	projections.Rebuildable
+}
+
+// seen is what a context shows.
+type seen struct {
+	Found                    bool
+	Messages, Turns, Dropped int
+	Texts                    []string
+}
+
+// contexts are those of each session, in windows of several sizes. A view that is given
+// has all of the log, and answers.
+func contexts(t testing.TB, log *jetlog.Log, v contextbuilder.View) (out []seen) {
+	t.Helper()
+	patient := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute}), contextbuilder.Config{})
+	for n := range viewtest.Sessions {
+		for _, size := range []int{2, 4, 20} {
+			for _, pending := range []bool{false, true} {
+				r, err := patient.Build(t.Context(), contextbuilder.Request{SessionID: viewtest.Session(n), Message: "now", MaxMessages: size, IncludePending: pending})
+				require.NoError(t, err)
+				if v != nil && size == 2 && r.SessionFound {
+					require.NotEqual(t, contextbuilder.FromLog, r.Source)
+				}
+				out = append(out, seen{r.SessionFound, r.HistoryMessages, r.HistoryTurns, r.DroppedTurns, texts(t, r)})
+			}
+		}
+	}
+	return out
+}
+
+// feed brings all of a log into a view, by one runner after another.
+func feed(t testing.TB, log *jetlog.Log, v servedView, seed uint64) {
+	t.Helper()
+	shaken := viewtest.NewShaky(v, seed)
+	for rounds := 1; !viewtest.CaughtUp(t, log, v); rounds++ {
+		// Longer each time: on a busy machine a runner may need a while to begin.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds*(10+shaken.Dice(90)))*time.Millisecond)
+		shaken.Stop = cancel
+		_ = runner.New(log, shaken, runner.Config{Rules: rules, MaxBatch: 3, Pause: time.Millisecond}).Run(ctx)
+		cancel()
+	}
+}

@@ -1,0 +1,235 @@
+package eraser
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// links is an index of one partition, made as the eraser looks at the log: where sessions
+// were linked to an identity, and where sessions were erased. What it gives is looked up
+// in the log, so that a hash which two ids share does no harm. It is kept in the notes in
+// pieces; how far they reach without a gap stands in a note of its own, and the eraser
+// begins no later than there. Safe for concurrent use.
+type links struct {
+	mu sync.Mutex
+	// piece is what this eraser has looked at and not finished writing down.
+	piece piece
+	key   string
+	// written is how far the piece was written down.
+	written uint64
+
+	// saving is held by who writes it down, with the piece that was written last.
+	saving   sync.Mutex
+	as       string
+	revision uint64
+}
+
+// piece is what stands after a sequence and up to another.
+type piece struct {
+	Created time.Time `json:"created"`
+	After   uint64    `json:"after"`
+	UpTo    uint64    `json:"up_to"`
+	// Entries are pairs of a hash and a sequence, eight bytes each, big-endian.
+	Entries []byte `json:"entries,omitempty"`
+}
+
+const (
+	entryBytes = 16
+	// pieceBytes is when a piece is full; as JSON it takes a third more.
+	pieceBytes = 4096 * entryBytes
+	// unwritten is how many events may be looked at again after a crash.
+	unwritten = 100_000
+)
+
+func (p *piece) add(hash, seq uint64) {
+	p.Entries = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(p.Entries, hash), seq)
+}
+
+// each hands on its entries.
+func (p *piece) each(f func(hash, seq uint64)) {
+	for e := range slices.Chunk(p.Entries, entryBytes) {
+		f(binary.BigEndian.Uint64(e), binary.BigEndian.Uint64(e[8:]))
+	}
+}
+
+func identityHash(id string) uint64 { return hashOf("identity", id) }
+func sessionHash(id string) uint64  { return hashOf("session", id) }
+
+func hashOf(kind, id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(kind + "\x00" + id))
+	return h.Sum64()
+}
+
+// looked notes what the events of a batch say, and tells whether it should be written
+// down.
+func (l *links) looked(b projections.Batch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.From.Seq > l.piece.UpTo || b.From.Seq < l.piece.After || l.key == "" {
+		l.begin(b.From)
+	}
+	for i := range b.Events {
+		switch j := &b.Events[i]; j.Change.Kind {
+		case conversation.Linked:
+			l.piece.add(identityHash(j.Head.Identity), j.Position.Seq)
+		case conversation.Erased:
+			l.piece.add(sessionHash(j.SessionID), j.Position.Seq)
+		case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Answered, conversation.Corrected,
+			conversation.TurnGone, conversation.Reset, conversation.Refused, conversation.Noted: // say nothing of either
+		}
+	}
+	l.piece.UpTo = max(l.piece.UpTo, b.To.Seq)
+	return len(l.piece.Entries) >= pieceBytes || l.piece.UpTo-l.written >= unwritten
+}
+
+// begin begins a piece, under a key that no other eraser has.
+func (l *links) begin(at projections.Checkpoint) {
+	l.piece = piece{Created: at.Created, After: at.Seq, UpTo: at.Seq}
+	l.key, l.written = piecesOf(at.Partition)+fmt.Sprint(at.Seq, ".", rand.Text()), at.Seq
+}
+
+func piecesOf(partition int) string   { return fmt.Sprintf("eraser.links.%d.", partition) }
+func coveredKey(partition int) string { return fmt.Sprintf("eraser.linked.%d", partition) }
+
+// save writes down what was looked at, and then how far that reaches.
+func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) error {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	p, key := l.piece, l.key
+	p.Entries = slices.Clone(p.Entries)
+	l.mu.Unlock()
+	if key == "" || p.UpTo == l.written {
+		return nil
+	}
+	if key != l.as {
+		l.as, l.revision = key, 0
+	}
+	if len(p.Entries) > 0 {
+		revision, err := notes.Write(ctx, key, p, l.revision)
+		if err != nil {
+			return err
+		}
+		l.revision = revision
+	}
+	if err := cover(ctx, notes, partition, p, l.revision); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.key == key {
+		l.written = p.UpTo
+		if len(p.Entries) >= pieceBytes && l.piece.UpTo == p.UpTo {
+			l.begin(projections.Checkpoint{Partition: partition, Created: p.Created, Seq: p.UpTo})
+		}
+	}
+	return nil
+}
+
+// reached is how far the pieces of a partition reach without a gap, and the revision of
+// the last one written: who does not see that one reads from a replica that is behind.
+type reached struct {
+	stored
+	Revision uint64 `json:"revision"`
+}
+
+// cover moves the note of how far the pieces reach, if this one leaves no gap.
+func cover(ctx context.Context, notes *jetlog.Notes, partition int, p piece, piece uint64) error {
+	for {
+		at, revision, err := covered(ctx, notes, partition, p.Created)
+		if err != nil || p.After > at.Seq || p.UpTo <= at.Seq {
+			return err
+		}
+		at.Seq, at.Revision = p.UpTo, max(at.Revision, piece)
+		_, err = notes.Write(ctx, coveredKey(partition), at, revision)
+		if !errors.Is(err, jetlog.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// covered gives how far the pieces of a partition reach.
+func covered(ctx context.Context, notes *jetlog.Notes, partition int, created time.Time) (at reached, revision uint64, err error) {
+	revision, err = notes.Read(ctx, coveredKey(partition), &at)
+	if err != nil || !at.Created.Equal(created) {
+		at = reached{stored: stored{Created: created}} // of a log that was made anew nothing is covered
+	}
+	return at, revision, err
+}
+
+// reach gives how far what is written down and what this eraser has looked at reach.
+func (l *links) reach(at reached) (uint64, piece) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.piece
+	p.Entries = slices.Clone(p.Entries)
+	if l.key == "" || p.After > at.Seq || !p.Created.Equal(at.Created) {
+		return at.Seq, p
+	}
+	return max(at.Seq, p.UpTo), p
+}
+
+// indexed is what the index of a partition knows up to a sequence: by hash, the
+// sequences of links and of erasures.
+type indexed struct {
+	upTo uint64
+	seqs map[uint64][]uint64
+}
+
+// read gives what the index knows.
+func (l *links) read(ctx context.Context, notes *jetlog.Notes, partition int, created time.Time) (indexed, error) {
+	// First how far it reaches, and then what it says: so nothing is missed.
+	at, _, err := covered(ctx, notes, partition, created)
+	if err != nil {
+		return indexed{}, err
+	}
+	out := indexed{seqs: map[uint64][]uint64{}}
+	upTo, own := l.reach(at)
+	own.each(out.add)
+	last := uint64(0)
+	err = jetlog.EachNote(ctx, notes, piecesOf(partition)+">", func(n jetlog.Note[piece]) {
+		last = max(last, n.Revision)
+		if n.Value.Created.Equal(created) {
+			n.Value.each(out.add)
+		}
+	})
+	if last >= at.Revision {
+		out.upTo = upTo
+	}
+	return out, err
+}
+
+func (x indexed) add(hash, seq uint64) { x.seqs[hash] = append(x.seqs[hash], seq) }
+
+// at gives the sequences under a hash, each once, upwards.
+func (x indexed) at(hash uint64) []uint64 {
+	return slices.Compact(slices.Sorted(slices.Values(x.seqs[hash])))
+}
+
+// erasure gives where a session was erased, as far as the index knows; 0 where it was
+// not.
+func (e *Eraser) erasure(ctx context.Context, x indexed, partition int, session string) (uint64, error) {
+	for _, seq := range x.at(sessionHash(session)) {
+		r, found, err := e.log.At(ctx, events.Position{Partition: partition, Seq: seq})
+		if err != nil {
+			return 0, err
+		}
+		if f, ok := r.Fact.(*events.SessionErased); found && ok && f.SessionID == session {
+			return seq, nil
+		}
+	}
+	return 0, nil
+}

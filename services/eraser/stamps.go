@@ -1,0 +1,127 @@
+package eraser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// stamp is what the notes keep of a redaction in one place; when, is the note's own
+// time. Erased counts events of the log: all that there are to erase when that begins,
+// so that a crash in between takes none away. While it is Open they are not all gone.
+type stamp struct {
+	Created time.Time `json:"created"`
+	Place   string    `json:"place"`
+	Erased  *int      `json:"erased,omitempty"`
+	Open    bool      `json:"open,omitempty"`
+}
+
+func stampsOf(at events.Position) string {
+	return fmt.Sprintf("eraser.redacted.%d.%d.", at.Partition, at.Seq)
+}
+
+// stamp notes that a redaction has reached a place, or that it begins there; the first
+// time of each stands.
+func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
+	var old stamp
+	key, created := stampsOf(at)+s.Place, e.log.Created(at.Partition)
+	revision, err := e.notes.Read(ctx, key, &old)
+	switch {
+	case err != nil:
+		return err
+	case revision == 0 || !old.Created.Equal(created): // nothing, or of a log that was there before
+	case old.Open && !s.Open:
+		s.Erased = old.Erased
+	default:
+		return nil
+	}
+	s.Created = created
+	_, err = e.notes.Write(ctx, key, s, revision)
+	if errors.Is(err, jetlog.ErrConflict) {
+		return nil // another eraser was first
+	}
+	return err
+}
+
+// stamper notes when a view has reached redactions, one after the other.
+type stamper struct {
+	place  Place
+	mu     sync.Mutex
+	open   []awaited
+	signal chan struct{}
+}
+
+// awaited is a redaction, and whom to tell when it is noted.
+type awaited struct {
+	at    events.Position
+	noted chan<- struct{}
+}
+
+// stampViews waits until all views have reached some redactions, and that is noted.
+func (e *Eraser) stampViews(ctx context.Context, places []events.Position) error {
+	left := len(e.stampers) * len(places)
+	noted := make(chan struct{}, left)
+	for _, s := range e.stampers {
+		s.mu.Lock()
+		for _, at := range places {
+			s.open = append(s.open, awaited{at, noted})
+		}
+		s.mu.Unlock()
+		select {
+		case s.signal <- struct{}{}:
+		default:
+		}
+	}
+	for ; left > 0; left-- {
+		select {
+		case <-noted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// run notes until ctx ends.
+func (s *stamper) run(ctx context.Context, e *Eraser) error {
+	for {
+		s.mu.Lock()
+		open := s.open
+		s.open = nil
+		s.mu.Unlock()
+		for _, r := range open {
+			err := e.reachPlace(ctx, s.place, []events.Position{r.at}, func() error { return e.stamp(ctx, r.at, stamp{Place: s.place.Name()}) })
+			if err != nil {
+				return nil //nolint:nilerr // ctx has ended
+			}
+			r.noted <- struct{}{}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.signal:
+		}
+	}
+}
+
+// stamped says of the places of a redaction's receipt when they were reached. The log is
+// done when the eraser has said so: it leaves what it must not take out.
+func (r *Receipts) stamped(ctx context.Context, out *Receipt) error {
+	return jetlog.EachNote(ctx, r.notes, stampsOf(out.Position)+"*", func(n jetlog.Note[stamp]) {
+		if n.Value.Open || !n.Value.Created.Equal(r.log.Created(out.Position.Partition)) {
+			return
+		}
+		for i := range out.Places {
+			p := &out.Places[i]
+			p.Done = p.Done || p.Place == PlaceLog && n.Value.Place == PlaceLog
+			if p.Place == n.Value.Place && p.Done {
+				p.At, p.Erased = n.At, n.Value.Erased
+			}
+		}
+	})
+}
