@@ -45,8 +45,7 @@ func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder 
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
-func texts(t testing.TB, r contextbuilder.Result) []string {
-	t.Helper()
+func texts(t require.TestingT, r contextbuilder.Result) []string {
 	raw, err := json.Marshal(r.Messages)
 	require.NoError(t, err)
 	var list []struct{ Role, Content string }

@@ -237,21 +237,26 @@ func (r *Reader) onTop(ctx context.Context, ask Ask, head events.Position, tail 
 const catchUp = 50 * time.Millisecond
 
 // enough tells whether a state holds as many turns as are asked for, or all that there
-// are after the boundary: finalized ones, and pending ones where they are wanted.
+// are after the boundary: finalized ones, and pending ones where they are wanted. The last
+// finalized turn is one of them, however many questions without an answer came after it.
 func enough(s *conversation.State, ask Ask) bool {
 	if s.Whole {
 		return true
 	}
-	held, all := 0, s.ShownFinalized
+	finalized, pending, all := 0, 0, s.ShownFinalized
 	if ask.Pending {
 		all += s.ShownPending
 	}
 	for _, t := range s.Turns {
-		if s.Shown(t) && (t.Status == conversation.Finalized || ask.Pending && t.Status == conversation.Pending) {
-			held++
+		switch {
+		case !s.Shown(t):
+		case t.Status == conversation.Finalized:
+			finalized++
+		case ask.Pending && t.Status == conversation.Pending:
+			pending++
 		}
 	}
-	return held >= min(ask.Shown, all)
+	return finalized+pending >= min(ask.Shown, all) && finalized >= min(ask.Shown, s.ShownFinalized, 1)
 }
 
 // fromArchive answers from the audit tables for a linked session that has left the

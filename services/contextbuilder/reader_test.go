@@ -89,6 +89,24 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	}
 }
 
+// Many questions came after the last answer: a view that holds nothing but them does not
+// hide the last complete pair.
+func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
+	t.Parallel()
+	log, _ := recorded(t, 1)
+	var at uint64
+	for i := range 8 {
+		request := fmt.Sprint("open", i)
+		at = add(t, log, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
+	}
+	for _, keep := range []int{4, 6, math.MaxInt32} {
+		view := &still{state: folded(t, log, "s", at, keep), at: at}
+		r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", MaxMessages: 4, IncludePending: true})
+		require.NoError(t, err)
+		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6", "user: open7", "user: now"}, texts(t, r), "kept %d", keep)
+	}
+}
+
 // The audit tables answer for a session that has left the recent view, where they hold
 // all that the log does of it; else the log answers.
 func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
