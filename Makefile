@@ -5,6 +5,7 @@ PKG       ?= ./...
 RUN       ?= .
 ARGS      ?=
 P         ?= 2
+SEED      ?= 1
 TIMEOUT   ?= 15m
 BENCH     ?= .
 BENCHTIME ?= 1s
@@ -36,8 +37,9 @@ deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where th
 	@sh deploy/deps.sh test
 
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.
+# A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
 test: deps ## run every test with the race detector, on real PostgreSQL, Redis and NATS
-	CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
 race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)

@@ -1,7 +1,6 @@
 package rebuild_test
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -24,7 +23,7 @@ import (
 // bring events again, rebuilt, over many partitions), the snapshots are the same and
 // verify finds nothing. A failure names rapid's seed.
 func TestEveryWayGivesTheSameView(t *testing.T) {
-	require.NoError(t, flag.Set("rapid.checks", "15")) // each opens two logs and three views
+	viewtest.Checks(t, 15, 400) // each opens two logs and three views
 	server := redistest.Start(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.SampledFrom([]string{"memory", "redis", "audit"}).Draw(rt, "view")

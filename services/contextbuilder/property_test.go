@@ -2,7 +2,6 @@ package contextbuilder_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -27,9 +26,7 @@ import (
 // step and whose batches fail before and after their commit, rebuilt, over many
 // partitions), the contexts are those of the log alone. A failure names rapid's seed.
 func TestEveryWayGivesTheSameContexts(t *testing.T) {
-	checks := flag.Lookup("rapid.checks").Value.String()
-	require.NoError(t, flag.Set("rapid.checks", "8")) // each opens two logs and four views
-	defer func() { require.NoError(t, flag.Set("rapid.checks", checks)) }()
+	viewtest.Checks(t, 8, 400) // each opens two logs and four views
 	server := redistest.Start(t)
 	opened := 0
 	rapid.Check(t, func(rt *rapid.T) {
