@@ -118,8 +118,8 @@ func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 		require.Equal(t, []string{"user: " + how + " please", "user: Who is Donald Trump?"}, <-model.Asked)
 	}
 	require.NotContains(t, p.log.String(), "please")
-	require.Contains(t, p.log.String(), "the endpoint answered 400")
-	require.Contains(t, p.log.String(), "the endpoint's answer is broken")
+	p.says(t, "the endpoint answered 400")
+	p.says(t, "the endpoint's answer is broken")
 }
 
 // stream opens a stream and gives its events; it ends with ctx.

@@ -88,7 +88,7 @@ func stopsAndGoesOn(t *testing.T, p *process, full, room func()) {
 	}
 	require.Equal(t, http.StatusServiceUnavailable, status, "the disk is full, and it says that it is ready")
 	require.EqualError(t, record(), "503 log_unavailable")
-	require.Contains(t, p.log.String(), "the log takes no writes")
+	p.says(t, "the log takes no writes")
 	room()
 	goesOn()
 	require.Eventually(t, func() bool { status, _ := p.ready(t); return status == http.StatusOK }, 20*time.Second, 50*time.Millisecond)
@@ -116,5 +116,5 @@ func TestWritesGoOnWhenADiskIsMadeLarger(t *testing.T) {
 	dir, resize := smallDisk(t, 40)
 	p := start(t, nil, "serve", "--data-dir", dir, "--roles", "api,context,recent")
 	stopsAndGoesOn(t, p, func() {}, func() { resize(160) })
-	require.Contains(t, p.log.String(), "more than the")
+	p.says(t, "more than the")
 }

@@ -168,5 +168,5 @@ func TestDevStartsItsPostgresAgain(t *testing.T) {
 	p.say(t, "s", 1)
 	p.caughtUp(t, "audit")
 	require.Equal(t, questions(2), p.audited(t, "u"))
-	require.Contains(t, p.log.String(), "PostgreSQL has ended and is started again")
+	p.says(t, "PostgreSQL has ended and is started again")
 }

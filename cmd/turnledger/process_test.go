@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -141,6 +142,14 @@ func (p *process) waitReady(t testing.TB) {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.log)
+}
+
+// says waits until the process has logged a text, which comes through a pipe after what
+// it tells of.
+func (p *process) says(t testing.TB, pattern string) {
+	t.Helper()
+	said := regexp.MustCompile(pattern)
+	require.Eventually(t, func() bool { return said.MatchString(p.log.String()) }, time.Minute, 10*time.Millisecond, "no %q in %s", pattern, p.log)
 }
 
 // kill is kill -9.

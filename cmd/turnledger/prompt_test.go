@@ -63,7 +63,7 @@ func TestPromptsWithAllThatCanBeInThem(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.Equal(t, false, p.must(t, http.StatusOK, http.MethodGet, session("new"), nil)["found"], "a context makes nothing")
-	require.Regexp(t, `route="POST /v1/sessions/\{session_id\}/context" status=200 duration=\S+ .*memory_duration=\d\S+ rewriter_duration=\d\S+ prompt_duration=\d\S+\n`, p.log.String())
+	p.says(t, `route="POST /v1/sessions/\{session_id\}/context" status=200 duration=\S+ .*memory_duration=\d\S+ rewriter_duration=\d\S+ prompt_duration=\d\S+\n`)
 }
 
 // TestAMemoryOutsideIsFedFromTheLog goes through a deployment with Supermemory.
@@ -96,7 +96,7 @@ func TestAMemoryThatNobodyFeedsIsToldOf(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
 	p := start(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"}, "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent")
-	require.Contains(t, p.log.String(), "one with the role audit must run")
+	p.says(t, "one with the role audit must run")
 	secret := p.turn(t, "s", "r1", "I like teal.", "Noted.")
 	p.must(t, http.StatusOK, http.MethodPost, session("s")+"/turns/"+secret+"/redact", nil)
 	out := p.build(t, "s", map[string]any{"message": "m", "memory": true})

@@ -80,6 +80,6 @@ func TestARevokedKeyEndsAtEveryProcess(t *testing.T) {
 		}
 	}
 	for _, p := range ps {
-		require.Contains(t, p.log.String(), "a reader of events may not read any more")
+		p.says(t, "a reader of events may not read any more")
 	}
 }
