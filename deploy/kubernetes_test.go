@@ -153,6 +153,10 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 		require.NotEmpty(t, finds(p.Spec.PodSelector.MatchLabels), name)
 	}
 	require.Empty(t, m.policies["nobody"].Spec.Ingress)
+	for _, store := range []string{"redis", "postgres"} {
+		require.Contains(t, m.policies[store].Spec.PolicyTypes, networking.PolicyTypeEgress, store)
+		require.Empty(t, m.policies[store].Spec.Egress, "%s calls nobody", store)
+	}
 	require.Empty(t, m.policies["nobody"].Spec.PodSelector.MatchLabels, "all pods")
 	for name, value := range m.config["turnledger"] {
 		require.NotContains(t, value, "@", name)

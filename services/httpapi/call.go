@@ -169,7 +169,8 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 }
 
 // tellable gives of an error what can't hold a text: our own words, those of the
-// log and of the chat about its model, and of all others the types.
+// log and of the chat about its model, those of the network and of time, and of all
+// others the types.
 func tellable(err error) string {
 	var p *problem
 	if errors.As(err, &p) {
@@ -198,6 +199,13 @@ type panicked struct {
 func (p *panicked) Error() string { return "panic: " + p.kind }
 
 func types(err error) string {
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network):
+		return network.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded.Error()
+	}
 	out := fmt.Sprintf("%T", err)
 	switch e := err.(type) { //nolint:errorlint // walks the tree
 	case interface{ Unwrap() error }:

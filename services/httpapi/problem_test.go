@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -296,7 +298,8 @@ func TestErrorsOfThePorts(t *testing.T) {
 	}{
 		"unavailable":             {fmt.Errorf("append: %w: no responders", jetlog.ErrUnavailable), 503, "log_unavailable", "no responders"},
 		"closed":                  {jetlog.ErrClosed, 503, "log_unavailable", ""},
-		"too slow":                {fmt.Errorf("wait: %w", context.DeadlineExceeded), 503, "log_unavailable", ""},
+		"too slow":                {fmt.Errorf("wait: %w", context.DeadlineExceeded), 503, "log_unavailable", "log_unavailable: context deadline exceeded"},
+		"no connection":           {fmt.Errorf("a text that the client sent: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), 500, "internal", "dial tcp: connection refused"},
 		"too large":               {fmt.Errorf("append: %w", jetlog.ErrTooLarge), 413, "body_too_large", ""},
 		"refused":                 {fmt.Errorf("write: %w", conversation.ErrTurnRedacted), 409, "turn_redacted", ""},
 		"refused and not kept":    {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503, "log_unavailable", ""},
