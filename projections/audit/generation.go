@@ -73,7 +73,7 @@ type generation struct {
 	served *Audit
 	conn   *pgx.Conn
 	// helper is the connection that takes half of the writing.
-	helper *pgx.Conn
+	helper *second
 	number uint64
 	// gone are the schemas to drop.
 	gone []string
@@ -90,7 +90,7 @@ func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) 
 		_ = conn.Close(ctx)
 		return nil, a.hint(err)
 	}
-	g := &generation{served: a, conn: conn, helper: helper, gone: []string{a.cfg.Schema + suffix}}
+	g := &generation{served: a, conn: conn, helper: &second{conn: helper}, gone: []string{a.cfg.Schema + suffix}}
 	if err := g.open(ctx, suffix); err != nil {
 		g.close(ctx)
 		if errors.Is(err, projections.ErrRebuilding) || errors.Is(err, ErrDependent) {
@@ -119,7 +119,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	}
 	cfg := g.served.cfg
 	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
-	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: &second{conn: g.helper}}, served+1
+	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}, served+1
 	if err := g.migrate(ctx); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (g *generation) close(ctx context.Context) {
 	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
 	_ = g.conn.Close(ctx)
 	if g.helper != nil {
-		_ = g.helper.Close(ctx)
+		_ = g.helper.conn.Close(ctx)
 	}
 }
 
