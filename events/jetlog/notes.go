@@ -19,15 +19,17 @@ const notesBucket = "TURNLEDGER"
 // and but for that key is rebuilt from the log where it is lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct{ kv jetstream.KeyValue }
 
-// Notes opens the notes, and makes them where they are missing. In a cluster that is
-// about to elect leaders it waits for them: a process may start in the middle of that.
+// Notes opens the notes, and makes them where they are missing. It waits for a server that
+// is slow to answer, and for a cluster that is about to elect leaders: a process may start
+// in the middle of that.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	for began := time.Now(); ; pause(ctx, 50*time.Millisecond) {
 		kv, err := l.openNotes(ctx)
 		switch {
 		case err == nil:
 			return &Notes{kv}, nil
-		case time.Since(began) > notesTime, ctx.Err() != nil, !l.partitions[0].shared.Load():
+		case time.Since(began) > notesTime, ctx.Err() != nil,
+			!l.partitions[0].shared.Load() && !errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
 		}
 	}
