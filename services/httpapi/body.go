@@ -136,7 +136,7 @@ func decode(data []byte, into any, known members) error {
 	for name, raw := range object {
 		i, ok := known[name]
 		if !ok {
-			wrong = append(wrong, conversation.Invalid{Field: printable(name), Why: "is not a member of this call's body"})
+			wrong = append(wrong, conversation.Invalid{Field: printable(name, "body"), Why: "is not a member of this call's body"})
 			continue
 		}
 		if why := set(v.Field(i), raw); why != nil {
@@ -192,13 +192,13 @@ func mustBe(t reflect.Type) string {
 
 var memberName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// printable gives a member's name where it looks like one. What does not may be a
-// text that went astray.
-func printable(name string) string {
+// printable gives the name of a member or a parameter where it looks like one, or else
+// where it stands: what does not look like one may be a text that went astray.
+func printable(name, where string) string {
 	if memberName.MatchString(name) {
 		return name
 	}
-	return "body"
+	return where
 }
 
 // count is a number of things. Numbers above all bounds are as good as the bound.

@@ -58,7 +58,7 @@ func (in *eventsIn) Resolve(ctx huma.Context) []error {
 func (in *eventsIn) known() error {
 	for name, values := range in.asked {
 		if !slices.Contains(eventParameters, name) {
-			return invalid(name, "is no parameter of this call: there are "+strings.Join(eventParameters, ", "))
+			return invalid(printable(name, "query"), "is no parameter of this call: there are "+strings.Join(eventParameters, ", "))
 		}
 		if strings.HasSuffix(name, "_id") && slices.Contains(values, "") {
 			return invalid(name, "must not be empty: leave it out for all")
