@@ -27,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
 	"github.com/turnledger/turnledger/services/httpapi/certfile"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -153,7 +154,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
-	c.Owners = sessions{reader}
+	c.Owners = serving.Sessions{Reader: reader}
 	if c.Open = a.callers == nil; !c.Open {
 		c.Auth = a.callers
 	}
@@ -163,7 +164,8 @@ func (a *app) serve(registry *prometheus.Registry) {
 		})
 	}
 	if a.roles.has(roleAPI) {
-		c.Turns, c.SessionWrites, c.Erasures = writer{a.history}, writer{a.history}, writer{a.history}
+		writes := serving.Writer{Service: a.history}
+		c.Turns, c.SessionWrites, c.Erasures = writes, writes, writes
 	}
 	c.Receipts = receipts{a.erasing.receipts}
 	c.Streams, c.Backups = a.store.log, backups{a}
@@ -171,7 +173,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Retention = a.erasing
 	}
 	if a.roles.has(roleContext) {
-		c.Sessions, c.Contexts = sessions{reader}, contexts{builder}
+		c.Sessions, c.Contexts = serving.Sessions{Reader: reader}, serving.Contexts{Builder: builder}
 		c.Identities = identities{a.views.audit, a.store.log}
 		a.replay = replay.New(a.store.log, a.logger)
 		c.Events, c.MetadataKeys = eventLog{a.replay}, a.cfg.rules().MetadataKeys
@@ -183,7 +185,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 }
 
 // readSide reads from the views that there are, and the log.
-func (a *app) readSide() (*contextbuilder.Reader, promptBuilder) {
+func (a *app) readSide() (*contextbuilder.Reader, serving.Builder) {
 	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.guarded()
@@ -196,7 +198,7 @@ func (a *app) readSide() (*contextbuilder.Reader, promptBuilder) {
 }
 
 // chat answers with the model that is configured, or an echo.
-func (a *app) chat(reader *contextbuilder.Reader, builder promptBuilder) httpapi.Chat {
+func (a *app) chat(reader *contextbuilder.Reader, builder serving.Builder) httpapi.Chat {
 	var model chat.Model = chat.Echo{}
 	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName}); {
 	case at.URL == "":

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 )
 
 // Chat's ports meet the services here.
@@ -55,7 +56,7 @@ func (c chatSessions) Session(ctx context.Context, id string, known uint64) (*co
 }
 
 type chatContexts struct {
-	builder promptBuilder
+	builder serving.Builder
 	format  string
 }
 
@@ -106,5 +107,5 @@ func (c chats) Send(ctx context.Context, m httpapi.ChatMessage, to httpapi.ChatL
 		HistoryMessages: r.HistoryMessages, DroppedTurns: r.DroppedTurns, Source: r.Source,
 		Again: r.Again, Interrupted: r.Interrupted,
 		Turn: httpapi.Turn{Turn: r.Turn.Turn, SessionID: r.Turn.SessionID, IdentityID: r.Turn.IdentityID, Position: r.Turn.Position, Duplicate: r.Turn.Duplicate},
-	}, reached(err)
+	}, serving.Reached(err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 )
 
 // steps makes the parts of a request known that take their time: each is a span below
@@ -53,19 +54,14 @@ func (s *steps) note(ctx context.Context, step string, took time.Duration, err e
 	httpapi.Took(ctx, step, took)
 }
 
-// promptBuilder is what builds prompts.
-type promptBuilder interface {
-	Build(ctx context.Context, req contextbuilder.Request) (contextbuilder.Result, error)
-}
-
 type steppedBuilder struct {
-	promptBuilder
+	serving.Builder
 	steps *steps
 }
 
 func (b steppedBuilder) Build(ctx context.Context, req contextbuilder.Request) (contextbuilder.Result, error) {
 	ctx, end := b.steps.begin(ctx, "prompt")
-	r, err := b.promptBuilder.Build(ctx, req)
+	r, err := b.Builder.Build(ctx, req)
 	end(err)
 	return r, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,8 +47,8 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	var h http.Handler = httpapi.New(httpapi.Config{
 		Open:  true,
-		Turns: writer{service}, SessionWrites: writer{service}, Sessions: sessions{reader},
-		Contexts: contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{})},
+		Turns: serving.Writer{Service: service}, SessionWrites: serving.Writer{Service: service}, Sessions: serving.Sessions{Reader: reader},
+		Contexts: serving.Contexts{Builder: contextbuilder.NewBuilder(reader, contextbuilder.Config{})},
 	})
 	if wrap != nil {
 		h = wrap(h)
@@ -91,59 +92,4 @@ func (s *server) events(session string) int {
 		n++
 	}
 	return n
-}
-
-// The adapters of cmd/turnledger.
-
-type writer struct{ s *history.Service }
-
-func (w writer) StartTurn(ctx context.Context, c conversation.Start) (httpapi.Turn, error) {
-	t, err := w.s.StartTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) FinalizeTurn(ctx context.Context, c conversation.Finalize) (httpapi.Turn, error) {
-	t, err := w.s.FinalizeTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) RedactTurn(ctx context.Context, session string, c conversation.Redact) (httpapi.Turn, error) {
-	t, err := w.s.RedactTurn(ctx, session, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) CorrectTurn(ctx context.Context, c conversation.Correct) (httpapi.Turn, error) {
-	t, err := w.s.CorrectTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) LinkSession(ctx context.Context, session, identity, source string) (httpapi.Session, error) {
-	t, err := w.s.LinkSession(ctx, session, identity, source)
-	return httpapi.Session(t), err
-}
-
-func (w writer) ResetSession(ctx context.Context, session, reason string) (httpapi.Session, error) {
-	t, err := w.s.ResetSession(ctx, session, reason)
-	return httpapi.Session(t), err
-}
-
-type sessions struct{ r *contextbuilder.Reader }
-
-func (s sessions) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
-	r, err := s.r.Read(ctx, contextbuilder.Ask{SessionID: ask.SessionID, Shown: ask.Shown, MinPosition: ask.MinPosition})
-	return httpapi.Reading{State: r.State, Position: r.Position, Source: string(r.Source)}, err
-}
-
-type contexts struct{ b *contextbuilder.Builder }
-
-func (c contexts) Build(ctx context.Context, q httpapi.ContextRequest) (httpapi.Context, error) {
-	r, err := c.b.Build(ctx, contextbuilder.Request{SessionID: q.SessionID, Message: q.Message, MaxMessages: q.MaxMessages, History: q.History})
-	if err != nil {
-		return httpapi.Context{}, err
-	}
-	out := httpapi.Context{SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, Position: r.Position, Source: string(r.Source)}
-	for _, m := range r.Messages {
-		out.Messages = append(out.Messages, m)
-	}
-	return out, nil
 }

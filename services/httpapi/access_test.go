@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -83,7 +84,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
-		c.Owners = sessions{contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
+		c.Owners = serving.Sessions{Reader: contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
 	}}, more...)...)
 	return s, model
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
@@ -173,7 +174,7 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := startOn(t, log, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Owners = sessions{contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})}
+		c.Owners = serving.Sessions{Reader: contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})}
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
 	})
 	for _, session := range []string{"one", "two"} {

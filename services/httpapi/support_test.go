@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -32,6 +30,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,11 +71,11 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	background(t, service.Run)
 	reader := contextbuilder.NewReader(log, rc)
 	if c.Turns == nil {
-		c.Turns = writer{service}
+		c.Turns = serving.Writer{Service: service}
 	}
-	c.SessionWrites, c.Sessions = writer{service}, sessions{reader}
+	c.SessionWrites, c.Sessions = serving.Writer{Service: service}, serving.Sessions{Reader: reader}
 	if c.Contexts == nil {
-		c.Contexts = contexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
+		c.Contexts = serving.Contexts{Builder: contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
 	}
 	s.api = httpapi.New(c)
 	server := httptest.NewServer(s.api)
@@ -251,80 +250,4 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
-}
-
-// The adapters of cmd/turnledger.
-
-type writer struct{ s *history.Service }
-
-func (w writer) StartTurn(ctx context.Context, c conversation.Start) (httpapi.Turn, error) {
-	t, err := w.s.StartTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) FinalizeTurn(ctx context.Context, c conversation.Finalize) (httpapi.Turn, error) {
-	t, err := w.s.FinalizeTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) RedactTurn(ctx context.Context, session string, c conversation.Redact) (httpapi.Turn, error) {
-	t, err := w.s.RedactTurn(ctx, session, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) CorrectTurn(ctx context.Context, c conversation.Correct) (httpapi.Turn, error) {
-	t, err := w.s.CorrectTurn(ctx, c)
-	return httpapi.Turn(t), err
-}
-
-func (w writer) LinkSession(ctx context.Context, session, identity, source string) (httpapi.Session, error) {
-	t, err := w.s.LinkSession(ctx, session, identity, source)
-	return httpapi.Session(t), err
-}
-
-func (w writer) ResetSession(ctx context.Context, session, reason string) (httpapi.Session, error) {
-	t, err := w.s.ResetSession(ctx, session, reason)
-	return httpapi.Session(t), err
-}
-
-type sessions struct{ r *contextbuilder.Reader }
-
-func (s sessions) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
-	r, err := s.r.Read(ctx, contextbuilder.Ask{SessionID: ask.SessionID, Shown: ask.Shown, MinPosition: ask.MinPosition})
-	return httpapi.Reading{State: r.State, Position: r.Position, Source: string(r.Source)}, reached(err)
-}
-
-func reached(err error) error {
-	if errors.Is(err, contextbuilder.ErrPositionNotReached) {
-		return fmt.Errorf("%w: %w", httpapi.ErrPositionNotReached, err)
-	}
-	return err
-}
-
-type contexts struct{ b *contextbuilder.Builder }
-
-func (c contexts) Build(ctx context.Context, q httpapi.ContextRequest) (httpapi.Context, error) {
-	req := contextbuilder.Request{
-		SessionID: q.SessionID, Message: q.Message, TurnID: q.TurnID, SystemPrompt: q.SystemPrompt,
-		MaxMessages: q.MaxMessages, MaxTokens: q.MaxTokens, IdleTimeout: q.IdleTimeout,
-		Language: contextbuilder.Language(q.Language), IncludePending: q.IncludePending, Memory: q.Memory, Rewrite: q.Rewrite,
-		IdentityID: q.IdentityID, History: q.History, Format: contextbuilder.Format(q.Format), MinPosition: q.MinPosition,
-	}
-	if q.AsOf != nil {
-		req.AsOf = &contextbuilder.AsOf{Position: q.AsOf.Position, Time: q.AsOf.Time}
-	}
-	r, err := c.b.Build(ctx, req)
-	if err != nil {
-		return httpapi.Context{}, reached(err)
-	}
-	out := httpapi.Context{
-		System: r.System, SessionFound: r.SessionFound, HistoryMessages: r.HistoryMessages, HistoryTurns: r.HistoryTurns,
-		DroppedTurns: r.DroppedTurns, MemorySnippet: r.MemorySnippet, RewrittenQuery: r.RewrittenQuery,
-		RewriteFallback: r.RewriteFallback, Warnings: r.Warnings, Position: r.Position, Source: string(r.Source),
-		Messages: make([]httpapi.Message, len(r.Messages)),
-	}
-	for i := range r.Messages {
-		out.Messages[i] = &r.Messages[i]
-	}
-	return out, nil
 }
