@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -25,16 +24,12 @@ import (
 // Sessions is how many sessions a drawn log is about.
 const Sessions = 5
 
-// Checks sets how many logs rapid draws in a test: so many, or under TURNLEDGER_TORTURE
-// the second number. The test must not be parallel.
-func Checks(t testing.TB, short, long int) {
+// Checks sets how many logs rapid draws in a test, which must not be parallel.
+func Checks(t testing.TB, n int) {
 	t.Helper()
 	before := flag.Lookup("rapid.checks").Value.String()
 	t.Cleanup(func() { require.NoError(t, flag.Set("rapid.checks", before)) })
-	if os.Getenv("TURNLEDGER_TORTURE") != "" {
-		short = long
-	}
-	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(short)))
+	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
 }
 
 // Session names a session.

@@ -3,6 +3,7 @@ package contextbuilder_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -26,7 +27,11 @@ import (
 // step and whose batches fail before and after their commit, rebuilt, over many
 // partitions), the contexts are those of the log alone. A failure names rapid's seed.
 func TestEveryWayGivesTheSameContexts(t *testing.T) {
-	viewtest.Checks(t, 8, 400) // each opens two logs and four views
+	checks := 8 // each opens two logs and four views
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		checks = 400
+	}
+	viewtest.Checks(t, checks)
 	server := redistest.Start(t)
 	opened := 0
 	rapid.Check(t, func(rt *rapid.T) {
