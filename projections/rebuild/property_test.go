@@ -2,8 +2,8 @@ package rebuild_test
 
 import (
 	"fmt"
-	"slices"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
