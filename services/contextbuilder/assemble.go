@@ -44,7 +44,17 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 	case req.AsOf != nil:
 		p.Warnings = append(p.Warnings, "memory: what it knew then is not known; as_of goes without")
 		return ""
-	case p.identity != "" && req.IdentityID != "" && p.identity != req.IdentityID:
+	}
+	if req.History != nil {
+		// The session was not read: whose it is and where it begins is still the log's to say.
+		reading, now, err := b.read(ctx, req, 1)
+		if err != nil {
+			p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
+			return ""
+		}
+		p.begins(reading.State, now)
+	}
+	if p.identity != "" && req.IdentityID != "" && p.identity != req.IdentityID {
 		p.Warnings = append(p.Warnings, "memory: the session belongs to another identity than identity_id")
 		return ""
 	}

@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"testing"
@@ -82,7 +83,8 @@ func (a *asked) Snippet(_ context.Context, q contextbuilder.MemoryQuery) (string
 }
 
 // TestTheMemoryIsToldOfAGuestsBoundary: what a guest said before a reset or a silence is
-// not remembered after it; an identity's memory has no boundary.
+// not remembered after it, also where the client brings the history itself; an identity's memory has no
+// boundary.
 func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -108,10 +110,13 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 		} {
 			memory := &asked{}
 			b := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: memory, Now: func() time.Time { return time.Now().Add(c.ahead) }})
-			_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: c.session, Message: "m", IdentityID: c.names, Memory: true})
-			require.NoError(t, err)
-			c.want.SessionID, c.want.Message, memory.last.Shown = c.session, "m", nil
-			require.Equal(t, c.want, memory.last, "%s, %s", name, c.session)
+			c.want.SessionID, c.want.Message = c.session, "m"
+			for _, own := range [][]json.RawMessage{nil, {}, {json.RawMessage(`{"role":"user","content":"hi"}`)}} {
+				_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: c.session, Message: "m", IdentityID: c.names, Memory: true, History: own})
+				require.NoError(t, err)
+				memory.last.Shown = nil
+				require.Equal(t, c.want, memory.last, "%s, %s, a history of %d messages from the client", name, c.session, len(own))
+			}
 		}
 	}
 }

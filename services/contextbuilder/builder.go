@@ -148,6 +148,15 @@ type prompt struct {
 	boundary uint64
 }
 
+// begins notes whose the session is and where what may be shown of it begins: nowhere,
+// where a reader at now stands behind its end.
+func (p *prompt) begins(s *conversation.State, now time.Time) {
+	p.identity, p.boundary = s.Identity, s.Boundary
+	if s.Expired(now) || s.Erased != 0 {
+		p.boundary = math.MaxUint64
+	}
+}
+
 // Valid tells what is wrong with a request, as Build does: a *conversation.Invalid.
 func (r Request) Valid() error {
 	switch {
@@ -201,10 +210,9 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 		return nil, false, err
 	}
 	state := reading.State
-	p = &prompt{identity: state.Identity, boundary: state.Boundary}
+	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
-	if state.Expired(now) || state.Erased != 0 {
-		p.boundary = math.MaxUint64
+	if p.begins(state, now); p.boundary == math.MaxUint64 {
 		return p, true, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)
