@@ -125,3 +125,15 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 		})
 	}
 }
+
+// TestTheSystemIsNotRemindedEither: what a guest said in a thread does not reach the
+// system's message by way of the memory.
+func TestTheSystemIsNotRemindedEither(t *testing.T) {
+	t.Parallel()
+	service, model := memorytest.New(t), newScripted(t)
+	p := start(t, append(model.env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,audit,chat")
+	p.turn(t, "s", "r1", "I like teal.", "Teal it is.")
+	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, 30*time.Second, 20*time.Millisecond)
+	p.ask(t, "s", map[string]any{"content": "what do I like", "user_id": "system", "memory": true})
+	require.Equal(t, []string{"user: what do I like"}, <-model.Asked)
+}

@@ -231,6 +231,7 @@ const (
 func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, error) {
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
+	m.Memory = false // it is made of history, too
 	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, Fresh: true, Options: m.Options})
 	if err != nil {
 		return Reply{}, err
