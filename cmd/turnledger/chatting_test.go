@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
@@ -35,7 +36,7 @@ type chatting struct {
 // chatOn gives the chat of a process of its own.
 func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
 	t.Helper()
-	return chatThrough(t, server, model, func(s chat.Sessions) chat.Sessions { return s })
+	return chatThrough(t, server, model, asItIs)
 }
 
 // chatThrough gives such a chat that reads sessions through something else.
@@ -244,30 +245,46 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 		}, nil},
 	} {
 		for _, queued := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				model := newScripted(t)
-				model.hold()
-				c := chatOn(t, natstest.Server(t), model)
-				if queued {
-					ahead, _ := c.say("r0", "slowly: who is Donald Trump?", chat.Enqueue)
-					<-ahead.first
-				}
-				begun, one := c.say("r1", "slowly: and who else?", chat.Enqueue)
-				if <-begun.begun; !queued {
-					<-begun.first
-				}
-				require.NoError(t, x.settle(t.Context(), c.turns))
-				r := <-one
-				require.ErrorIs(t, r.err, x.want)
-				require.False(t, r.Interrupted)
-				require.Len(t, model.Asked, 1)
-				if x.want == nil {
-					require.Equal(t, "by hand", r.Content)
-				}
-			})
+			for _, through := range []func(chat.Sessions) chat.Sessions{asItIs, inAView} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					model := newScripted(t)
+					model.hold()
+					c := chatThrough(t, natstest.Server(t), model, through)
+					if queued {
+						ahead, _ := c.say("r0", "slowly: who is Donald Trump?", chat.Enqueue)
+						<-ahead.first
+					}
+					begun, one := c.say("r1", "slowly: and who else?", chat.Enqueue)
+					if <-begun.begun; !queued {
+						<-begun.first
+					}
+					require.NoError(t, x.settle(t.Context(), c.turns))
+					r := <-one
+					require.ErrorIs(t, r.err, x.want)
+					require.False(t, r.Interrupted)
+					require.Len(t, model.Asked, 1)
+					if x.want == nil {
+						require.Equal(t, "by hand", r.Content)
+					}
+				})
+			}
 		}
 	}
+}
+
+func asItIs(s chat.Sessions) chat.Sessions  { return s }
+func inAView(s chat.Sessions) chat.Sessions { return viewed{s} }
+
+// viewed gives of a session what a view holds of it: no tombstones.
+type viewed struct{ chat.Sessions }
+
+func (v viewed) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+	state, err := v.Sessions.Session(ctx, id, known)
+	if err == nil {
+		recent.Limits{}.WithDefaults().Trim(state)
+	}
+	return state, err
 }
 
 // stalled is a view that does not go on: who asks for no more than it knows is shown what it

@@ -146,10 +146,12 @@ func (s *Service) watch(ctx context.Context, threadID string, id uuid.UUID, try 
 	}
 }
 
-// settled tells whether a turn is surely pending no more.
+// settled tells whether a turn, which stands in the log before the state was read, is
+// pending no more. Sessions gives all that are: one that is not there was redacted, and a
+// view holds no tombstones.
 func settled(state *conversation.State, id uuid.UUID) bool {
 	t := state.Turn(id)
-	return state.Erased != 0 || t != nil && t.Status != conversation.Pending
+	return state.Erased != 0 || t == nil || t.Status != conversation.Pending
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -26,7 +26,7 @@ type Turn struct {
 	Duplicate             bool
 }
 
-// Sessions reads a whole session as it is now, or, with known above 0, as it is at that
+// Sessions reads a session with all its pending turns as it is now, or, with known above 0, as it is at that
 // sequence or later: one that the caller saw durable, after all that it must know of.
 type Sessions interface {
 	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
