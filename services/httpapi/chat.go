@@ -181,8 +181,7 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 	call := callOf(ctx)
 	return &streamOut{func(ctx huma.Context) {
 		_, w := humago.Unwrap(ctx)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // not every writer has one
-		s := &sse{ctx: ctx, call: call}
+		s := &sse{ctx: ctx, call: call, patience: min(a.cfg.StreamPatience, chatPatience)}
 		reply, err := a.cfg.Chat.Send(ctx.Context(), m, s)
 		switch {
 		case err == nil:
@@ -200,11 +199,17 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 	}}, nil
 }
 
-// sse writes server-sent events: begun, delta, and done or error (a problem).
+// chatPatience is how long an answer waits for a client that takes nothing. It is made for
+// the log all the same, and the model is given up that says nothing for 30 s.
+const chatPatience = 5 * time.Second
+
+// sse writes server-sent events: begun, delta, and done or error (a problem). A client that
+// takes nothing for too long is given up: what comes then is for the log alone.
 type sse struct {
-	ctx   huma.Context
-	call  *call
-	begun bool
+	ctx         huma.Context
+	call        *call
+	patience    time.Duration
+	begun, gone bool
 }
 
 func (s *sse) Begun(threadID string, turnID uuid.UUID) {
@@ -224,10 +229,12 @@ func (s *sse) Piece(text string) { s.event("delta", map[string]string{"content":
 
 func (s *sse) event(name string, data any) {
 	raw, err := json.Marshal(data)
-	if err != nil {
+	if err != nil || s.gone {
 		return
 	}
 	_, w := humago.Unwrap(s.ctx)
-	_, _ = w.Write([]byte("event: " + name + "\ndata: " + string(raw) + "\n\n")) // the client is gone, then
-	_ = http.NewResponseController(w).Flush()
+	out := http.NewResponseController(w)
+	_ = out.SetWriteDeadline(time.Now().Add(s.patience)) // a writer of a test may have none
+	_, err = w.Write([]byte("event: " + name + "\ndata: " + string(raw) + "\n\n"))
+	s.gone = err != nil || out.Flush() != nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -99,8 +100,15 @@ func (m *router) run(w http.ResponseWriter, r *http.Request, t route) {
 		return
 	}
 	defer leave()
+	if t.long {
+		// The server's own deadline is for calls that are not. Who streams sets others.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(chatDeadline + writeTime)) // a writer of a test may have none
+	}
 	t.handle(w, r)
 }
+
+// writeTime is how long an answer that was long in the making may take to be sent.
+const writeTime = 30 * time.Second
 
 func segmentsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 

@@ -1,0 +1,71 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// talkative says more than the buffers on the way to a client hold, and closes the channel
+// when it has said it all.
+type talkative chan struct{}
+
+func (c talkative) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	for range 500 {
+		to.Piece(strings.Repeat("word ", 20_000))
+	}
+	close(c)
+	return httpapi.ChatReply{}, nil
+}
+
+// TestAClientThatTakesNothingHoldsNoAnswerUp: a telephone that is out of reach does not
+// close its connection, and its answer is recorded all the same.
+func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
+	t.Parallel()
+	said := make(talkative)
+	s := startOn(t, natstest.Log(t, 1), func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat, c.StreamPatience = said, 100*time.Millisecond
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	select {
+	case <-said:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the answer waits for its client")
+	}
+}
+
+// thoughtful answers after a time.
+type thoughtful time.Duration
+
+func (d thoughtful) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	<-time.After(time.Duration(d))
+	return httpapi.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+// TestALongAnswerIsSent: a chat may wait for others and then for its model, longer than
+// other calls have to answer.
+func TestALongAnswerIsSent(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 1), func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat = thoughtful(500 * time.Millisecond)
+	})
+	s.url = "http://" + s.served(httpapi.ServerConfig{WriteTimeout: 100 * time.Millisecond})
+	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
+	require.Equal(t, http.StatusOK, a.status)
+}
