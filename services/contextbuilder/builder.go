@@ -284,7 +284,7 @@ func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time
 		if p := req.AsOf.Position; p != nil {
 			then = e.Position.Partition == p.Partition && e.Position.Seq <= p.Seq
 		}
-		if then {
+		if then && e.Time.After(last) {
 			last = e.Time
 		}
 		return then
@@ -318,7 +318,7 @@ func (b *Builder) reached(ctx context.Context, req Request) error {
 // being answered.
 func asked(req Request, r Reading, idle time.Duration, now time.Time) (turns []*conversation.Turn, total int) {
 	s, until := r.State, ^uint64(0)
-	if t := s.Turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
+	if t := r.turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
 	}
 	// What is not held is older than what is.

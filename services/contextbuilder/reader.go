@@ -9,6 +9,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -91,8 +93,8 @@ type Reading struct {
 	State    *conversation.State
 	Position events.Position
 	Source   Source
-	// Gone are the places of turns that AsOf left out, since they were redacted later.
-	Gone []uint64
+	// Gone are turns that AsOf left out, since they were redacted later.
+	Gone []*conversation.Turn
 }
 
 // Ask says how much of a session a read needs.
@@ -337,11 +339,26 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 	reading := Reading{State: state, Position: at, Source: FromLog}
 	state.Remove(func(t *conversation.Turn) bool {
 		now := today.Turn(t.ID)
-		gone := now == nil || now.Status == conversation.Redacted
-		if gone {
-			reading.Gone = append(reading.Gone, t.Place)
-		}
-		return gone
+		return now == nil || now.Status == conversation.Redacted
 	})
+	// Of what has left the log already only the tombstone tells, which came later.
+	for _, t := range today.Turns {
+		if t.Status == conversation.Redacted && then(events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt}) {
+			reading.Gone = append(reading.Gone, t)
+		}
+	}
 	return reading, nil
+}
+
+// turn finds a turn of the session, or of those that are gone, or nil.
+func (r Reading) turn(id uuid.UUID) *conversation.Turn {
+	if t := r.State.Turn(id); t != nil {
+		return t
+	}
+	for _, t := range r.Gone {
+		if t.ID == id {
+			return t
+		}
+	}
+	return nil
 }

@@ -68,8 +68,8 @@ func (r Reading) unseen(shown []*conversation.Turn) (out []hidden) {
 	for _, t := range shown {
 		seen[t.Place] = true
 	}
-	for _, place := range r.Gone {
-		out = append(out, hidden{place: place, gone: true})
+	for _, t := range r.Gone {
+		out = append(out, hidden{place: t.Place, gone: true})
 	}
 	for _, t := range r.State.Turns {
 		if seen[t.Place] {

@@ -3,11 +3,13 @@ package contextbuilder_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -109,6 +111,28 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	whole = raws(t, log, alone, contextbuilder.Request{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
+}
+
+// TestThePastIsTheSameAfterAnErasure: whether the events of a turn that was redacted since are in the log or have left it,
+// a call of it is torn, and the turn that is being answered has nothing after it.
+func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
+	t.Parallel()
+	log := calling(t)
+	before := answered(t, log)
+	later := record(t, log, "s", "later", "q", "a")
+	id := events.TurnID("s", "tell")
+	last := add(t, log, folded(t, log, "s", later.Seq, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	want := []string{`{"role":"user","content":"ask"}`, half, wet}
+	for _, gone := range []bool{false, true} {
+		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {
+			_, err := log.Erase(t.Context(), events.Position{Seq: seq})
+			require.NoError(t, err)
+		}
+		for _, req := range []contextbuilder.Request{{AsOf: &contextbuilder.AsOf{Position: &before}}, {AsOf: &contextbuilder.AsOf{Position: &later}, TurnID: id}} {
+			got := raws(t, log, last, req)
+			require.JSONEq(t, "["+strings.Join(want, ",")+"]", "["+strings.Join(got, ",")+"]", "gone from the log: %t", gone)
+		}
+	}
 }
 
 // TestEveryFormOfACallIsTornIntoText: calls and results are also Anthropic's blocks, and were once functions.
