@@ -261,6 +261,10 @@ func enough(s *conversation.State, ask Ask) bool {
 	return finalized+pending >= min(ask.Shown, all) && finalized >= min(ask.Shown, s.ShownFinalized, 1)
 }
 
+// archivePatience is how long the archive may take; it has an index, and the log has all that
+// it has.
+const archivePatience = time.Second
+
 // fromArchive answers from the audit tables for a linked session that has left the
 // recent view, and from the log for all others.
 func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
@@ -274,7 +278,9 @@ func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position)
 	if last == 0 {
 		return Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: FromLog}, nil
 	}
-	state, applied, err := r.cfg.Archive.SessionTurns(ctx, ask.SessionID, ask.Shown)
+	moment, cancel := context.WithTimeout(ctx, archivePatience)
+	defer cancel()
+	state, applied, err := r.cfg.Archive.SessionTurns(moment, ask.SessionID, ask.Shown)
 	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask) {
 		return Reading{State: state, Position: head, Source: FromView}, nil
 	}

@@ -131,6 +131,26 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 	}
 }
 
+// stuck is an archive that neither answers nor fails.
+type stuck struct{}
+
+func (stuck) SessionTurns(ctx context.Context, _ string, _ int) (*conversation.State, events.Position, error) {
+	<-ctx.Done()
+	return nil, events.Position{}, ctx.Err()
+}
+
+// An archive that does not answer holds no read up for long: the log has it all.
+func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
+	t.Parallel()
+	log, _ := recorded(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
+	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx, contextbuilder.Request{SessionID: "s", Message: "now"})
+	require.NoError(t, err)
+	require.Equal(t, exchange(0, 3), texts(t, r))
+}
+
 // endless is a log that must not be asked where it ends.
 type endless struct{ *jetlog.Log }
 
