@@ -134,7 +134,7 @@ func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judge
 		return err
 	}
 	// First, since a document of the same id may move with what is stored (v4).
-	if err := f.store.Forget(ctx, Scope("", e.SessionID)); err != nil {
+	if err := f.forget(ctx, state); err != nil {
 		return err
 	}
 	for _, t := range state.Turns {
@@ -150,14 +150,24 @@ func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judge
 // erase deletes a session's turns, those that the log still names and those that came
 // back by tombstones.
 func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judged) error {
-	if e.Head.Identity == "" {
-		return f.store.Forget(ctx, scope)
-	}
 	state, err := f.fold(ctx, e.SessionID, e.Position.Seq-1)
 	if err != nil {
 		return err
 	}
+	if e.Head.Identity == "" {
+		return f.forget(ctx, state)
+	}
 	return f.store.Delete(ctx, scope, idsOf(state.Turns))
+}
+
+// forget empties the scope of a guest's session. Only of each document by itself does the
+// memory confirm that it is gone.
+func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
+	scope := Scope("", s.SessionID)
+	if err := f.store.Forget(ctx, scope); err != nil {
+		return err
+	}
+	return f.store.Delete(ctx, scope, idsOf(s.Turns))
 }
 
 func (f *Forwarder) fold(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {

@@ -250,6 +250,26 @@ func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {
 	})
 }
 
+// A service that says it has forgotten a scope, and has not, is asked for each document.
+func TestWhatIsSaidToBeForgottenIsGone(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.turn("guest", "r1", "I like gin.", "Gin it is.")
+		w.turn("guest", "r2", "I like rum.", "Rum it is.")
+		_, at := w.turn("linked", "r1", "I like tea.", "Tea it is.")
+		w.until(at)
+		w.service.Fail(func(r *http.Request, _ string) int {
+			if r.Method == http.MethodDelete && (strings.Count(r.URL.Path, "/") == 2 || strings.HasSuffix(r.URL.Path, "/bulk")) {
+				return http.StatusOK
+			}
+			return 0
+		})
+		w.until(w.add(&events.SessionErased{SessionID: "guest", ReceiptID: uuid.NewString()}))
+		w.until(w.add(&events.SessionLinked{SessionID: "linked", IdentityID: "ada"}))
+		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
+	})
+}
+
 // The checkpoint is lost, or was not written: the same documents are there again, and no
 // more.
 func TestForwardingAgainIsHarmless(t *testing.T) {
