@@ -76,6 +76,7 @@ func TestModelsThatFail(t *testing.T) {
 			"401":       {modeltest.Answer{Status: http.StatusUnauthorized}, "the endpoint answered 401: is TURNLEDGER_MODEL_KEY right?"},
 			"404":       {modeltest.Answer{Status: http.StatusNotFound}, "the endpoint answered 404: are TURNLEDGER_MODEL_URL, up to its version, and TURNLEDGER_MODEL_NAME right?"},
 			"429":       {modeltest.Answer{Status: http.StatusTooManyRequests}, "the endpoint answered 429"},
+			"429 long":  {modeltest.Answer{Status: http.StatusTooManyRequests, RetryAfter: 40}, "the endpoint answered 429"},
 			"500":       {modeltest.Answer{Status: http.StatusInternalServerError}, "the endpoint answered 500"},
 			"malformed": {modeltest.Answer{Text: "It is half", Malformed: true}, "the endpoint's answer is broken"},
 			"cut":       {modeltest.Answer{Text: "It is half", Cut: true}, endpoint.ErrBroken.Error()},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,7 +31,25 @@ const connections = 256
 func Client() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
-	return &http.Client{Transport: t}
+	return &http.Client{Transport: hasty{t}}
+}
+
+// longest is how long an endpoint may ask to be left alone before it is tried again.
+const longest = 5 * time.Second
+
+// hasty keeps the vendors' libraries from waiting up to a minute for another try: somebody
+// waits for the answer, and is to hear that the endpoint refused.
+type hasty struct{ http.RoundTripper }
+
+func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := h.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if after, err := strconv.ParseFloat(resp.Header.Get("Retry-After"), 64); err == nil && after > longest.Seconds() {
+		resp.Header.Set("X-Should-Retry", "false")
+	}
+	return resp, nil
 }
 
 // Stream of events, as the vendors' libraries give it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +20,8 @@ type Answer struct {
 	Text string
 	// Every is the time between two words.
 	Every time.Duration
-	// Status above 0 is all that comes.
-	Status int
+	// Status above 0 is all that comes, to be tried again after so many seconds.
+	Status, RetryAfter int
 	// Hold keeps the rest back until it is closed, Stall for ever.
 	Hold  <-chan struct{}
 	Stall bool
@@ -95,7 +96,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	answer := script(prompt)
 	switch {
 	case answer.Status > 0:
-		w.Header().Set("Retry-After", "0")
+		w.Header().Set("Retry-After", strconv.Itoa(answer.RetryAfter))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(answer.Status)
 		_ = json.NewEncoder(w).Encode(object{"error": object{"type": "refused", "message": "what was said: " + prompt[len(prompt)-1]}})
