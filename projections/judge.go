@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/bits-and-blooms/bloom/v3"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -25,11 +26,17 @@ type Judge struct {
 	log   SessionReader
 	rules conversation.Rules
 	// states go by who was active last: a session's next event mostly comes soon.
-	states *simplelru.LRU[string, *conversation.State]
+	states *simplelru.LRU[string, held]
 	bytes  int
 	// seen holds all sessions since the log's beginning, and perhaps others, so that one
 	// that is not in it is new and need not be asked for. Nil where the judge began later.
 	seen *bloom.BloomFilter
+}
+
+// held is a session's state, with the recorded time of its last event.
+type held struct {
+	*conversation.State
+	last time.Time
 }
 
 const (
@@ -48,7 +55,7 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 		j.seen = bloom.NewWithEstimates(judgeSessions, 0.01)
 	}
 	var err error
-	j.states, err = simplelru.NewLRU(judgeBytes/leastWeight, func(_ string, s *conversation.State) { j.bytes -= weight(s) })
+	j.states, err = simplelru.NewLRU(judgeBytes/leastWeight, func(_ string, s held) { j.bytes -= weight(s.State) })
 	if err != nil {
 		panic(err) // the size is a constant
 	}
@@ -63,8 +70,8 @@ func weight(s *conversation.State) int { return leastWeight + 320*len(s.Turns) }
 
 // hold makes a state the one that was active last, and lets the oldest go where there
 // is no room. Its weight was taken off before it was folded on.
-func (j *Judge) hold(s *conversation.State) {
-	j.states.Add(s.SessionID, s)
+func (j *Judge) hold(s *conversation.State, last time.Time) {
+	j.states.Add(s.SessionID, held{s, last})
 	j.bytes += weight(s)
 	for j.bytes > judgeBytes && j.states.Len() > 1 {
 		j.states.RemoveOldest()
@@ -76,10 +83,12 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	if e.SessionID == "" {
 		return judgeForeign(e), nil
 	}
-	s, ok := j.states.Get(e.SessionID)
+	h, ok := j.states.Get(e.SessionID)
+	s := h.State
 	if ok {
 		j.bytes -= weight(s)
-	} else {
+	}
+	if !ok || j.mayBePurged(h, e.Time) {
 		s = conversation.New(e.SessionID, j.rules)
 		if j.seen == nil || j.seen.TestOrAddString(e.SessionID) {
 			if err := j.hydrate(ctx, s, e.Position.Seq-1); err != nil {
@@ -89,8 +98,15 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	}
 	first := !s.Found()
 	c := s.Fold(e)
-	j.hold(s)
+	j.hold(s, e.Time)
 	return Judged{Recorded: e, Change: j.ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
+}
+
+// mayBePurged tells whether retention may have taken a session out of the log since its
+// last event: an anonymous one, and not before it was silent for its life. It is read
+// again, so that its next event is judged as whoever folds the log later will.
+func (j *Judge) mayBePurged(h held, now time.Time) bool {
+	return h.Identity == "" && j.rules.SessionTTL > 0 && now.Sub(h.last) > j.rules.SessionTTL
 }
 
 // Forget drops what was folded of a batch that could not be applied; its sessions

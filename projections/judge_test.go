@@ -18,7 +18,10 @@ import (
 var day = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // endless is a log whose sessions have one turn each, read as often as asked.
-type endless struct{ asked int }
+type endless struct {
+	asked  int
+	purged bool
+}
 
 func (l *endless) event(seq uint64) events.Recorded {
 	session := fmt.Sprintf("session-%d", (seq-1)/2)
@@ -32,6 +35,9 @@ func (l *endless) event(seq uint64) events.Recorded {
 
 func (l *endless) Session(_ context.Context, sessionID string, _, upTo uint64) iter.Seq2[events.Recorded, error] {
 	l.asked++
+	if l.purged {
+		return func(func(events.Recorded, error) bool) {}
+	}
 	return func(yield func(events.Recorded, error) bool) {
 		var n uint64
 		if _, err := fmt.Sscanf(sessionID, "session-%d", &n); err != nil {
@@ -79,6 +85,29 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
 	require.Equal(t, before+1, log.asked)
 	runtime.KeepAlive(j)
+}
+
+// TestASessionThatRetentionPurgedBeginsAnew holds a judge that still has the session's
+// state to the verdict of one that reads the log later.
+func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
+	const ttl = 24 * time.Hour
+	log := &endless{}
+	j := projections.NewJudge(log, conversation.Rules{SessionTTL: ttl}, 0)
+	judge := func(seq uint64, at time.Time) projections.Judged {
+		e := log.event(1)
+		e.Position.Seq, e.Time = seq, at
+		judged, err := j.Judge(t.Context(), e)
+		require.NoError(t, err)
+		return judged
+	}
+	require.Equal(t, conversation.Started, judge(1, day).Change.Kind)
+	require.Equal(t, conversation.Duplicate, judge(2, day.Add(ttl)).Change.Kind)
+	require.Zero(t, log.asked, "a session that may not be purged is not read again")
+
+	log.purged = true
+	again := judge(3, day.Add(2*ttl+1))
+	require.Equal(t, conversation.Started, again.Change.Kind)
+	require.True(t, again.First)
 }
 
 func heap() int {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -43,6 +44,7 @@ func (x *early) fold(e *projections.Judged) {
 	if x == nil || e.SessionID == "" {
 		return
 	}
+	x.expire(e.Time)
 	if e.First {
 		x.sessions.Remove(e.SessionID)
 		x.sessions.Add(e.SessionID, &anonymous{state: conversation.New(e.SessionID, x.rules)})
@@ -55,6 +57,18 @@ func (x *early) fold(e *projections.Judged) {
 	more := leastEarly + textBytes(e.Fact)
 	s.bytes, x.bytes = s.bytes+more, x.bytes+more
 	for x.bytes > earlyBytes {
+		x.sessions.RemoveOldest()
+	}
+}
+
+// expire drops the sessions that have met their boundary: a link brings in nothing of
+// them, and retention may take them out of the log.
+func (x *early) expire(now time.Time) {
+	for {
+		_, s, ok := x.sessions.GetOldest()
+		if !ok || !s.state.Expired(now) {
+			return
+		}
 		x.sessions.RemoveOldest()
 	}
 }

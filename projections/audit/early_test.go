@@ -85,3 +85,21 @@ func TestSessionsBeyondWhatIsKeptAreRead(t *testing.T) {
 	f.all(100)
 	require.Equal(t, 1, c.reads)
 }
+
+// What has met its boundary is nothing that a link brings in, so its texts are kept no
+// longer; retention may take it out of the log meanwhile.
+func TestASessionThatHasExpiredIsNotKept(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	a, c := openCounted(t, log)
+	f := claim(t, log, a)
+	log.add(started("s", "r1"), finalized("s", "r1"))
+	f.all(100)
+	log.pass(2 * rules.SessionTTL)
+	log.add(started("other", "r1"))
+	f.all(100)
+	log.add(linked("s", "u"))
+	f.all(100)
+	require.Equal(t, 1, c.reads)
+	require.Equal(t, filled(t, log, 100).dump(), a.dump())
+}

@@ -23,7 +23,8 @@ type RetentionConfig struct {
 	// Redact redacts a turn of a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
 	// Forget, where not nil, tells a view that keeps a row of each event which events of
-	// a session have left the log: those up to a position, but redactions and erasures.
+	// a session leave the log: those up to a position, but redactions and erasures. Where
+	// it fails they stay for now.
 	Forget func(ctx context.Context, sessionID string, upTo events.Position) error
 	// Every is the pause between two sweeps; 1 h by default.
 	Every  time.Duration
@@ -62,13 +63,19 @@ type Swept struct {
 	Sessions, Events, LinkedSessions, Turns int
 }
 
+// sweepAgain is the pause after a sweep that failed, such as the first of a process whose
+// audit tables are not open yet.
+const sweepAgain = time.Minute
+
 // Run sweeps from time to time until ctx ends; then it returns nil.
 func (r *Retention) Run(ctx context.Context) error {
 	for {
+		next := r.cfg.Every
 		if _, err := r.Sweep(ctx, false); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
+			next = min(next, sweepAgain)
 		}
-		if !pause(ctx, r.cfg.Every) {
+		if !pause(ctx, next) {
 			return nil
 		}
 	}
@@ -192,6 +199,12 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 	if s.dry {
 		return nil
 	}
+	// First, since a session that has left the log is not found again.
+	if r.cfg.Forget != nil {
+		if err := r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut}); err != nil {
+			return err
+		}
+	}
 	whole := all[len(all)-1]
 	if len(markers) > 0 {
 		whole = markers[0] - 1
@@ -208,10 +221,7 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 			}
 		}
 	}
-	if r.cfg.Forget == nil {
-		return nil
-	}
-	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut})
+	return nil
 }
 
 // linked redacts the turns of a linked session that are too old.

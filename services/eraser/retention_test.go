@@ -2,6 +2,7 @@ package eraser_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -74,4 +75,24 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	state := w.state("linked")
 	require.Equal(t, []conversation.Status{conversation.Redacted, conversation.Finalized},
 		[]conversation.Status{state.Turns[0].Status, state.Turns[1].Status})
+}
+
+// A session that has left the log is not found again, so the view's rows of it go first.
+func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("s", "r1", "old")
+	away := errors.New("away")
+	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Forget: func(context.Context, string, events.Position) error { return away },
+	})
+	_, err := r.Sweep(t.Context(), false)
+	require.ErrorIs(t, err, away)
+	require.Len(t, w.types("s"), 2)
+	away = nil
+	got, err := r.Sweep(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, eraser.Swept{Sessions: 1, Events: 2}, got)
+	require.Empty(t, w.types("s"))
 }
