@@ -16,15 +16,21 @@ const (
 
 // Run keeps in touch with a cluster until ctx ends: where no partition tells its head, the
 // connection goes on to another server. The one that it is with may be cut off from the
-// others, and NATS tells its clients nothing of that. On a single server it does nothing.
+// others, and NATS tells its clients nothing of that. On a single server it only looks for
+// mirrors that were made since.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(contactEvery)
 	defer tick.Stop()
+	mirrors := time.NewTicker(mirrorsEvery)
+	defer mirrors.Stop()
 	heard := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-mirrors.C:
+			l.lookForMirrors(ctx)
+			continue
 		case <-tick.C:
 		}
 		switch {

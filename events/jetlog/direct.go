@@ -30,6 +30,10 @@ const (
 // wrote into it. It comes with the events before.
 var errUnreadable = errors.New("an event without readable headers")
 
+// errMirror: a mirror of the stream has answered, which may be behind, or hold what is
+// erased.
+var errMirror = errors.New("the answer of a mirror")
+
 // page asks for up to n events of a subject from a sequence on and gives those up to
 // upTo.
 func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo uint64, n int) ([]events.Recorded, pageEnd, error) {
@@ -68,6 +72,10 @@ func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo
 		}
 		if written(m, jetstream.LastSequenceHeader) != strconv.FormatUint(before, 10) {
 			return nil, ended, errGap
+		}
+		if written(m, jetstream.StreamHeader) != p.name {
+			p.mirrored.Store(true)
+			return nil, ended, errMirror
 		}
 		e, err := p.fromDirect(m)
 		if err != nil {

@@ -19,33 +19,41 @@ func (l *Log) Erase(ctx context.Context, at events.Position) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	found, err := l.eraseFrom(ctx, p.name, at.Seq)
+	if err != nil {
+		return false, fmt.Errorf("erase %s: %w", at, err)
+	}
+	return found, nil
+}
+
+func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline)
 	defer cancel()
 	// The server reads the event's block for this; else it would when it overwrites the
 	// event, while all writes wait. Whether there is one only the order itself tells: a
 	// leader may be about to apply what a follower has shown.
-	if _, err := l.message(ctx, p, map[string]any{"seq": at.Seq, "no_hdr": true}); err != nil {
-		return false, fmt.Errorf("erase %s: %w", at, err)
+	if _, err := l.messageOf(ctx, stream, map[string]any{"seq": seq, "no_hdr": true}); err != nil {
+		return false, err
 	}
 	var out struct {
 		Success bool                `json:"success"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	if err := l.api(ctx, "STREAM.MSG.DELETE."+p.name, map[string]uint64{"seq": at.Seq}, &out); err != nil {
-		return false, fmt.Errorf("erase %s: %w: %w", at, ErrUnavailable, err)
+	if err := l.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]uint64{"seq": seq}, &out); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if out.Success {
 		return true, nil
 	}
 	// Gone before, or the server could not.
-	m, err := l.message(ctx, p, map[string]any{"seq": at.Seq, "no_hdr": true})
+	m, err := l.messageOf(ctx, stream, map[string]any{"seq": seq, "no_hdr": true})
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("erase %s: %w", at, err)
+		return false, err
 	case m == nil:
 		return false, nil
 	default:
-		return false, fmt.Errorf("erase %s: %w: %w", at, ErrUnavailable, out.Error)
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
 	}
 }
 

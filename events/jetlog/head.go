@@ -34,7 +34,7 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 // is looked up once a second.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
-	if seen > 0 && !p.shared.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
+	if seen > 0 && !p.shared.Load() && !p.mirrored.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
 		ctx, cancel := context.WithTimeout(ctx, readDeadline)
 		defer cancel()
 		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {

@@ -90,6 +90,8 @@ type partition struct {
 	identities identities
 	// shared: it stands in a cluster, as was last seen, and may have replicas.
 	shared atomic.Bool
+	// mirrored: another stream mirrors it, as was last seen, or nobody can tell.
+	mirrored atomic.Bool
 }
 
 // Open makes the streams that are missing and holds those that are there against
@@ -126,6 +128,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		}
 		l.partitions = append(l.partitions, p)
 	}
+	l.lookForMirrors(ctx)
 	return l, nil
 }
 

@@ -94,7 +94,7 @@ const (
 // leaderFirst asks for what the read must hold. A leader that has been deposed
 // without knowing answers too: the barrier, asked after it, tells.
 func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
-	if !r.p.shared.Load() {
+	if !r.p.shared.Load() && !r.p.mirrored.Load() {
 		return nil
 	}
 	if r.must, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
@@ -165,6 +165,12 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 		page, end, err = r.ask(ctx)
 	}
 	switch {
+	case errors.Is(err, errMirror):
+		r.lacking = true
+		if err := r.leaderFirst(ctx); err != nil {
+			return nil, ended, err
+		}
+		return r.single(ctx)
 	case errors.Is(err, errUnreadable) && len(page) > 0:
 		return page, more, nil
 	case errors.Is(err, errUnreadable):
@@ -244,13 +250,17 @@ type stored struct {
 
 // message asks the leader for one message, nil where there is none.
 func (l *Log) message(ctx context.Context, p *partition, request map[string]any) (*stored, error) {
+	return l.messageOf(ctx, p.name, request)
+}
+
+func (l *Log) messageOf(ctx context.Context, stream string, request map[string]any) (*stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	var out struct {
 		Message *stored             `json:"message"`
 		Error   *jetstream.APIError `json:"error"`
 	}
-	if err := l.ask(ctx, "STREAM.MSG.GET."+p.name, request, &out); err != nil {
+	if err := l.ask(ctx, "STREAM.MSG.GET."+stream, request, &out); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch {

@@ -22,9 +22,12 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	}
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
+	if p.mirrored.Load() {
+		return l.seqByHalves(ctx, p, since, head)
+	}
 	first, _, err := l.direct(ctx, p, map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}, math.MaxUint64, 1)
 	switch {
-	case errors.Is(err, errUnreadable):
+	case errors.Is(err, errUnreadable), errors.Is(err, errMirror):
 		return l.seqByHalves(ctx, p, since, head)
 	case err != nil:
 		return 0, fmt.Errorf("position at a time: %w: %w", ErrUnavailable, err)

@@ -48,6 +48,9 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (func(context.Context
 	if err != nil {
 		return nil, err
 	}
+	if err := e.eraseMirrored(ctx, c.SessionID, c.at); err != nil {
+		return nil, err
+	}
 	receipt := events.ErasureReceipt{SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased}
 	if err := e.receipt(ctx, c.at, &receipt); err != nil {
 		return nil, err

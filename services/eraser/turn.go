@@ -3,6 +3,7 @@ package eraser
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
@@ -24,12 +25,21 @@ func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) erro
 			return nil, err
 		}
 	}
+	if len(places) > 0 {
+		if err := e.eraseMirrored(ctx, j.session, last(places)); err != nil {
+			return nil, err
+		}
+	}
 	for _, at := range places {
 		if err := e.stamp(ctx, at, stamp{Place: PlaceLog}); err != nil {
 			return nil, err
 		}
 	}
 	return func(ctx context.Context) error { return e.stampViews(ctx, places) }, nil
+}
+
+func last(places []events.Position) events.Position {
+	return slices.MaxFunc(places, func(a, b events.Position) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // redactEach does it for one redaction after the other, and gives those that could be
@@ -53,7 +63,7 @@ func (e *Eraser) redactEach(ctx context.Context, session string, places []events
 // redactAll does it for some redactions, or for none, and says false, where the session
 // would fold to another without what they cover.
 func (e *Eraser) redactAll(ctx context.Context, session string, places []events.Position) (bool, error) {
-	upTo := slices.MaxFunc(places, func(a, b events.Position) int { return cmp.Compare(a.Seq, b.Seq) })
+	upTo := last(places)
 	state, err := e.fold(ctx, session, upTo.Seq, nil)
 	if err != nil {
 		return false, err
@@ -121,16 +131,21 @@ func (e *Eraser) overwrite(ctx context.Context, session string, at events.Positi
 	return nil
 }
 
-// eraseLate takes out the event itself.
+// eraseLate takes out the event itself: of the mirrors first, since nothing tells of it
+// once it has left the log. One that is behind does not hold up the log.
 func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) error, error) {
+	mirrored := e.eraseMirroredAt(ctx, j.at)
 	if err := e.speed.Wait(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := e.log.Erase(ctx, j.at); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(mirrored, e.log.Settle(ctx, j.at.Partition)); err != nil {
+		return nil, err
+	}
 	e.cfg.Logger.Info("an event that came after the erasure of what it names is erased", "session_id", j.session, "position", j.at)
-	return nil, e.log.Settle(ctx, j.at.Partition)
+	return nil, nil
 }
 
 // fold gives the session up to a sequence, without some events of it.

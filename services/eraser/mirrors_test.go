@@ -1,0 +1,49 @@
+package eraser_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// A mirror keeps what the log has erased, also where an eraser dies between the two.
+func TestMirrorsAreErasedToo(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
+	require.NoError(t, err)
+
+	redacted := w.turn("redacted", "r1", "SECRET")
+	w.redact("redacted", redacted)
+	w.turn("redacted", "r2", "KEPT")
+	w.turn("closed", "r1", "SECRET")
+	_, err = w.history.EraseSession(t.Context(), "closed", history.Erasure{})
+	require.NoError(t, err)
+	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
+	w.turn("other", "r1", "KEPT")
+	first, err := w.log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assertT) {
+		info, err := mirror.Info(t.Context())
+		requireEqual(c, nil, err)
+		assert.GreaterOrEqual(c, info.State.LastSeq, first.Seq)
+	}, patience, lookEvery)
+	// An eraser died after it had taken this one out of the log.
+	_, err = w.log.Erase(t.Context(), events.Position{Seq: 2})
+	require.NoError(t, err)
+
+	w.erase(w.log, eraser.Config{Rate: 1000})
+	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
+	require.Len(t, holding(t, w.dir, "KEPT"), 2)
+}
