@@ -43,7 +43,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Logger: a.logger})
+	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
 	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
 		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.feeding.metrics, Traces: a.views.feeding.traces,
 	})
@@ -172,6 +172,18 @@ func (v *views) forget(ctx context.Context, sessionID string, upTo events.Positi
 		return err
 	}
 	return tables.ForgetEvents(ctx, sessionID, upTo)
+}
+
+// forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
+func (v *views) forgetOne(ctx context.Context, at events.Position) error {
+	if v.audit == nil {
+		return nil
+	}
+	tables, err := v.audit.get()
+	if err != nil {
+		return err
+	}
+	return tables.ForgetEvent(ctx, at)
 }
 
 // documents are the stores that must have deleted a turn before the log forgets it.

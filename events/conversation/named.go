@@ -54,6 +54,21 @@ func anyUUID(raw []byte) uuid.UUID {
 	return id
 }
 
+// Elsewhere gives the session that an event without a fact names in its body, where its
+// subject is not that one's; "" otherwise.
+func Elsewhere(e events.Recorded) string {
+	var body struct {
+		SessionID string `json:"session_id"`
+	}
+	if e.Fact != nil || json.Unmarshal(e.Body, &body) != nil || body.SessionID == e.SessionID || events.ValidID(body.SessionID) != nil {
+		return ""
+	}
+	return body.SessionID
+}
+
+// NamesGone tells whether an event is of an erased session, or names a redacted turn.
+func (s *State) NamesGone(e events.Recorded) bool { return s.Erased != 0 || s.namesGone(e) }
+
 // namesGone tells whether an event without a fact names a redacted turn.
 func (s *State) namesGone(e events.Recorded) bool {
 	turn, replaces := named(e)

@@ -50,3 +50,12 @@ func TestEventsThatRetentionTookAreForgotten(t *testing.T) {
 	require.NoError(t, a.ForgetEvents(t.Context(), "s", events.Position{Seq: 5}))
 	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
 }
+
+func TestOneEventIsForgotten(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "r1"), started("s", "r2"))
+	a := filled(t, log, 10)
+	require.NoError(t, a.ForgetEvent(t.Context(), events.Position{Seq: 1}))
+	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+}

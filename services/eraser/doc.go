@@ -7,7 +7,8 @@
 //     versions, from the newest back, so that what is left folds to the same session
 //     whenever it is interrupted;
 //   - of an erased session, all earlier events but the first link;
-//   - an event that names a redacted turn or an erased session and comes later.
+//   - an event that names a redacted turn or an erased session and comes later, also on
+//     another subject than the session's, where its body says which session it means.
 //
 // It touches nothing where the session would fold to another one without the events:
 // a redaction of a foreign publisher may lack the tombstones.

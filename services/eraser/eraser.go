@@ -28,7 +28,11 @@ type Config struct {
 	Places []Place
 	// Documents are asked to delete turns before the log forgets them.
 	Documents []Documents
-	Logger    *slog.Logger
+	// Forget, where not nil, tells a view that keeps a row of each event that one of
+	// another session's subject is gone, which the view can't know by itself; it may be told
+	// several times, the last time when all places have reached the event.
+	Forget func(ctx context.Context, at events.Position) error
+	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -110,6 +114,10 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case late(j):
 		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.eraseLate})
+	case c.Kind == conversation.Anomaly:
+		if session := conversation.Elsewhere(j.Recorded); session != "" {
+			e.enqueue(&e.urgent, p, &job{session: session, at: j.Position, run: e.eraseElsewhere})
+		}
 	case c.Kind == conversation.Linked:
 		return e.linked(ctx, j)
 	case c.Kind == conversation.Noted:

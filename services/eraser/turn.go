@@ -148,6 +148,25 @@ func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) e
 	return nil, nil
 }
 
+// eraseElsewhere takes out an event on another subject than that of the session that it
+// names, if what it names there is gone.
+func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (func(context.Context) error, error) {
+	r, found, err := e.log.At(ctx, j.at)
+	if err != nil || !found {
+		return nil, err
+	}
+	state, err := e.fold(ctx, j.session, maxSeq, nil)
+	if err != nil || !state.NamesGone(r) {
+		return nil, err
+	}
+	if _, err := e.eraseLate(ctx, j); err != nil || e.cfg.Forget == nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return e.reach(ctx, []events.Position{j.at}, func(string) error { return e.cfg.Forget(ctx, j.at) })
+	}, nil
+}
+
 // fold gives the session up to a sequence, without some events of it.
 func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
 	s := conversation.New(session, e.cfg.Rules)
