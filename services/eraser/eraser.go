@@ -58,9 +58,11 @@ type Eraser struct {
 	speed        *rate.Limiter
 	stampers     []*stamper
 
-	// left is what Run has to wait for beside the queues.
+	// left are erasures of identities that Run has to begin, and atOnce bounds those that
+	// look for their sessions.
 	leaving sync.Mutex
 	left    []func(context.Context) error
+	atOnce  chan struct{}
 	more    chan struct{}
 }
 
@@ -70,7 +72,7 @@ var _ projections.Projection = (*Eraser)(nil)
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	cfg = cfg.withDefaults()
 	e := &Eraser{
-		log: log, notes: notes, cfg: cfg, more: make(chan struct{}, 1),
+		log: log, notes: notes, cfg: cfg, more: make(chan struct{}, 1), atOnce: make(chan struct{}, identitiesAtOnce),
 		// None in a burst: a write that waits for one should not wait for the next, too.
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
@@ -160,7 +162,7 @@ func (e *Eraser) Run(ctx context.Context) error {
 	for _, s := range e.stampers {
 		g.Go(func() error { return s.run(ctx, e) })
 	}
-	// Waits for views and for the sessions of an identity hold nobody up.
+	// Waits for the sessions of an identity hold nobody up.
 	var waits sync.WaitGroup
 	defer waits.Wait()
 	for {

@@ -3,6 +3,7 @@ package eraser_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -32,6 +33,27 @@ func (p *place) follow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = true
+}
+
+// slow is a view that does not answer until it is told to, and counts who waits for it.
+type slow struct {
+	place
+	answer chan struct{}
+
+	waiting, most atomic.Int64
+}
+
+func (p *slow) Reached(ctx context.Context, at events.Position) (bool, error) {
+	n := p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	for most := p.most.Load(); n > most && !p.most.CompareAndSwap(most, n); most = p.most.Load() {
+	}
+	select {
+	case <-p.answer:
+		return p.place.Reached(ctx, at)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // closedSessions knows how many sessions are closed whose events are not all gone, and

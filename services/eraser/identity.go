@@ -3,6 +3,7 @@ package eraser
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -38,6 +39,13 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	if err != nil || written[PlaceLog] != nil && len(written) > len(e.cfg.Places) {
 		return err
 	}
+	select {
+	case e.atOnce <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	leave := sync.OnceFunc(func() { <-e.atOnce })
+	defer leave()
 	key := progressKey(f.ReceiptID, "")
 	told := Progress{Began: time.Now().UTC()}
 	if revision, err := e.notes.Read(ctx, key, &told); err != nil {
@@ -80,6 +88,7 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 		return err
 	}
 	e.cfg.Logger.Info("an identity is erased from the log", "position", at, "sessions", len(sessions), "events", told.Erased)
+	leave() // views may be down for long
 	markers := []events.Position{at}
 	for _, p := range last {
 		markers = append(markers, p)
@@ -94,6 +103,10 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	}
 	return e.notes.Drop(ctx, key)
 }
+
+// identitiesAtOnce is how many erasures of identities look at the log for what became of
+// their sessions; one after the other is erased anyway.
+const identitiesAtOnce = 8
 
 // closedAhead is how many sessions of each partition are closed that are not erased yet:
 // one that is in hand, and one that waits. Each view looks a session up when it is closed, so that many

@@ -13,7 +13,7 @@ import (
 type job struct {
 	session string
 	at      events.Position
-	run     func(ctx context.Context, j *job) (rest func(context.Context) error, err error)
+	run     func(ctx context.Context, j *job) (rest, error)
 	part    *part
 
 	// together: jobs of one session are run as one, so that a long session of which much
@@ -24,6 +24,10 @@ type job struct {
 	attempts  int
 	notBefore time.Time
 }
+
+// rest is what is left of a job when others may go on: it sees to it that end is called,
+// and does not wait. Nil where nothing is left.
+type rest func(ctx context.Context, end func(context.Context))
 
 // places are the positions of the job and of those that go with it.
 func (j *job) places() []events.Position {
@@ -121,13 +125,7 @@ func (q *queue) work(ctx context.Context, e *Eraser) error {
 			e.cfg.Logger.Warn("an erasure is tried again", "session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
 			q.push(j)
 		case rest != nil:
-			e.leave(func(ctx context.Context) error {
-				err := rest(ctx)
-				if ctx.Err() == nil {
-					j.end()
-				}
-				return err
-			})
+			rest(ctx, func(context.Context) { j.end() })
 		default:
 			j.end()
 		}

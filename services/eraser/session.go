@@ -36,7 +36,7 @@ type closed struct {
 }
 
 // eraseSession takes out all of a session but its first link and the erasure.
-func (e *Eraser) eraseSession(ctx context.Context, j *job) (func(context.Context) error, error) {
+func (e *Eraser) eraseSession(ctx context.Context, j *job) (rest, error) {
 	c, err := e.closed(ctx, j)
 	if err != nil || c == nil {
 		return nil, err
@@ -56,19 +56,20 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (func(context.Context
 		return nil, err
 	}
 	e.cfg.Logger.Info("a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased)
-	return func(ctx context.Context) error {
-		// Of a session that goes with its identity, the identity's receipt tells of the views.
-		if c.IdentityID == "" {
-			err := e.reach(ctx, []events.Position{c.at}, func(place string) error {
-				r := receipt
-				r.Place, r.Erased = place, told.Turns
-				return e.receipt(ctx, c.at, &r)
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return e.notes.Drop(ctx, progressKey(c.ReceiptID, c.SessionID))
+	forget := func(ctx context.Context) error { return e.notes.Drop(ctx, progressKey(c.ReceiptID, c.SessionID)) }
+	// Of a session that goes with its identity, the identity's receipt tells of the views.
+	if c.IdentityID != "" {
+		return nil, forget(ctx)
+	}
+	return func(ctx context.Context, end func(context.Context)) {
+		e.await(ctx, []events.Position{c.at}, func(ctx context.Context, place string) error {
+			r := receipt
+			r.Place, r.Erased = place, told.Turns
+			return e.receipt(ctx, c.at, &r)
+		}, func(ctx context.Context) {
+			_ = forget(ctx) // what is left says no more than the receipts
+			end(ctx)
+		})
 	}, nil
 }
 
@@ -166,12 +167,14 @@ func (e *Eraser) receipt(ctx context.Context, at events.Position, f *events.Eras
 // reach waits until each place has applied some positions, however long that takes, and
 // has it written down.
 func (e *Eraser) reach(ctx context.Context, at []events.Position, write func(place string) error) error {
-	for _, place := range e.cfg.Places {
-		if err := e.reachPlace(ctx, place, at, func() error { return write(place.Name()) }); err != nil {
-			return err
-		}
+	done := make(chan struct{})
+	e.await(ctx, at, func(_ context.Context, place string) error { return write(place) }, func(context.Context) { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }
 
 func (e *Eraser) reachPlace(ctx context.Context, place Place, at []events.Position, write func() error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -48,7 +49,8 @@ func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 	return err
 }
 
-// stamper notes when a view has reached redactions, one after the other.
+// stamper waits for a view and notes what it has reached, one after the other, so that
+// however much waits for a view that is down asks for it once.
 type stamper struct {
 	place  Place
 	mu     sync.Mutex
@@ -56,35 +58,44 @@ type stamper struct {
 	signal chan struct{}
 }
 
-// awaited is a redaction, and whom to tell when it is noted.
+// awaited are positions that a view has to reach, how that is noted, and what is told
+// then.
 type awaited struct {
-	at    events.Position
-	noted chan<- struct{}
+	at    []events.Position
+	write func(context.Context) error
+	noted func(context.Context)
 }
 
-// stampViews waits until all views have reached some redactions, and that is noted.
-func (e *Eraser) stampViews(ctx context.Context, places []events.Position) error {
-	left := len(e.stampers) * len(places)
-	noted := make(chan struct{}, left)
+// await has it noted when each view has reached some positions, and then goes on. It does
+// not wait.
+func (e *Eraser) await(ctx context.Context, at []events.Position, write func(ctx context.Context, place string) error, then func(context.Context)) {
+	if len(e.stampers) == 0 {
+		then(ctx)
+		return
+	}
+	var left atomic.Int64
+	left.Store(int64(len(e.stampers)))
 	for _, s := range e.stampers {
-		s.mu.Lock()
-		for _, at := range places {
-			s.open = append(s.open, awaited{at, noted})
-		}
-		s.mu.Unlock()
-		select {
-		case s.signal <- struct{}{}:
-		default:
-		}
+		s.push(awaited{
+			at:    at,
+			write: func(ctx context.Context) error { return write(ctx, s.place.Name()) },
+			noted: func(ctx context.Context) {
+				if left.Add(-1) == 0 {
+					then(ctx)
+				}
+			},
+		})
 	}
-	for ; left > 0; left-- {
-		select {
-		case <-noted:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+}
+
+func (s *stamper) push(x awaited) {
+	s.mu.Lock()
+	s.open = append(s.open, x)
+	s.mu.Unlock()
+	select {
+	case s.signal <- struct{}{}:
+	default:
 	}
-	return nil
 }
 
 // run notes until ctx ends.
@@ -94,12 +105,11 @@ func (s *stamper) run(ctx context.Context, e *Eraser) error {
 		open := s.open
 		s.open = nil
 		s.mu.Unlock()
-		for _, r := range open {
-			err := e.reachPlace(ctx, s.place, []events.Position{r.at}, func() error { return e.stamp(ctx, r.at, stamp{Place: s.place.Name()}) })
-			if err != nil {
+		for _, x := range open {
+			if err := e.reachPlace(ctx, s.place, x.at, func() error { return x.write(ctx) }); err != nil {
 				return nil //nolint:nilerr // ctx has ended
 			}
-			r.noted <- struct{}{}
+			x.noted(ctx)
 		}
 		select {
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -14,7 +15,7 @@ import (
 
 // redact takes out what names a redacted turn before its redaction: of all redactions of
 // the session that wait, unless one of them stands in the way.
-func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) error, error) {
+func (e *Eraser) redact(ctx context.Context, j *job) (rest, error) {
 	places := j.places()
 	done, err := e.redactAll(ctx, j.session, places)
 	if err != nil {
@@ -35,7 +36,22 @@ func (e *Eraser) redact(ctx context.Context, j *job) (func(context.Context) erro
 			return nil, err
 		}
 	}
-	return func(ctx context.Context) error { return e.stampViews(ctx, places) }, nil
+	return func(ctx context.Context, end func(context.Context)) {
+		var left atomic.Int64
+		left.Store(int64(len(places)))
+		for _, at := range places {
+			e.await(ctx, []events.Position{at}, func(ctx context.Context, place string) error {
+				return e.stamp(ctx, at, stamp{Place: place})
+			}, func(ctx context.Context) {
+				if left.Add(-1) == 0 {
+					end(ctx)
+				}
+			})
+		}
+		if len(places) == 0 {
+			end(ctx)
+		}
+	}, nil
 }
 
 func last(places []events.Position) events.Position {
@@ -133,7 +149,7 @@ func (e *Eraser) overwrite(ctx context.Context, session string, at events.Positi
 
 // eraseLate takes out the event itself: of the mirrors first, since nothing tells of it
 // once it has left the log. One that is behind does not hold up the log.
-func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) error, error) {
+func (e *Eraser) eraseLate(ctx context.Context, j *job) (rest, error) {
 	mirrored := e.eraseMirroredAt(ctx, j.at)
 	if err := e.speed.Wait(ctx); err != nil {
 		return nil, err
@@ -150,7 +166,7 @@ func (e *Eraser) eraseLate(ctx context.Context, j *job) (func(context.Context) e
 
 // eraseElsewhere takes out an event on another subject than that of the session that it
 // names, if what it names there is gone.
-func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (func(context.Context) error, error) {
+func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (rest, error) {
 	r, found, err := e.log.At(ctx, j.at)
 	if err != nil || !found {
 		return nil, err
@@ -162,8 +178,8 @@ func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (func(context.Conte
 	if _, err := e.eraseLate(ctx, j); err != nil || e.cfg.Forget == nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		return e.reach(ctx, []events.Position{j.at}, func(string) error { return e.cfg.Forget(ctx, j.at) })
+	return func(ctx context.Context, end func(context.Context)) {
+		e.await(ctx, []events.Position{j.at}, func(ctx context.Context, _ string) error { return e.cfg.Forget(ctx, j.at) }, end)
 	}, nil
 }
 

@@ -1,0 +1,46 @@
+package eraser_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// However much is erased while a view is down, one asks for it.
+func TestOneWaitsForAViewThatIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	view := &slow{place: place{name: "view", all: true}, answer: make(chan struct{})}
+	w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{view}})
+	const sessions = 10
+	var receipts []string
+	for i := range sessions {
+		closed, redacted := fmt.Sprint("closed-", i), fmt.Sprint("redacted-", i)
+		w.turn(closed, "r1", "text")
+		id, err := w.history.EraseSession(t.Context(), closed, history.Erasure{})
+		require.NoError(t, err)
+		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
+		receipts = append(receipts, id, events.Position{Seq: redaction.Gone}.String())
+	}
+	for i := range sessions {
+		w.left(fmt.Sprint("closed-", i), events.TypeSessionErased, events.TypeErasureReceipt)
+		w.left(fmt.Sprint("redacted-", i), events.TypeTurnRedacted)
+	}
+	require.Equal(t, int64(1), view.most.Load())
+	close(view.answer)
+	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{view})
+	for _, id := range receipts {
+		require.EventuallyWithT(t, func(c *assertT) {
+			r, err := reader.Receipt(t.Context(), id)
+			requireEqual(c, nil, err)
+			for _, p := range r.Places {
+				requireEqual(c, false, p.At.IsZero())
+			}
+		}, patience, lookEvery)
+	}
+}
