@@ -17,26 +17,25 @@ const mirrorsEvery = 10 * time.Second
 // Unless told otherwise the server lets mirrors answer direct reads of the stream that
 // they mirror. A read that knows asks the leader what it must find.
 func (l *Log) lookForMirrors(ctx context.Context) {
+	mirrors, err := l.mirrors(ctx)
 	for _, p := range l.partitions {
-		mirrors, err := l.mirrorsOf(ctx, p)
-		p.mirrored.Store(err != nil || len(mirrors) > 0)
-		if err != nil && ctx.Err() != nil {
-			return
-		}
+		p.mirrored.Store(err != nil || len(mirrors[p.name]) > 0)
 	}
 }
 
-func (l *Log) mirrorsOf(ctx context.Context, p *partition) (out []*jetstream.StreamInfo, err error) {
+// mirrors gives the account's mirrors by the names of the streams that they mirror.
+func (l *Log) mirrors(ctx context.Context) (map[string][]*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
+	out := map[string][]*jetstream.StreamInfo{}
 	streams := l.js.ListStreams(ctx)
 	for info := range streams.Info() {
-		if m := info.Config.Mirror; m != nil && m.Name == p.name {
-			out = append(out, info)
+		if m := info.Config.Mirror; m != nil {
+			out[m.Name] = append(out[m.Name], info)
 		}
 	}
 	if err := streams.Err(); err != nil {
-		return nil, fmt.Errorf("look for mirrors of %s: %w: %w", p.name, ErrUnavailable, err)
+		return nil, fmt.Errorf("look for mirrors: %w: %w", ErrUnavailable, err)
 	}
 	return out, nil
 }
@@ -49,12 +48,12 @@ func (l *Log) Mirrors(ctx context.Context, at events.Position) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	mirrors, err := l.mirrorsOf(ctx, p)
+	mirrors, err := l.mirrors(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, m := range mirrors {
+	for _, m := range mirrors[p.name] {
 		if m.State.LastSeq < at.Seq {
 			return nil, fmt.Errorf("%w: the stream %s, which mirrors %s, is at %d and has yet to reach %d", ErrUnavailable, m.Config.Name, p.name, m.State.LastSeq, at.Seq)
 		}
