@@ -80,8 +80,7 @@ func (c *eraseCmd) confirm(e *env) error {
 
 // wait follows an erasure to its end.
 func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
-	bar := newCounter(e.err, "erase")
-	defer bar.done()
+	var bar *counter
 	for {
 		r, err := s.Receipt(e.ctx, id)
 		if err != nil {
@@ -89,6 +88,14 @@ func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
 		}
 		if r.Complete() {
 			return nil
+		}
+		if bar == nil {
+			units := "events"
+			if r.Kind == "identity" {
+				units = "sessions"
+			}
+			bar = newCounter(e.err, "erase", units)
+			defer bar.done()
 		}
 		if p := r.Progress; p != nil && p.Sessions > 0 {
 			bar.at(uint64(max(p.SessionsDone, 0)), uint64(p.Sessions))

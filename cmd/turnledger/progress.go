@@ -110,21 +110,24 @@ func (p *progress) done() {
 	}
 }
 
-// counter shows how far work is that is counted elsewhere: events done of so many.
-type counter struct{ *progress }
+// counter shows how far work is that is counted elsewhere: units done of so many.
+type counter struct {
+	*progress
+	units string
+}
 
-func newCounter(out io.Writer, what string) *counter {
+func newCounter(out io.Writer, what, units string) *counter {
 	p := &progress{out: out, what: what, began: time.Now(), spoken: time.Now()}
 	if isTerminal(out) {
 		p.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(units),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 	}
-	return &counter{progress: p}
+	return &counter{p, units}
 }
 
-// at shows that so many events are done.
+// at shows that so many are done.
 func (c *counter) at(done, of uint64) {
 	if c.bar != nil {
 		if of > 0 && of >= done {
@@ -139,5 +142,5 @@ func (c *counter) at(done, of uint64) {
 	c.spoken = time.Now()
 	took := time.Since(c.began)
 	left := time.Duration(float64(took) * float64(of-min(done, of)) / float64(max(done, 1)))
-	_, _ = fmt.Fprintf(c.out, "%s: %d of %d events, %.0f a second, %s left\n", c.what, done, of, float64(done)/took.Seconds(), left.Round(time.Second))
+	_, _ = fmt.Fprintf(c.out, "%s: %d of %d %s, %.0f a second, %s left\n", c.what, done, of, c.units, float64(done)/took.Seconds(), left.Round(time.Second))
 }

@@ -83,7 +83,7 @@ const lookEvery = 200 * time.Millisecond
 
 // wait follows a rebuild to its end.
 func (c *projectionsRebuildCmd) wait(e *env, s *client.Client, generation int) error {
-	bar := newCounter(e.err, "rebuild "+c.Name)
+	bar := newCounter(e.err, "rebuild "+c.Name, "events")
 	defer bar.done()
 	for {
 		all, err := s.Projections(e.ctx)
@@ -214,7 +214,7 @@ func (c *projectionsVerifyCmd) all(e *env, s *client.Client) (names []string, er
 }
 
 func (c *projectionsVerifyCmd) verify(e *env, s *client.Client, name string) (differences int, err error) {
-	bar := newCounter(e.err, "verify "+name)
+	bar := newCounter(e.err, "verify "+name, "events")
 	defer bar.done()
 	err = s.Verify(e.ctx, name, c.Sample, func(step client.Verified, line []byte) error {
 		switch {
