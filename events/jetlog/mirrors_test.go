@@ -18,13 +18,13 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
 	before := natstest.LogOn(t, s, 1)
-	append := func(f events.Fact) jetlog.Ack {
+	add := func(f events.Fact) jetlog.Ack {
 		ack, err := before.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 		require.NoError(t, err)
 		require.NoError(t, before.Durable(t.Context(), ack.Position))
 		return ack
 	}
-	append(fact("copied", "r1"))
+	add(fact("copied", "r1"))
 	nc := natstest.Connect(t, s)
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`), time.Second)
 		return err == nil && m.Header.Get(jetstream.StreamHeader) == "COPY"
 	}, 10*time.Second, time.Millisecond, "the mirror answers")
-	last := append(fact("other", "r1")).Position
+	last := add(fact("other", "r1")).Position
 
 	since := natstest.LogOn(t, s, 1)
 	for range 50 {

@@ -157,11 +157,11 @@ func (e *Eraser) eraseLate(ctx context.Context, j *job) (rest, error) {
 	if _, err := e.log.Erase(ctx, j.at); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(mirrored, e.log.Settle(ctx, j.at.Partition)); err != nil {
-		return nil, err
+	err := errors.Join(mirrored, e.log.Settle(ctx, j.at.Partition))
+	if err == nil {
+		e.cfg.Logger.Info("an event that came after the erasure of what it names is erased", "session_id", j.session, "position", j.at)
 	}
-	e.cfg.Logger.Info("an event that came after the erasure of what it names is erased", "session_id", j.session, "position", j.at)
-	return nil, nil
+	return nil, err
 }
 
 // eraseElsewhere takes out an event on another subject than that of the session that it
