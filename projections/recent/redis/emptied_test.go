@@ -1,0 +1,35 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// A Redis that was emptied has forgotten the epochs, too. A runner of before may not write behind the claim of the next:
+// its checkpoint would pass over what is not there any more.
+func TestARunnerOfBeforeIsFencedInARedisThatWasEmptied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cfg := redis.Config{URL: server.URL(), Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10}, LoadTimeout: patience}
+	before, next := view(t, cfg), view(t, cfg)
+	from, err := before.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	to := from
+	to.Seq, to.EventID = 100, "an id"
+	require.NoError(t, before.Apply(t.Context(), projections.Batch{From: from, To: to}))
+	server.Stop()
+	server.Restart(redistest.Empty)
+	claimed, err := next.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	require.Zero(t, claimed.Seq)
+	later := to
+	later.Seq = 101
+	require.ErrorIs(t, before.Apply(t.Context(), projections.Batch{From: to, To: later}), projections.ErrFenced)
+}
