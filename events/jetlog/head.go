@@ -30,8 +30,8 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 
 // last gives the stream's last sequence for the barrier. One replica is asked
 // whether it has anything behind what this log has seen, which it mostly has not:
-// that costs a third of the stream's information. That the stream is still the same
-// is looked up once a second.
+// that costs a third of the stream's information. That the stream is still the same,
+// and was not put back, is looked up once a second.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
 	if seen > 0 && !p.shared.Load() && !p.mirrored.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
@@ -56,7 +56,12 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	if head < seen {
 		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name, head, seen)
 	}
-	p.checked.Store(time.Now().UnixNano())
+	if now := time.Now(); now.Sub(time.Unix(0, p.checked.Load())) >= time.Second {
+		if err := l.recognize(ctx, p, head); err != nil {
+			return 0, err
+		}
+		p.checked.Store(now.UnixNano())
+	}
 	p.saw(head)
 	return head, nil
 }

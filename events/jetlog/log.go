@@ -87,6 +87,7 @@ type partition struct {
 	seen atomic.Uint64
 	// checked is when the stream was last held against created, in Unix nanoseconds.
 	checked    atomic.Int64
+	shown      shown
 	identities identities
 	// shared: it stands in a cluster, as was last seen, and may have replicas.
 	shared atomic.Bool
@@ -125,6 +126,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {
 				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
 			}
+		}
+		if err := l.recognize(ctx, p, info.State.LastSeq); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
 		}
 		l.partitions = append(l.partitions, p)
 	}

@@ -97,6 +97,7 @@ type Tail struct {
 	ready   []Message
 	bytes   int
 	last    uint64
+	lastAt  time.Time // when that event was recorded; zero before the first
 	err     error
 	changed chan struct{}
 	room    chan struct{}
@@ -267,7 +268,7 @@ func (t *Tail) same(ctx context.Context) error {
 		case err != nil:
 			return err
 		case head >= t.last:
-			return nil
+			return t.log.stands(ctx, t.p, t.last, t.lastAt)
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
@@ -315,8 +316,9 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 				if t.opts.Subject == "" {
 					t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
 				}
-				t.last = msg.Position.Seq
+				t.last, t.lastAt = msg.Position.Seq, msg.Time
 				t.p.saw(t.last)
+				t.p.shown.note(t.last, t.lastAt)
 				t.ready = append(t.ready, msg)
 				t.bytes += msg.size
 			}
