@@ -121,7 +121,7 @@ var (
 	_ httpapi.ProjectionKeeper = fed{}
 )
 
-// Projections tells how far they are, and how far the generations that rebuilds fill.
+// Projections tells how far they are, how far the generations that rebuilds fill, and what is known of the views that others feed.
 func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 	// Before what is served: a rebuild that has ended is seen in one of both.
 	filling := f.views.keeper.status(ctx)
@@ -138,6 +138,7 @@ func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 	for _, s := range f.views.status(ctx) {
 		out = append(out, httpapi.Projection{Status: s, Generation: int(numbers[s.Name]), Rebuildable: f.rebuildable(s.Name)}) //nolint:gosec // counts rebuilds
 	}
+	out = append(out, f.views.elsewhere(ctx)...)
 	for _, s := range filling {
 		out = append(out, httpapi.Projection{Status: s, Generation: int(s.Generation), Rebuildable: true}) //nolint:gosec // counts rebuilds
 	}

@@ -47,6 +47,10 @@ type views struct {
 	auditFeed atomic.Pointer[runner.Runner]
 	// eraserFeed feeds the eraser, where this process has it.
 	eraserFeed *runner.Runner
+	// storedRecent and storedAudit are asked for what is told of views that this process
+	// does not feed; nil where no such store is configured.
+	storedRecent *redis.View
+	storedAudit  *audit.Audit
 }
 
 // auditTables are the audit tables once PostgreSQL answers; until then every use is
@@ -84,9 +88,11 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 // it answers the audit is there from the first request on.
 func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, logger *slog.Logger) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, feeding: observed, keeper: newKeeper(logger)}
-	if err := v.openRecent(roles); err != nil {
+	if err := v.openStored(ctx); err != nil {
+		v.close()
 		return nil, err
 	}
+	v.openRecent(roles)
 	if view, ok := v.recent.(projections.Rebuildable); ok && cfg.RedisURL != "" {
 		v.watch(ctx, view, &v.recentGuard)
 	}
@@ -102,20 +108,12 @@ func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, ob
 	return v, nil
 }
 
-func (v *views) openRecent(roles roles) error {
+func (v *views) openRecent(roles roles) {
 	switch {
 	case v.cfg.RedisURL != "" && (roles.has(roleRecent) || roles.has(roleContext) || roles.has(roleEraser)):
-		trusted, err := openAuthorities("TURNLEDGER_REDIS_CA", v.cfg.RedisCA)
-		if err != nil {
-			return err
-		}
-		view, err := redis.New(redis.Config{URL: v.cfg.RedisURL, Authorities: trusted, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
-		if err != nil {
-			return err
-		}
-		v.recent = view
+		v.recent = v.storedRecent
 		if roles.has(roleRecent) {
-			v.feed(view, view)
+			v.feed(v.storedRecent, v.storedRecent)
 		}
 	case roles.has(roleContext):
 		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
@@ -127,7 +125,6 @@ func (v *views) openRecent(roles roles) error {
 		}
 		v.feed(view, nil)
 	}
-	return nil
 }
 
 // feed feeds a view with those of its group; a view in memory has none.
@@ -203,8 +200,11 @@ func (v *views) close() {
 	if v.closeShadow != nil {
 		v.closeShadow()
 	}
-	if c, ok := v.recent.(interface{ Close() }); ok {
-		c.Close()
+	if v.storedRecent != nil {
+		v.storedRecent.Close()
+	}
+	if v.storedAudit != nil {
+		v.storedAudit.Close()
 	}
 	if v.audit != nil {
 		if tables := v.audit.open.Load(); tables != nil {

@@ -69,6 +69,22 @@ var _ projections.Projection = (*Audit)(nil)
 // Open connects and brings the tables to this program's form; several processes may do so at once. ErrUnavailable: try again
 // later. ErrMissing: the text says what to do first.
 func Open(ctx context.Context, cfg Config) (*Audit, error) {
+	a, err := Look(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.migrate(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	if err := a.sweep(ctx); err != nil {
+		a.cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
+	}
+	return a, nil
+}
+
+// Look opens the tables as they are, if they are, for who only reads: it makes and mends nothing, and connects when it is first asked.
+func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -79,15 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 			return nil, err
 		}
 	}
-	a := &Audit{cfg: cfg, pool: pool, sql: newStatements(cfg.Schema)}
-	if err := a.migrate(ctx); err != nil {
-		a.Close()
-		return nil, err
-	}
-	if err := a.sweep(ctx); err != nil {
-		cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
-	}
-	return a, nil
+	return &Audit{cfg: cfg, pool: pool, sql: newStatements(cfg.Schema)}, nil
 }
 
 func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {

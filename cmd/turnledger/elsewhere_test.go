@@ -1,0 +1,53 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// A process that feeds no view tells how far those in the stores are, and that they are not its own: it offers no rebuild, counts
+// nothing, and a store that is silent never looks like a view without lag.
+func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
+	t.Parallel()
+	nats, pg, rd := freeAddress(t), pgtest.Start(t), redistest.Start(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + rd.URL(), "TURNLEDGER_PARTITIONS=2"}
+	feeds := start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", dataDir(t))
+	writes := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api")
+	feeds.turn(t, "s", "r1", "question", "answer")
+	feeds.caughtUp(t, "recent", "audit")
+
+	list := func() map[string][]map[string]any {
+		out := map[string][]map[string]any{}
+		for _, x := range writes.must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+			one := x.(map[string]any)
+			out[one["name"].(string)] = append(out[one["name"].(string)], one)
+		}
+		return out
+	}
+	for name, partitions := range list() {
+		require.Len(t, partitions, 2, name)
+		for _, one := range partitions {
+			require.Equal(t, stateNotFed, one["state"], one)
+			require.Equal(t, one["head"], one["position"], one)
+			require.EqualValues(t, 1, one["generation"], one)
+			require.Equal(t, false, one["rebuildable"], one)
+		}
+	}
+	require.Len(t, list(), 2)
+	require.NotContains(t, writes.metrics(t), "turnledger_projection_lag")
+	refused := writes.must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
+	require.Equal(t, "projection_not_fed", refused["code"])
+
+	require.NoError(t, pg.Stop(t.Context()))
+	require.Eventually(t, func() bool {
+		one := list()["audit"][0]
+		return one["state"] == "unknown" && one["head"] == nil && one["lag_events"] == nil && one["last_error"] != nil
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, stateNotFed, list()["recent"][0]["state"])
+}
