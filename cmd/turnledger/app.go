@@ -146,7 +146,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	checks := a.checks()
 	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: queues, Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...), Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
 		Checks: checks, Traces: a.tracing(),
 		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
 	}

@@ -23,6 +23,18 @@ func (v *views) deadLetters() (out []projections.DeadLetterQueue) {
 	return append(out, v.letters...)
 }
 
+// storedLetters are those of the views in stores that this process has nothing else to do with: whoever asks it is not told that
+// there are none.
+func (v *views) storedLetters() (out []projections.DeadLetterQueue) {
+	if v.storedRecent != nil && v.recent == nil {
+		out = append(out, recent.NewLetters(v.storedRecent, v.log, v.cfg.rules()))
+	}
+	if v.storedAudit != nil && v.audit == nil {
+		out = append(out, v.storedAudit)
+	}
+	return out
+}
+
 // auditLetters are those of the audit tables, once they are open.
 type auditLetters struct{ tables *auditTables }
 

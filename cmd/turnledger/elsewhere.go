@@ -32,7 +32,7 @@ func (v *views) openStored(ctx context.Context) error {
 	}
 	if v.cfg.PostgresURL != "" {
 		var err error
-		v.storedAudit, err = audit.Look(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Logger: v.logger})
+		v.storedAudit, err = audit.Look(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger})
 		return err
 	}
 	return nil

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
@@ -20,6 +22,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	feeds := start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", dataDir(t))
 	writes := start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api")
 	feeds.turn(t, "s", "r1", "question", "answer")
+	feeds.must(t, http.StatusOK, http.MethodPut, session("s")+"/identity", map[string]any{"identity_id": "u"})
 	feeds.caughtUp(t, "recent", "audit")
 
 	list := func() map[string][]map[string]any {
@@ -43,6 +46,17 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	require.NotContains(t, writes.metrics(t), "turnledger_projection_lag")
 	refused := writes.must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
 	require.Equal(t, "projection_not_fed", refused["code"])
+
+	db, err := pgx.Connect(t.Context(), pg.URL())
+	require.NoError(t, err)
+	_, err = db.Exec(t.Context(), "alter table turnledger.questions add constraint poison check (question_neutral <> 'refused')")
+	require.NoError(t, errors.Join(err, db.Close(t.Context())))
+	writes.turn(t, "s", "r2", "refused", "answer")
+	feeds.caughtUp(t, "audit")
+	letters := writes.must(t, http.StatusOK, http.MethodGet, "/v1/deadletters", nil)["deadletters"]
+	require.Len(t, letters, 1)
+	require.Equal(t, feeds.must(t, http.StatusOK, http.MethodGet, "/v1/deadletters", nil)["deadletters"], letters)
+	require.NotContains(t, writes.metrics(t), "turnledger_projection_dead_letters{")
 
 	require.NoError(t, pg.Stop(t.Context()))
 	require.Eventually(t, func() bool {
