@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,4 +65,6 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 		return one["state"] == "unknown" && one["head"] == nil && one["lag_events"] == nil && one["last_error"] != nil
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, stateNotFed, list()["recent"][0]["state"])
+	_, out, _ := turnledger(t, writes, "projections", "list")
+	require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 1+2+2, "a row is a line: %s", out)
 }

@@ -31,11 +31,14 @@ func (c *projectionsListCmd) Run(e *env) error {
 			if p.LagEvents != nil && p.LagSeconds != nil {
 				head, lag = p.Head, fmt.Sprintf("%d (%.1fs)", *p.LagEvents, *p.LagSeconds)
 			}
-			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f/s\t%s\t%d\t%s\n", p.Name, p.Partition, p.Position, head, lag, p.Rate, p.State, p.Generation, p.LastError)
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f/s\t%s\t%d\t%s\n", p.Name, p.Partition, p.Position, head, lag, p.Rate, p.State, p.Generation, onOneLine(p.LastError))
 		}
 		return w.Flush()
 	})
 }
+
+// onOneLine keeps a table's row together: PostgreSQL's client says what failed on several.
+func onOneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 type projectionsRebuildCmd struct {
 	Name   string `arg:"" help:"The view: recent or audit."`
