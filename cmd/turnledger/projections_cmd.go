@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -70,14 +71,17 @@ func (c *projectionsRebuildCmd) Run(e *env) error {
 	if err != nil {
 		return c.explain(e.ctx, err)
 	}
-	if c.Detach {
-		_, err := fmt.Fprintf(e.out, "generation %d of %s is being filled; turnledger projections list shows how far\n", generation, c.Name)
-		return err
+	said := fmt.Sprintf("generation %d of %s is being filled; turnledger projections list shows how far", generation, c.Name)
+	if !c.Detach {
+		if err := c.wait(e, s, generation); err != nil {
+			return err
+		}
+		said = fmt.Sprintf("%s is served from generation %d, after %s", c.Name, generation, time.Since(began).Round(time.Millisecond))
 	}
-	if err := c.wait(e, s, generation); err != nil {
-		return err
+	if c.JSON {
+		return json.NewEncoder(e.out).Encode(map[string]any{"name": c.Name, "generation": generation, "served": !c.Detach})
 	}
-	_, err = fmt.Fprintf(e.out, "%s is served from generation %d, after %s\n", c.Name, generation, time.Since(began).Round(time.Millisecond))
+	_, err = fmt.Fprintln(e.out, said)
 	return err
 }
 

@@ -62,6 +62,9 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 		code, _, _ := said(t, "projections", "verify", "audit", "--sample", "3", "--url", p.url)
 		return code == exitDone
 	}, 30*time.Second, 100*time.Millisecond)
+	code, out, errs = said(t, "projections", "rebuild", "recent", "--yes", "--json", "--url", p.url)
+	require.Equal(t, exitDone, code, errs)
+	require.JSONEq(t, `{"name":"recent","generation":3,"served":true}`, out)
 
 	cancelled(t, p, pg)
 
