@@ -57,7 +57,7 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name, head, seen)
 	}
 	if now := time.Now(); now.Sub(time.Unix(0, p.checked.Load())) >= time.Second {
-		if err := l.recognize(ctx, p, head); err != nil {
+		if err := l.stands(ctx, p, &p.shown); err != nil {
 			return 0, err
 		}
 		p.checked.Store(now.UnixNano())

@@ -127,9 +127,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
 			}
 		}
-		if err := l.recognize(ctx, p, info.State.LastSeq); err != nil {
-			return nil, fmt.Errorf("open log: %w", err)
-		}
+		l.remember(ctx, p, info.State.LastSeq)
 		l.partitions = append(l.partitions, p)
 	}
 	l.lookForMirrors(ctx)

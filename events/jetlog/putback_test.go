@@ -45,12 +45,14 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
 
 	var follows, asks, idle *jetlog.Log
-	var tail *jetlog.Tail
+	var tails []*jetlog.Tail
 	serve(func(s *embedded.Server) {
 		write(s, "lost", 3)
 		follows, asks, idle = outside(t, address), outside(t, address), outside(t, address)
-		tail = openTail(t, follows, 0, jetlog.TailOptions{})
-		followed(t, tail, 6)
+		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, outside(t, address), 0, jetlog.TailOptions{HeadersOnly: true})}
+		for _, tail := range tails {
+			followed(t, tail, 6)
+		}
 		_, err := asks.Head(t.Context(), 0)
 		require.NoError(t, err)
 	})
@@ -61,8 +63,10 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	serve(func(s *embedded.Server) { write(s, "new", 5) })
 	address = known
 	serve(func(*embedded.Server) {
-		_, err := tail.Next(deadline(t, 20*time.Second))
-		require.ErrorIs(t, err, jetlog.ErrStream)
+		for _, tail := range tails {
+			_, err := tail.Next(deadline(t, 20*time.Second))
+			require.ErrorIs(t, err, jetlog.ErrStream)
+		}
 		for name, log := range map[string]*jetlog.Log{"the tail's": follows, "asked before": asks, "never asked": idle} {
 			require.Eventually(t, func() bool {
 				_, err := log.Head(t.Context(), 0) // which looks once a second

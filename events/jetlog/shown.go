@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// shown is the newest event that a stream has shown to this process, and when it was recorded. While the stream is the same,
+// shown is the newest small event that a stream has shown to this process, and when it was recorded. While the stream is the same,
 // no other event stands in its place: so one that was put back to an older state is known, even if it has grown longer since
 // than it was, by those who were cut off meanwhile.
 type shown struct {
@@ -16,7 +16,13 @@ type shown struct {
 	at  time.Time
 }
 
-func (s *shown) note(seq uint64, at time.Time) {
+// mostShown bounds the bytes of an event that is read again to see whether it is still there.
+const mostShown = 64 << 10
+
+func (s *shown) note(seq uint64, at time.Time, bytes int) {
+	if bytes > mostShown {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seq > s.seq {
@@ -30,22 +36,20 @@ func (s *shown) get() (uint64, time.Time) {
 	return s.seq, s.at
 }
 
-// recognize holds a stream that ends at head against what it has shown, and remembers its head.
-func (l *Log) recognize(ctx context.Context, p *partition, head uint64) error {
-	seq, at := p.shown.get()
-	if err := l.stands(ctx, p, seq, at); err != nil || head <= seq {
-		return err
+// remember notes the head of a stream that has just been opened. Where it can't be had now, a tail will see another.
+func (l *Log) remember(ctx context.Context, p *partition, head uint64) {
+	if head == 0 {
+		return
 	}
-	m, err := l.message(ctx, p, map[string]any{"seq": head})
-	if err == nil && m != nil {
-		p.shown.note(m.Seq, m.Time)
+	if m, err := l.message(ctx, p, map[string]any{"seq": head}); err == nil && m != nil {
+		p.shown.note(m.Seq, m.Time, len(m.Data))
 	}
-	return err
 }
 
-// stands tells whether an event still has its place; of one that was erased nobody can tell.
-func (l *Log) stands(ctx context.Context, p *partition, seq uint64, at time.Time) error {
-	if seq == 0 || at.IsZero() {
+// stands tells whether an event that was shown still has its place; of one that was erased nobody can tell.
+func (l *Log) stands(ctx context.Context, p *partition, s *shown) error {
+	seq, at := s.get()
+	if seq == 0 {
 		return nil
 	}
 	m, err := l.message(ctx, p, map[string]any{"seq": seq})

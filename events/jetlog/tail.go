@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ type Tail struct {
 	ready   []Message
 	bytes   int
 	last    uint64
-	lastAt  time.Time // when that event was recorded; zero before the first
+	shown   shown
 	err     error
 	changed chan struct{}
 	room    chan struct{}
@@ -268,7 +269,7 @@ func (t *Tail) same(ctx context.Context) error {
 		case err != nil:
 			return err
 		case head >= t.last:
-			return t.log.stands(ctx, t.p, t.last, t.lastAt)
+			return t.log.stands(ctx, t.p, &t.shown)
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
@@ -305,6 +306,10 @@ func (t *Tail) follow(ctx context.Context, in *pull) error {
 func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	msg := recordedMessage(t.p, m, meta)
 	msg.size = len(m.Data) + perMessage
+	bytes := len(m.Data)
+	if t.opts.HeadersOnly {
+		bytes, _ = strconv.Atoi(m.Header.Get(nats.MsgSize))
+	}
 	if t.opts.Decode {
 		e := msg.Recorded()
 		msg.decoded, msg.header, msg.body = &e, nil, nil
@@ -316,9 +321,10 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 				if t.opts.Subject == "" {
 					t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
 				}
-				t.last, t.lastAt = msg.Position.Seq, msg.Time
+				t.last = msg.Position.Seq
 				t.p.saw(t.last)
-				t.p.shown.note(t.last, t.lastAt)
+				t.shown.note(t.last, msg.Time, bytes)
+				t.p.shown.note(t.last, msg.Time, bytes)
 				t.ready = append(t.ready, msg)
 				t.bytes += msg.size
 			}
