@@ -65,6 +65,15 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 		return one["state"] == "unknown" && one["head"] == nil && one["lag_events"] == nil && one["last_error"] != nil
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, stateNotFed, list()["recent"][0]["state"])
+	// While the audit is out no erasure is complete, whoever is asked.
+	id := writes.must(t, http.StatusAccepted, http.MethodDelete, session("s"), nil)["receipt_id"].(string)
+	var receipt map[string]any
+	require.Eventually(t, func() bool {
+		receipt = writes.must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)
+		return receipt["places"].([]any)[0].(map[string]any)["state"] == "done"
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, "running", receipt["state"], receipt)
+
 	_, out, _ := turnledger(t, writes, "projections", "list")
 	require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 1+2+2, "a row is a line: %s", out)
 }

@@ -115,10 +115,14 @@ func (r receipts) Receipt(ctx context.Context, id string) (httpapi.Receipt, erro
 	return out, nil
 }
 
-// places are the views that this process feeds or reads.
+// places are the views that this process feeds or reads, and those in the stores that others do: whoever is asked, an erasure
+// is complete when all are done.
 func (v *views) places() (out []eraser.Place) {
 	switch view := v.recent.(type) {
 	case nil:
+		if v.storedRecent != nil {
+			out = append(out, followed{"recent", v.storedRecent.Applied})
+		}
 	case applied:
 		out = append(out, followed{"recent", view.Applied})
 	default:
@@ -132,6 +136,8 @@ func (v *views) places() (out []eraser.Place) {
 			}
 			return tables.Applied(ctx, partition)
 		}})
+	} else if v.storedAudit != nil {
+		out = append(out, followed{"audit", v.storedAudit.Applied})
 	}
 	return out
 }
