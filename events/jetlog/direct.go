@@ -134,6 +134,7 @@ func (p *partition) fromDirect(m *nats.Msg) (events.Recorded, error) {
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
+	p.shown.note(seq, at, len(m.Data))
 	return events.Decode(events.Envelope{Subject: written(m, jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data},
 		events.Position{Partition: p.number, Seq: seq}, at), nil
 }

@@ -105,11 +105,29 @@ const quiet = 250 * time.Millisecond
 
 // catchUp applies all that the log holds now.
 func (f *filler) catchUp(ctx context.Context) error {
-	head, err := f.log.Head(ctx, f.partition)
+	var head events.Position
+	err := answered(ctx, func() (err error) {
+		head, err = f.log.Head(ctx, f.partition)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	return f.reach(ctx, head.Seq)
+}
+
+// answered asks the log until it answers, as a tail does: an election is no reason to begin again.
+func answered(ctx context.Context, ask func() error) error {
+	for {
+		if err := ask(); !errors.Is(err, jetlog.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(quiet):
+		}
+	}
 }
 
 // reach applies the log up to a sequence, and nothing after it.
@@ -131,9 +149,15 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 				}
 			case <-still.C:
 				// Of erased events nothing comes.
-				if none, err := f.log.Still(ctx, f.partition, f.at.Seq, seq); err != nil {
+				var none bool
+				err := answered(ctx, func() (err error) {
+					none, err = f.log.Still(ctx, f.partition, f.at.Seq, seq)
 					return err
-				} else if none {
+				})
+				switch {
+				case err != nil:
+					return err
+				case none:
 					return f.pass(ctx, seq)
 				}
 				continue

@@ -183,7 +183,7 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 		if cp.Partition >= r.log.Partitions() {
 			return true, nil
 		}
-		err := projections.SameStream(ctx, r.log, cp)
+		err := answered(ctx, func() error { return projections.SameStream(ctx, r.log, cp) })
 		if errors.Is(err, projections.ErrStream) {
 			return true, nil
 		}
