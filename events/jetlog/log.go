@@ -95,8 +95,13 @@ type partition struct {
 	mirrored atomic.Bool
 }
 
+// startTime is how long a process that starts waits for servers that don't answer: as long
+// as a cluster may take of which all were killed.
+const startTime = 30 * time.Second
+
 // Open makes the streams that are missing and holds those that are there against
-// cfg. One that differs is ErrStream with what to do.
+// cfg. One that differs is ErrStream with what to do. It waits for servers that are slow to
+// answer, such as those of a cluster that makes all its streams for the first time.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -111,6 +116,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
 	}
 	infos, err := l.openStreams(ctx)
+	for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && time.Since(began) < startTime; {
+		infos, err = l.openStreams(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -28,15 +28,12 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 		switch {
 		case err == nil:
 			return &Notes{kv}, nil
-		case time.Since(began) > notesTime, ctx.Err() != nil,
+		case time.Since(began) > startTime, ctx.Err() != nil,
 			!l.partitions[0].shared.Load() && !errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
 		}
 	}
 }
-
-// notesTime is as long as a cluster may take of which all servers were killed.
-const notesTime = 30 * time.Second
 
 func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := l.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{

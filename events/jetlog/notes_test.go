@@ -11,13 +11,24 @@ import (
 )
 
 // A process that starts while the server is busy waits for it.
-func TestNotesOfASlowServerAreWaitedFor(t *testing.T) {
+func TestASlowServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	nc, wire := natstest.Wired(t)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
-	wire.Lock()
-	time.AfterFunc(6*time.Second, wire.Unlock) // JetStream's client gives a question up after 5 s
-	_, err = log.Notes(t.Context())
-	require.NoError(t, err)
+	for _, slow := range []string{"streams", "notes"} {
+		t.Run(slow, func(t *testing.T) {
+			t.Parallel()
+			nc, wire := natstest.Wired(t)
+			ask := func(what string) {
+				if what == slow {
+					wire.Lock()
+					time.AfterFunc(6*time.Second, wire.Unlock) // JetStream's client gives a question up after 5 s
+				}
+			}
+			ask("streams")
+			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+			require.NoError(t, err)
+			ask("notes")
+			_, err = log.Notes(t.Context())
+			require.NoError(t, err)
+		})
+	}
 }
