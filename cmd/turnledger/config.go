@@ -117,7 +117,7 @@ func natsListener(s string) (address, user, password string, err error) {
 	return u.Host, u.User.Username(), password, nil
 }
 
-// secretless gives an address or URL without its password.
+// secretless gives an address or URL without its password, and what may be one.
 func secretless(s string) string {
 	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
 		return s
@@ -126,11 +126,15 @@ func secretless(s string) string {
 	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
 		return "(set)" // such as a PostgreSQL connection string of keywords
 	}
-	if q := u.Query(); q.Has("password") {
-		q.Set("password", "xxxxx")
-		u.RawQuery = q.Encode()
+	postgres := u.Scheme == "postgres" || u.Scheme == "postgresql"
+	q := u.Query()
+	for name := range q {
+		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key there
+			q.Set(name, "xxxxx")
+		}
 	}
-	if _, ok := u.User.Password(); u.User != nil && !ok && u.Scheme != "postgres" && u.Scheme != "postgresql" {
+	u.RawQuery = q.Encode()
+	if _, ok := u.User.Password(); u.User != nil && !ok && !postgres {
 		u.User = url.User("xxxxx") // a token
 	}
 	return u.Redacted()
