@@ -59,9 +59,12 @@ func (c *backupCmd) Run(e *env) error {
 	bars := &bars{e: e}
 	defer bars.done()
 	began := time.Now()
-	m, err := backup.Take(e.ctx, copied{s}, store, version, began, bars.at)
-	if err != nil {
-		return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again begins anew)", c.explain(e.ctx, err), c.Place)
+	m, err := backup.Take(e.ctx, copied{s, c.remote}, store, version, began, bars.at)
+	switch {
+	case errors.Is(err, backup.ErrExists):
+		return fmt.Errorf("%s: %w", c.Place, err)
+	case err != nil:
+		return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again begins anew)", err, c.Place)
 	}
 	bars.done()
 	if c.JSON {
@@ -79,8 +82,12 @@ func counted[N int | uint64](n N, of string) string {
 	return fmt.Sprint(n, " ", of, "s")
 }
 
-// copied is a server as what a backup is taken of.
-type copied struct{ *client.Client }
+// copied is a server as what a backup is taken of. It explains its own errors: others are of the
+// place where the backup is kept.
+type copied struct {
+	*client.Client
+	at remote
+}
 
 func (c copied) Partitions(ctx context.Context) (n int, err error) {
 	all, err := c.PlanStreams(ctx, client.StreamsWanted{})
@@ -89,12 +96,12 @@ func (c copied) Partitions(ctx context.Context) (n int, err error) {
 			n++
 		}
 	}
-	return n, err
+	return n, c.at.explain(ctx, err)
 }
 
 func (c copied) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
 	m, body, err := c.Client.Snapshot(ctx, partition)
-	return backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)}, body, err //nolint:gosec // below 2^63
+	return backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)}, body, c.at.explain(ctx, err) //nolint:gosec // below 2^63
 }
 
 // bars shows how far each file is, one after the other.
@@ -149,14 +156,14 @@ func (c *restoreCmd) Run(e *env) error {
 		return err
 	}
 	defer s.Close()
-	if n, err := (copied{s}).Partitions(e.ctx); err != nil {
-		return c.explain(e.ctx, err)
+	if n, err := (copied{s, c.remote}).Partitions(e.ctx); err != nil {
+		return err
 	} else if n != whole.Partitions {
 		return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory", counted(whole.Partitions, "partition"), n, whole.Partitions)
 	}
 	got, err := c.send(e, s, whole, erasures, bars)
 	if err != nil {
-		return c.explain(e.ctx, err)
+		return err
 	}
 	bars.done()
 	if c.JSON {
@@ -202,7 +209,7 @@ func (c *restoreCmd) send(e *env, s *client.Client, whole *backup.Whole, erasure
 	if failed := <-packed; errors.Is(failed, backup.ErrDamaged) {
 		return got, failed
 	}
-	return got, err
+	return got, c.explain(e.ctx, err)
 }
 
 // tally counts what is written.
