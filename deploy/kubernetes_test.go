@@ -108,6 +108,7 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 	for name, s := range m.sets {
 		pods[name], labels[name] = s.Spec.Template.Spec, s.Spec.Template.Labels
 		require.NotEmpty(t, s.Spec.VolumeClaimTemplates, name)
+		require.NotNil(t, s.Spec.Template.Spec.Containers[0].StartupProbe, "%s reads or makes its files first, for as long as it takes", name)
 	}
 	for name, pod := range pods {
 		require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
