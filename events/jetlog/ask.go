@@ -48,6 +48,8 @@ func (l *Log) ask(ctx context.Context, verb string, req, out any) error {
 				}
 			case <-again.C:
 				waiting = false
+			case <-l.replies.gone:
+				return nats.ErrConnectionClosed
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -60,6 +60,8 @@ func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo
 		var m *nats.Msg
 		select {
 		case m = <-answers:
+		case <-l.replies.gone:
+			return nil, ended, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return nil, ended, ctx.Err()
 		}
@@ -134,7 +136,6 @@ func (p *partition) fromDirect(m *nats.Msg) (events.Recorded, error) {
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
-	p.shown.note(seq, at, len(m.Data))
 	return events.Decode(events.Envelope{Subject: written(m, jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data},
 		events.Position{Partition: p.number, Seq: seq}, at), nil
 }

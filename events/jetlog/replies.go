@@ -14,6 +14,8 @@ import (
 type replies struct {
 	nc     *nats.Conn
 	prefix string
+	// gone is closed when the connection is: nothing will come.
+	gone chan struct{}
 
 	mu      sync.Mutex
 	started bool
@@ -22,7 +24,7 @@ type replies struct {
 }
 
 func newReplies(nc *nats.Conn) *replies {
-	return &replies{nc: nc, prefix: nc.NewRespInbox(), boxes: map[string]chan *nats.Msg{}}
+	return &replies{nc: nc, prefix: nc.NewRespInbox(), gone: make(chan struct{}), boxes: map[string]chan *nats.Msg{}}
 }
 
 // box opens an address for n answers; done closes it.
@@ -38,6 +40,7 @@ func (r *replies) box(n int) (address string, answers <-chan *nats.Msg, done fun
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("subscribe to replies: %w", err)
 		}
+		sub.SetClosedHandler(func(string) { close(r.gone) })
 		r.started = true
 	}
 	r.last++
