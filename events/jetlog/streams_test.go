@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -59,6 +60,12 @@ func TestPartitionsAreFixed(t *testing.T) {
 	}
 }
 
+// again makes a stream whose namesake was just deleted: the server may still remove its files.
+func again(t testing.TB, do func() error) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, do()) }, 20*time.Second, 10*time.Millisecond)
+}
+
 func TestChangedStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	undo := "undo it with: nats stream edit TURNS-0"
@@ -97,8 +104,10 @@ func TestChangedStreamIsRefused(t *testing.T) {
 			nc, js, cfg := made(t, 1)
 			require.NoError(t, js.DeleteStream(t.Context(), cfg.Name))
 			c.change(&cfg)
-			_, err := js.CreateStream(t.Context(), cfg)
-			require.NoError(t, err)
+			again(t, func() error {
+				_, err := js.CreateStream(t.Context(), cfg)
+				return err
+			})
 			refused(t, nc, jetlog.Config{}, c.says...)
 		})
 	}
@@ -120,8 +129,10 @@ func TestLostStreamIsNotMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 	// Nothing was written yet: a start that was broken off is taken up again.
 	require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(3)))
-	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: 4})
-	require.NoError(t, err)
+	again(t, func() error {
+		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: 4})
+		return err
+	})
 	at := add(t, log, "s", "r", "x")
 	lost := (at.Partition + 1) % 4
 	require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(lost)))

@@ -161,7 +161,11 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 			}
 			followed(t, tail, 3)
 			require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
-			anew := natstest.LogOn(t, s, 1)
+			var anew *jetlog.Log
+			again(t, func() error {
+				anew, err = jetlog.Open(t.Context(), natstest.Connect(t, s), jetlog.Config{GateDir: s.GateDir()})
+				return err
+			})
 			if longer {
 				for i := range 6 {
 					add(t, anew, "s", fmt.Sprint(i), "x")

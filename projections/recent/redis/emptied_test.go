@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/projections"
@@ -26,10 +27,15 @@ func TestARunnerOfBeforeIsFencedInARedisThatWasEmptied(t *testing.T) {
 	require.NoError(t, before.Apply(t.Context(), projections.Batch{From: from, To: to}))
 	server.Stop()
 	server.Restart(redistest.Empty)
-	claimed, err := next.Claim(t.Context(), 0)
-	require.NoError(t, err)
-	require.Zero(t, claimed.Seq)
+	// A connection that was not used since is found broken by who uses it first.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		claimed, err := next.Claim(t.Context(), 0)
+		assert.NoError(c, err)
+		assert.Zero(c, claimed.Seq)
+	}, patience, 10*time.Millisecond)
 	later := to
 	later.Seq = 101
-	require.ErrorIs(t, before.Apply(t.Context(), projections.Batch{From: to, To: later}), projections.ErrFenced)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.ErrorIs(c, before.Apply(t.Context(), projections.Batch{From: to, To: later}), projections.ErrFenced)
+	}, patience, 10*time.Millisecond)
 }
