@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/cmd/serving"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
@@ -30,6 +29,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/certfile"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/serving"
 )
 
 // app is a process in some roles: built, run, stopped.

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/turnledger/turnledger/cmd/serving"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/serving"
 )
 
 // Chat's ports meet the services here.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/serving"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/serving"
 )
 
 const (
