@@ -13,12 +13,12 @@ import (
 
 const module = "github.com/turnledger/turnledger/"
 
-// serving is the wiring of the API, above the services, which tests share with cmd.
-const serving = "services/serving"
+// wiring is that of the API, above the services, which tests share with cmd.
+const wiring = "services/serving"
 
 // layer of a package: imports point from a higher one to a lower one only.
 func layer(pkg string) int {
-	if strings.TrimPrefix(pkg, module) == serving {
+	if strings.TrimPrefix(pkg, module) == wiring {
 		return 4
 	}
 	top, _, _ := strings.Cut(strings.TrimPrefix(pkg, module), "/")
