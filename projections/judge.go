@@ -84,11 +84,14 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 		return judgeForeign(e), nil
 	}
 	h, ok := j.states.Get(e.SessionID)
+	if ok && j.mayBePurged(h, e.Time) {
+		j.states.Remove(e.SessionID)
+		ok = false
+	}
 	s := h.State
 	if ok {
 		j.bytes -= weight(s)
-	}
-	if !ok || j.mayBePurged(h, e.Time) {
+	} else {
 		s = conversation.New(e.SessionID, j.rules)
 		if j.seen == nil || j.seen.TestOrAddString(e.SessionID) {
 			if err := j.hydrate(ctx, s, e.Position.Seq-1); err != nil {
@@ -103,10 +106,10 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 }
 
 // mayBePurged tells whether retention may have taken a session out of the log since its
-// last event: an anonymous one, and not before it was silent for its life. It is read
-// again, so that its next event is judged as whoever folds the log later will.
+// last event: not before it was silent for its life, whoever's it is. It is read again, so
+// that its next event is judged as whoever folds the log later will.
 func (j *Judge) mayBePurged(h held, now time.Time) bool {
-	return h.Identity == "" && j.rules.SessionTTL > 0 && now.Sub(h.last) > j.rules.SessionTTL
+	return j.rules.SessionTTL > 0 && now.Sub(h.last) > j.rules.SessionTTL
 }
 
 // Forget drops what was folded of a batch that could not be applied; its sessions

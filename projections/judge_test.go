@@ -88,26 +88,37 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 }
 
 // TestASessionThatRetentionPurgedBeginsAnew holds a judge that still has the session's
-// state to the verdict of one that reads the log later.
+// state, a guest's or a linked one, to the verdict of one that reads the log later.
 func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
 	const ttl = 24 * time.Hour
-	log := &endless{}
-	j := projections.NewJudge(log, conversation.Rules{SessionTTL: ttl}, 0)
-	judge := func(seq uint64, at time.Time) projections.Judged {
-		e := log.event(1)
-		e.Position.Seq, e.Time = seq, at
-		judged, err := j.Judge(t.Context(), e)
-		require.NoError(t, err)
-		return judged
-	}
-	require.Equal(t, conversation.Started, judge(1, day).Change.Kind)
-	require.Equal(t, conversation.Duplicate, judge(2, day.Add(ttl)).Change.Kind)
-	require.Zero(t, log.asked, "a session that may not be purged is not read again")
+	for _, linked := range []bool{false, true} {
+		log := &endless{}
+		j := projections.NewJudge(log, conversation.Rules{SessionTTL: ttl}, 0)
+		seq := uint64(0)
+		judge := func(at time.Time, fact events.Fact) projections.Judged {
+			e := log.event(1)
+			seq++
+			e.Position.Seq, e.Time = seq, at
+			if fact != nil {
+				e.Fact = fact
+			}
+			judged, err := j.Judge(t.Context(), e)
+			require.NoError(t, err)
+			return judged
+		}
+		require.Equal(t, conversation.Started, judge(day, nil).Change.Kind)
+		if linked {
+			id := log.event(1).SessionID
+			require.Equal(t, conversation.Linked, judge(day, &events.SessionLinked{SessionID: id, IdentityID: "ada"}).Change.Kind)
+		}
+		require.Equal(t, conversation.Duplicate, judge(day.Add(ttl), nil).Change.Kind)
+		require.Zero(t, log.asked, "a session that may not be purged is not read again")
 
-	log.purged = true
-	again := judge(3, day.Add(2*ttl+1))
-	require.Equal(t, conversation.Started, again.Change.Kind)
-	require.True(t, again.First)
+		log.purged = true
+		again := judge(day.Add(2*ttl+1), nil)
+		require.Equal(t, conversation.Started, again.Change.Kind, "linked: %t", linked)
+		require.True(t, again.First)
+	}
 }
 
 func heap() int {
