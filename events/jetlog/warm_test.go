@@ -53,7 +53,8 @@ func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
 		if q.End {
 			break
 		}
-		if q.Seq > 0 && q.Next == "" {
+		again := q.Seq == at[len(at)-1] // a question that is long without an answer is repeated
+		if q.Seq > 0 && q.Next == "" && !again {
 			at = append(at, q.Seq)
 		}
 	}
