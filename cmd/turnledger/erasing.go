@@ -168,21 +168,21 @@ func (f followed) Reached(ctx context.Context, at events.Position) (bool, error)
 	return err == nil && applied.Seq >= at.Seq, err
 }
 
-// forget tells the audit's ledger what a retention took out of the log.
-func (v *views) forget(ctx context.Context, sessionID string, upTo events.Position) error {
+// forget tells the audit's ledger what a retention takes out of the log by purge.
+func (v *views) forget(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
 	if v.audit == nil {
-		return nil
+		return purge(ctx)
 	}
 	tables, err := v.audit.get()
 	if err != nil {
 		return err
 	}
-	return tables.ForgetEvents(ctx, sessionID, upTo)
+	return tables.ForgetEvents(ctx, sessionID, upTo, purge)
 }
 
 // forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
-func (v *views) forgetOne(ctx context.Context, at events.Position) error {
-	if v.audit == nil {
+func (v *views) forgetOne(ctx context.Context, place string, at events.Position) error {
+	if v.audit == nil || place != "audit" {
 		return nil
 	}
 	tables, err := v.audit.get()

@@ -2,23 +2,67 @@ package audit
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
 )
 
+// ErrFilling says that a rebuild or a verification reads the log: what goes out of the log now could come back with its
+// tables.
+var ErrFilling = errors.New("a rebuild or a verification of the audit is under way; what is to be forgotten waits for its end")
+
 // ForgetEvent takes the ledger's row of an event out that has left the log by itself.
-// ErrUnavailable where PostgreSQL does not answer.
+// ErrUnavailable where PostgreSQL does not answer, ErrFilling until tables beside the
+// served ones are served or gone.
 func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
-	_, err := a.pool.Exec(ctx, "delete from "+a.cfg.Schema+".event_ledger where partition = $1 and seq = $2", at.Partition, at.Seq)
-	return unavailable("forget an event of the audit", err)
+	return a.unlessFilling(ctx, "forget an event of the audit", func(conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, "delete from "+a.cfg.Schema+".event_ledger where partition = $1 and seq = $2", at.Partition, at.Seq)
+		return err
+	})
 }
 
-// ForgetEvents takes the ledger's rows of a session's events out that a retention has
-// taken out of the log: those up to a position, but of redactions, erasures and
-// receipts, which stay there. ErrUnavailable where PostgreSQL does not answer.
-func (a *Audit) ForgetEvents(ctx context.Context, sessionID string, upTo events.Position) error {
+// ForgetEvents takes the ledger's rows of a session's events out that a retention is to
+// take out of the log, and then has it do so: those up to a position, but of
+// redactions, erasures and receipts, which stay there. Errors are those of ForgetEvent, and
+// purge's.
+func (a *Audit) ForgetEvents(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
 	forget := "delete from " + a.cfg.Schema + ".event_ledger where partition = $1 and seq <= $2 and session_id = $3 and type <> all($4)"
-	_, err := a.pool.Exec(ctx, forget, upTo.Partition, upTo.Seq, sessionID,
-		[]string{events.TypeTurnRedacted, events.TypeSessionErased, events.TypeErasureReceipt})
-	return unavailable("forget events of the audit", err)
+	var purged error
+	err := a.unlessFilling(ctx, "forget events of the audit", func(conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, forget, upTo.Partition, upTo.Seq, sessionID,
+			[]string{events.TypeTurnRedacted, events.TypeSessionErased, events.TypeErasureReceipt})
+		if err == nil {
+			purged = purge(ctx)
+		}
+		return err
+	})
+	return errors.Join(err, purged)
+}
+
+// fillLock is held by who fills tables beside those of a schema, and shared by who forgets.
+const fillLock = "hashtextextended('turnledger.audit.fill.' || $1, 0)"
+
+// unlessFilling does something while nobody begins to fill tables beside the served ones.
+func (a *Audit) unlessFilling(ctx context.Context, what string, do func(*pgxpool.Conn) error) error {
+	conn, err := a.pool.Acquire(ctx)
+	if err != nil {
+		return unavailable(what, err)
+	}
+	var free bool
+	if err = conn.QueryRow(ctx, "select pg_try_advisory_lock_shared("+fillLock+")", a.cfg.Schema).Scan(&free); err != nil || !free {
+		conn.Release()
+		if err == nil {
+			err = ErrFilling
+		}
+		return unavailable(what, err)
+	}
+	err = do(conn)
+	if _, unlock := conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_shared("+fillLock+")", a.cfg.Schema); unlock != nil {
+		_ = conn.Hijack().Close(context.WithoutCancel(ctx)) // a lock that stays would hold up every rebuild
+	} else {
+		conn.Release()
+	}
+	return unavailable(what, err)
 }

@@ -137,12 +137,16 @@ func (g *generation) alterLarge(change string) string {
 		"alter table {s}.questions {change}; alter table {s}.answers {change}; alter table {s}.event_ledger {change}")
 }
 
-// lock keeps other rebuilds and verifications of these tables off until the connection ends.
+// lock keeps other rebuilds and verifications of these tables off until the connection ends, and who forgets. One that has
+// begun to forget is waited for: the log must be read as it is after that.
 func (g *generation) lock(ctx context.Context) error {
 	var got bool
 	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))", g.served.cfg.Schema).Scan(&got)
 	if err == nil && !got {
 		err = projections.ErrRebuilding
+	}
+	if err == nil {
+		_, err = g.conn.Exec(ctx, "select pg_advisory_lock("+fillLock+")", g.served.cfg.Schema)
 	}
 	return err
 }

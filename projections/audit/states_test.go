@@ -1,11 +1,16 @@
 package audit_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/audit"
 )
 
 // A turn that began before the link, was answered after it, redacted, and whose session
@@ -47,7 +52,12 @@ func TestEventsThatRetentionTookAreForgotten(t *testing.T) {
 	log.redact("s", id("s", "r1"))
 	log.add(started("t", "r1"), started("s", "r3"))
 	a := filled(t, log, 10)
-	require.NoError(t, a.ForgetEvents(t.Context(), "s", events.Position{Seq: 5}))
+	var purged bool
+	require.NoError(t, a.ForgetEvents(t.Context(), "s", events.Position{Seq: 5}, func(context.Context) error {
+		purged = true
+		return nil
+	}))
+	require.True(t, purged)
 	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
 }
 
@@ -58,4 +68,47 @@ func TestOneEventIsForgotten(t *testing.T) {
 	a := filled(t, log, 10)
 	require.NoError(t, a.ForgetEvent(t.Context(), events.Position{Seq: 1}))
 	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+}
+
+// A rebuild may have read what a retention takes out, and would bring it back: neither
+// begins while the other is under way.
+func TestNothingIsForgottenWhileTablesAreFilled(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("s", "r1"))
+	a := filled(t, log, 10)
+	forget := func(purge func(context.Context) error) error {
+		return a.ForgetEvents(t.Context(), "s", events.Position{Seq: 1}, purge)
+	}
+	next, err := a.NewGeneration(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, forget(func(context.Context) error {
+		t.Error("purged beside a rebuild")
+		return nil
+	}), audit.ErrFilling)
+	require.ErrorIs(t, a.ForgetEvent(t.Context(), events.Position{Seq: 1}), audit.ErrFilling)
+	require.Equal(t, 1, a.count("event_ledger"))
+	require.NoError(t, next.Drop(t.Context()))
+
+	const waiting = `select locktype from pg_locks join pg_database d on d.oid = database
+		where datname = current_database() and locktype = 'advisory' and not granted`
+	began := make(chan error, 1)
+	require.NoError(t, forget(func(ctx context.Context) error {
+		go func() {
+			g, err := a.NewGeneration(ctx)
+			if err == nil {
+				err = g.Drop(ctx)
+			}
+			began <- err
+		}()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.Len(c, a.column(waiting), 1)
+		}, 20*time.Second, 10*time.Millisecond, "the rebuild waits")
+		require.Empty(t, began)
+		return nil
+	}))
+	require.NoError(t, <-began)
+	require.Zero(t, a.count("event_ledger"))
+	cut := errors.New("cut")
+	require.ErrorIs(t, forget(func(context.Context) error { return cut }), cut)
 }

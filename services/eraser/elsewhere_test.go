@@ -25,7 +25,8 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
 	var forgotten atomic.Int64
 	audit := &place{name: "audit"}
-	w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{audit}, Forget: func(context.Context, events.Position) error {
+	w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{audit}, Forget: func(_ context.Context, place string, _ events.Position) error {
+		assert.Equal(t, "audit", place)
 		forgotten.Add(1)
 		return nil
 	}})

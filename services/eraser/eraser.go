@@ -30,8 +30,8 @@ type Config struct {
 	Documents []Documents
 	// Forget, where not nil, tells a view that keeps a row of each event that one of
 	// another session's subject is gone, which the view can't know by itself; it may be told
-	// several times, the last time when all places have reached the event.
-	Forget func(ctx context.Context, at events.Position) error
+	// several times, each time when a place has reached the event, which it names.
+	Forget func(ctx context.Context, place string, at events.Position) error
 	Logger *slog.Logger
 }
 

@@ -23,9 +23,10 @@ type RetentionConfig struct {
 	// Redact redacts a turn of a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
 	// Forget, where not nil, tells a view that keeps a row of each event which events of
-	// a session leave the log: those up to a position, but redactions and erasures. Where
-	// it fails they stay for now.
-	Forget func(ctx context.Context, sessionID string, upTo events.Position) error
+	// a session leave the log: those up to a position, but redactions and erasures. It
+	// calls purge, which takes them out, while it sees to it that nobody who reads the log
+	// brings them back. Where it fails before that they stay for now.
+	Forget func(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error
 	// Every is the pause between two sweeps; 1 h by default.
 	Every  time.Duration
 	Now    func() time.Time
@@ -199,12 +200,16 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 	if s.dry {
 		return nil
 	}
-	// First, since a session that has left the log is not found again.
-	if r.cfg.Forget != nil {
-		if err := r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut}); err != nil {
-			return err
-		}
+	purge := func(ctx context.Context) error { return r.purge(ctx, s.partition, id, all, markers) }
+	if r.cfg.Forget == nil {
+		return purge(ctx)
 	}
+	// First, since a session that has left the log is not found again.
+	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut}, purge)
+}
+
+// purge takes events of a session out, and leaves its markers, which stand between them.
+func (r *Retention) purge(ctx context.Context, partition int, id string, all, markers []uint64) error {
 	whole := all[len(all)-1]
 	if len(markers) > 0 {
 		whole = markers[0] - 1
@@ -216,7 +221,7 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 	}
 	for _, seq := range all {
 		if seq > whole {
-			if _, err := r.log.Erase(ctx, events.Position{Partition: s.partition, Seq: seq}); err != nil {
+			if _, err := r.log.Erase(ctx, events.Position{Partition: partition, Seq: seq}); err != nil {
 				return err
 			}
 		}

@@ -39,9 +39,9 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 			_, err := w.history.RedactTurn(t.Context(), session, conversation.Redact{TurnID: turn, Reason: "retention"})
 			return err
 		},
-		Forget: func(_ context.Context, session string, _ events.Position) error {
+		Forget: func(ctx context.Context, session string, _ events.Position, purge func(context.Context) error) error {
 			forgotten = append(forgotten, session)
-			return nil
+			return purge(ctx)
 		},
 	}
 	r := eraser.NewRetention(w.log, w.notes, cfg)
@@ -85,7 +85,12 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	away := errors.New("away")
 	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
-		Forget: func(context.Context, string, events.Position) error { return away },
+		Forget: func(ctx context.Context, _ string, _ events.Position, purge func(context.Context) error) error {
+			if away != nil {
+				return away
+			}
+			return purge(ctx)
+		},
 	})
 	_, err := r.Sweep(t.Context(), false)
 	require.ErrorIs(t, err, away)

@@ -179,7 +179,7 @@ func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (rest, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, end func(context.Context)) {
-		e.await(ctx, []events.Position{j.at}, func(ctx context.Context, _ string) error { return e.cfg.Forget(ctx, j.at) }, end)
+		e.await(ctx, []events.Position{j.at}, func(ctx context.Context, place string) error { return e.cfg.Forget(ctx, place, j.at) }, end)
 	}, nil
 }
 
