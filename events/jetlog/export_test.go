@@ -51,6 +51,11 @@ func (g *Gate) Wanted() uint64 { return g.g.wanted.Load() }
 // HeardMajority is heardMajority.
 var HeardMajority = heardMajority
 
+// Give is Log.give on a connection.
+func Give(ctx context.Context, nc *nats.Conn, to string, part []byte) error {
+	return (&Log{nc: nc}).give(ctx, to, part, chunkDeadline)
+}
+
 // Ask is Log.ask on a connection.
 func Ask(ctx context.Context, nc *nats.Conn, verb string, out any) error {
 	return (&Log{nc: nc, replies: newReplies(nc)}).ask(ctx, verb, nil, out)

@@ -225,10 +225,16 @@ func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
 }
 
 // give sends a part of a copy and waits until the server has taken it.
-func (l *Log) give(ctx context.Context, to string, part []byte, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (l *Log) give(ctx context.Context, to string, part []byte, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m, err := l.nc.RequestWithContext(ctx, to, part)
+	// Another node of a cluster than the one that listens hears of the address a moment later; so far it has reached nobody.
+	var wait patience
+	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < readDeadline; {
+		wait.wait(ctx)
+		m, err = l.nc.RequestWithContext(ctx, to, part)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

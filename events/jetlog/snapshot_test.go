@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -143,3 +145,20 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A node of a cluster hears of the address that a part of a copy goes to a moment after it
+// was made on another.
+func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	nc, receiver := natstest.Connect(t, s), natstest.Connect(t, s)
+	given := make(chan error, 1)
+	go func() { given <- jetlog.Give(t.Context(), nc, "restore.here", []byte("part")) }()
+	require.Eventually(t, func() bool { return nc.Stats().OutMsgs > 1 }, 10*time.Second, time.Millisecond)
+	taken, err := receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) })
+	require.NoError(t, err)
+	require.NoError(t, <-given)
+	n, err := taken.Delivered()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
