@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -181,7 +182,8 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 	call := callOf(ctx)
 	return &streamOut{func(ctx huma.Context) {
 		_, w := humago.Unwrap(ctx)
-		s := &sse{ctx: ctx, call: call, patience: min(a.cfg.StreamPatience, chatPatience)}
+		s := &sse{ctx: ctx, call: call, patience: min(a.cfg.StreamPatience, chatPatience), silence: a.cfg.Heartbeat}
+		defer s.end()
 		reply, err := a.cfg.Chat.Send(ctx.Context(), m, s)
 		switch {
 		case err == nil:
@@ -203,13 +205,19 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 // the log all the same, and the model is given up that says nothing for 30 s.
 const chatPatience = 5 * time.Second
 
-// sse writes server-sent events: begun, delta, and done or error (a problem). A client that
-// takes nothing for too long is given up: what comes then is for the log alone.
+// sse writes server-sent events: begun, delta, and done or error (a problem), and a comment
+// where there is none for a while, so that nobody on the way takes a message that waits for
+// its turn for a dead connection. A client that takes nothing for too long is given up:
+// what comes then is for the log alone.
 type sse struct {
-	ctx         huma.Context
-	call        *call
-	patience    time.Duration
-	begun, gone bool
+	ctx               huma.Context
+	call              *call
+	patience, silence time.Duration
+	begun             bool
+
+	mu    sync.Mutex // what follows, and writing
+	gone  bool
+	quiet *time.Timer
 }
 
 func (s *sse) Begun(threadID string, turnID uuid.UUID) {
@@ -223,18 +231,43 @@ func (s *sse) Begun(threadID string, turnID uuid.UUID) {
 		begun["turn_id"] = turnID
 	}
 	s.event("begun", begun)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
+}
+
+// end stops the heartbeats: the connection is the server's again.
+func (s *sse) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	if s.quiet != nil {
+		s.quiet.Stop()
+	}
 }
 
 func (s *sse) Piece(text string) { s.event("delta", map[string]string{"content": text}) }
 
 func (s *sse) event(name string, data any) {
 	raw, err := json.Marshal(data)
-	if err != nil || s.gone {
+	if err != nil {
+		return
+	}
+	s.write("event: " + name + "\ndata: " + string(raw) + "\n\n")
+}
+
+func (s *sse) write(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
 		return
 	}
 	_, w := humago.Unwrap(s.ctx)
 	out := http.NewResponseController(w)
 	_ = out.SetWriteDeadline(time.Now().Add(s.patience)) // a writer of a test may have none
-	_, err = w.Write([]byte("event: " + name + "\ndata: " + string(raw) + "\n\n"))
+	_, err := w.Write([]byte(text))
 	s.gone = err != nil || out.Flush() != nil
+	if s.quiet != nil {
+		s.quiet.Reset(s.silence)
+	}
 }

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"strings"
@@ -68,4 +69,44 @@ func TestALongAnswerIsSent(t *testing.T) {
 	s.url = "http://" + s.served(httpapi.ServerConfig{WriteTimeout: 100 * time.Millisecond})
 	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
 	require.Equal(t, http.StatusOK, a.status)
+}
+
+// waiting answers when it may.
+type waiting chan struct{}
+
+func (w waiting) Send(ctx context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	select {
+	case <-w:
+		return httpapi.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+	case <-ctx.Done():
+		return httpapi.ChatReply{}, ctx.Err()
+	}
+}
+
+// TestAStreamThatWaitsIsNoDeadConnection: a message waits for those before it, and proxies
+// close connections on which nothing comes.
+func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
+	t.Parallel()
+	answer := make(waiting)
+	s := startOn(t, natstest.Log(t, 1), func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat, c.Heartbeat = answer, 20*time.Millisecond
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var lines []string
+	beats := 0
+	for in := bufio.NewScanner(resp.Body); in.Scan(); {
+		lines = append(lines, in.Text())
+		if in.Text() == ": heartbeat" {
+			if beats++; beats == 3 {
+				close(answer)
+			}
+		}
+	}
+	require.Equal(t, "event: begun", lines[0])
+	require.Equal(t, "event: done", lines[len(lines)-3])
 }
