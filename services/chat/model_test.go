@@ -3,7 +3,10 @@ package chat_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +143,23 @@ func TestEchoSaysThatItIsNoModel(t *testing.T) {
 	text, err := chat.Echo{}.Answer(t.Context(), prompt(`{"role":"user","content":"hello"}`), func(string) {})
 	require.NoError(t, err)
 	require.True(t, strings.Contains(text, "no model is configured") && strings.Contains(text, "hello"))
+}
+
+// What a model says when it refuses stands apart from content in OpenAI's stream.
+func TestARefusalIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, choice := range []string{`"delta":{"role":"assistant","refusal":"I can't "}`, `"delta":{"refusal":"do that."}`, `"delta":{},"finish_reason":"stop"`} {
+			_, _ = fmt.Fprintf(w, "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,%s}]}\n\n", choice)
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	t.Cleanup(server.Close)
+	m := openai.New(endpoint.Config{URL: server.URL, Key: "k", Name: "m"})
+	var pieces []string
+	text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`), func(s string) { pieces = append(pieces, s) })
+	require.NoError(t, err)
+	require.Equal(t, "I can't do that.", text)
+	require.Equal(t, []string{"I can't ", "do that."}, pieces)
 }

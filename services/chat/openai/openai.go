@@ -47,11 +47,11 @@ func status(err error) int {
 	return refusal.StatusCode
 }
 
-// read takes the first choice; nobody asked for more.
+// read takes the first choice; nobody asked for more. A refusal is what the user is told.
 func read(chunk openai.ChatCompletionChunk) (piece string, ended bool) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {
-			piece += choice.Delta.Content
+			piece += choice.Delta.Content + choice.Delta.Refusal
 			ended = ended || choice.FinishReason != ""
 		}
 	}
