@@ -66,15 +66,19 @@ func (k *keeper) hand(ctx context.Context, name string, r *rebuild.Rebuild) erro
 	}
 }
 
-// cancel breaks off the rebuild of a view, if one runs here.
-func (k *keeper) cancel(name string) (generation uint64, running bool) {
+// cancel breaks off the rebuild of a view; httpapi.ErrNoRebuild where none runs here.
+func (k *keeper) cancel(ctx context.Context, name string) (generation uint64, err error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	r := k.last[name]
-	if r == nil || !r.Cancel() {
-		return 0, false
+	k.mu.Unlock()
+	if r == nil {
+		return 0, httpapi.ErrNoRebuild
 	}
-	return r.Generation(), true
+	cancelled, err := r.Cancel(ctx)
+	if err == nil && !cancelled {
+		err = httpapi.ErrNoRebuild
+	}
+	return r.Generation(), err
 }
 
 func (k *keeper) status(ctx context.Context) (out []projections.Status) {
@@ -166,15 +170,11 @@ func (f fed) Rebuild(ctx context.Context, name string) (uint64, error) {
 }
 
 // CancelRebuild implements httpapi.ProjectionKeeper.
-func (f fed) CancelRebuild(_ context.Context, name string) (uint64, error) {
+func (f fed) CancelRebuild(ctx context.Context, name string) (uint64, error) {
 	if !f.rebuildable(name) {
 		return 0, httpapi.ErrNoProjection
 	}
-	n, running := f.views.keeper.cancel(name)
-	if !running {
-		return 0, httpapi.ErrNoRebuild
-	}
-	return n, nil
+	return f.views.keeper.cancel(ctx, name)
 }
 
 // verifyTick is the pause between two words on how far a verification is.

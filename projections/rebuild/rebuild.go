@@ -59,9 +59,10 @@ type Rebuild struct {
 	cfg   Config
 	gen   projections.Generation
 	parts []*progress
-	// cancel closes cancelled, once.
-	cancel    func()
-	cancelled chan struct{}
+	// cancel closes cancelled, once; over is closed when Run has ended, with err.
+	cancel          func()
+	cancelled, over chan struct{}
+	err             error
 }
 
 // ErrCancelled is how a rebuild ends that was broken off by Cancel.
@@ -74,7 +75,7 @@ func Begin(ctx context.Context, log *jetlog.Log, view projections.Rebuildable, c
 	if err != nil {
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
-	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen, cancelled: make(chan struct{})}
+	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen, cancelled: make(chan struct{}), over: make(chan struct{})}
 	r.cancel = sync.OnceFunc(func() { close(r.cancelled) })
 	r.cfg.letters = view.DeadLetters
 	for k := range log.Partitions() {
@@ -89,13 +90,21 @@ func (r *Rebuild) Generation() uint64 { return r.gen.Number() }
 // dropDeadline bounds the removal of what a rebuild leaves behind.
 const dropDeadline = time.Minute
 
-// Cancel ends Run, unless the generation is served by then; false where Run has ended.
-func (r *Rebuild) Cancel() bool {
-	if r.isOver() {
-		return false
+// Cancel ends Run, waits for that, and tells whether it did: not where Run has ended, or
+// serves the generation by then.
+func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
+	select {
+	case <-r.over:
+		return false, nil
+	default:
 	}
 	r.cancel()
-	return true
+	select {
+	case <-r.over:
+		return errors.Is(r.err, ErrCancelled), nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // Run fills the generation, swaps it in and drops the former one. On any error, that
@@ -118,6 +127,8 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(), "err", dropped)
 		}
 		r.ended(err)
+		r.err = err
+		close(r.over)
 	}()
 	if err := r.fill(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), ErrCancelled) {

@@ -48,13 +48,6 @@ func (p *progress) reached(seq uint64, events int) {
 	p.events += events
 }
 
-func (r *Rebuild) isOver() bool {
-	p := r.parts[0]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
 // ended notes how the rebuild ended.
 func (r *Rebuild) ended(err error) {
 	for _, p := range r.parts {

@@ -1,0 +1,48 @@
+package rebuild_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/rebuild"
+)
+
+// tooLate swaps though the rebuild is cancelled meanwhile.
+type tooLate struct {
+	projections.Generation
+	swapping chan struct{}
+}
+
+func (g tooLate) Swap(ctx context.Context, anyway bool) error {
+	close(g.swapping)
+	<-ctx.Done()
+	return g.Generation.Swap(context.WithoutCancel(ctx), anyway)
+}
+
+// Who breaks a rebuild off hears what became of it, not that it was asked to end.
+func TestACancelThatComesTooLateSaysSo(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 2, 4)
+	v := openMemory(t, log)
+	live(t, log, v)
+	caughtUp(t, log, v)
+	before, swapping := number(t, v), make(chan struct{})
+	r, err := rebuild.Begin(t.Context(), log, breakable{v, func(g projections.Generation) projections.Generation { return tooLate{g, swapping} }}, rebuild.Config{Rules: rules})
+	require.NoError(t, err)
+	ran := make(chan error, 1)
+	go func() { ran <- r.Run(t.Context()) }()
+	<-swapping
+	cancelled, err := r.Cancel(t.Context())
+	require.NoError(t, err)
+	require.False(t, cancelled)
+	require.NoError(t, <-ran)
+	require.Equal(t, before+1, number(t, v))
+	cancelled, err = r.Cancel(t.Context())
+	require.NoError(t, err)
+	require.False(t, cancelled)
+}
