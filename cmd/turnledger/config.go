@@ -122,6 +122,12 @@ func secretless(s string) string {
 	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
 		return s
 	}
+	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several, func(one string) bool { return !strings.Contains(one, "://") }) {
+		for i, one := range several { // servers of a cluster
+			several[i] = secretless(one)
+		}
+		return strings.Join(several, ",")
+	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
 		return "(set)" // such as a PostgreSQL connection string of keywords

@@ -26,6 +26,9 @@ func (v *views) openStored(ctx context.Context) error {
 			return err
 		}
 		v.storedRecent, err = redis.New(redis.Config{URL: v.cfg.RedisURL, Authorities: trusted, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
+		if err == nil {
+			err = v.storedRecent.Admitted(ctx)
+		}
 		if err != nil {
 			return err
 		}

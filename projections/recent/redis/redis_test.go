@@ -93,6 +93,24 @@ func TestRefusesARedisThatEvicts(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.NoError(t, f.view.Admitted(t.Context()))
+	stranger, err := redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@", 1)})
+	require.NoError(t, err)
+	t.Cleanup(stranger.Close)
+	err = stranger.Admitted(t.Context())
+	require.ErrorIs(t, err, redis.ErrDenied)
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.NotContains(t, err.Error(), "hidden")
+	f.server.Stop()
+	late, err := redis.New(redis.Config{URL: f.server.URL()})
+	require.NoError(t, err)
+	t.Cleanup(late.Close)
+	require.NoError(t, late.Admitted(t.Context()), "it may come later")
+}
+
 func TestConfigTellsAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := redis.New(redis.Config{URL: "redis://user:pass\x7fword@host", Prefix: "a}b", Limits: recent.Limits{TTL: -1}})

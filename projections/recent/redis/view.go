@@ -5,7 +5,9 @@ import (
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +60,19 @@ func New(cfg Config) (*View, error) {
 	}
 	keys := "turnledger:{" + cfg.Prefix + "}:g"
 	return &View{cfg: cfg, root: keys, pointer: keys + "en", client: newClient(opt), chunk: chunkBytes}, nil
+}
+
+// Admitted is ErrDenied where Redis answers and refuses the credentials. One that does
+// not answer may come later.
+func (v *View) Admitted(ctx context.Context) error {
+	conn, err := v.client.connect(ctx)
+	if err == nil {
+		err = conn.Do(ctx, conn.B().Ping().Build()).Error()
+	}
+	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH ", "NOPERM "}, func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
+		return fmt.Errorf("%w: %s", ErrDenied, said.Error())
+	}
+	return nil
 }
 
 // Close ends the connections. What is under way fails.

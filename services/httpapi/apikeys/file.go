@@ -58,7 +58,7 @@ func (f File) parse(raw []byte) ([]Key, error) {
 	}
 	for i, k := range c.Keys {
 		if err := k.check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
+			return nil, fmt.Errorf("%s: the key %s: %w", f, k.Prefix, err)
 		}
 		if slices.ContainsFunc(c.Keys[:i], func(o Key) bool { return o.Prefix == k.Prefix }) {
 			return nil, fmt.Errorf("%s: two keys have the prefix %s", f, k.Prefix)

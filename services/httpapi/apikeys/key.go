@@ -69,15 +69,15 @@ func (k Key) check() error {
 	case len(k.Prefix) != prefixLen || !strings.HasPrefix(k.Prefix, mark):
 		return errors.New("the prefix is none of a key")
 	case events.ValidID(k.Name) != nil:
-		return fmt.Errorf("the key %s: its name must have 1 to 256 bytes and no control characters", k.Prefix)
+		return errors.New("its name must have 1 to 256 bytes and no control characters")
 	case err != nil:
-		return fmt.Errorf("the key %s: %w", k.Prefix, err)
+		return err
 	case scopes == 0:
-		return fmt.Errorf("the key %s has no scope", k.Prefix)
+		return errors.New("it has no scope")
 	case k.IdentityID != "" && events.ValidID(k.IdentityID) != nil:
-		return fmt.Errorf("the key %s: its identity: %w", k.Prefix, events.ErrID)
+		return fmt.Errorf("its identity: %w", events.ErrID)
 	case k.IdentityID != "" && slices.Contains(k.Scopes, httpapi.Admin.Names()[0]):
-		return fmt.Errorf("the key %s: one that is bound to an identity can't have the scope admin", k.Prefix)
+		return errors.New("one that is bound to an identity can't have the scope admin")
 	default:
 		return nil
 	}
