@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -77,10 +78,26 @@ func (p *partition) saw(seq uint64) {
 }
 
 // head asks the leader. With replicas its answer counts only if it has heard a
-// majority within the election time: a deposed leader answers too.
+// majority within the election time: a deposed leader answers too. One that was elected
+// a moment ago hears it soon, and is asked again.
 func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
+	for {
+		head, err := l.leaderHead(ctx, p)
+		if !errors.Is(err, errNoMajority) || ctx.Err() != nil {
+			return head, err
+		}
+		pause(ctx, majorityAgain)
+	}
+}
+
+var errNoMajority = errors.New("the leader has no majority")
+
+// majorityAgain is the pause before a leader without a majority is asked again.
+const majorityAgain = 50 * time.Millisecond
+
+func (l *Log) leaderHead(ctx context.Context, p *partition) (uint64, error) {
 	var out struct {
 		Config struct {
 			Replicas int `json:"num_replicas"`
@@ -102,7 +119,7 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
 	}
 	if n := out.Config.Replicas; n > 1 && !heardMajority(out.Cluster, n) {
-		return 0, fmt.Errorf("%w: the leader of %s has no majority", ErrUnavailable, p.name)
+		return 0, fmt.Errorf("%w: %s: %w", ErrUnavailable, p.name, errNoMajority)
 	}
 	p.shared.Store(clustered(out.Cluster))
 	return out.State.LastSeq, nil
