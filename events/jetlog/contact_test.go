@@ -2,10 +2,12 @@ package jetlog_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -45,6 +47,37 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 	require.NoError(t, jetlog.Ask(ctx, nc, "TEST", &out))
 	require.NotNil(t, out.Config)
 	require.NoError(t, sub.Drain())
+}
+
+// A leader that was elected a moment ago has not heard its followers yet, and one that is
+// cut off never does.
+func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true}) // without JetStream, which would answer, too
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	asked := 0
+	sub, err := nc.Subscribe("$JS.API.STREAM.INFO.YOUNG", func(m *nats.Msg) {
+		asked++
+		_ = m.Respond(fmt.Appendf(nil, `{"config":{"num_replicas":3},"state":{"last_seq":7},"cluster":{"name":"c","leader":"a","replicas":[{"name":"b","active":%d},{"name":"c"}]}}`, asked-1))
+	})
+	require.NoError(t, err)
+	head, err := jetlog.Head(t.Context(), nc, "YOUNG")
+	require.NoError(t, err)
+	require.EqualValues(t, 7, head)
+	require.NoError(t, sub.Unsubscribe())
+	_, err = nc.Subscribe("$JS.API.STREAM.INFO.CUT", func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"config":{"num_replicas":3},"state":{"last_seq":7},"cluster":{"name":"c","leader":"a","replicas":[{"name":"b"},{"name":"c"}]}}`))
+	})
+	require.NoError(t, err)
+	_, err = jetlog.Head(t.Context(), nc, "CUT")
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	require.ErrorContains(t, err, "no majority")
 }
 
 // TestAServerThatIsCutOffIsLeft: its clients are not told, and go on to another.

@@ -60,3 +60,8 @@ func Give(ctx context.Context, nc *nats.Conn, to string, part []byte) error {
 func Ask(ctx context.Context, nc *nats.Conn, verb string, out any) error {
 	return (&Log{nc: nc, replies: newReplies(nc)}).ask(ctx, verb, nil, out)
 }
+
+// Head is Log.head on a connection, of a stream of that name.
+func Head(ctx context.Context, nc *nats.Conn, stream string) (uint64, error) {
+	return (&Log{nc: nc, replies: newReplies(nc)}).head(ctx, &partition{name: stream})
+}

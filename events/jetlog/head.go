@@ -83,12 +83,16 @@ func (p *partition) saw(seq uint64) {
 func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	for {
+	for alone := error(nil); ; pause(ctx, majorityAgain) {
 		head, err := l.leaderHead(ctx, p)
-		if !errors.Is(err, errNoMajority) || ctx.Err() != nil {
+		switch {
+		case errors.Is(err, errNoMajority):
+			alone = err
+		case alone != nil && ctx.Err() != nil:
+			return 0, alone
+		default:
 			return head, err
 		}
-		pause(ctx, majorityAgain)
 	}
 }
 
