@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,13 +174,15 @@ func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uin
 }
 
 // anonymous takes an anonymous session out that has been silent for too long. Markers of
-// redactions and of an erasure stay: without them a late retry would bring a text back.
+// redactions and of an erasure stay, with what they rest on: without them a late retry
+// would bring a text back.
 func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint64, out *Swept) error {
 	if last, err := r.log.Last(ctx, id); err != nil || last > cut {
 		return err
 	}
-	state := conversation.New(id, r.cfg.Rules)
+	state, left := conversation.New(id, r.cfg.Rules), conversation.New(id, r.cfg.Rules)
 	var all, markers []uint64
+	names := map[uint64][]uuid.UUID{}
 	for e, err := range r.log.Session(ctx, id, 0, cut) {
 		if err != nil {
 			return err
@@ -188,10 +191,20 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 		_, receipt := e.Fact.(*events.ErasureReceipt)
 		if c.Kind == conversation.TurnGone || c.Kind == conversation.Erased || receipt {
 			markers = append(markers, e.Position.Seq)
+			left.Fold(e)
 		} else {
 			all = append(all, e.Position.Seq)
+			turn, replaces := conversation.Named(e)
+			names[e.Position.Seq] = []uuid.UUID{turn, replaces}
 		}
 	}
+	all = slices.DeleteFunc(all, func(seq uint64) bool {
+		needed := slices.ContainsFunc(names[seq], func(turn uuid.UUID) bool { return lost(state, left, turn) })
+		if needed {
+			markers = append(markers, seq)
+		}
+		return needed
+	})
 	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
@@ -208,11 +221,18 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut}, purge)
 }
 
+// lost tells whether a turn is redacted, and would not be by what is left of the session: a
+// foreign publisher's redaction carries no tombstones, and rests on the turn's own events.
+func lost(state, left *conversation.State, turn uuid.UUID) bool {
+	t, stone := state.Turn(turn), left.Turn(turn)
+	return t != nil && t.Gone != 0 && (stone == nil || stone.Gone == 0)
+}
+
 // purge takes events of a session out, and leaves its markers, which stand between them.
 func (r *Retention) purge(ctx context.Context, partition int, id string, all, markers []uint64) error {
 	whole := all[len(all)-1]
 	if len(markers) > 0 {
-		whole = markers[0] - 1
+		whole = slices.Min(markers) - 1
 	}
 	if whole > 0 {
 		if _, err := r.log.Purge(ctx, id, whole); err != nil {

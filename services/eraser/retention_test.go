@@ -101,3 +101,23 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	require.Equal(t, eraser.Swept{Sessions: 1, Events: 2}, got)
 	require.Empty(t, w.types("s"))
 }
+
+// A foreign redaction that lacks the tombstones is none without the turn's events, and a
+// late retry would bring the text back.
+func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.turn("s", "r1", "old")
+	gone := w.turn("s", "r2", "old")
+	w.turn("s", "r3", "old")
+	w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
+	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+	})
+	got, err := r.Sweep(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, eraser.Swept{Sessions: 1, Events: 4}, got)
+	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
+	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "again"}}, "late")
+	require.NotZero(t, w.state("s").Turn(gone).Gone)
+}
