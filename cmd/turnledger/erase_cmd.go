@@ -78,13 +78,21 @@ func (c *eraseCmd) confirm(e *env) error {
 	return nil
 }
 
-// wait follows an erasure to its end.
+// wait follows an erasure to its end, also over a restart of the server.
 func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
+	later, err := c.dial(laterTries, nil)
+	if err != nil {
+		return err
+	}
+	defer later.Close()
 	var bar *counter
-	for {
+	for ; ; s = later {
 		r, err := s.Receipt(e.ctx, id)
-		if err != nil {
-			return c.explain(e.ctx, err)
+		switch {
+		case e.ctx.Err() != nil:
+			return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows how far", id)
+		case err != nil:
+			return fmt.Errorf("%w (what was asked for goes on when a server runs: turnledger erase --receipt %s shows how far)", c.explain(e.ctx, err), id)
 		}
 		if r.Complete() {
 			return nil
@@ -104,7 +112,6 @@ func (c *eraseCmd) wait(e *env, s *client.Client, id string) error {
 		}
 		select {
 		case <-e.ctx.Done():
-			return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows how far", id)
 		case <-time.After(lookEvery):
 		}
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,4 +203,25 @@ func TestErasureOverTheCommandLine(t *testing.T) {
 	code, out, errs = said(t, "retention", "--dry-run", "--url", p.url)
 	require.Equal(t, exitDone, code, errs)
 	require.Equal(t, "would go: 0 anonymous sessions with 0 events, 0 turns of 0 linked sessions\n", out)
+}
+
+// A server that is restarted doesn't end the wait for an erasure.
+func TestWhoWaitsForAnErasureOutlastsARestart(t *testing.T) {
+	t.Parallel()
+	asked := atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		state := "complete"
+		switch n := asked.Add(1); {
+		case n == 1:
+			state = "running"
+		case n < firstTries+3:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"receipt_id":"0-1-a","kind":"session","session_id":"s","state":%q}`, state)
+	}))
+	t.Cleanup(server.Close)
+	code, out, errs := said(t, "erase", "--receipt", "0-1-a", "--wait", "--url", server.URL)
+	require.Equal(t, exitDone, code, errs)
+	require.Contains(t, out, "session s, complete")
 }
