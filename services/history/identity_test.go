@@ -2,10 +2,12 @@ package history_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/history"
@@ -36,4 +38,26 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 			require.ErrorIs(t, err, conversation.ErrSessionErased, session)
 		}
 	}
+}
+
+// The server forgets a message id after two minutes: until then an attempt that comes again
+// is one, and one from elsewhere is another.
+func TestWhoAsksFromAnotherAddressIsRememberedToo(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	_, err := s.LinkSession(t.Context(), "s", "ada", "")
+	require.NoError(t, err)
+	for _, source := range []string{"here", "there"} {
+		_, err := s.LinkSession(t.Context(), "s", "eve", source)
+		require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+	}
+	var sources []string
+	for e, err := range log.Session(t.Context(), "s", 0, math.MaxUint64) {
+		require.NoError(t, err)
+		if f, ok := e.Fact.(*events.LinkRefused); ok {
+			sources = append(sources, f.SourceHash)
+		}
+	}
+	require.Equal(t, []string{"here", "there"}, sources)
 }

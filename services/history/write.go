@@ -231,7 +231,11 @@ func (w *writing) record(ctx context.Context, facts []events.Fact) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	ack, err := w.log.Append(ctx, jetlog.Append{Facts: facts})
+	a := jetlog.Append{Facts: facts}
+	if f, ok := facts[0].(*events.LinkRefused); ok {
+		a.Salt = f.SourceHash // who asks from another address asks anew
+	}
+	ack, err := w.log.Append(ctx, a)
 	if err != nil {
 		return err
 	}
