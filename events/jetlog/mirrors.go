@@ -3,6 +3,8 @@ package jetlog
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,14 +25,15 @@ func (l *Log) lookForMirrors(ctx context.Context) {
 	}
 }
 
-// mirrors gives the account's mirrors by the names of the streams that they mirror.
+// mirrors gives the account's mirrors by the names of the streams that they mirror. A stream
+// of another domain or account is another, though it may have the same name.
 func (l *Log) mirrors(ctx context.Context) (map[string][]*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	out := map[string][]*jetstream.StreamInfo{}
 	streams := l.js.ListStreams(ctx)
 	for info := range streams.Info() {
-		if m := info.Config.Mirror; m != nil {
+		if m := info.Config.Mirror; m != nil && m.External == nil {
 			out[m.Name] = append(out[m.Name], info)
 		}
 	}
@@ -40,10 +43,11 @@ func (l *Log) mirrors(ctx context.Context) (map[string][]*jetstream.StreamInfo, 
 	return out, nil
 }
 
-// Mirrors gives the streams of the log's account that mirror the partition of a
-// position, once each has reached it: what it has not copied by then it never will. NATS
-// does not pass an erasure on to them. ErrUnavailable while one is behind.
-func (l *Log) Mirrors(ctx context.Context, at events.Position) ([]string, error) {
+// Mirrors gives the streams of the log's account that mirror what stands on a subject of
+// the partition of a position, and the mirrors of those, once each has reached it: what it
+// has not copied by then it never will. NATS does not pass an erasure on to them.
+// ErrUnavailable while one is behind.
+func (l *Log) Mirrors(ctx context.Context, subject string, at events.Position) ([]string, error) {
 	p, err := l.partition(at.Partition)
 	if err != nil {
 		return nil, err
@@ -52,14 +56,42 @@ func (l *Log) Mirrors(ctx context.Context, at events.Position) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	var out []string
-	for _, m := range mirrors[p.name] {
-		if m.State.LastSeq < at.Seq {
-			return nil, fmt.Errorf("%w: the stream %s, which mirrors %s, is at %d and has yet to reach %d", ErrUnavailable, m.Config.Name, p.name, m.State.LastSeq, at.Seq)
+	names := []string{p.name}
+	for i := 0; i < len(names); i++ {
+		for _, m := range mirrors[names[i]] {
+			if !copies(m.Config.Mirror, subject) {
+				continue
+			}
+			if m.State.LastSeq < at.Seq {
+				return nil, fmt.Errorf("%w: the stream %s, which mirrors %s, is at %d and has yet to reach %d", ErrUnavailable, m.Config.Name, names[i], m.State.LastSeq, at.Seq)
+			}
+			names = append(names, m.Config.Name)
 		}
-		out = append(out, m.Config.Name)
 	}
-	return out, nil
+	return names[1:], nil
+}
+
+// copies tells whether a mirror takes what stands on a subject. One that does not is never
+// said to have reached it.
+func copies(m *jetstream.StreamSource, subject string) bool {
+	covers := func(filter string) bool { return covered(strings.Split(filter, "."), strings.Split(subject, ".")) }
+	if len(m.SubjectTransforms) > 0 {
+		return slices.ContainsFunc(m.SubjectTransforms, func(t jetstream.SubjectTransformConfig) bool { return covers(t.Source) })
+	}
+	return m.FilterSubject == "" || covers(m.FilterSubject)
+}
+
+// covered tells whether a filter takes a subject, both in tokens.
+func covered(filter, subject []string) bool {
+	for i, token := range filter {
+		if token == ">" {
+			return i < len(subject)
+		}
+		if i == len(subject) || token != "*" && token != subject[i] {
+			return false
+		}
+	}
+	return len(filter) == len(subject)
 }
 
 // LeftIn gives the sequences of a session's events that a mirror still holds and the log

@@ -1,10 +1,13 @@
 package jetlog_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -52,4 +55,44 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 		require.Len(t, ids(t, before, "copied"), 1)
 	}
 	require.Len(t, ids(t, before, "other"), 1, "one that was open before has learned of it")
+}
+
+// What a mirror does not copy it is not waited for, and a mirror of a mirror holds what that
+// does. A stream of another domain is another log's, whatever its name.
+func TestWhichStreamsMirrorASubject(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	nc := natstest.Connect(t, s)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	// The server would wait for the other domain when it stops.
+	_, err = nc.Subscribe("$JS.elsewhere.API.>", func(m *nats.Msg) { _ = m.Respond([]byte(`{"error":{"code":503}}`)) })
+	require.NoError(t, err)
+	mirror := func(name string, of jetstream.StreamSource) {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Mirror: &of})
+		require.NoError(t, err)
+	}
+	own, other := events.SessionSubject("own"), events.SessionSubject("other")
+	bucket := own[:strings.LastIndex(own, ".")]
+	turns := events.StreamName(0)
+	mirror("ALL", jetstream.StreamSource{Name: turns})
+	mirror("BUCKET", jetstream.StreamSource{Name: turns, FilterSubject: bucket + ".*"})
+	mirror("TURNS", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "turns.>", Destination: "turns.>"}}})
+	mirror("ALL2", jetstream.StreamSource{Name: "ALL"})
+	mirror("OTHER", jetstream.StreamSource{Name: turns, FilterSubject: other})
+	mirror("OTHER2", jetstream.StreamSource{Name: "OTHER"})
+	mirror("IDENTITIES", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "identities.*.*", Destination: "identities.{{wildcard(1)}}.{{wildcard(2)}}"}}})
+	mirror("FOREIGN", jetstream.StreamSource{Name: turns, External: &jetstream.ExternalStream{APIPrefix: "$JS.elsewhere.API"}})
+
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("own", "r1")}})
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got, err := log.Mirrors(t.Context(), own, ack.Position)
+		assert.NoError(c, err)
+		assert.ElementsMatch(c, []string{"ALL", "ALL2", "BUCKET", "TURNS"}, got)
+	}, time.Minute, 10*time.Millisecond)
+	require.NotEqual(t, bucket, other[:strings.LastIndex(other, ".")])
+	_, err = log.Mirrors(t.Context(), other, ack.Position)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable, "one that copies it is waited for")
 }

@@ -115,10 +115,10 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	case c.Kind == conversation.Erased:
 		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case late(j):
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.eraseLate})
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 	case c.Kind == conversation.Anomaly:
 		if session := conversation.Elsewhere(j.Recorded); session != "" {
-			e.enqueue(&e.urgent, p, &job{session: session, at: j.Position, run: e.eraseElsewhere})
+			e.enqueue(&e.urgent, p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case c.Kind == conversation.Linked:
 		return e.linked(ctx, j)

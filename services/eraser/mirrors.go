@@ -9,7 +9,7 @@ import (
 // eraseMirrored overwrites in each mirror of the log what was taken out of a session up to
 // a position. What that was the mirror itself tells, so that nothing is lost in a crash.
 func (e *Eraser) eraseMirrored(ctx context.Context, session string, at events.Position) error {
-	mirrors, err := e.log.Mirrors(ctx, at)
+	mirrors, err := e.log.Mirrors(ctx, events.SessionSubject(session), at)
 	if err != nil {
 		return err
 	}
@@ -27,9 +27,9 @@ func (e *Eraser) eraseMirrored(ctx context.Context, session string, at events.Po
 	return nil
 }
 
-// eraseMirroredAt overwrites in each mirror the event at a position.
-func (e *Eraser) eraseMirroredAt(ctx context.Context, at events.Position) error {
-	mirrors, err := e.log.Mirrors(ctx, at)
+// eraseMirroredAt overwrites in each mirror the event on a subject at a position.
+func (e *Eraser) eraseMirroredAt(ctx context.Context, subject string, at events.Position) error {
+	mirrors, err := e.log.Mirrors(ctx, subject, at)
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,12 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
 	js, err := jetstream.New(natstest.Connect(t, s))
 	require.NoError(t, err)
-	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
-	require.NoError(t, err)
+	var mirrors []jetstream.Stream
+	for _, of := range []string{events.StreamName(0), "COPY-" + events.StreamName(0)} {
+		mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY-" + of, Mirror: &jetstream.StreamSource{Name: of}})
+		require.NoError(t, err)
+		mirrors = append(mirrors, mirror)
+	}
 
 	redacted := w.turn("redacted", "r1", "SECRET")
 	w.redact("redacted", redacted)
@@ -35,9 +39,11 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	first, err := w.log.Head(t.Context(), 0)
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assertT) {
-		info, err := mirror.Info(t.Context())
-		requireEqual(c, nil, err)
-		assert.GreaterOrEqual(c, info.State.LastSeq, first.Seq)
+		for _, mirror := range mirrors {
+			info, err := mirror.Info(t.Context())
+			requireEqual(c, nil, err)
+			assert.GreaterOrEqual(c, info.State.LastSeq, first.Seq)
+		}
 	}, patience, lookEvery)
 	// An eraser died after it had taken this one out of the log.
 	_, err = w.log.Erase(t.Context(), events.Position{Seq: 2})
@@ -45,5 +51,5 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 
 	w.erase(w.log, eraser.Config{Rate: 1000})
 	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
-	require.Len(t, holding(t, w.dir, "KEPT"), 2)
+	require.Len(t, holding(t, w.dir, "KEPT"), 3)
 }

@@ -30,7 +30,7 @@ type Log interface {
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
 	Erase(ctx context.Context, at events.Position) (bool, error)
-	Mirrors(ctx context.Context, at events.Position) ([]string, error)
+	Mirrors(ctx context.Context, subject string, at events.Position) ([]string, error)
 	LeftIn(ctx context.Context, mirror, sessionID string, upTo uint64) ([]uint64, error)
 	EraseIn(ctx context.Context, mirror string, seq uint64) error
 	Purge(ctx context.Context, sessionID string, upTo uint64) (int, error)

@@ -12,6 +12,8 @@ import (
 // job is what one event asks for. It may be run again after any part of it.
 type job struct {
 	session string
+	// subject of the event, where that itself may have to go.
+	subject string
 	at      events.Position
 	run     func(ctx context.Context, j *job) (rest, error)
 	part    *part

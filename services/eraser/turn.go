@@ -150,7 +150,7 @@ func (e *Eraser) overwrite(ctx context.Context, session string, at events.Positi
 // eraseLate takes out the event itself: of the mirrors first, since nothing tells of it
 // once it has left the log. One that is behind does not hold up the log.
 func (e *Eraser) eraseLate(ctx context.Context, j *job) (rest, error) {
-	mirrored := e.eraseMirroredAt(ctx, j.at)
+	mirrored := e.eraseMirroredAt(ctx, j.subject, j.at)
 	if err := e.speed.Wait(ctx); err != nil {
 		return nil, err
 	}
