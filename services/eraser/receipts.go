@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,12 +102,15 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 	log := Reached{Place: PlaceLog}
 	names := []string{}
 	byName := map[string]Reached{}
+	markers := []events.Position{out.Position}
+	if out.SessionID == "" {
+		markers = r.heads(ctx, written)
+	}
 	for _, p := range r.places {
 		x := Reached{Place: p.Name()}
-		// Of an identity the views are done when its sessions are, which the log's receipt tells.
-		if out.SessionID != "" || written[PlaceLog] != nil {
-			reached, err := p.Reached(ctx, out.Position)
-			x.Done = err == nil && reached && (out.SessionID != "" || written[p.Name()] != nil)
+		if len(markers) > 0 {
+			reached, err := reachedAll(ctx, p, markers)
+			x.Done = err == nil && reached
 		}
 		names, byName[x.Place] = append(names, x.Place), x
 	}
@@ -130,6 +134,24 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 	for _, name := range names {
 		out.Places = append(out.Places, byName[name])
 	}
+}
+
+// heads gives how far the views of an erased identity have to be: when its sessions are
+// closed, which the log's receipt tells, no further than the log. A view in this process's
+// memory may be one that no eraser knows, and that none is written of. None while that is
+// not told, or where it can't be.
+func (r *Receipts) heads(ctx context.Context, written map[string]*stamped) (out []events.Position) {
+	if written[PlaceLog] == nil || !slices.ContainsFunc(r.places, func(p Place) bool { return written[p.Name()] == nil }) {
+		return nil
+	}
+	for k := range r.log.Partitions() {
+		head, err := r.log.Head(ctx, k)
+		if err != nil {
+			return nil
+		}
+		out = append(out, head)
+	}
+	return out
 }
 
 // nearby is how many events after where a receipt says that it was asked for the

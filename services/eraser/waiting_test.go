@@ -44,3 +44,27 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 		}, patience, lookEvery)
 	}
 }
+
+// A process may read a view of its own, which no eraser knows.
+func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.turn("s", "r1", "text")
+	w.link("s", "alice")
+	w.erase(w.log, eraser.Config{Rate: 1000})
+	id, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	require.NoError(t, err)
+	own := &place{name: "own"}
+	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{own})
+	complete := func() (log, all bool) {
+		r, err := reader.Receipt(t.Context(), id)
+		require.NoError(t, err)
+		return r.Places[0].Done, r.Complete()
+	}
+	require.Eventually(t, func() bool { log, _ := complete(); return log }, patience, lookEvery)
+	_, all := complete()
+	require.False(t, all, "it has yet to follow")
+	own.follow()
+	_, all = complete()
+	require.True(t, all)
+}
