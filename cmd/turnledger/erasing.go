@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -37,7 +38,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	}
 	places := a.views.places()
 	if a.memory != nil {
-		places = append(places, followed{"memory", a.memory.effect.Done})
+		places = append(places, followed{a.store.log, "memory", a.memory.effect.Done})
 	}
 	a.erasing = &erasing{receipts: eraser.NewReceipts(a.store.log, notes, places)}
 	if !a.roles.has(roleEraser) {
@@ -121,15 +122,15 @@ func (v *views) places() (out []eraser.Place) {
 	switch view := v.recent.(type) {
 	case nil:
 		if v.storedRecent != nil {
-			out = append(out, followed{"recent", v.storedRecent.Applied})
+			out = append(out, followed{v.log, "recent", v.storedRecent.Applied})
 		}
 	case applied:
-		out = append(out, followed{"recent", view.Applied})
+		out = append(out, followed{v.log, "recent", view.Applied})
 	default:
-		out = append(out, followed{"recent", v.fedUpTo})
+		out = append(out, followed{v.log, "recent", v.fedUpTo})
 	}
 	if v.audit != nil {
-		out = append(out, followed{"audit", func(ctx context.Context, partition int) (events.Position, error) {
+		out = append(out, followed{v.log, "audit", func(ctx context.Context, partition int) (events.Position, error) {
 			tables := v.audit.open.Load()
 			if tables == nil {
 				return events.Position{}, audit.ErrUnavailable
@@ -137,7 +138,7 @@ func (v *views) places() (out []eraser.Place) {
 			return tables.Applied(ctx, partition)
 		}})
 	} else if v.storedAudit != nil {
-		out = append(out, followed{"audit", v.storedAudit.Applied})
+		out = append(out, followed{v.log, "audit", v.storedAudit.Applied})
 	}
 	return out
 }
@@ -155,6 +156,7 @@ func (v *views) fedUpTo(ctx context.Context, partition int) (events.Position, er
 
 // followed is a view as a place that an erasure reaches.
 type followed struct {
+	log     *jetlog.Log
 	name    string
 	applied func(ctx context.Context, partition int) (events.Position, error)
 }
@@ -162,10 +164,14 @@ type followed struct {
 // Name implements eraser.Place.
 func (f followed) Name() string { return f.name }
 
-// Reached implements eraser.Place.
+// Reached implements eraser.Place. Where all that a view has not applied was erased, it waits
+// for nothing.
 func (f followed) Reached(ctx context.Context, at events.Position) (bool, error) {
 	applied, err := f.applied(ctx, at.Partition)
-	return err == nil && applied.Seq >= at.Seq, err
+	if err != nil || applied.Seq >= at.Seq {
+		return err == nil, err
+	}
+	return f.log.Still(ctx, at.Partition, applied.Seq, at.Seq)
 }
 
 // forget tells the audit's ledger what a retention takes out of the log by purge.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
@@ -68,4 +72,28 @@ func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	b.must(t, http.StatusGone, http.MethodPost, session("late")+"/turns", map[string]any{"request_id": "r2", "question_neutral": "q"})
 	require.Contains(t, b.tombstones(t, "other"), turn)
 	require.Len(t, b.context(t, "other"), 2)
+
+	// The eraser knows nothing of what others keep in their memory.
+	start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_ERASE_RATE=1000"}, env...), "serve", "--roles", "eraser")
+	for _, p := range []*process{a, b} {
+		require.Equal(t, "done", placeOf(t, p.receipt(t, receipt), "recent")["state"])
+	}
+}
+
+// What was erased never comes to a view that waits for it.
+func TestAViewHasReachedWhatIsErased(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	f := &events.SessionLinked{SessionID: "s", IdentityID: "alice"}
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+	require.NoError(t, err)
+	view := followed{log, "recent", func(context.Context, int) (events.Position, error) { return events.Position{}, nil }}
+	reached, err := view.Reached(t.Context(), ack.Position)
+	require.NoError(t, err)
+	require.False(t, reached)
+	_, err = log.Erase(t.Context(), ack.Position)
+	require.NoError(t, err)
+	reached, err = view.Reached(t.Context(), ack.Position)
+	require.NoError(t, err)
+	require.True(t, reached)
 }
