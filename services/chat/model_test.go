@@ -24,16 +24,17 @@ func always(a modeltest.Answer) func([]string) modeltest.Answer {
 	return func([]string) modeltest.Answer { return a }
 }
 
-// models runs a test with each vendor's client.
-func models(t *testing.T, test func(t *testing.T, server *modeltest.Server, m chat.Model)) {
+// models runs a test with each vendor's client, whose models may be silent for a while.
+func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *modeltest.Server, m chat.Model)) {
 	t.Parallel()
 	for _, vendor := range []string{"openai", "anthropic"} {
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
 			server := modeltest.New(t, always(modeltest.Answer{Text: "It is żółty indeed."}))
-			var m chat.Model = openai.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+			cfg := endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: idle}
+			var m chat.Model = openai.New(cfg)
 			if vendor == "anthropic" {
-				m = anthropic.New(endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: 300 * time.Millisecond})
+				m = anthropic.New(cfg)
 			}
 			require.Equal(t, vendor, m.Format())
 			test(t, server, m)
@@ -49,7 +50,7 @@ func prompt(messages ...string) (p chat.Prompt) {
 }
 
 func TestModelsStream(t *testing.T) {
-	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":"a"}`, `{"role":"user","content":"now"}`)
 		if m.Format() == "anthropic" {
 			p.System = "be \"kind\""
@@ -70,7 +71,7 @@ func TestModelsStream(t *testing.T) {
 
 // However a model fails, it is an error, in time; what it has said until then is given.
 func TestModelsThatFail(t *testing.T) {
-	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		for name, a := range map[string]struct {
 			modeltest.Answer
 			why string
@@ -83,7 +84,6 @@ func TestModelsThatFail(t *testing.T) {
 			"500":       {modeltest.Answer{Status: http.StatusInternalServerError}, "the endpoint answered 500"},
 			"malformed": {modeltest.Answer{Text: "It is half", Malformed: true}, "the endpoint's answer is broken"},
 			"cut":       {modeltest.Answer{Text: "It is half", Cut: true}, endpoint.ErrBroken.Error()},
-			"stall":     {modeltest.Answer{Text: "It is half", Stall: true}, endpoint.ErrSilent.Error()},
 		} {
 			server.Script(always(a.Answer))
 			began := time.Now()
@@ -91,13 +91,50 @@ func TestModelsThatFail(t *testing.T) {
 			require.EqualError(t, err, a.why, name)
 			require.Less(t, time.Since(began), 20*time.Second, name)
 			switch name {
-			case "malformed", "cut", "stall":
+			case "malformed", "cut":
 				require.Equal(t, "It ", text, name)
 			}
-			if name == "stall" {
-				require.ErrorIs(t, err, endpoint.ErrSilent)
-			}
 		}
+	})
+}
+
+func TestModelsThatFallSilent(t *testing.T) {
+	models(t, 2*time.Second, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
+		_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+		require.EqualError(t, err, endpoint.ErrSilent.Error())
+		require.ErrorIs(t, err, endpoint.ErrSilent)
+	})
+}
+
+// However an endpoint says that it is to be left alone for long, it is left alone, and who
+// waits hears of it.
+func TestAModelThatRefusesForLongIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for header, value := range map[string]string{
+		"Retry-After": time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), "Retry-After-Ms": "3600000",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(header, value)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}))
+		t.Cleanup(server.Close)
+		cfg := endpoint.Config{URL: server.URL, Key: "k", Name: "m"}
+		for _, m := range []chat.Model{openai.New(cfg), anthropic.New(cfg)} {
+			_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			require.EqualError(t, err, "the endpoint answered 429", "%s, %s", m.Format(), header)
+		}
+	}
+}
+
+// A history may hold calls of tools, which a chat itself does not offer.
+func TestModelsTakeAHistoryWithTools(t *testing.T) {
+	models(t, 0, func(t *testing.T, _ *modeltest.Server, m chat.Model) {
+		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}},{"type":"tool_use","id":"d","name":"f","input":{}}]}`,
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"},{"type":"tool_result","tool_use_id":"d","content":"2"},{"type":"text","text":"now"}]}`)
+		text, err := m.Answer(t.Context(), p, func(string) {})
+		require.NoError(t, err)
+		require.Equal(t, "It is żółty indeed.", text)
 	})
 }
 
@@ -112,7 +149,7 @@ func TestAModelThatIsNotThere(t *testing.T) {
 
 // A refusal that passes is asked again, before a word is said.
 func TestModelsAreAskedAgain(t *testing.T) {
-	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError} {
 			times := 0
 			server.Script(func([]string) modeltest.Answer {
@@ -129,7 +166,7 @@ func TestModelsAreAskedAgain(t *testing.T) {
 }
 
 func TestModelsEndWithTheirContext(t *testing.T) {
-	models(t, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
 		ctx, cancel := context.WithCancel(t.Context())
 		text, err := m.Answer(ctx, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })

@@ -43,10 +43,33 @@ func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (s
 	if p.System != "" {
 		with = append(with, option.WithJSONSet("system", json.RawMessage(quoted(p.System))))
 	}
+	params := anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}
+	if called := toolsOf(p.Messages); len(called) > 0 {
+		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{OfNone: &anthropic.ToolChoiceNoneParam{}}
+	}
 	open := func(ctx context.Context) endpoint.Stream[anthropic.MessageStreamEventUnion] {
-		return m.client.Messages.NewStreaming(ctx, anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}, with...)
+		return m.client.Messages.NewStreaming(ctx, params, with...)
 	}
 	return endpoint.Call[anthropic.MessageStreamEventUnion]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+}
+
+// toolsOf gives the tools that the history of a prompt calls, by name alone: the API refuses
+// calls of tools where none is defined.
+func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
+	known := map[string]bool{}
+	for _, raw := range messages {
+		var m struct {
+			Content []struct{ Type, Name string }
+		}
+		_ = json.Unmarshal(raw, &m) // a text has no blocks
+		for _, b := range m.Content {
+			if b.Type == "tool_use" && !known[b.Name] {
+				known[b.Name] = true
+				called = append(called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name))
+			}
+		}
+	}
+	return called
 }
 
 func status(err error) int {

@@ -37,8 +37,11 @@ func Client() *http.Client {
 // longest is how long an endpoint may ask to be left alone before it is tried again.
 const longest = 5 * time.Second
 
-// hasty keeps the vendors' libraries from waiting up to a minute for another try: somebody
-// waits for the answer, and is to hear that the endpoint refused.
+// longestRefusal is how many bytes are read of an answer that is a refusal.
+const longestRefusal = 1 << 20
+
+// hasty keeps the vendors' libraries from waiting for another try: somebody waits for the
+// answer, and is to hear that the endpoint refused. It hears what an endpoint says.
 type hasty struct{ http.RoundTripper }
 
 func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -46,10 +49,30 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if after, err := strconv.ParseFloat(resp.Header.Get("Retry-After"), 64); err == nil && after > longest.Seconds() {
+	if asksFor(resp.Header) > longest.Seconds() {
 		resp.Header.Set("X-Should-Retry", "false")
 	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, longestRefusal)
+	}
+	if heard, ok := r.Context().Value(heardKey{}).(func()); ok {
+		resp.Body = listening{resp.Body, heard}
+	}
 	return resp, nil
+}
+
+// asksFor gives for how many seconds an endpoint asks to be left alone, in each of the
+// forms that the libraries read.
+func asksFor(h http.Header) float64 {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return ms / 1000
+	}
+	after := h.Get("Retry-After")
+	if at, err := http.ParseTime(after); err == nil {
+		return time.Until(at).Seconds()
+	}
+	seconds, _ := strconv.ParseFloat(after, 64) // none is no wait
+	return seconds
 }
 
 // Stream of events, as the vendors' libraries give it.
@@ -73,14 +96,13 @@ type Call[E any] struct {
 // comes with what was said before it, is ErrSilent, ErrBroken, ctx's or the vendor's, and
 // its text tells what failed, never what was sent or said.
 func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, error) {
-	ctx, heard, end := watch(ctx, idle)
+	ctx, end := watch(ctx, idle)
 	defer end()
 	stream := c.Open(ctx)
 	defer func() { _ = stream.Close() }()
 	var text strings.Builder
 	over := false
 	for stream.Next() {
-		heard()
 		piece, ended := c.Read(stream.Current())
 		if piece != "" {
 			text.WriteString(piece)

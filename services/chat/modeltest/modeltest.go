@@ -59,8 +59,11 @@ func (s *Server) Script(script func(prompt []string) Answer) {
 }
 
 type request struct {
-	Stream   bool
-	System   string
+	Stream bool
+	System string
+	Tools  []struct {
+		Schema struct{ Type string } `json:"input_schema"`
+	}
 	Messages []struct {
 		Role    string
 		Content json.RawMessage
@@ -77,6 +80,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		speak = anthropic{}
 	}
 	if json.NewDecoder(r.Body).Decode(&in) != nil || speak == nil || len(in.Messages) == 0 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if !speak.takes(in) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -174,6 +181,7 @@ type event struct {
 
 // protocol is how a vendor says it.
 type protocol interface {
+	takes(r request) bool
 	whole(text string) any
 	begin() []event
 	piece(text string) event
@@ -184,6 +192,8 @@ type protocol interface {
 type openAI struct{}
 
 type object = map[string]any
+
+func (openAI) takes(request) bool { return true }
 
 func (openAI) whole(text string) any {
 	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": "stop"}}}
@@ -207,6 +217,22 @@ func (openAI) end() []event {
 func (openAI) done() string { return "data: [DONE]\n\n" }
 
 type anthropic struct{}
+
+// takes refuses tools without a schema, and calls of tools in a request that defines none,
+// as the API does.
+func (anthropic) takes(r request) bool {
+	for _, tool := range r.Tools {
+		if tool.Schema.Type != "object" {
+			return false
+		}
+	}
+	for _, m := range r.Messages {
+		if len(r.Tools) == 0 && strings.Contains(string(m.Content), `"type":"tool_use"`) {
+			return false
+		}
+	}
+	return true
+}
 
 func (anthropic) whole(text string) any {
 	return object{"type": "message", "role": "assistant", "content": []any{object{"type": "text", "text": text}}, "stop_reason": "end_turn"}
