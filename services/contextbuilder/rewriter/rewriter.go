@@ -7,6 +7,7 @@ import (
 	_ "embed" // the prompt
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -44,7 +45,18 @@ func New(cfg Config) *Rewriter {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	return &Rewriter{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithMaxRetries(1))}
+	return &Rewriter{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithMaxRetries(1), option.WithMiddleware(bounded))}
+}
+
+// longestAnswer is how many bytes are read of an endpoint's answer, which is one query.
+const longestAnswer = 1 << 20
+
+func bounded(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	resp, err := next(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, longestAnswer)
+	}
+	return resp, err
 }
 
 // longest is how many characters a query may have beyond twice those of the message: a
@@ -59,8 +71,7 @@ func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contex
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	answer, err := r.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
-		Model:       r.cfg.Model,
-		Temperature: openai.Float(0),
+		Model: r.cfg.Model,
 		Messages: []openai.ChatCompletionMessageParamUnion{
 			openai.SystemMessage(prompt),
 			openai.UserMessage(material(message, history, memorySnippet)),
