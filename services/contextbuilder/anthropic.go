@@ -272,7 +272,8 @@ func (u *utterance) result() block {
 }
 
 // contentBlocks gives what the message says as blocks; texts of nothing but white
-// space, which the API refuses, are left out. Only a user may show images.
+// space, which the API refuses, are left out. Only a user may show images, and the API
+// fetches none but over https.
 func (m Message) contentBlocks() (out []block) {
 	if m.stored == nil || len(m.stored.parts) == 0 {
 		if text := plainText(m); strings.TrimSpace(text) != "" {
@@ -283,7 +284,7 @@ func (m Message) contentBlocks() (out []block) {
 	for _, p := range m.stored.parts {
 		url := p.url()
 		switch text := p.words(); {
-		case url != "" && p.Text == "" && m.role != roleAssistant:
+		case strings.HasPrefix(url, "https://") && p.Text == "" && m.role != roleAssistant:
 			out = append(out, block{Type: "image", Source: map[string]string{"type": "url", "url": url}})
 		case strings.TrimSpace(text) != "":
 			out = append(out, textBlock(text))

@@ -43,7 +43,7 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"b","content":"B"},{"type":"text","text":"[Tool result: B again]"},{"type":"text","text":"?"}]}]`},
 		"blocks of Anthropic's own form": {`[
 			{"role":"user","content":"find it"},
-			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"text","text":"ok"},{"type":"tool_use","id":"t1","name":"f","input":{"q":1}}]},
+			{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"reasoning","text":"hm"},{"type":"text","text":"ok"},{"type":"tool_use","id":"t1","name":"f","input":{"q":1}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"found"}],"is_error":true}]},
 			{"role":"assistant","content":[{"type":"text","text":"there"}]},
 			{"role":"user","content":"thanks"}]`, `[
@@ -54,10 +54,11 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":"thanks"}]`},
 		"images, files, and what nobody knows": {`[
 			{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}},{"type":"image_url","image_url":{"url":"file:a.png"}},
-				{"type":"file","file":{"filename":"a.pdf"}},{"type":"input_audio","input_audio":{}}]},
+				{"type":"image_url","image_url":{"url":"http://example.org/c.png"}},{"type":"file","file":{"filename":"a.pdf"}},{"type":"input_audio","input_audio":{}}]},
 			{"role":"assistant","content":[{"type":"image_url","image_url":"https://example.org/b.png"},{"type":"refusal","refusal":"no"}]},
 			{"role":"user","content":" \n"}]`, `[
 			{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/a.png"}},{"type":"text","text":"[Image sent: photo]"},
+				{"type":"text","text":"[Image: http://example.org/c.png]"},
 				{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[input_audio]"}]},
 			{"role":"assistant","content":[{"type":"text","text":"[Image: https://example.org/b.png]"},{"type":"text","text":"no"}]},
 			{"role":"user","content":"(no text)"}]`},

@@ -62,6 +62,8 @@ func textOf(content json.RawMessage, parts []part) string {
 // told by themselves, and a model's thoughts, which no other prompt may show, have none.
 func (p part) words() string {
 	switch {
+	case p.Type == "reasoning":
+		return ""
 	case p.Text != "":
 		return p.Text
 	case p.Refusal != "":

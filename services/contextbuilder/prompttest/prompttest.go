@@ -148,8 +148,8 @@ func (b block) check(role string, add func(string, ...any)) {
 			add("a blank text")
 		}
 	case "image":
-		if role != "user" || b.Source.Type != "url" || !strings.HasPrefix(b.Source.URL, "http") {
-			add("an image of an assistant, or without a reference")
+		if role != "user" || b.Source.Type != "url" || !strings.HasPrefix(b.Source.URL, "https://") {
+			add("an image of an assistant, or without a reference by https")
 		}
 	case "tool_use":
 		var object map[string]json.RawMessage
