@@ -222,7 +222,7 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 func TestEchoAnswersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "dev", "--data-dir", dataDir(t))
-	require.Eventually(t, func() bool { return strings.Contains(p.out.String(), "an echo") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.out.String(), "an echo") }, 30*time.Second, 10*time.Millisecond)
 	out := p.must(t, http.StatusOK, http.MethodPost, "/v1/chat", content("hello"))
 	require.Equal(t, "echo", out["model"])
 	require.Contains(t, out["content"], "no model is configured")

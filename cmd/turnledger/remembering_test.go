@@ -96,7 +96,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				require.Eventually(t, func() bool {
 					r = p.receipt(t, url.PathEscape(receipt))
 					return placeOf(t, r, "memory")["erased_at"] != nil || r["kind"] == "turn"
-				}, 10*time.Second, 20*time.Millisecond)
+				}, 30*time.Second, 20*time.Millisecond)
 				require.Equal(t, "done", placeOf(t, r, "memory")["state"])
 				require.NotContains(t, contents(), text)
 				require.Empty(t, disks.holding(t, text))

@@ -115,7 +115,7 @@ func TestFamilyAssistant(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out := p.build(t, "erin", map[string]any{"message": "something else", "idle_timeout": "300ms"})
 		return len(out["messages"].([]any)) == 1
-	}, 10*time.Second, 50*time.Millisecond)
+	}, 30*time.Second, 50*time.Millisecond)
 	require.EqualValues(t, 2, p.turnsOf(t, "erin"))
 
 	// 4: a restart.

@@ -50,7 +50,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	}
 	killed := time.Now()
 	for _, view := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool { return len(feeders[1].feeds(t, view)) == 8 }, 10*time.Second, 50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].log)
+		require.Eventually(t, func() bool { return len(feeders[1].feeds(t, view)) == 8 }, 30*time.Second, 50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].log)
 	}
 	t.Logf("taken over %s after the load ended", time.Since(killed).Round(100*time.Millisecond))
 	for s := range sessions {

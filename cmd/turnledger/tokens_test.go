@@ -94,7 +94,7 @@ func TestUsersComeWithTokensAndPipelinesWithKeys(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, _ := as(server, key, http.MethodGet, session("of-bob"), "")
 			return status == http.StatusUnauthorized
-		}, 10*time.Second, 50*time.Millisecond)
+		}, 30*time.Second, 50*time.Millisecond)
 	}
 	second.stop(t)
 	p.stop(t)

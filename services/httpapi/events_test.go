@@ -161,7 +161,7 @@ func TestFollowerIsGivenEventsAndHeartbeats(t *testing.T) {
 	require.Equal(t, ": heartbeat", sse.line())
 	turn := s.record("s", "r", "q", "")
 	require.Equal(t, turn+".started", idOf(t, nd.line()))
-	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, 10*time.Second, time.Millisecond, "the id goes on over what is left out")
+	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, 30*time.Second, time.Millisecond, "the id goes on over what is left out")
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn+"/redact", map[string]any{})
 	require.Equal(t, turn+".redacted", idOf(t, nd.line()))
 	again := s.stream("/v1/events").line()

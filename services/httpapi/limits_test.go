@@ -202,7 +202,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	for from, to := range map[string]string{nextCert: cert, nextKey: key} {
 		require.NoError(t, os.Rename(from, to))
 	}
-	require.Eventually(t, func() bool { name, _ := shown(); return name == "next" }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { name, _ := shown(); return name == "next" }, 30*time.Second, 5*time.Millisecond)
 	still()
 
 	old := ca.Client()

@@ -249,7 +249,7 @@ func TestTurnsOfASessionWithATombstoneComeFromTheView(t *testing.T) {
 		page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)
 		require.Equal(t, []string{"q2"}, column(page["turns"], "question_neutral"))
 		return strings.Contains(s.logs.String(), `"source":"view","turns":1`)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"], 2)
 }
 

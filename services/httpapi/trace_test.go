@@ -63,7 +63,7 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 			spans[span.Name] = span
 		}
 		return len(spans) == 3
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	request, appended, applied := spans["POST /v1/sessions/{session_id}/turns"], spans["append"], spans["apply recent"]
 	require.Equal(t, caller, request.SpanContext.TraceID().String())
 	require.Equal(t, request.SpanContext.SpanID(), appended.Parent.SpanID())

@@ -337,9 +337,9 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	service := memorytest.New(t)
 	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
 	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
-	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL}), free, 100*time.Millisecond)
+	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute}), free, 100*time.Millisecond)
 	began := time.Now()
 	_, err := s.Snippet(t.Context(), memory.Query{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), 20*time.Second)
 }

@@ -288,7 +288,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 		_, old := v.Authenticate(t.Context(), first)
 		_, next := v.Authenticate(t.Context(), i.token("k2", nil))
 		return old != nil && next == nil
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	i.change(func() { i.down = true })
 	asked := i.token("k2", nil)
 	_, err = v.Authenticate(t.Context(), asked)
