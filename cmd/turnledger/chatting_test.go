@@ -166,6 +166,31 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 	}
 }
 
+// TestTheSameRequestElsewhereAsksOnce: who sends a message again, and comes to another
+// process, is given the answer that is under way, and the model is not asked for a second.
+func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := newScripted(t)
+	release := model.hold()
+	a, b := chatOn(t, server, model), chatOn(t, server, model)
+	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
+	require.NoError(t, err)
+	require.NoError(t, sub.AutoUnsubscribe(1))
+	_, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	_, err = sub.NextMsg(30 * time.Second)
+	require.NoError(t, err, "nobody asks who answers")
+	release()
+	r1, r2 := <-one, <-two
+	require.NoError(t, r1.err)
+	require.NoError(t, r2.err)
+	require.Equal(t, r1.Content, r2.Content)
+	require.True(t, r2.Again)
+	require.Len(t, model.Asked, 1)
+}
+
 // TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung: only its own pipeline knows how it
 // fares.
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {

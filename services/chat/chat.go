@@ -143,7 +143,8 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 }
 
 // begin records the message, and makes this process known as the one that answers it.
-// A message that is being answered here already is waited for: its answer is this one's.
+// A message that is being answered already, here or by another process, is waited for: its
+// answer is this one's.
 func (s *Service) begin(ctx context.Context, m Message) (Turn, *attempt, error) {
 	id := events.TurnID(m.ThreadID, m.RequestID)
 	try, other := s.register(id)
@@ -155,6 +156,12 @@ func (s *Service) begin(ctx context.Context, m Message) (Turn, *attempt, error) 
 		}
 	}
 	turn, err := s.start(ctx, m)
+	if err == nil && turn.Duplicate && turn.Status == conversation.Pending {
+		var answered bool
+		if answered, err = s.elsewhere(ctx, id, try); answered && err == nil {
+			turn, err = s.start(ctx, m)
+		}
+	}
 	if err == nil && turn.Status == conversation.Pending {
 		try.since, err = s.since(ctx, m, turn)
 	}

@@ -182,17 +182,60 @@ func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
 	if under := s.running[id]; under != nil {
 		return nil, under.done
 	}
-	try = &attempt{leave: func() {}, done: make(chan struct{})}
-	if s.cfg.Presence != nil {
-		leave, err := s.cfg.Presence.Announce(id)
-		if err != nil {
-			s.cfg.Logger.Warn("others may not wait for a turn", "turn_id", id, "err", err)
-		} else {
-			try.leave = leave
-		}
-	}
+	try = &attempt{leave: s.announce(id), done: make(chan struct{})}
 	s.running[id] = try
 	return try, nil
+}
+
+// announce says that this process answers a turn, until leave is called.
+func (s *Service) announce(id uuid.UUID) (leave func()) {
+	if s.cfg.Presence == nil {
+		return func() {}
+	}
+	leave, err := s.cfg.Presence.Announce(id)
+	if err != nil {
+		s.cfg.Logger.Warn("others may not wait for a turn", "turn_id", id, "err", err)
+		return func() {}
+	}
+	return leave
+}
+
+// elsewhere waits while another process answers a turn, and tells whether one did. This one
+// says that it does only afterwards, or two would wait for each other.
+func (s *Service) elsewhere(ctx context.Context, id uuid.UUID, try *attempt) (answered bool, err error) {
+	if s.cfg.Presence == nil {
+		return false, nil
+	}
+	try.leave()
+	defer func() { try.leave = s.announce(id) }()
+	for silent := 0; silent < mostSilent; {
+		present, err := s.cfg.Presence.Present(ctx, id)
+		switch {
+		case err != nil:
+			silent++
+		case !present:
+			return answered, nil
+		default:
+			silent, answered = 0, true
+		}
+		if s.isStopping() {
+			return answered, errStopping
+		}
+		if err := pause(ctx, lookEvery); err != nil {
+			return answered, err
+		}
+	}
+	return answered, nil
+}
+
+// mostSilent is how often in a row it may remain open who answers a turn, until this process
+// does: anybody who listens to all of NATS keeps it from saying that nobody does.
+const mostSilent = 3
+
+func (s *Service) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
 }
 
 // take lets others stop the work.
