@@ -149,6 +149,9 @@ func (r *Reader) read(ctx context.Context, ask Ask) (Reading, error) {
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return Reading{}, ctx.Err() // nobody waits any more: that is no fault of the view
+	}
 	if err != nil {
 		r.cfg.Logger.Warn("the recent view does not answer; the log does", "session_id", ask.SessionID, "err", err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,4 +175,24 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 		_, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now"})
 		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
+}
+
+// leaving is a view whose reader goes while it is asked.
+type leaving func()
+
+func (l leaving) Load(ctx context.Context, _ string, _, _ int) (recent.Snapshot, error) {
+	l()
+	return recent.Snapshot{}, ctx.Err()
+}
+
+// A reader that goes says nothing about the view: an operator would look for its fault.
+func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
+	t.Parallel()
+	log, _ := recorded(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var told strings.Builder
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules, Logger: slog.New(slog.NewTextHandler(&told, nil))})
+	_, err := r.Read(ctx, contextbuilder.Ask{SessionID: "s", Shown: 2})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, told.String())
 }
