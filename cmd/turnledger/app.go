@@ -200,7 +200,7 @@ func (a *app) readSide() (*contextbuilder.Reader, serving.Builder) {
 // chat answers with the model that is configured, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder serving.Builder) httpapi.Chat {
 	var model chat.Model = chat.Echo{}
-	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName}); {
+	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: time.Duration(a.cfg.ModelSilence)}); {
 	case at.URL == "":
 	case a.cfg.anthropic():
 		model = anthropic.New(at)

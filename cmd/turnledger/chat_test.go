@@ -244,6 +244,18 @@ func TestChatWithAnthropic(t *testing.T) {
 	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, asked[1:])
 }
 
+// TestAModelMayBeSilentAsLongAsConfigured and no longer; by itself that is 30 s.
+func TestAModelMayBeSilentAsLongAsConfigured(t *testing.T) {
+	t.Parallel()
+	model := newScripted(t)
+	model.hold()
+	p := start(t, append(model.env(), "TURNLEDGER_MODEL_SILENCE=1s"), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	began := time.Now()
+	p.must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/s/messages", content("slowly"))
+	require.Less(t, time.Since(began), 25*time.Second)
+	p.says(t, "fell silent")
+}
+
 // TestARefusedMessageLeavesNothing: options of a prompt that can't be are refused before
 // the message is recorded, streamed or not.
 func TestARefusedMessageLeavesNothing(t *testing.T) {

@@ -83,6 +83,9 @@ func (c Config) Validate() error {
 	if s := c.RecentShadow; s != "" && s != "memory" && !strings.Contains(s, "://") {
 		complain("TURNLEDGER_RECENT_SHADOW", "must be memory, or the URL of a Redis such as redis://localhost:6379")
 	}
+	if c.RecentShadow != "" && c.RecentShadow == c.RedisURL {
+		complain("TURNLEDGER_RECENT_SHADOW", "is the first view itself: name another Redis than TURNLEDGER_REDIS_URL, or memory")
+	}
 	return errors.Join(errs...)
 }
 

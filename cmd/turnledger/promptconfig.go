@@ -14,11 +14,12 @@ import (
 type promptConfig struct {
 	SystemPrompt string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT"`
 
-	ModelURL  string `name:"model-url" help:"Endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL"`
-	ModelName string `name:"model-name" help:"Name of the model; its encoding counts max_tokens." env:"TURNLEDGER_MODEL_NAME"`
-	ModelKey  string `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY"`
-	ModelAPI  string `name:"model-api" help:"What the endpoint speaks: openai or anthropic; auto goes by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
-	OnPending string `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
+	ModelURL     string   `name:"model-url" help:"Endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL"`
+	ModelName    string   `name:"model-name" help:"Name of the model; its encoding counts max_tokens." env:"TURNLEDGER_MODEL_NAME"`
+	ModelKey     string   `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY"`
+	ModelAPI     string   `name:"model-api" help:"What the endpoint speaks: openai or anthropic; auto goes by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
+	ModelSilence Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
+	OnPending    string   `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
 
 	RewriterURL     string   `name:"rewriter-url" help:"OpenAI-compatible endpoint of the query rewriter; unset: rewrite falls back to the message." env:"TURNLEDGER_REWRITER_URL"`
 	RewriterName    string   `name:"rewriter-name" help:"Name of its model; that of the chat model by default." env:"TURNLEDGER_REWRITER_NAME"`
@@ -69,6 +70,9 @@ func (c promptConfig) validate(complain func(name, format string, args ...any)) 
 	if !slices.Contains([]string{"v5", "v4"}, c.MemoryAPI) {
 		complain("TURNLEDGER_MEMORY_API", "must be v5 or v4")
 	}
+	if d := time.Duration(c.ModelSilence); d <= 0 || d > 2*time.Minute {
+		complain("TURNLEDGER_MODEL_SILENCE", "must be above 0 and at most 2m, the time of an answer")
+	}
 	if d := time.Duration(c.MemoryBudget); d <= 0 || d > 10*time.Second {
 		complain("TURNLEDGER_MEMORY_BUDGET", "must be above 0 and at most 10s")
 	}
@@ -85,6 +89,7 @@ func (c promptConfig) rows() []setting {
 		{"TURNLEDGER_MODEL_NAME", c.ModelName},
 		{"TURNLEDGER_MODEL_KEY", given(c.ModelKey)},
 		{"TURNLEDGER_MODEL_API", c.ModelAPI},
+		{"TURNLEDGER_MODEL_SILENCE", c.ModelSilence.String()},
 		{"TURNLEDGER_ON_PENDING", c.OnPending},
 		{"TURNLEDGER_REWRITER_URL", secretless(c.RewriterURL)},
 		{"TURNLEDGER_REWRITER_NAME", c.RewriterName},

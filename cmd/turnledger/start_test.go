@@ -48,6 +48,8 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 		"no NATS URL":            {[]string{"--nats-url", "nats://u:hidden@[bad"}, exitUsage, "want nats://"},
 		"TTL of minutes":         {[]string{"--session-ttl", "29m"}, exitUsage, "between 30m and 90d"},
 		"TTL of months":          {[]string{"--session-ttl", "91d"}, exitUsage, "between 30m and 90d"},
+		"a silence of minutes":   {[]string{"--model-silence", "3m"}, exitUsage, "at most 2m"},
+		"a shadow of itself":     {[]string{"--redis-url", "redis://:hidden@h", "--recent-shadow", "redis://:hidden@h"}, exitUsage, "is the first view itself"},
 		"partitions":             {[]string{"--partitions", "3"}, exitUsage, "power of two"},
 		"data in a file":         {[]string{"--data-dir", file}, exitFailed, "not a directory"},
 	} {
