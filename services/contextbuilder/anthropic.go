@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Format of a prompt.
@@ -213,7 +215,7 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 				continue
 			}
 			r.call = c
-			c.use = &block{Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name), Input: toolInput(c.Function.Arguments)}
+			c.use = &block{Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name), Input: toolInput(string(c.Function.Arguments))}
 			break
 		}
 	}
@@ -247,7 +249,12 @@ func toolInput(arguments string) json.RawMessage {
 	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
 		return marshal(map[string]string{"arguments": arguments})
 	}
-	return json.RawMessage(arguments)
+	// Half a surrogate pair in an escape, which the API refuses, is replaced.
+	input, err := jsontext.AppendFormat(nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	if err != nil {
+		return marshal(map[string]string{"arguments": arguments})
+	}
+	return input
 }
 
 // said gives what an assistant says and calls.

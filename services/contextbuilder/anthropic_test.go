@@ -62,6 +62,14 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 				{"type":"text","text":"[File sent a.pdf]"},{"type":"text","text":"[input_audio]"}]},
 			{"role":"assistant","content":[{"type":"text","text":"[Image: https://example.org/b.png]"},{"type":"text","text":"no"}]},
 			{"role":"user","content":"(no text)"}]`},
+		"arguments that are no string, and half a surrogate pair in them": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"n":12345678901234567890}}},{"id":"b","function":{"name":"g","arguments":"{\"half\":\"\\ud800\"}"}}]},
+			{"role":"tool","tool_call_id":"a","content":"A"},
+			{"role":"tool","tool_call_id":"b","content":"B"}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{"n":12345678901234567890}},{"type":"tool_use","id":"b","name":"g","input":{"half":"�"}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"A"},{"type":"tool_result","tool_use_id":"b","content":"B"}]}]`},
 		"the calls of old": {`[
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
@@ -74,6 +82,7 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 		got, err := json.Marshal(out)
 		require.NoError(t, err)
 		require.JSONEq(t, c.want, string(got), name)
+		require.NotContains(t, string(got), `\ud800`, name)
 		require.Empty(t, prompttest.Anthropic(rawsOf(out)), name)
 	}
 }

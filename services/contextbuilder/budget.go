@@ -21,7 +21,7 @@ func tokensOf(messages []Message, count func(string) int) int {
 	for _, m := range messages {
 		n += perMessage + count(plainText(m))
 		for _, c := range m.toolCalls() {
-			n += perMessage + count(c.Function.Name) + count(c.Function.Arguments)
+			n += perMessage + count(c.Function.Name) + count(string(c.Function.Arguments))
 		}
 	}
 	return n

@@ -51,8 +51,21 @@ type toolCall struct {
 }
 
 type function struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Name      string    `json:"name"`
+	Arguments arguments `json:"arguments"`
+}
+
+// arguments of a call: JSON in a string, or as Ollama has it, JSON itself.
+type arguments string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *arguments) UnmarshalJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	*a = arguments(text)
+	return nil
 }
 
 // MarshalJSON gives the message as it came.
@@ -100,7 +113,7 @@ func (m Message) toolCalls() []toolCall {
 	calls := m.stored.ToolCalls
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_use" {
-			calls = append(calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, string(p.Input)}})
+			calls = append(calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}})
 		}
 	}
 	return calls
@@ -171,7 +184,7 @@ func parseMessages(list json.RawMessage) []Message {
 		}
 		for k := range m.ToolCalls {
 			if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
-				c.Function = function{c.Custom.Name, c.Custom.Input}
+				c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
 			}
 		}
 		out[i] = Message{role: m.Role, stored: m}

@@ -102,7 +102,7 @@ func endsWith(s *conversation.State, place uint64) bool {
 func (m Message) saysCall(id string) Message {
 	if at := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_use" && p.ID == id }); at >= 0 {
 		p := m.stored.parts[at]
-		return m.saysPart(at, callText(toolCall{Function: function{p.Name, string(p.Input)}}))
+		return m.saysPart(at, callText(toolCall{Function: function{p.Name, arguments(p.Input)}}))
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(m.stored.raw, &members) != nil {
@@ -173,7 +173,7 @@ func (m Message) with(own stored, members map[string]json.RawMessage, content an
 }
 
 func callText(c toolCall) string {
-	return "[Tool call: " + c.Function.Name + " " + c.Function.Arguments + "]"
+	return "[Tool call: " + c.Function.Name + " " + string(c.Function.Arguments) + "]"
 }
 
 func resultText(name, text string) string {
