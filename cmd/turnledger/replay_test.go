@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/csv"
@@ -253,6 +254,26 @@ func TestExplainACorrectedTurn(t *testing.T) {
 		require.Equal(t, []explainedTurn{{first, "0:1", seenShown}}, x.Turns)
 		require.Equal(t, []int{2, 1, 0}, []int{x.Context.HistoryMessages, x.Context.HistoryTurns, x.Context.DroppedTurns})
 	}
+}
+
+// TestReplayIntoAPipeLeavesAPipe, and so /dev/null where it is: root once lost it.
+func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent")
+	p.turn(t, "s", "r1", "a question", "an answer")
+	name := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(name, 0o600))
+	pipe, err := os.OpenFile(name, os.O_RDWR, 0) // a reader that does not wait for a writer
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pipe.Close() })
+	_, said, code := p.verb(t, "replay", "-o", name)
+	require.Equal(t, 0, code, said)
+	info, err := os.Lstat(name)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeNamedPipe, info.Mode().Type())
+	line, err := bufio.NewReader(pipe).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "turnledger.turn.started.v1")
 }
 
 // What could not be written is no place to go on after.

@@ -29,15 +29,16 @@ func (c *replayCmd) sink(e *env) (*replayFile, error) {
 	f := &replayFile{format: export.Format(c.Format), final: c.Output}
 	to := e.out
 	header := true
-	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
+	info, err := os.Stat(c.Output)
+	if err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", errUsage, c.Output)
 	}
 	if c.Output != "" {
 		name, flags := c.Output+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
-		if c.Follow {
+		// A device or a pipe is written to: /dev/null must not become a file.
+		if c.Follow || err == nil && !info.Mode().IsRegular() {
 			name, flags = c.Output, os.O_WRONLY|os.O_CREATE|os.O_APPEND
 		}
-		var err error
 		// Texts of users: for the one who asked.
 		if f.file, err = os.OpenFile(name, flags, 0o600); err != nil { //nolint:gosec // the file that the user named
 			return nil, err
@@ -115,7 +116,7 @@ func (f *replayFile) complete() error {
 // Turns are not certain before the end, so that none are left.
 func (f *replayFile) abandon() error {
 	err := f.end()
-	if f.folder != nil && f.file != nil {
+	if f.folder != nil && f.file != nil && f.name() != f.final {
 		err = errors.Join(err, os.Remove(f.name()))
 	}
 	return err
