@@ -99,6 +99,8 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 		// A server that is paused, or whose machine is gone, closes no connection: three
 		// seconds of silence are enough to try the next one.
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
+		// A password that was changed is changed back, and credentials that ended are replaced.
+		nats.IgnoreAuthErrorAbort(),
 	}, cfg.natsClient()...)
 	nc, err := nats.Connect(cfg.NATSURL, opts...)
 	if err != nil {
@@ -143,10 +145,18 @@ func (s *store) ready(ctx context.Context) error {
 			if errors.Is(err, jetlog.ErrStream) {
 				return errors.Join(httpapi.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
 			}
+			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
+				return errors.Join(httpapi.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)
+			}
 			return errors.Join(httpapi.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
 		}
 	}
 	return nil
+}
+
+// notLetIn tells whether NATS said that it does not know who connects, or not any more.
+func notLetIn(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // freeNATS gives the listener that dev offers to pipelines: the usual port of
