@@ -66,14 +66,14 @@ func (c *streamsApplyCmd) Run(e *env) error {
 	return show.Run(e)
 }
 
-// fill waits until all followers have what their leaders have.
+// fill waits until each follower had what its leader has.
 func (c *streamsApplyCmd) fill(e *env, s *client.Client, all []client.Stream) (err error) {
 	bar := newProgress(e.err, "filling replicas", unitOperations, -1)
 	defer bar.done()
 	var most, shown uint64
-	for {
-		lacking, filled := behind(all)
-		if filled {
+	for full := (filled{}); ; {
+		lacking := full.look(all)
+		if lacking == 0 {
 			return nil
 		}
 		most = max(most, lacking)
@@ -89,17 +89,48 @@ func (c *streamsApplyCmd) fill(e *env, s *client.Client, all []client.Stream) (e
 	}
 }
 
-// behind counts what followers lack, and tells whether all are there.
-func behind(all []client.Stream) (lacking uint64, filled bool) {
-	filled = true
+// filled has the followers that were seen with all that their leader had. Under load they
+// never all are at the same moment.
+type filled map[string]bool
+
+// look counts what the others lack; one that nothing is known of yet lacks something.
+func (f filled) look(all []client.Stream) (lacking uint64) {
 	for _, s := range all {
-		filled = filled && len(s.Followers) >= s.Replicas-1
-		for _, f := range s.Followers {
-			lacking += f.Behind
-			filled = filled && f.Current && f.Behind == 0
+		if missing := s.Replicas - 1 - len(s.Followers); missing > 0 {
+			lacking += uint64(missing)
+		}
+		for _, x := range s.Followers {
+			name := s.Name + " " + x.Server
+			f[name] = f[name] || s.Replicas == 1 || x.Current && x.Behind == 0
+			if !f[name] {
+				lacking += max(x.Behind, 1)
+			}
 		}
 	}
-	return lacking, filled
+	return lacking
+}
+
+// underWay is what a follower may lack for a moment when much is written.
+const underWay = 1000
+
+// behind says what the followers of a stream lack.
+func behind(s client.Stream) string {
+	var lacking uint64
+	out, filling := "", len(s.Followers) < s.Replicas-1
+	for _, x := range s.Followers {
+		if s.Replicas == 1 {
+			break // they are about to go
+		}
+		lacking += x.Behind
+		filling = filling || x.Behind > underWay
+		if x.Offline {
+			out += ", " + x.Server + " is offline"
+		}
+	}
+	if filling && out == "" {
+		out = ", filling"
+	}
+	return fmt.Sprint(lacking, out)
 }
 
 func toChange(all []client.Stream) (can, cannot int) {
@@ -119,12 +150,7 @@ func showStreams(e *env, all []client.Stream) error {
 	w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "STREAM\tKIND\tSTORAGE\tREPLICAS\tLEADER\tBEHIND\tEVENTS\tBYTES")
 	for _, s := range all {
-		lacking, filled := behind([]client.Stream{s})
-		state := "0"
-		if !filled {
-			state = fmt.Sprintf("%d, filling", lacking)
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\n", s.Name, s.Kind, s.Storage, s.Replicas, s.Leader, state, s.Events, s.Bytes)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\n", s.Name, s.Kind, s.Storage, s.Replicas, s.Leader, behind(s), s.Events, s.Bytes)
 	}
 	if err := w.Flush(); err != nil {
 		return err
