@@ -104,7 +104,8 @@ const majorityAgain = 50 * time.Millisecond
 func (l *Log) leaderHead(ctx context.Context, p *partition) (uint64, error) {
 	var out struct {
 		Config struct {
-			Replicas int `json:"num_replicas"`
+			Replicas int               `json:"num_replicas"`
+			Metadata map[string]string `json:"metadata"`
 		} `json:"config"`
 		State struct {
 			LastSeq uint64 `json:"last_seq"`
@@ -119,7 +120,7 @@ func (l *Log) leaderHead(ctx context.Context, p *partition) (uint64, error) {
 	if out.Error != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
 	}
-	if !out.Created.Equal(p.created) {
+	if !made(out.Created, out.Config.Metadata).Equal(p.created) {
 		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
 	}
 	if n := out.Config.Replicas; n > 1 && !heardMajority(out.Cluster, n) {

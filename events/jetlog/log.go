@@ -126,7 +126,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		if err := l.checkMark(ctx, info); err != nil {
 			return nil, err
 		}
-		p := &partition{number: k, name: info.Config.Name, created: info.Created}
+		p := &partition{number: k, name: info.Config.Name, created: made(info.Created, info.Config.Metadata)}
 		p.shared.Store(clustered(info.Cluster))
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
 		p.identities.ask.ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
@@ -148,7 +148,7 @@ func (l *Log) Partitions() int { return l.cfg.Partitions }
 // Partition is the partition of a session.
 func (l *Log) Partition(sessionID string) int { return events.Partition(sessionID, l.cfg.Partitions) }
 
-// Created is when a partition's stream was made: a stream made anew has another.
+// Created is when a partition's stream was made, or restored: a stream made anew has another.
 func (l *Log) Created(partition int) time.Time { return l.partitions[partition].created }
 
 // partition gives a partition by its number, which may come from outside.

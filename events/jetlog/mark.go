@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -45,4 +46,23 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 		return fmt.Errorf("mark stream %s: %w: %w", cfg.Name, ErrUnavailable, err)
 	}
 	return nil
+}
+
+// restoredKey marks in a stream when it was restored. Its nodes don't agree on when it was
+// made: the one that took the copy has another time of it than the others (nats-server
+// 2.15.2), so that with the next leader it would seem to be made anew.
+const (
+	restoredKey = "turnledger.restored"
+	// restoredFor is how far the two times may be apart. A copy that NATS's own tools put
+	// back has the mark, too: it is as old as that restore, and not this stream's.
+	restoredFor = 24 * time.Hour
+)
+
+// made is when a stream came to be what it is.
+func made(created time.Time, marks map[string]string) time.Time {
+	restored, err := time.Parse(time.RFC3339Nano, marks[restoredKey])
+	if err != nil || created.Sub(restored).Abs() > restoredFor {
+		return created
+	}
+	return restored
 }

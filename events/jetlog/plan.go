@@ -103,7 +103,7 @@ func (l *Log) look(ctx context.Context, name string) (Stream, error) {
 	}
 	info := stream.CachedInfo()
 	s := Stream{
-		Name: name, Created: info.Created, Storage: strings.ToLower(info.Config.Storage.String()), Replicas: info.Config.Replicas,
+		Name: name, Created: made(info.Created, info.Config.Metadata), Storage: strings.ToLower(info.Config.Storage.String()), Replicas: info.Config.Replicas,
 		Events: info.State.Msgs, Bytes: info.State.Bytes, First: info.State.FirstSeq, Last: info.State.LastSeq, config: info.Config,
 	}
 	if c := info.Cluster; c != nil {

@@ -192,6 +192,7 @@ func (l *Log) Restore(ctx context.Context, copies func(partition int) (io.Reader
 
 func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
 	cfg := l.streamConfig(k)
+	cfg.Metadata[restoredKey] = l.cfg.Now().UTC().Format(time.RFC3339Nano)
 	var out struct {
 		Deliver string              `json:"deliver_subject"`
 		Error   *jetstream.APIError `json:"error"`
