@@ -118,9 +118,15 @@ func requireKnown(t *testing.T, have map[string]string, expr string) {
 	parsed, err := parser.ParseExpr(expr)
 	require.NoError(t, err, expr)
 	named := 0
-	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+	parser.Inspect(parsed, func(n parser.Node, above []parser.Node) error {
 		if v, ok := n.(*parser.VectorSelector); ok {
 			named++
+			if v.Name == "turnledger_log_head_sequence" {
+				require.True(t, slices.ContainsFunc(above, func(n parser.Node) bool {
+					a, ok := n.(*parser.AggregateExpr)
+					return ok && a.Op == parser.MAX
+				}), "each process that feeds a view tells it, so that a sum counts it several times: %s", expr)
+			}
 			name := v.Name
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 				name = strings.TrimSuffix(name, suffix)
@@ -132,6 +138,54 @@ func requireKnown(t *testing.T, have map[string]string, expr string) {
 		return nil
 	})
 	require.NotZero(t, named, expr)
+}
+
+// matching gives the alerts one of whose selectors takes a sample with these labels.
+func matching(t *testing.T, rules map[string]string, name string, labels map[string]string) (out []string) {
+	t.Helper()
+	for alert, expr := range rules {
+		parsed, err := parser.ParseExpr(expr)
+		require.NoError(t, err, expr)
+		taken := false
+		parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok && v.Name == name {
+				all := true
+				for _, m := range v.LabelMatchers {
+					value, given := labels[m.Name]
+					all = all && (!given || m.Matches(value))
+				}
+				taken = taken || all
+			}
+			return nil
+		})
+		if taken {
+			out = append(out, alert)
+		}
+	}
+	return out
+}
+
+// A process that is not ready yet answers its probes 503: no request has failed. And each
+// dependency has the alert that says what its loss means.
+func TestAlertsAreOfWhatTheySay(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &file))
+	rules := map[string]string{}
+	for _, r := range file.Groups[0].Rules {
+		rules[r.Alert] = r.Expr
+	}
+	require.Empty(t, matching(t, rules, "turnledger_http_requests_total", map[string]string{"route": "GET /readyz", "status": "503"}))
+	require.Equal(t, []string{"TurnledgerErrors"}, matching(t, rules, "turnledger_http_requests_total", map[string]string{"route": "GET /v1/events", "status": "503"}))
+	for dependency, alert := range map[string]string{"log": "TurnledgerLogDown", "redis": "TurnledgerDependencyDown", "postgres": "TurnledgerDependencyDown", "issuer": "TurnledgerIssuerDown"} {
+		require.Equal(t, []string{alert}, matching(t, rules, "turnledger_dependency_up", map[string]string{"dependency": dependency}), dependency)
+	}
 }
 
 // A dependency that goes is named with since when it is out, and no word of where it is;
