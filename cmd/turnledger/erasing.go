@@ -71,7 +71,7 @@ func (x *erasing) run(ctx context.Context) error {
 // Sweep implements httpapi.Retention.
 func (x *erasing) Sweep(ctx context.Context, dry bool) (httpapi.Swept, error) {
 	n, err := x.retention.Sweep(ctx, dry)
-	return httpapi.Swept(n), err
+	return httpapi.Swept(n), inTransportTerms(err)
 }
 
 // redactForAge redacts a turn that retention no longer keeps.

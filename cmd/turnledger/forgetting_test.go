@@ -2,17 +2,43 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/httpapi"
 )
+
+// Who asks for a retention is told that it waits for the audit, and not that something is wrong.
+func TestARetentionThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(), SessionID: "s", RequestID: "r"}}})
+	require.NoError(t, err)
+	for why, told := range map[error]error{audit.ErrNotYet: httpapi.ErrRetentionWaits, errors.New("gone"): httpapi.ErrAuditUnavailable} {
+		x := &erasing{retention: eraser.NewRetention(log, notes, eraser.RetentionConfig{
+			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+			Forget: func(context.Context, string, events.Position, func(context.Context) error) error {
+				return errors.Join(audit.ErrUnavailable, why)
+			},
+		})}
+		_, err := x.Sweep(t.Context(), false)
+		require.ErrorIs(t, err, told)
+	}
+}
 
 // From the 202 on nobody is shown anything of an identity, whichever process is asked and
 // though no eraser runs that would close its sessions; writes to them are 410.

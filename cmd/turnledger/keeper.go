@@ -229,6 +229,8 @@ func inTransportTerms(err error) error {
 	switch {
 	case errors.Is(err, projections.ErrRebuilding):
 		return fmt.Errorf("%w: %w", httpapi.ErrRebuildRunning, err)
+	case errors.Is(err, audit.ErrNotYet):
+		return fmt.Errorf("%w: %w", httpapi.ErrRetentionWaits, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
 	default:

@@ -218,7 +218,7 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 		return purge(ctx)
 	}
 	// First, since a session that has left the log is not found again.
-	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: cut}, purge)
+	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: all[len(all)-1]}, purge)
 }
 
 // lost tells whether a turn is redacted, and would not be by what is left of the session: a
