@@ -15,13 +15,14 @@ const Unknown = "unknown"
 // to the log's head; LagSeconds is the age of the first event that is not applied yet,
 // 0 where there is none. Where the log does not tell its head, HeadUnknown is
 // set, and Head and both lags say nothing. Rate is in events a second, over the last
-// ten; ETA is the time left of a rebuild.
+// ten; ETA is the time left of a rebuild. With LagUnknown Position is in another log, so that neither lag says anything.
 type Status struct {
 	Name        string
 	Partition   int
 	Position    events.Position
 	Head        events.Position
 	HeadUnknown bool
+	LagUnknown  bool
 	LagEvents   uint64
 	LagSeconds  float64
 	Rate        float64

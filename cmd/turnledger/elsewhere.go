@@ -87,12 +87,13 @@ func (v *views) storedStatus(ctx context.Context, cp projections.Checkpoint, err
 		return s
 	}
 	s.Head = head
-	s.Measure(ctx, v.log, time.Now())
-	if err := projections.SameStream(ctx, v.log, cp); err != nil {
+	if err = projections.SameStream(ctx, v.log, cp); err != nil {
 		s.LastError = err.Error()
-		if errors.Is(err, projections.ErrStream) {
-			s.State = stateOfFailed
-		}
+	}
+	if errors.Is(err, projections.ErrStream) {
+		s.State, s.LagUnknown = stateOfFailed, true
+	} else {
+		s.Measure(ctx, v.log, time.Now())
 	}
 	return s
 }

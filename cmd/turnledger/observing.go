@@ -99,6 +99,9 @@ func (c lagCollector) Collect(out chan<- prometheus.Metric) {
 			continue
 		}
 		heads[s.Partition] = max(heads[s.Partition], s.Head.Seq)
+		if s.LagUnknown {
+			continue
+		}
 		gauge(lagEvents, float64(s.LagEvents), s.Name, partition)
 		gauge(lagSeconds, s.LagSeconds, s.Name, partition)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,9 @@ func (c *projectionsListCmd) Run(e *env) error {
 		w := tabwriter.NewWriter(e.out, 0, 4, 2, ' ', 0)
 		_, _ = fmt.Fprintln(w, "NAME\tPARTITION\tPOSITION\tHEAD\tLAG\tRATE\tSTATE\tGENERATION\tLAST ERROR")
 		for _, p := range all {
-			head, lag := "?", "?"
+			head, lag := cmp.Or(p.Head, "?"), "?"
 			if p.LagEvents != nil && p.LagSeconds != nil {
-				head, lag = p.Head, fmt.Sprintf("%d (%.1fs)", *p.LagEvents, *p.LagSeconds)
+				lag = fmt.Sprintf("%d (%.1fs)", *p.LagEvents, *p.LagSeconds)
 			}
 			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f/s\t%s\t%d\t%s\n", p.Name, p.Partition, p.Position, head, lag, p.Rate, p.State, p.Generation, onOneLine(p.LastError))
 		}

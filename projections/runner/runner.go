@@ -83,12 +83,16 @@ func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Group != nil {
 		g.Go(func() error { return r.share(ctx, g) })
-		return g.Wait()
+	} else {
+		for k := range r.parts {
+			g.Go(func() error { return r.runPartition(ctx, k) })
+		}
 	}
-	for k := range r.parts {
-		g.Go(func() error { return r.runPartition(ctx, k) })
+	err := g.Wait()
+	for _, p := range r.parts {
+		p.end(err)
 	}
-	return g.Wait()
+	return err
 }
 
 func (r *Runner) runPartition(ctx context.Context, k int) error {
@@ -98,7 +102,7 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 			r.parts[k].set(stopped, nil)
 			return nil
 		}
-		if errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream) {
+		if foreign(err) {
 			r.parts[k].set(failed, err)
 			return fmt.Errorf("projection %s: %w", r.proj.Name(), err)
 		}
@@ -109,6 +113,11 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 		case <-time.After(r.cfg.Pause):
 		}
 	}
+}
+
+// foreign tells whether a projection has to stop: its checkpoint is not of this log.
+func foreign(err error) bool {
+	return errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream)
 }
 
 // feed runs one partition until something breaks off.

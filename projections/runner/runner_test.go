@@ -185,8 +185,8 @@ func TestTwoRunnersNeverApplyTwice(t *testing.T) {
 
 func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
-	fill(t, log, 1, 3)
+	log := natstest.Log(t, 2)
+	fill(t, log, 8, 3)
 	for name, cp := range map[string]projections.Checkpoint{
 		"made anew":     {Seq: 3, Created: time.Unix(1, 0), EventID: "x"},
 		"other event":   {Seq: 3, Created: log.Created(0), EventID: "x"},
@@ -194,10 +194,18 @@ func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {
 	} {
 		s := newSink()
 		s.at[0] = cp
-		err := runner.New(log, s, runner.Config{}).Run(t.Context())
+		r := runner.New(log, s, runner.Config{})
+		err := r.Run(t.Context())
 		require.Error(t, err, name)
 		require.Contains(t, err.Error(), "rebuild", name)
-		require.Empty(t, s.applied, name)
+		require.Zero(t, s.reached(0)-cp.Seq, name)
+		got := r.Status(t.Context(), time.Now())
+		require.Equal(t, []string{"failed", "stopped"}, []string{got[0].State, got[1].State}, name)
+		for _, p := range got {
+			require.True(t, p.LagUnknown, "a position in another log is not level with this one: %s", name)
+			require.NotZero(t, p.Head.Seq, name)
+			require.Contains(t, p.LastError, "rebuild", name)
+		}
 	}
 }
 

@@ -42,6 +42,15 @@ func (p *progress) set(state string, err error) {
 	}
 }
 
+// end notes that the runner has ended: where one partition of a projection follows another stream, none of it is fed.
+func (p *progress) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != failed {
+		p.state, p.err = stopped, err
+	}
+}
+
 // reached notes a position, and how many events brought it there.
 func (p *progress) reached(seq uint64, applied int) {
 	p.mu.Lock()
@@ -88,7 +97,7 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		if s.State == live || s.State == standby {
 			s.State = projections.Unknown
 		}
-	} else {
+	} else if s.LagUnknown = foreign(err); !s.LagUnknown {
 		s.Measure(ctx, r.log, now)
 	}
 	if err != nil {

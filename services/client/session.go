@@ -60,7 +60,7 @@ type Context struct {
 }
 
 // Projection says how far a view is. While the log does not tell its head, Head is
-// empty and both lags are nil. Rate is in events a second.
+// empty and both lags are nil; these are too where the view follows another log. Rate is in events a second.
 type Projection struct {
 	Name        string   `json:"name"`
 	Partition   int      `json:"partition"`

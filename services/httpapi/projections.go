@@ -17,7 +17,7 @@ type projectionJSON struct {
 	Partition   int              `json:"partition"`
 	Position    events.Position  `json:"position" doc:"Up to where it has applied the log" example:"0:42"`
 	Head        *events.Position `json:"head" doc:"The log's last event; null while the log does not tell it" example:"0:42"`
-	LagEvents   *uint64          `json:"lag_events" doc:"null while the log does not tell its head"`
+	LagEvents   *uint64          `json:"lag_events" doc:"null while the log does not tell its head, and where the position is in another log"`
 	LagSeconds  *float64         `json:"lag_seconds" doc:"Age of the first event that is not applied yet"`
 	Rate        float64          `json:"rate" doc:"Events a second that this process applied, over the last ten seconds"`
 	State       string           `json:"state" doc:"starting, live, standby (another process feeds it), not_fed (this process does not feed the view), retrying, rebuilding, rebuild_failed, failed, stopped; unknown while the log, or the store of a view that is not fed here, does not answer"`
@@ -44,7 +44,10 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 			ETASeconds: p.ETA.Seconds(),
 		}
 		if !p.HeadUnknown {
-			row.Head, row.LagEvents, row.LagSeconds = &p.Head, &p.LagEvents, &p.LagSeconds
+			row.Head = &p.Head
+		}
+		if !p.HeadUnknown && !p.LagUnknown {
+			row.LagEvents, row.LagSeconds = &p.LagEvents, &p.LagSeconds
 		}
 		out.Body.Projections = append(out.Body.Projections, row)
 	}

@@ -226,7 +226,8 @@ func TestProjections(t *testing.T) {
 		c.Projections = views{{Rebuildable: true, Generation: 3, Status: projections.Status{
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4}, Head: events.Position{Partition: 1, Seq: 6},
 			LagEvents: 2, LagSeconds: .5, Rate: 1.5, State: "live",
-		}}, {Status: projections.Status{Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"}}}
+		}}, {Status: projections.Status{Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"}},
+			{Status: projections.Status{Name: "eraser", State: "failed", Position: events.Position{Seq: 9}, Head: events.Position{Seq: 7}, LagUnknown: true}}}
 	})
 	require.Equal(t, map[string]any{"projections": []any{map[string]any{
 		"name": "recent", "partition": 1.0, "position": "1:4", "head": "1:6", "lag_events": 2.0, "lag_seconds": .5,
@@ -234,6 +235,9 @@ func TestProjections(t *testing.T) {
 	}, map[string]any{
 		"name": "audit", "partition": 0.0, "position": "0:0", "head": nil, "lag_events": nil, "lag_seconds": nil,
 		"rate": 0.0, "state": "unknown", "generation": 0.0, "rebuildable": false, "last_error": "the log is away",
+	}, map[string]any{
+		"name": "eraser", "partition": 0.0, "position": "0:9", "head": "0:7", "lag_events": nil, "lag_seconds": nil,
+		"rate": 0.0, "state": "failed", "generation": 0.0, "rebuildable": false, "last_error": nil,
 	}}}, s.ok(http.StatusOK, "GET", "/v1/projections", nil))
 }
 
