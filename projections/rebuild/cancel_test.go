@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/rebuild"
 )
@@ -26,11 +25,7 @@ func (g tooLate) Swap(ctx context.Context, anyway bool) error {
 // Who breaks a rebuild off hears what became of it, not that it was asked to end.
 func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
-	fill(t, log, 2, 4)
-	v := openMemory(t, log)
-	live(t, log, v)
-	caughtUp(t, log, v)
+	log, v, _ := fed(t, openMemory, 1, 2, 4)
 	before, swapping := number(t, v), make(chan struct{})
 	r, err := rebuild.Begin(t.Context(), log, breakable{v, func(g projections.Generation) projections.Generation { return tooLate{g, swapping} }}, rebuild.Config{Rules: rules})
 	require.NoError(t, err)

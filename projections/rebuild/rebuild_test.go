@@ -43,12 +43,8 @@ func TestRebuildUnderLoad(t *testing.T) {
 	for name, open := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := natstest.Log(t, 2)
 			const sessions = 6
-			fill(t, log, sessions, 12)
-			v := open(t, log)
-			live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, _ := fed(t, open, 2, sessions, 12)
 
 			load, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -163,11 +159,7 @@ func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 0))
 			t.Logf("seed %d", seed)
-			log := natstest.Log(t, 1)
-			fill(t, log, 4, 8)
-			v := open(t, log)
-			stop := live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, stop := fed(t, open, 1, 4, 8)
 			stop()
 			failed := errors.New("the end")
 			for step := 0; ; step++ {
@@ -196,11 +188,7 @@ func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
 // An event that can't be applied ends a rebuild with its position; live it is parked.
 func TestRebuildStopsAtAnEventThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
-	fill(t, log, 2, 10)
-	v := openMemory(t, log)
-	live(t, log, v)
-	caughtUp(t, log, v)
+	log, v, _ := fed(t, openMemory, 1, 2, 10)
 	poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
 	err := rebuilt(t, log, poisoned)
 	var stopped *rebuild.Stopped
@@ -284,11 +272,7 @@ func TestOnlyOneRebuildAtATime(t *testing.T) {
 	for name, open := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := natstest.Log(t, 1)
-			fill(t, log, 2, 3)
-			v := open(t, log)
-			live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, _ := fed(t, open, 1, 2, 3)
 			first, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules})
 			require.NoError(t, err)
 			require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
@@ -305,11 +289,7 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 	for name, open := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := natstest.Log(t, 1)
-			fill(t, log, 2, 4)
-			v := open(t, log)
-			stop := live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, stop := fed(t, open, 1, 2, 4)
 			stop()
 			_, before, err := v.Served(t.Context())
 			require.NoError(t, err)
@@ -338,11 +318,7 @@ func TestCancelledRebuild(t *testing.T) {
 	for name, open := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := natstest.Log(t, 1)
-			fill(t, log, 3, 5)
-			v := open(t, log)
-			live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, _ := fed(t, open, 1, 3, 5)
 			ctx, cancel := context.WithCancel(t.Context())
 			r, err := rebuild.Begin(ctx, log, breakable{v, func(g projections.Generation) projections.Generation { return cancels{g, cancel} }}, rebuild.Config{Rules: rules, MaxBatch: 5})
 			require.NoError(t, err)

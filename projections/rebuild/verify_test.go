@@ -38,11 +38,7 @@ func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
 	for name, open := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := natstest.Log(t, 2)
-			fill(t, log, 8, 9)
-			v := open(t, log)
-			live(t, log, v)
-			caughtUp(t, log, v)
+			log, v, _ := fed(t, open, 2, 8, 9)
 			found, sessions := verified(t, log, v, 0)
 			require.Empty(t, found)
 			require.Equal(t, 8, sessions)
@@ -80,12 +76,8 @@ func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
 // Each row of each table that is changed, taken out or put in is found.
 func TestVerifyFindsTamperedRows(t *testing.T) {
 	t.Parallel()
-	log := natstest.Log(t, 1)
-	fill(t, log, 4, 9)
 	url := pgtest.URL(t)
-	v := auditOn(t, log, url)
-	live(t, log, v)
-	caughtUp(t, log, v)
+	log, v, _ := fed(t, func(t testing.TB, log *jetlog.Log) view { return auditOn(t, log, url) }, 1, 4, 9)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
@@ -114,6 +115,17 @@ func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func())
 func caughtUp(t testing.TB, log *jetlog.Log, v view) {
 	t.Helper()
 	require.Eventually(t, func() bool { return viewtest.CaughtUp(t, log, v) }, time.Minute, 5*time.Millisecond)
+}
+
+// fed is a log with turns, and a view that has applied them and is fed until stop.
+func fed(t testing.TB, open opener, partitions, sessions, turns int) (log *jetlog.Log, v view, stop func()) {
+	t.Helper()
+	log = natstest.Log(t, partitions)
+	fill(t, log, sessions, turns)
+	v = open(t, log)
+	stop = live(t, log, v)
+	caughtUp(t, log, v)
+	return log, v, stop
 }
 
 // say appends turn i of a session, with a redaction and a correction now and then. Every
