@@ -42,9 +42,11 @@ type held struct {
 const (
 	// judgeBytes bounds the states that a judge holds.
 	judgeBytes = 32 << 20
-	// judgeSessions of a partition can be told from new ones with a hundredth of them
-	// asked for in vain, in 2.4 MB; of more, more.
+	// judgeSessions of a log can be told from new ones with a hundredth of them asked for in
+	// vain, in 2.4 MB, which its partitions share; of more, more.
 	judgeSessions = 2_000_000
+	// leastSessions of a partition are told so, however many partitions there are.
+	leastSessions = 50_000
 )
 
 // NewJudge makes the judge of a partition that has been applied up to a sequence.
@@ -52,7 +54,11 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 	rules.Slim = true
 	j := &Judge{log: log, rules: rules}
 	if applied == 0 {
-		j.seen = bloom.NewWithEstimates(judgeSessions, 0.01)
+		most := uint(judgeSessions)
+		if l, ok := log.(interface{ Partitions() int }); ok {
+			most = max(most/uint(l.Partitions()), leastSessions) //nolint:gosec // 1 to 256
+		}
+		j.seen = bloom.NewWithEstimates(most, 0.01)
 	}
 	var err error
 	j.states, err = simplelru.NewLRU(judgeBytes/leastWeight, func(_ string, s held) { j.bytes -= weight(s.State) })

@@ -66,7 +66,11 @@ func (f *filler) start(ctx context.Context) error {
 	if f.cfg.Start == nil {
 		return nil
 	}
-	seq, err := f.cfg.Start(ctx, f.partition)
+	var seq uint64
+	err := answered(ctx, func() (err error) {
+		seq, err = f.cfg.Start(ctx, f.partition)
+		return err
+	})
 	if err != nil || seq == 0 {
 		return err
 	}
@@ -119,7 +123,7 @@ func (f *filler) catchUp(ctx context.Context) error {
 // answered asks the log until it answers, as a tail does: an election is no reason to begin again.
 func answered(ctx context.Context, ask func() error) error {
 	for {
-		if err := ask(); !errors.Is(err, jetlog.ErrUnavailable) {
+		if err := ask(); !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
 			return err
 		}
 		select {

@@ -159,7 +159,7 @@ func feed(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg
 	for k, p := range parts {
 		f, err := newFiller(life, log, sink, cfg, p)
 		if err == nil {
-			err = f.open(life)
+			err = answered(life, func() error { return f.open(life) })
 		}
 		if err != nil {
 			end()

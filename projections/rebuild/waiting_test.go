@@ -1,6 +1,8 @@
 package rebuild_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,25 +10,47 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/projections/rebuild"
-	"github.com/turnledger/turnledger/projections/recent"
-	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections"
 )
 
-// A log that does not answer for a while, as in an election, does not end a rebuild.
+// A log that does not answer for a while, as in an election, does not end a rebuild, whatever it
+// is asked for first.
 func TestARebuildWaitsForTheLog(t *testing.T) {
 	t.Parallel()
-	nc, wire := natstest.Wired(t)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
-	fill(t, log, 3, 4)
-	v := memory.New(recent.Limits{TTL: rules.SessionTTL, MaxTurns: 10}, rules, nil)
-	live(t, log, view{Rebuildable: v})
-	caughtUp(t, log, view{Rebuildable: v})
-	r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules})
-	require.NoError(t, err)
+	for name, locks := range map[string]func(wire sync.Locker, g projections.Generation) projections.Generation{
+		"head": func(wire sync.Locker, g projections.Generation) projections.Generation { silent(wire); return g },
+		"consumer": func(wire sync.Locker, g projections.Generation) projections.Generation {
+			return claimedInSilence{g, wire}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc, wire := natstest.Wired(t)
+			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+			require.NoError(t, err)
+			fill(t, log, 3, 4)
+			v := openMemory(t, log)
+			live(t, log, v)
+			caughtUp(t, log, v)
+			require.NoError(t, rebuilt(t, log, breakable{v, func(g projections.Generation) projections.Generation { return locks(wire, g) }}))
+			require.Equal(t, uint64(2), number(t, v))
+		})
+	}
+}
+
+// silent cuts the log off for a while: each question is given up after 5 s.
+func silent(wire sync.Locker) {
 	wire.Lock()
-	time.AfterFunc(6*time.Second, wire.Unlock) // a question for the head is given up after 5 s
-	require.NoError(t, r.Run(t.Context()))
-	require.Equal(t, uint64(2), number(t, v))
+	time.AfterFunc(8*time.Second, wire.Unlock)
+}
+
+// claimedInSilence loses the log when the rebuild has its partition, and before it reads it.
+type claimedInSilence struct {
+	projections.Generation
+	wire sync.Locker
+}
+
+func (g claimedInSilence) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	silent(g.wire)
+	return g.Generation.Claim(ctx, partition)
 }
