@@ -52,6 +52,21 @@ func (l *endless) Session(_ context.Context, sessionID string, _, upTo uint64) i
 	}
 }
 
+// spread is a log of many partitions.
+type spread struct{ *endless }
+
+func (spread) Partitions() int { return 256 }
+
+// What judges begin with is not paid for by each partition.
+func TestJudgesOfManyPartitionsBeginSmall(t *testing.T) {
+	before, judges := heap(), make([]*projections.Judge, 256)
+	for k := range judges {
+		judges[k] = projections.NewJudge(spread{&endless{}}, conversation.Rules{}, 0)
+	}
+	require.Less(t, heap()-before, 50<<20)
+	runtime.KeepAlive(judges)
+}
+
 // TestJudgeDoesNotGrowWithTheLog holds a judge to its bound, and to asking the log for
 // hardly any session that is new, however many there were.
 func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
