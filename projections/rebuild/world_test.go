@@ -2,6 +2,7 @@ package rebuild_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -150,7 +151,12 @@ func say(ctx context.Context, log *jetlog.Log, n, i int) error {
 		})
 	}
 	for _, f := range facts {
-		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
+		_, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		// A busy machine: the same event again is no other.
+		for again := 0; errors.Is(err, jetlog.ErrUnavailable) && again < 6; again++ {
+			_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+		}
+		if err != nil {
 			return err
 		}
 	}
