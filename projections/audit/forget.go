@@ -14,10 +14,10 @@ import (
 var ErrNotYet = errors.New("the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it")
 
 // ForgetEvent takes the ledger's row of an event out that has left the log by itself.
-// ErrUnavailable where PostgreSQL does not answer, ErrNotYet until the tables have applied
-// it, and tables beside the served ones are served or gone.
+// ErrUnavailable where PostgreSQL does not answer, ErrNotYet until tables beside the
+// served ones are served or gone. Whether these are that far is the caller's to know.
 func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
-	return a.onceApplied(ctx, "forget an event of the audit", at, func(conn *pgxpool.Conn) error {
+	return a.onceApplied(ctx, "forget an event of the audit", events.Position{Partition: at.Partition}, func(conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, "delete from "+a.cfg.Schema+".event_ledger where partition = $1 and seq = $2", at.Partition, at.Seq)
 		return err
 	})
@@ -25,8 +25,8 @@ func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
 
 // ForgetEvents takes the ledger's rows of a session's events out that a retention is to
 // take out of the log, and then has it do so: those up to a position, but of
-// redactions, erasures and receipts, which stay there. Errors are those of ForgetEvent, and
-// purge's.
+// redactions, erasures and receipts, which stay there. Errors are those of ForgetEvent, ErrNotYet
+// also until the tables have applied that position, and purge's.
 func (a *Audit) ForgetEvents(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
 	forget := "delete from " + a.cfg.Schema + ".event_ledger where partition = $1 and seq <= $2 and session_id = $3 and type <> all($4)"
 	var purged error
