@@ -56,7 +56,7 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 	if applied == 0 {
 		most := uint(judgeSessions)
 		if l, ok := log.(interface{ Partitions() int }); ok {
-			most = max(most/uint(l.Partitions()), leastSessions) //nolint:gosec // 1 to 256
+			most = max(most/uint(l.Partitions()), leastSessions)
 		}
 		j.seen = bloom.NewWithEstimates(most, 0.01)
 	}
