@@ -60,7 +60,8 @@ func (a *API) snapshot(w http.ResponseWriter, r *http.Request) {
 		newProblem(codeNotFound, "there is no such partition: GET /v1/streams lists them").write(w)
 		return
 	}
-	out := &patient{w: w, c: http.NewResponseController(w), a: a}
+	out := newPatient(w, nil)
+	defer out.end()
 	err = a.cfg.Backups.Snapshot(r.Context(), int(partition), func(m jetlog.Moment) (io.Writer, error) {
 		h := w.Header()
 		h.Set("Content-Type", "application/octet-stream")
@@ -100,9 +101,9 @@ func (a *API) restore(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.restoring.Store(false)
-	in := &patient{r: r.Body, c: http.NewResponseController(w), a: a}
+	in := newPatient(w, r.Body)
 	got, err := a.cfg.Backups.Restore(r.Context(), in)
-	_ = in.c.SetWriteDeadline(a.cfg.Now().Add(streamPiece)) // where there is none, none is needed
+	in.end()
 	if err != nil {
 		p := problemOf(err)
 		callOf(r.Context()).err = p
@@ -128,16 +129,24 @@ type patient struct {
 	w     io.Writer
 	r     io.Reader
 	c     *http.ResponseController
-	a     *API
 	begun bool
 }
 
-func (p *patient) Write(b []byte) (int, error) {
-	_ = p.c.SetWriteDeadline(p.a.cfg.Now().Add(streamPiece)) // where there is none, none is needed
-	return p.w.Write(b)
+func newPatient(w http.ResponseWriter, r io.Reader) *patient {
+	p := &patient{w: w, r: r, c: http.NewResponseController(w)}
+	_ = p.c.SetWriteDeadline(time.Time{}) // where there is none, none is needed
+	return p
 }
 
-func (p *patient) Read(b []byte) (int, error) {
-	_ = p.c.SetReadDeadline(p.a.cfg.Now().Add(streamPiece)) // where there is none, none is needed
-	return p.r.Read(b)
+// end gives what is still to be written its time.
+func (p *patient) end() { _ = p.c.SetWriteDeadline(time.Now().Add(streamPiece)) }
+
+func (p *patient) Write(b []byte) (n int, err error) {
+	err = within(p.c.SetWriteDeadline, streamPiece, func() error { n, err = p.w.Write(b); return err })
+	return n, err
+}
+
+func (p *patient) Read(b []byte) (n int, err error) {
+	err = within(p.c.SetReadDeadline, streamPiece, func() error { n, err = p.r.Read(b); return err })
+	return n, err
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -243,6 +244,8 @@ func (s *sse) end() {
 	s.gone = true
 	if s.quiet != nil {
 		s.quiet.Stop()
+		_, w := humago.Unwrap(s.ctx)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.patience)) // for its end
 	}
 }
 
@@ -264,9 +267,10 @@ func (s *sse) write(text string) {
 	}
 	_, w := humago.Unwrap(s.ctx)
 	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(time.Now().Add(s.patience)) // a writer of a test may have none
-	_, err := w.Write([]byte(text))
-	s.gone = err != nil || out.Flush() != nil
+	s.gone = within(out.SetWriteDeadline, s.patience, func() error {
+		_, err := w.Write([]byte(text))
+		return errors.Join(err, out.Flush())
+	}) != nil
 	if s.quiet != nil {
 		s.quiet.Reset(s.silence)
 	}

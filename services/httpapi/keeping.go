@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -82,12 +83,12 @@ func (a *API) verify(w http.ResponseWriter, r *http.Request) {
 			begun = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
 		}
-		_ = out.SetWriteDeadline(a.cfg.Now().Add(verifyLineDeadline)) // where there is none, none is needed
-		if err := json.NewEncoder(w).Encode(l); err != nil {
-			return err
-		}
-		return out.Flush()
+		return within(out.SetWriteDeadline, verifyLineDeadline, func() error {
+			return errors.Join(json.NewEncoder(w).Encode(l), out.Flush())
+		})
 	}
+	_ = out.SetWriteDeadline(time.Time{}) // where there is none, none is needed
+	defer func() { _ = out.SetWriteDeadline(time.Now().Add(verifyLineDeadline)) }()
 	sessions, err := a.cfg.Keeper.Verify(r.Context(), name, sample, func(done, of uint64) error {
 		return line(verifyLine{Progress: &verifyProgress{done, of}})
 	}, func(d projections.Difference) error {

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,6 +107,17 @@ func (m *router) run(w http.ResponseWriter, r *http.Request, t route) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(chatDeadline + writeTime)) // a writer of a test may have none
 	}
 	t.handle(w, r)
+}
+
+// within writes, or reads, a piece of a long body in its own time. Between pieces there is
+// no deadline: HTTP/2 ends a stream at one, also a stream that nobody writes to just then.
+func within(set func(time.Time) error, limit time.Duration, piece func() error) error {
+	_ = set(time.Now().Add(limit)) // a writer of a test may have none
+	err := piece()
+	if err == nil || errors.Is(err, io.EOF) {
+		_ = set(time.Time{})
+	}
+	return err
 }
 
 // writeTime is how long an answer that was long in the making may take to be sent.
