@@ -7,6 +7,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// Made is when a stream came to be what it is.
+var Made = made
+
 // Fsync is what a gate syncs a file or folder with.
 type Fsync func(*os.File) error
 

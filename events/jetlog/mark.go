@@ -53,15 +53,17 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 // 2.15.2), so that with the next leader it would seem to be made anew.
 const (
 	restoredKey = "turnledger.restored"
-	// restoredFor is how far the two times may be apart. A copy that NATS's own tools put
-	// back has the mark, too: it is as old as that restore, and not this stream's.
+	// restoredFor is how much later a restored stream may be made, by another clock. A copy
+	// that NATS's own tools put back has the mark, too: it is as old as that restore, and
+	// not this stream's. One that was made long before its mark is restored all the same: a
+	// copy in the form of older servers brings its stream's time to the node that takes it.
 	restoredFor = 24 * time.Hour
 )
 
 // made is when a stream came to be what it is.
 func made(created time.Time, marks map[string]string) time.Time {
 	restored, err := time.Parse(time.RFC3339Nano, marks[restoredKey])
-	if err != nil || created.Sub(restored).Abs() > restoredFor {
+	if err != nil || created.Sub(restored) > restoredFor {
 		return created
 	}
 	return restored

@@ -2,6 +2,7 @@ package jetlog_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -35,4 +36,21 @@ func TestAnotherProcessMayNotUseALogBehindAGate(t *testing.T) {
 	require.ErrorContains(t, err, "TURNLEDGER_SYNC=always")
 	require.NoError(t, open(embedded.Always))
 	require.ErrorIs(t, open(embedded.Group), jetlog.ErrStream)
+}
+
+// Nodes that have it from another time agree on when a stream was restored, and one that was
+// restored otherwise later is not taken for it.
+func TestWhenAStreamWasRestoredCounts(t *testing.T) {
+	t.Parallel()
+	restored := time.Date(2026, 11, 22, 9, 0, 0, 5, time.UTC)
+	marks := map[string]string{"turnledger.restored": restored.Format(time.RFC3339Nano)}
+	for created, want := range map[time.Time]time.Time{
+		restored.Add(time.Second):    restored,
+		restored.Add(-time.Minute):   restored,
+		restored.AddDate(-1, 0, 0):   restored,
+		restored.Add(25 * time.Hour): restored.Add(25 * time.Hour),
+	} {
+		require.Equal(t, want, jetlog.Made(created, marks))
+		require.Equal(t, created, jetlog.Made(created, nil))
+	}
 }
