@@ -2,6 +2,7 @@ package eraser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -89,23 +90,28 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	defer r.turn.Unlock()
 	var out Swept
 	now := r.cfg.Now()
-	for k := range r.log.Partitions() {
-		if r.cfg.Anonymous > 0 {
-			err := r.window(ctx, sweep{"anonymous", k, now.Add(-r.cfg.Anonymous), dry, r.anonymous}, &out)
-			if err != nil {
-				return out, err
-			}
-		}
-		if r.cfg.Linked > 0 {
-			if err := r.window(ctx, sweep{"linked", k, now.Add(-r.cfg.Linked), dry, r.linked}, &out); err != nil {
-				return out, err
-			}
-		}
-	}
+	// What one rule waits for, such as a view, does not hold up the other.
+	err := errors.Join(
+		r.rule(ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous}, r.cfg.Anonymous, &out),
+		r.rule(ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out),
+	)
 	if !dry && out != (Swept{}) {
 		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions", out.LinkedSessions, "turns", out.Turns)
 	}
-	return out, nil
+	return out, err
+}
+
+// rule sweeps all partitions by one rule; 0 is never.
+func (r *Retention) rule(ctx context.Context, s sweep, after time.Duration, out *Swept) error {
+	if after <= 0 {
+		return nil
+	}
+	for s.partition = range r.log.Partitions() {
+		if err := r.window(ctx, s, out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep is one partition's part for one rule.

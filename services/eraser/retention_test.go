@@ -82,9 +82,16 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "old")
+	w.turn("linked", "r1", "old")
+	w.link("linked", "alice")
 	away := errors.New("away")
+	var redacted []string
 	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
-		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Rules: rules, Anonymous: time.Hour, Linked: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Redact: func(_ context.Context, session string, _ uuid.UUID) error {
+			redacted = append(redacted, session)
+			return nil
+		},
 		Forget: func(ctx context.Context, _ string, _ events.Position, purge func(context.Context) error) error {
 			if away != nil {
 				return away
@@ -95,6 +102,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	_, err := r.Sweep(t.Context(), false)
 	require.ErrorIs(t, err, away)
 	require.Len(t, w.types("s"), 2)
+	require.Equal(t, []string{"linked"}, redacted, "what is linked does not wait for the view")
 	away = nil
 	got, err := r.Sweep(t.Context(), false)
 	require.NoError(t, err)
