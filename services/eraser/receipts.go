@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
@@ -51,11 +53,18 @@ type Receipts struct {
 	log    Log
 	notes  *jetlog.Notes
 	places []Place
+	// closed is where the log ended when it was first seen that the sessions of an erased
+	// identity are closed, by its receipt: a busy log is ahead of every view for ever.
+	closed *lru.Cache[string, []events.Position]
 }
+
+// closedKept bounds the receipts of which that is kept; of others it is looked at anew.
+const closedKept = 1024
 
 // NewReceipts makes a reader that knows some places; it does no I/O.
 func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
-	return &Receipts{log, notes, places}
+	closed, _ := lru.New[string, []events.Position](closedKept) // the one error is of a size that is not above 0
+	return &Receipts{log, notes, places, closed}
 }
 
 // Receipt gives the receipt of an id, which is that of an erasure, or the position of a
@@ -104,7 +113,7 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 	byName := map[string]Reached{}
 	markers := []events.Position{out.Position}
 	if out.SessionID == "" {
-		markers = r.heads(ctx, written)
+		markers = r.heads(ctx, out.ID, written)
 	}
 	for _, p := range r.places {
 		x := Reached{Place: p.Name()}
@@ -140,9 +149,12 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 // closed, which the log's receipt tells, no further than the log. A view in this process's
 // memory may be one that no eraser knows, and that none is written of. None while that is
 // not told, or where it can't be.
-func (r *Receipts) heads(ctx context.Context, written map[string]*stamped) (out []events.Position) {
+func (r *Receipts) heads(ctx context.Context, id string, written map[string]*stamped) (out []events.Position) {
 	if written[PlaceLog] == nil || !slices.ContainsFunc(r.places, func(p Place) bool { return written[p.Name()] == nil }) {
 		return nil
+	}
+	if at, ok := r.closed.Get(id); ok {
+		return at
 	}
 	for k := range r.log.Partitions() {
 		head, err := r.log.Head(ctx, k)
@@ -151,6 +163,7 @@ func (r *Receipts) heads(ctx context.Context, written map[string]*stamped) (out 
 		}
 		out = append(out, head)
 	}
+	r.closed.Add(id, out)
 	return out
 }
 
