@@ -51,7 +51,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	a.views.eraserFeed = a.erasing.feed
 	a.erasing.retention = eraser.NewRetention(a.store.log, notes, eraser.RetentionConfig{
 		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
-		Redact: a.redactForAge, Forget: a.views.forget, Logger: a.logger,
+		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
 	})
 	return nil
 }
@@ -172,6 +172,21 @@ func (f followed) Reached(ctx context.Context, at events.Position) (bool, error)
 		return err == nil, err
 	}
 	return f.log.Still(ctx, at.Partition, applied.Seq, at.Seq)
+}
+
+// forget tells the memory outside and the audit what a retention takes out of the log by purge.
+func (a *app) forget(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
+	if a.memory != nil {
+		// Who forwards may have read what is deleted here, and store it again.
+		err := forwarded{a.memory.effect.Done}.DeleteTurns(ctx, upTo, sessionID, nil)
+		if err == nil {
+			err = a.memory.forwarder.Purge(ctx, sessionID, upTo.Seq)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", httpapi.ErrRetentionWaits, err)
+		}
+	}
+	return a.views.forget(ctx, sessionID, upTo, purge)
 }
 
 // forget tells the audit's ledger what a retention takes out of the log by purge.

@@ -9,15 +9,21 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/memory"
+	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/memory/supermemory"
 )
 
 // Who asks for a retention is told that it waits for the audit, and not that something is wrong.
@@ -122,4 +128,28 @@ func TestAViewHasReachedWhatIsErased(t *testing.T) {
 	reached, err = view.Reached(t.Context(), ack.Position)
 	require.NoError(t, err)
 	require.True(t, reached)
+}
+
+// A retention purges nothing that the memory outside still has, or may yet be given.
+func TestARetentionWaitsForTheMemory(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	service := memorytest.New(t)
+	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
+	forwarder := memory.NewForwarder(store, log, conversation.Rules{})
+	a := &app{views: &views{}, memory: &outsideMemory{forwarder: forwarder, effect: effects.New(js, forwarder, effects.Config{Log: log})}}
+	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"), memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
+	purged := 0
+	forget := func(upTo uint64) error {
+		return a.forget(t.Context(), "s", events.Position{Seq: upTo}, func(context.Context) error { purged++; return nil })
+	}
+	require.ErrorIs(t, forget(1), httpapi.ErrRetentionWaits, "nothing was forwarded yet")
+	require.Zero(t, purged)
+	require.Len(t, service.Documents(), 1)
+	require.NoError(t, forget(0))
+	require.Equal(t, 1, purged)
+	require.Empty(t, service.Documents())
 }

@@ -22,6 +22,7 @@ import (
 // the role audit.
 type outsideMemory struct {
 	searcher  memory.Searcher
+	forwarder *memory.Forwarder
 	effect    *effects.Effect
 	deletions *memory.Deletions
 	feed      *runner.Runner // nil where another process feeds it
@@ -46,7 +47,8 @@ func (a *app) openMemory(registry *prometheus.Registry, metrics *runner.Metrics)
 		v5 := supermemory.NewV5(to)
 		store, m.searcher = v5, v5
 	}
-	m.effect = effects.New(js, memory.NewForwarder(store, a.store.log, a.cfg.rules()), effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
+	m.forwarder = memory.NewForwarder(store, a.store.log, a.cfg.rules())
+	m.effect = effects.New(js, m.forwarder, effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
 	m.deletions = memory.NewDeletions(a.store.log, memory.DeletionsConfig{Rules: a.cfg.rules(), Done: m.effect.Done, Logger: a.logger})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes", Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",

@@ -21,7 +21,7 @@ var (
 	ErrNotFed             = errors.New("this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)")
 	ErrRebuildRunning     = errors.New("the projection is being rebuilt or verified already: GET /v1/projections shows how far")
 	ErrNoRebuild          = errors.New("no rebuild of the projection runs in this process: GET /v1/projections shows which do; ask the process that was asked for it")
-	ErrRetentionWaits     = errors.New("what is too old stays for now: the audit is being rebuilt or verified, or has not applied it yet (turnledger projections list); it is tried again each minute")
+	ErrRetentionWaits     = errors.New("what is too old stays for now: the audit is being rebuilt or verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections list); it is tried again each minute")
 	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
 	// ErrProjectionUnavailable: a view's own store did not answer, or not as it should.
 	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")

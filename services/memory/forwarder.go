@@ -160,6 +160,17 @@ func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judg
 	return f.store.Delete(ctx, scope, idsOf(state.Turns))
 }
 
+// Purge deletes what a guest's session left up to a sequence, before a retention takes that
+// out of the log: nobody knows then which turns there were, nor that a silence stands
+// between them and who asks.
+func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) error {
+	state, err := f.fold(ctx, session, upTo)
+	if err != nil {
+		return err
+	}
+	return f.forget(ctx, state)
+}
+
 // forget empties the scope of a guest's session. Only of each document by itself does the
 // memory confirm that it is gone.
 func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {

@@ -167,6 +167,22 @@ func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
 	})
 }
 
+// When retention has purged a guest's session, nothing says any more that a silence stands
+// before who asks next under its id.
+func TestWhatRetentionTakesTheMemoryForgets(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.turn("other", "r1", "I like teal.", "Teal it is.")
+		_, at := w.turn("guest", "r1", "I like grey.", "Grey it is.")
+		w.until(at)
+		forwarder := memory.NewForwarder(w.store, w.log, rules)
+		for range 2 { // again after a crash
+			require.NoError(t, forwarder.Purge(t.Context(), "guest", at.Seq))
+		}
+		require.Equal(t, []string{"thread:other | User: I like teal. | Assistant: Teal it is."}, w.contents())
+	})
+}
+
 // A guest's turns belong to the identity as soon as there is one.
 func TestALinkMovesWhatASessionLeft(t *testing.T) {
 	both(t, func(w *world) {
