@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,4 +39,22 @@ func TestARunnerOfBeforeIsFencedInARedisThatWasEmptied(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.ErrorIs(c, before.Apply(t.Context(), projections.Batch{From: to, To: later}), projections.ErrFenced)
 	}, patience, 10*time.Millisecond)
+}
+
+func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.NoError(t, f.view.Admitted(t.Context()))
+	stranger, err := redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@", 1)})
+	require.NoError(t, err)
+	t.Cleanup(stranger.Close)
+	err = stranger.Admitted(t.Context())
+	require.ErrorIs(t, err, redis.ErrDenied)
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.NotContains(t, err.Error(), "hidden")
+	f.server.Stop()
+	late, err := redis.New(redis.Config{URL: f.server.URL()})
+	require.NoError(t, err)
+	t.Cleanup(late.Close)
+	require.NoError(t, late.Admitted(t.Context()), "it may come later")
 }
