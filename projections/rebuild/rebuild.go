@@ -93,10 +93,8 @@ const dropDeadline = time.Minute
 // Cancel ends Run, waits for that, and tells whether it did: not where Run has ended, or
 // serves the generation by then.
 func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
-	select {
-	case <-r.over:
+	if over, _ := r.ended(); over {
 		return false, nil
-	default:
 	}
 	r.cancel()
 	select {
@@ -126,7 +124,6 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 		if dropped := r.gen.Drop(ctx); dropped != nil {
 			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(), "err", dropped)
 		}
-		r.ended(err)
 		r.err = err
 		close(r.over)
 	}()

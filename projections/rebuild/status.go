@@ -24,8 +24,6 @@ type progress struct {
 	head        uint64
 	events      int
 	since, last time.Time
-	over        bool
-	err         error
 }
 
 func (p *progress) began(seq uint64) {
@@ -48,12 +46,13 @@ func (p *progress) reached(seq uint64, events int) {
 	p.events += events
 }
 
-// ended notes how the rebuild ended.
-func (r *Rebuild) ended(err error) {
-	for _, p := range r.parts {
-		p.mu.Lock()
-		p.over, p.err = true, err
-		p.mu.Unlock()
+// ended tells whether the rebuild has ended, and how.
+func (r *Rebuild) ended() (bool, error) {
+	select {
+	case <-r.over:
+		return true, r.err
+	default:
+		return false, nil
 	}
 }
 
@@ -65,34 +64,33 @@ const statusDeadline = 3 * time.Second
 func (r *Rebuild) Status(ctx context.Context, now time.Time) []projections.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()
+	over, err := r.ended()
+	if over && err == nil {
+		return nil
+	}
 	var out []projections.Status
 	for _, p := range r.parts {
-		if s, ok := p.status(); ok {
-			s.Measure(ctx, r.log, now)
-			s.Name, s.Generation = r.view.Name(), r.gen.Number()
-			out = append(out, s)
+		s := p.status()
+		if over {
+			s.State, s.LastError, s.Rate, s.ETA = StateFailed, err.Error(), 0, 0
 		}
+		s.Measure(ctx, r.log, now)
+		s.Name, s.Generation = r.view.Name(), r.gen.Number()
+		out = append(out, s)
 	}
 	return out
 }
 
-func (p *progress) status() (s projections.Status, ok bool) {
+func (p *progress) status() projections.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over && p.err == nil {
-		return s, false
-	}
-	s = projections.Status{
+	s := projections.Status{
 		Partition: p.partition, State: StateRebuilding,
 		Position: events.Position{Partition: p.partition, Seq: p.seq}, Head: events.Position{Partition: p.partition, Seq: max(p.head, p.seq)},
-	}
-	if p.over {
-		s.State, s.LastError = StateFailed, p.err.Error()
-		return s, true
 	}
 	if took := p.last.Sub(p.since).Seconds(); took > 0 {
 		s.Rate = float64(p.events) / took
 		s.ETA = time.Duration(float64(s.Head.Seq-s.Position.Seq) / max(s.Rate, 1) * float64(time.Second))
 	}
-	return s, true
+	return s
 }

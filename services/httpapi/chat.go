@@ -203,7 +203,7 @@ func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*st
 }
 
 // chatPatience is how long an answer waits for a client that takes nothing. It is made for
-// the log all the same, and the model is given up that says nothing for 30 s.
+// the log all the same, and a model that says nothing for too long is given up by itself.
 const chatPatience = 5 * time.Second
 
 // sse writes server-sent events: begun, delta, and done or error (a problem), and a comment

@@ -30,6 +30,17 @@ func (c talkative) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.Cha
 	return httpapi.ChatReply{}, nil
 }
 
+// streamOf sends a message and gives the stream of its answer.
+func streamOf(t *testing.T, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
 // TestAClientThatTakesNothingHoldsNoAnswerUp: a telephone that is out of reach does not
 // close its connection, and its answer is recorded all the same.
 func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
@@ -38,11 +49,7 @@ func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 	s := startOn(t, natstest.Log(t, 1), func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Chat, c.StreamPatience = said, 100*time.Millisecond
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
+	streamOf(t, s.url)
 	select {
 	case <-said:
 	case <-time.After(20 * time.Second):
@@ -92,11 +99,7 @@ func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
 	s := startOn(t, natstest.Log(t, 1), func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Chat, c.Heartbeat = answer, 20*time.Millisecond
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
+	resp := streamOf(t, s.url)
 	var events []string
 	beats := 0
 	for in := bufio.NewScanner(resp.Body); in.Scan(); {

@@ -63,10 +63,13 @@ func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []stri
 	return script.Exec(ctx, conn, keys, args)
 }
 
-// noted remembers that Redis gave no answer. A caller whose own ctx has ended says
-// nothing of it.
+// noted remembers that Redis gave no answer, until it gives one. A caller whose own ctx has
+// ended says nothing of it.
 func (c *client) noted(caller context.Context, r rueidis.RedisResult) rueidis.RedisResult {
-	if r.NonRedisError() != nil && !over(caller) {
+	switch answered := r.NonRedisError() == nil; {
+	case answered && c.down.Load() != 0:
+		c.down.Store(0)
+	case !answered && !over(caller):
 		c.down.Store(time.Now().Add(downFor).UnixNano())
 	}
 	return r

@@ -58,3 +58,18 @@ func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
 	t.Cleanup(late.Close)
 	require.NoError(t, late.Admitted(t.Context()), "it may come later")
 }
+
+// What fails at once after Redis gave no answer does so until it gives one, not for a time.
+func TestARedisThatAnswersIsNotDown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.server.Stop()
+	_, err := f.view.Load(t.Context(), "s", 0, -1)
+	require.Error(t, err)
+	f.server.Restart(redistest.Empty)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := f.view.Claim(t.Context(), 0)
+		assert.NoError(c, err)
+	}, patience, time.Millisecond)
+	require.Zero(t, f.load(t, "s"))
+}

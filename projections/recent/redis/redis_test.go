@@ -75,13 +75,8 @@ func (f *fixture) turns(t *testing.T, session string, n int) {
 
 func (f *fixture) load(t *testing.T, session string) recent.Snapshot {
 	t.Helper()
-	var snap recent.Snapshot
-	// A connection of before a restart may be found broken only now.
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		var err error
-		snap, err = f.view.Load(t.Context(), session, 0, -1)
-		assert.NoError(c, err)
-	}, patience, 10*time.Millisecond)
+	snap, err := f.view.Load(t.Context(), session, 0, -1)
+	require.NoError(t, err)
 	return snap
 }
 

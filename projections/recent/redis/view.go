@@ -63,13 +63,13 @@ func New(cfg Config) (*View, error) {
 }
 
 // Admitted is ErrDenied where Redis answers and refuses the credentials. One that does
-// not answer may come later.
+// not answer may come later, and one whose user may not ping may still do all else.
 func (v *View) Admitted(ctx context.Context) error {
 	conn, err := v.client.connect(ctx)
 	if err == nil {
 		err = conn.Do(ctx, conn.B().Ping().Build()).Error()
 	}
-	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH ", "NOPERM "}, func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
+	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH "}, func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
 		return fmt.Errorf("%w: %s", ErrDenied, said.Error())
 	}
 	return nil
