@@ -52,6 +52,9 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 			yield(events.Recorded{}, err)
 			return
 		}
+		if r.led && r.must <= after {
+			return // the leader has nothing more
+		}
 		for {
 			page, done, err := r.page(ctx)
 			for _, e := range page {
@@ -77,9 +80,9 @@ type sessionRead struct {
 	after, upTo uint64
 	// must is the session's last sequence that the leader knew of: a replica that
 	// ends before it lags behind, and what it lacks is read from the leader.
-	must    uint64
-	lacking bool
-	asked   int
+	must         uint64
+	led, lacking bool
+	asked        int
 }
 
 const (
@@ -97,6 +100,7 @@ func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 	if !r.p.shared.Load() && !r.p.mirrored.Load() {
 		return nil
 	}
+	r.led = true
 	if r.must, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
 		return err
 	}

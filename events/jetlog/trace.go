@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
@@ -28,9 +29,12 @@ func traced(ctx context.Context, p *partition, msgs []*nats.Msg) (context.Contex
 		m.Header[events.HeaderTraceParent] = []string{to[events.TraceParent]}
 	}
 	return ctx, func(ack Ack, err error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
+			span.SetAttributes(attribute.Bool("turnledger.conflict", true))
+		case err != nil:
 			span.SetStatus(codes.Error, "not appended")
-		} else {
+		default:
 			span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()), attribute.Bool("turnledger.duplicate", ack.Duplicate))
 		}
 		span.End()

@@ -48,13 +48,13 @@ const (
 
 // fold folds an event and remembers its outcome; the lock is held, or nobody else knows
 // the session yet.
-func (x *session) fold(state *conversation.State, e events.Recorded) {
-	c, grown := fold(state, e)
+func (x *session) fold(e events.Recorded) {
+	c, grown := fold(x.state, e)
 	x.asked += grown
 	if x.outcomes == nil {
 		x.outcomes = map[uint64]outcome{}
 	}
-	o := outcome{kind: c.Kind, head: state.Head()}
+	o := outcome{kind: c.Kind, head: x.state.Head()}
 	if c.Turn != nil {
 		own := *c.Turn
 		own.Question = nil // texts are not kept
@@ -77,10 +77,8 @@ func (x *session) took(seq uint64) (outcome, bool) {
 
 // session gives a held session, hydrated from the log where it was not held.
 func (s *Service) session(ctx context.Context, id string) (*session, error) {
-	fresh := &session{loaded: make(chan struct{}), state: conversation.New(id, s.cfg.Rules)}
-	held, mine := s.sessions.SetIfAbsent(id, fresh)
+	held, mine := s.hold(id)
 	if mine {
-		held = fresh
 		s.load(ctx, id, held)
 	}
 	select {
@@ -91,12 +89,27 @@ func (s *Service) session(ctx context.Context, id string) (*session, error) {
 	}
 }
 
+// hold gives the held session. Where it was not held yet it is the caller's to load: all
+// who want it wait for that, and what the tail brings of it waits too.
+func (s *Service) hold(id string) (x *session, mine bool) {
+	if x, ok := s.sessions.GetIfPresent(id); ok {
+		return x, false
+	}
+	return s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), state: conversation.New(id, s.cfg.Rules)})
+}
+
 func (s *Service) load(ctx context.Context, id string, x *session) {
-	defer close(x.loaded)
 	// Others wait for this load too: it does not end with the caller who began it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadDeadline)
 	defer cancel()
-	if x.err = s.hydrate(ctx, id, x); x.err != nil {
+	s.loaded(id, x, s.hydrate(ctx, id, x))
+}
+
+// loaded lets those go on who wait for a session, which is forgotten where it could not be
+// loaded.
+func (s *Service) loaded(id string, x *session, err error) {
+	defer close(x.loaded)
+	if x.err = err; err != nil {
 		s.sessions.Invalidate(id)
 		return
 	}
@@ -114,24 +127,29 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	state := conversation.New(id, s.cfg.Rules)
-	read := &session{}
+	read := &session{state: conversation.New(id, s.cfg.Rules)}
 	for e, err := range s.log.Session(ctx, id, 0, math.MaxUint64) {
 		if err != nil {
 			return fmt.Errorf("load session: %w", err)
 		}
-		read.fold(state, e)
+		read.fold(e)
 	}
+	x.become(read)
+	return nil
+}
+
+// become makes a session that is loaded what was read of it, and what the tail has
+// delivered since.
+func (x *session) become(read *session) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.early {
-		if m.Position.Seq > state.Applied {
-			read.fold(state, m.Recorded())
+		if m.Position.Seq > read.state.Applied {
+			read.fold(m.Recorded())
 		}
 	}
-	x.state, x.asked, x.early, x.ready = state, read.asked, nil, true
+	x.state, x.asked, x.early, x.ready = read.state, read.asked, nil, true
 	x.outcomes, x.order = read.outcomes, read.order
-	return nil
 }
 
 // take folds what the tail delivered.
@@ -143,7 +161,7 @@ func (x *session) take(m jetlog.Message) {
 		return
 	}
 	if m.Position.Seq > x.state.Applied {
-		x.fold(x.state, m.Recorded())
+		x.fold(m.Recorded())
 	}
 }
 

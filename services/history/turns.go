@@ -40,7 +40,7 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, er
 		return Turn{}, err
 	}
 	w := s.writing(c.SessionID)
-	w.ofTurn = true
+	w.ofTurn, w.begins = true, true
 	if c.IdentityID != "" {
 		if err := w.mayBegin(ctx, c.IdentityID); err != nil {
 			return Turn{}, err
@@ -56,22 +56,33 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, er
 // mayBegin refuses to begin a session, even one that nobody knows yet, for an identity
 // that was erased.
 func (w *writing) mayBegin(ctx context.Context, identity string) error {
-	x, err := w.current(ctx)
-	if err != nil {
-		return err
-	}
-	if _, _, head := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} }); head.Identity != "" {
-		return nil // it was begun
+	if _, held := w.sessions.GetIfPresent(w.id); held {
+		if of, err := w.hasIdentity(ctx); of || err != nil {
+			return err
+		}
 	}
 	gone, _, err := w.log.IdentityErasure(ctx, identity, events.Position{})
 	switch {
 	case err != nil:
 		return err
-	case gone != nil:
-		return conversation.ErrSessionErased
+	case gone == nil:
+		w.living = identity
+		return nil
 	}
-	w.living = identity
-	return nil
+	if of, err := w.hasIdentity(ctx); of || err != nil {
+		return err
+	}
+	return conversation.ErrSessionErased
+}
+
+// hasIdentity tells of a session that was begun whether it belongs to an identity.
+func (w *writing) hasIdentity(ctx context.Context) (bool, error) {
+	x, err := w.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, _, head := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} })
+	return head.Identity != "", nil
 }
 
 // FinalizeTurn records a turn's answer; a turn that is final already keeps its

@@ -49,6 +49,9 @@ func (s *Service) writing(sessionID string) *writing {
 
 func (w *writing) run(ctx context.Context, decide decider) (verdict, error) {
 	w.decide = decide
+	if err := w.begin(ctx); err != nil {
+		return verdict{}, err
+	}
 	for range attempts {
 		v, done, err := w.round(ctx)
 		if done || err != nil {
@@ -68,8 +71,8 @@ type writing struct {
 	// first and last sequence that this write appended; 0 before.
 	first, last uint64
 	facts       []events.Fact
-	// ofTurn: what is asked for is answered with a turn.
-	ofTurn bool
+	// ofTurn: what is asked for is answered with a turn; begins: it may be a session's first.
+	ofTurn, begins bool
 	// fresh: the state holds all that was acknowledged before this write was asked for.
 	// Only such a state may answer or refuse without an append.
 	fresh bool
@@ -83,6 +86,45 @@ type writing struct {
 	// the session had one before this write's own event, and late that it was erased by then.
 	living       string
 	linked, late bool
+}
+
+// begin appends the first event of a session that nobody here holds without asking the log
+// whether there is one: the log refuses it where there is, and the session is read then.
+func (w *writing) begin(ctx context.Context) error {
+	if !w.begins {
+		return nil
+	}
+	if err := w.following(ctx); err != nil {
+		return err
+	}
+	x, mine := w.hold(w.id)
+	if !mine {
+		return nil
+	}
+	d, _, _ := x.decide(w.decide)
+	if d.Err != nil || len(d.Facts) == 0 {
+		w.load(ctx, w.id, x)
+		return nil
+	}
+	ack, err := w.log.Append(ctx, jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
+	switch {
+	case errors.Is(err, jetlog.ErrConflict), errors.Is(err, jetlog.ErrBatchDuplicate), err == nil && ack.Duplicate:
+		w.load(ctx, w.id, x)
+		return nil
+	case err != nil:
+		w.loaded(w.id, x, err)
+		return err
+	}
+	x.become(&session{state: conversation.New(w.id, w.cfg.Rules)})
+	w.loaded(w.id, x, nil)
+	w.appended(ack, d.Facts, conversation.Head{})
+	return w.settle(ctx, ack.Position.Seq)
+}
+
+// appended notes what this write appended to a session of that head.
+func (w *writing) appended(ack jetlog.Ack, facts []events.Fact, head conversation.Head) {
+	w.first, w.last, w.facts = ack.Position.Seq-uint64(len(facts))+1, ack.Position.Seq, facts
+	w.fresh, w.linked = true, head.Identity != ""
 }
 
 func (w *writing) round(ctx context.Context) (verdict, bool, error) {
@@ -126,8 +168,7 @@ func (w *writing) round(ctx context.Context) (verdict, bool, error) {
 		return verdict{}, false, nil
 	}
 	if !ack.Duplicate {
-		w.first, w.last, w.facts = ack.Position.Seq-uint64(len(d.Facts))+1, ack.Position.Seq, d.Facts
-		w.fresh, w.linked = true, head.Identity != ""
+		w.appended(ack, d.Facts, head)
 	}
 	return verdict{}, false, w.settle(ctx, ack.Position.Seq)
 }
@@ -146,12 +187,20 @@ func (w *writing) refresh(ctx context.Context) (uint64, error) {
 // current gives the session, read anew where what is held was dropped from memory
 // before it came to this write's own event.
 func (w *writing) current(ctx context.Context) (*session, error) {
-	select {
-	case <-w.parts[w.partition].started:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+	if err := w.following(ctx); err != nil {
+		return nil, err
 	}
 	return w.session(ctx, w.id)
+}
+
+// following waits until this process follows the partition.
+func (w *writing) following(ctx context.Context) error {
+	select {
+	case <-w.parts[w.partition].started:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+	}
 }
 
 // settle waits until an event is on disk and folded: the disk is at work while the

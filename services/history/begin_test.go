@@ -1,0 +1,100 @@
+package history_test
+
+import (
+	"context"
+	"iter"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// counting counts what is asked of a log, and can keep it from being written.
+type counting struct {
+	*jetlog.Log
+	reads, appends atomic.Int32
+	down           atomic.Bool
+}
+
+func (l *counting) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	l.reads.Add(1)
+	return l.Log.Session(ctx, id, after, upTo)
+}
+
+func (l *counting) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	if l.down.Load() {
+		return jetlog.Ack{}, jetlog.ErrUnavailable
+	}
+	l.appends.Add(1)
+	return l.Log.Append(ctx, a)
+}
+
+// TestANewSessionIsNotRead: the first start of a session asks the log for nothing, whoever
+// else begins turns in it at once; where there is one already it is read, once.
+func TestANewSessionIsNotRead(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	here, there := &counting{Log: log}, &counting{Log: log}
+	a := runOn(t, here)
+	ctx := t.Context()
+	var all sync.WaitGroup
+	for range 3 {
+		for _, r := range []string{"r0", "r1", "r2"} {
+			all.Go(func() {
+				_, err := a.StartTurn(ctx, start("s", r))
+				assert.NoError(t, err)
+			})
+		}
+	}
+	all.Wait()
+	linked := start("linked", "r0")
+	linked.IdentityID = "ada"
+	turn, err := a.StartTurn(ctx, linked)
+	require.NoError(t, err)
+	require.Equal(t, "ada", turn.IdentityID)
+	require.Zero(t, here.reads.Load())
+
+	b := runOn(t, there)
+	again, err := b.StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+	require.True(t, again.Duplicate)
+	_, err = b.StartTurn(ctx, start("s", "r3"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, there.reads.Load())
+	require.Len(t, eventsOf(t, log, "s"), 4)
+}
+
+// TestASessionThatCouldNotBeginIsFree: where the first start is not written nobody else is
+// told so, or waits.
+func TestASessionThatCouldNotBeginIsFree(t *testing.T) {
+	t.Parallel()
+	log := &counting{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	ctx := t.Context()
+	log.down.Store(true)
+	_, err := s.StartTurn(ctx, start("s", "r0"))
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	log.down.Store(false)
+	turn, err := s.StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+	require.Equal(t, conversation.Pending, turn.Status)
+	require.False(t, turn.Duplicate)
+}
+
+// eventsOf reads a session.
+func eventsOf(t *testing.T, log *jetlog.Log, id string) (out []events.Recorded) {
+	t.Helper()
+	for e, err := range log.Session(t.Context(), id, 0, math.MaxUint64) {
+		require.NoError(t, err)
+		out = append(out, e)
+	}
+	return out
+}
