@@ -25,6 +25,9 @@ func (a *Audit) migrate(ctx context.Context) error {
 	if err := a.checkServer(ctx, conn); err != nil {
 		return err
 	}
+	if err := a.checkPooler(ctx, conn); err != nil {
+		return err
+	}
 	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
 }
 
@@ -56,7 +59,7 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	var encoding string
 	var version int
-	err := conn.QueryRow(ctx, "select current_setting('server_encoding'), current_setting('server_version_num')::int").Scan(&encoding, &version)
+	err := conn.QueryRow(ctx, "select current_setting('server_encoding'), current_setting('server_version_num')::int", pgx.QueryExecModeExec).Scan(&encoding, &version)
 	switch {
 	case err != nil:
 		return a.hint(err)
