@@ -118,7 +118,7 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 func (s *store) reopened(ctx context.Context, cfg Config) (*jetlog.Log, error) {
 	c := jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: s.server == nil}
 	if s.server != nil {
-		c.GateDir = s.server.GateDir()
+		c.GateDir, c.Writable = s.server.GateDir(), s.server.Healthy
 	}
 	return jetlog.Open(ctx, s.nc, c)
 }
@@ -144,6 +144,9 @@ func (s *store) ready(ctx context.Context) error {
 		if _, err := s.log.Head(ctx, k); err != nil {
 			if errors.Is(err, jetlog.ErrStream) {
 				return errors.Join(httpapi.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
+			}
+			if errors.Is(err, jetlog.ErrNoWrites) {
+				return errors.Join(httpapi.Reason("an fsync failed: restart this process when its disk is well"), err)
 			}
 			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
 				return errors.Join(httpapi.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)

@@ -37,10 +37,10 @@ type Ack struct {
 
 // Append writes to the log. It returns when the server has it; Durable tells when
 // the disk has it. An unknown outcome (timeout, no responders, busy) is asked
-// again with the same event ids until the deadline, then ErrUnavailable; what an
-// earlier attempt has stored is found and is no duplicate. An expectation that did not
-// hold is a *Conflict. An event too large is
-// ErrTooLarge, and nothing was written.
+// again with the same event ids until the deadline, then ErrUnavailable, or at once
+// ErrNoWrites where the server takes none; what an earlier attempt has stored is found
+// and is no duplicate. An expectation that did not hold is a *Conflict. An event too
+// large is ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
@@ -54,13 +54,23 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	defer cancel()
 	ctx, ended := traced(ctx, p, msgs)
 	defer func() { ended(ack, err) }()
+	if l.stuck.Load() {
+		if err := l.writable(p, nil); err != nil {
+			return Ack{}, fmt.Errorf("append: %w", err)
+		}
+	}
 	tries := 0
-	ack, err = retry(ctx, func() (Ack, error) {
+	ack, err = retry(ctx, func() (ack Ack, err error) {
 		tries++
 		if len(msgs) == 1 {
-			return l.appendOne(ctx, p, msgs[0])
+			ack, err = l.appendOne(ctx, p, msgs[0])
+		} else {
+			ack, err = l.appendBatch(ctx, p, msgs)
 		}
-		return l.appendBatch(ctx, p, msgs)
+		if err != nil && classify(err) == nil {
+			err = l.writable(p, err)
+		}
+		return ack, err
 	})
 	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
 		// Perhaps an earlier attempt was stored, and its answer lost.
@@ -69,6 +79,24 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 		}
 	}
 	return ack, err
+}
+
+// writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
+// server is known to take no writes: one whose disk is full does not answer them, and goes on
+// with all else.
+func (l *Log) writable(p *partition, err error) error {
+	switch {
+	case noRoom(err) && !p.shared.Load():
+		return fmt.Errorf("%w: %w", ErrNoWrites, err)
+	case l.cfg.Writable == nil:
+		return err
+	}
+	why := l.cfg.Writable()
+	l.stuck.Store(why != nil)
+	if why != nil {
+		return fmt.Errorf("%w: %w", ErrNoWrites, why)
+	}
+	return err
 }
 
 // appendHeader tells the appends of one event id apart.
@@ -233,14 +261,24 @@ const (
 	codeWrongStream       = 10060
 )
 
+// Those of a server, or an account, that has no room. In a cluster the leader of a stream
+// that says so steps down, and the next one may have room.
+const (
+	codeAccountFull = 10002
+	codeServerFull  = 10023
+	codeStorageFull = 10047
+)
+
 func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
+	full := false
 	ack, err := backoff.Retry(ctx, func() (Ack, error) {
 		ack, err := attempt()
 		if final := classify(err); final != nil {
 			return Ack{}, backoff.Permanent(final)
 		}
+		full = full || noRoom(err)
 		return ack, err
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
 	var known *Conflict
@@ -249,9 +287,16 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 		return ack, nil
 	case errors.As(err, &known), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
 		return Ack{}, err
+	case full:
+		return Ack{}, fmt.Errorf("append: %w: %w", ErrNoWrites, err)
 	default:
 		return Ack{}, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
 	}
+}
+
+func noRoom(err error) bool {
+	code, _ := apiError(err)
+	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
 }
 
 // classify gives the error that ends an append, or nil for success and for what is
@@ -270,6 +315,9 @@ func classify(err error) error {
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return ErrTooLarge
+	}
+	if errors.Is(err, ErrNoWrites) {
+		return err
 	}
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -2,6 +2,7 @@ package jetlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -298,4 +300,47 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 	}
 	t.Logf("%d of %d callers went away", given, requests)
 	require.Equal(t, want, ids(t, log, "s"))
+}
+
+// A write that the server can't take is refused with the reason, and not tried until its deadline.
+func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Server(t)
+	nc := natstest.Connect(t, ns)
+	var full error
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Hour, Writable: func() error { return full }})
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	require.NoError(t, err)
+	// It answers nobody, since a write has failed: here, since its stream is gone.
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
+	full = errors.New("no space left on device")
+	for range 2 {
+		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+		require.ErrorIs(t, err, jetlog.ErrNoWrites)
+		require.ErrorIs(t, err, full)
+	}
+	full = nil
+	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	require.NoError(t, err, "it takes writes again")
+}
+
+// A cluster whose nodes have no room may find one that has: it is asked until the deadline.
+func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	_, err := jetlog.Retry(ctx, func() (jetlog.Ack, error) {
+		if tries++; tries > 1 {
+			cancel()
+			return jetlog.Ack{}, context.Canceled
+		}
+		return jetlog.Ack{}, &jetstream.APIError{Code: 503, ErrorCode: 10023, Description: "insufficient resources"}
+	})
+	require.ErrorIs(t, err, jetlog.ErrNoWrites)
+	require.Equal(t, 2, tries)
 }

@@ -9,6 +9,8 @@ var (
 	// ErrUnavailable: the log did not answer, or its answer is unknown. A write may
 	// or may not have happened; the same request again finds out.
 	ErrUnavailable = errors.New("the log is unavailable")
+	// ErrNoWrites: an ErrUnavailable whose cause is known.
+	ErrNoWrites = fmt.Errorf("%w: it takes no writes, since its disk is full or failing", ErrUnavailable)
 	// ErrTooLarge: an event is larger than the log takes.
 	ErrTooLarge = errors.New("the event is too large for the log")
 	// ErrConflict: the session has events that the expectation did not know.

@@ -51,6 +51,9 @@ func (b *Barrier) Wait(ctx context.Context) (uint64, error) { return b.b.wait(ct
 // Wanted is the highest sequence that anybody has waited for.
 func (g *Gate) Wanted() uint64 { return g.g.wanted.Load() }
 
+// Retry is retry.
+var Retry = retry
+
 // HeardMajority is heardMajority.
 var HeardMajority = heardMajority
 

@@ -60,7 +60,7 @@ const (
 )
 
 // errFsync: an fsync failed.
-var errFsync = errors.New("fsync failed; restart Turnledger when the disk is well")
+var errFsync = fmt.Errorf("%w: fsync failed; restart Turnledger when the disk is well", ErrNoWrites)
 
 // openGate opens the gate of a stream whose files are under stream ("…/streams/NAME"),
 // and syncs all that is there.

@@ -270,7 +270,7 @@ func TestFailedFsyncIsFinal(t *testing.T) {
 	// The kernel reports a lost write once. A second fsync that works proves nothing.
 	for range 3 {
 		err := log.Durable(t.Context(), at)
-		require.ErrorIs(t, err, jetlog.ErrUnavailable)
+		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
 	_, err = log.Head(t.Context(), 0)

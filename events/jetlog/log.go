@@ -26,6 +26,9 @@ type Config struct {
 	GateDir string
 	// Outside: the server is another process's, or a cluster of its own.
 	Outside bool
+	// Writable tells why the embedded server takes no writes, if it takes none; nil where
+	// nobody knows.
+	Writable func() error
 	// Account names the JetStream account below GateDir.
 	Account string
 	// MaxEvent is the largest event in bytes that the log must take; 1 MiB by default.
@@ -75,6 +78,8 @@ type Log struct {
 	cfg        Config
 	partitions []*partition
 	replies    *replies
+	// stuck: Writable told last that the server takes no writes.
+	stuck atomic.Bool
 }
 
 type partition struct {

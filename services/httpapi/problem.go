@@ -194,6 +194,8 @@ func known(err error) *problem {
 		return newProblem(codeStreamRefused, err.Error())
 	case errors.Is(err, ErrBackup):
 		return newProblem(codeInvalid, err.Error())
+	case errors.Is(err, jetlog.ErrNoWrites):
+		return newProblem(codeLogUnavailable, "the log takes no writes, since its disk is full or failing; /readyz tells more, and the same request later finds out")
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -302,6 +302,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 		"no connection":           {fmt.Errorf("a text that the client sent: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), 500, "internal", "dial tcp: connection refused"},
 		"too large":               {fmt.Errorf("append: %w", jetlog.ErrTooLarge), 413, "body_too_large", ""},
 		"refused":                 {fmt.Errorf("write: %w", conversation.ErrTurnRedacted), 409, "turn_redacted", ""},
+		"no room":                 {fmt.Errorf("append: %w: 0 MB free", jetlog.ErrNoWrites), 503, "log_unavailable", "0 MB free"},
 		"refused and not kept":    {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503, "log_unavailable", ""},
 		"unknown":                 {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal", "*fmt.wrapError > *errors.errorString"},
 		"a refusal of no code":    {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500, "internal", "*conversation.Refusal"},
