@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/turnledger/turnledger/services/client"
 )
 
 // Exit statuses (CONTRACT §3).
@@ -86,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.Is(err, errUsage):
+	case errors.Is(err, errUsage), wrongArgument(err):
 		_, _ = fmt.Fprintln(stderr, "turnledger:", err)
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
@@ -115,6 +117,12 @@ func (o *output) Write(p []byte) (int, error) {
 
 // errUsage marks a command line or configuration that can't work.
 var errUsage = errors.New("wrong use")
+
+// wrongArgument tells that the server named what is wrong with what a verb was given.
+func wrongArgument(err error) bool {
+	var problem *client.Error
+	return errors.As(err, &problem) && len(problem.Fields) > 0
+}
 
 // env is what a verb is given: the life of the process, and the terminal.
 type env struct {
