@@ -151,27 +151,15 @@ func New(cfg Config) *API {
 	a.requests, a.streaming = make(chan struct{}, cfg.MaxRequests), make(chan struct{}, cfg.MaxStreams)
 	a.router = &router{admit: a.admit, enter: a.enter}
 	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
-	if cfg.Turns != nil {
-		a.writes(api)
-	}
-	if cfg.Erasures != nil {
-		a.erasures(api)
-	}
+	a.ofRole(api, "api", cfg.Turns != nil, a.writes)
+	a.ofRole(api, "api", cfg.Erasures != nil, a.erasures)
 	if cfg.Receipts != nil {
 		a.receipts(api)
 	}
-	if cfg.Retention != nil {
-		register(a, api, operation("sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)
-	}
-	if cfg.Sessions != nil {
-		a.reads(api)
-	}
-	if cfg.Chat != nil {
-		a.chats(api)
-	}
-	if cfg.Events != nil {
-		a.streams(api)
-	}
+	a.ofRole(api, "eraser", cfg.Retention != nil, a.retains)
+	a.ofRole(api, "context", cfg.Sessions != nil, a.reads)
+	a.ofRole(api, "chat", cfg.Chat != nil, a.chats)
+	a.ofRole(api, "context", cfg.Events != nil, a.streams)
 	register(a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"), a.projections)
 	a.operates(api)
 	if cfg.Keeper != nil {
@@ -188,6 +176,17 @@ func New(cfg Config) *API {
 	a.router.answer(public, "GET /metrics", metricsHandler(cfg.Registry))
 	document(a.router, api.OpenAPI())
 	return a
+}
+
+// ofRole adds the calls of a role, or notes that they are answered elsewhere.
+func (a *API) ofRole(api huma.API, role string, here bool, add func(huma.API)) {
+	if here {
+		add(api)
+		return
+	}
+	calls := &router{}
+	add(huma.NewAPI(humaConfig(a.cfg.Version), calls))
+	a.router.elsewhere = append(a.router.elsewhere, elsewhere{role, calls})
 }
 
 // ServeHTTP answers a request.

@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // Retention takes out of the log what is too old, or with dry only counts it.
@@ -12,6 +15,11 @@ type Retention interface {
 // Swept counts what went, or would go: Events of anonymous Sessions, and Turns of
 // LinkedSessions.
 type Swept struct{ Sessions, Events, LinkedSessions, Turns int }
+
+// retains adds the call that takes out what is too old.
+func (a *API) retains(api huma.API) {
+	register(a, api, operation("sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)
+}
 
 type sweepIn struct {
 	DryRun string `query:"dry_run" doc:"true: count only"`

@@ -22,6 +22,14 @@ type router struct {
 	// admit is asked before a handler runs, and then enter for a place.
 	admit func(*http.Request, route) error
 	enter func(route) (leave func(), err error)
+	// elsewhere are calls that processes of another role answer.
+	elsewhere []elsewhere
+}
+
+// elsewhere are the calls of a role that this process has not.
+type elsewhere struct {
+	role  string
+	calls *router
 }
 
 var _ huma.Adapter = (*router)(nil)
@@ -62,21 +70,35 @@ func (m *router) add(t route) {
 	m.routes[n] = append(m.routes[n], t)
 }
 
-// ServeHTTP runs the handler, or answers that there is none.
-func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	segments := segmentsOf(r.URL.EscapedPath())
-	var allowed []string
+// find gives the call of a path, or the methods that the path has.
+func (m *router) find(method string, segments []string) (t route, found bool, allowed []string) {
 	for _, t := range m.routes[len(segments)] {
 		switch {
 		case !t.matches(segments):
-		case t.method == r.Method, t.method == http.MethodGet && r.Method == http.MethodHead:
-			t.bind(r, segments)
-			m.run(w, r, t)
-			return
+		case t.method == method, t.method == http.MethodGet && method == http.MethodHead:
+			return t, true, nil
 		default:
 			if allowed = append(allowed, t.method); t.method == http.MethodGet {
 				allowed = append(allowed, http.MethodHead)
 			}
+		}
+	}
+	return route{}, false, allowed
+}
+
+// ServeHTTP runs the handler, or answers that there is none.
+func (m *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	segments := segmentsOf(r.URL.EscapedPath())
+	t, found, allowed := m.find(r.Method, segments)
+	if found {
+		t.bind(r, segments)
+		m.run(w, r, t)
+		return
+	}
+	for _, e := range m.elsewhere {
+		if _, found, _ := e.calls.find(r.Method, segments); found {
+			newProblem(codeNotFound, "this process has not the role "+e.role+", which answers this call: ask one that has it, by --url or TURNLEDGER_URL").write(w)
+			return
 		}
 	}
 	if allowed == nil {
