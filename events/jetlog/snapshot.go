@@ -108,15 +108,20 @@ func (l *Log) Vacate(ctx context.Context) error {
 		return err
 	}
 	// From here on no publisher reaches them, so that nothing can come in between.
-	for k, p := range l.partitions {
-		cfg := l.streamConfig(k)
+	var before []jetstream.StreamConfig
+	for _, p := range l.partitions {
+		have, err := l.js.Stream(ctx, p.name)
+		if err != nil {
+			return errors.Join(fmt.Errorf("look at %s: %w: %w", p.name, ErrUnavailable, err), l.reopen(ctx, before))
+		}
+		cfg := have.CachedInfo().Config
+		before = append(before, cfg)
 		cfg.Subjects = []string{"vacated." + p.name}
-		err := l.update(ctx, cfg)
-		if err == nil {
+		if err = l.update(ctx, cfg); err == nil {
 			err = l.empty(ctx, p)
 		}
 		if err != nil {
-			return errors.Join(err, l.reopen(ctx, k))
+			return errors.Join(err, l.reopen(ctx, before))
 		}
 	}
 	return l.remove(ctx)
@@ -140,10 +145,12 @@ func (l *Log) empty(ctx context.Context, p *partition) error {
 	return err
 }
 
-// reopen gives streams back their subjects, up to one of them.
-func (l *Log) reopen(ctx context.Context, last int) (err error) {
-	for k := range last + 1 {
-		err = errors.Join(err, l.update(ctx, l.streamConfig(k)))
+// reopen makes streams what they were, also when who asked is gone.
+func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
+	defer cancel()
+	for _, cfg := range before {
+		err = errors.Join(err, l.update(ctx, cfg))
 	}
 	return err
 }

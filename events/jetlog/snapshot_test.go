@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -140,6 +141,39 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 	require.NoError(t, again.Vacate(t.Context()))
 	require.NoError(t, again.Restore(t.Context(), reader(copies)))
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
+}
+
+// A log that was restored without an event, and could then not be taken out of the way, is the one that it
+// was, and is taken out of the way when it can be.
+func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
+	t.Parallel()
+	empty := copyOf(t, natstest.Log(t, 2))
+	s := natstest.Server(t)
+	first := natstest.LogOn(t, s, 2)
+	require.NoError(t, first.Vacate(t.Context()))
+	require.NoError(t, first.Restore(t.Context(), reader(empty)))
+	log := natstest.LogOn(t, s, 2)
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	before, err := js.Stream(t.Context(), "TURNS-0")
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay", Subjects: []string{"vacated.TURNS-1"}})
+	require.NoError(t, err)
+
+	err = log.Vacate(t.Context())
+	require.Error(t, err)
+	require.NotErrorIs(t, err, jetlog.ErrStream)
+	after, err := js.Stream(t.Context(), "TURNS-0")
+	require.NoError(t, err)
+	require.Equal(t, before.CachedInfo().Config.Subjects, after.CachedInfo().Config.Subjects)
+	again := natstest.LogOn(t, s, 2)
+	for k := range 2 {
+		_, err := log.Head(t.Context(), k)
+		require.NoError(t, err)
+		require.Equal(t, log.Created(k), again.Created(k))
+	}
+	require.NoError(t, js.DeleteStream(t.Context(), "inTheWay"))
+	require.NoError(t, log.Vacate(t.Context()))
 }
 
 type failing struct{ err error }
