@@ -13,8 +13,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// SessionReader reads a session's events after a sequence and up to another.
+// SessionReader reads a session's events after a sequence and up to another, and tells how
+// many partitions the log has.
 type SessionReader interface {
+	Partitions() int
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 }
 
@@ -54,11 +56,7 @@ func NewJudge(log SessionReader, rules conversation.Rules, applied uint64) *Judg
 	rules.Slim = true
 	j := &Judge{log: log, rules: rules}
 	if applied == 0 {
-		most := uint(judgeSessions)
-		if l, ok := log.(interface{ Partitions() int }); ok {
-			most = max(most/uint(l.Partitions()), leastSessions)
-		}
-		j.seen = bloom.NewWithEstimates(most, 0.01)
+		j.seen = bloom.NewWithEstimates(max(judgeSessions/uint(log.Partitions()), leastSessions), 0.01)
 	}
 	var err error
 	j.states, err = simplelru.NewLRU(judgeBytes/leastWeight, func(_ string, s held) { j.bytes -= weight(s.State) })

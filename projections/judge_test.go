@@ -52,6 +52,8 @@ func (l *endless) Session(_ context.Context, sessionID string, _, upTo uint64) i
 	}
 }
 
+func (*endless) Partitions() int { return 1 }
+
 // spread is a log of many partitions.
 type spread struct{ *endless }
 

@@ -70,6 +70,9 @@ func (j *journal) without(gone func(events.Recorded) bool) *journal {
 	return &out
 }
 
+// Partitions implements projections.SessionReader.
+func (*journal) Partitions() int { return 1 }
+
 // Session implements projections.SessionReader.
 func (j *journal) Session(_ context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {

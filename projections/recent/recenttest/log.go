@@ -57,6 +57,9 @@ func (l *Log) State(sessionID string) *conversation.State {
 	return s
 }
 
+// Partitions implements projections.SessionReader.
+func (*Log) Partitions() int { return 1 }
+
 // Session reads a session's events.
 func (l *Log) Session(_ context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {
