@@ -5,12 +5,17 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
 // said runs a command line to its end.
@@ -58,6 +63,29 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")}, c.args...)
 			code, _, errs := said(t, args...)
 			require.Equal(t, c.code, code, errs)
+			require.Contains(t, errs, c.says)
+			require.NotContains(t, errs, "hidden")
+		})
+	}
+}
+
+// A store that answers and does not let a process in stays so: the process says it at its start, and ends.
+func TestAStoreThatLetsNobodyInEndsAStart(t *testing.T) {
+	t.Parallel()
+	redis := strings.Replace(redistest.Start(t).URL(), "unix://", "unix://nobody:hidden@", 1)
+	pg, err := url.Parse(pgtest.URL(t))
+	require.NoError(t, err)
+	pg.User = url.UserPassword("nobody", "hidden")
+	for name, c := range map[string]struct{ flag, store, roles, says string }{
+		"Redis":                  {"--redis-url", redis, "api,context,recent", "WRONGPASS"},
+		"Redis of a reader":      {"--redis-url", redis, "api,context", "WRONGPASS"},
+		"PostgreSQL":             {"--postgres-url", pg.String(), "api,context,audit", "does not let the role"},
+		"PostgreSQL of a reader": {"--postgres-url", pg.String(), "api,context", "does not let the role"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, _, errs := said(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--roles", c.roles, c.flag, c.store)
+			require.Equal(t, exitFailed, code, errs)
 			require.Contains(t, errs, c.says)
 			require.NotContains(t, errs, "hidden")
 		})
