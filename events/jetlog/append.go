@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
@@ -54,12 +51,24 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	defer cancel()
 	ctx, ended := traced(ctx, p, msgs)
 	defer func() { ended(ack, err) }()
-	if l.stuck.Load() {
-		if err := l.writable(p, nil); err != nil {
-			return Ack{}, fmt.Errorf("append: %w", err)
+	ack, tries, err := l.send(ctx, p, msgs)
+	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
+		// Perhaps an earlier attempt was stored, and its answer lost.
+		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine); ok {
+			return own, nil
 		}
 	}
-	tries := 0
+	return ack, err
+}
+
+// send publishes messages until the server has them, or until ctx ends, and tells in how many
+// attempts.
+func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
+	if l.stuck.Load() {
+		if err := l.writable(p, nil); err != nil {
+			return Ack{}, 0, fmt.Errorf("append: %w", err)
+		}
+	}
 	ack, err = retry(ctx, func() (ack Ack, err error) {
 		tries++
 		if len(msgs) == 1 {
@@ -72,13 +81,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 		}
 		return ack, err
 	})
-	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
-		// Perhaps an earlier attempt was stored, and its answer lost.
-		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine); ok {
-			return own, nil
-		}
-	}
-	return ack, err
+	return ack, tries, err
 }
 
 // writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
@@ -247,97 +250,4 @@ func copyMsg(m *nats.Msg) *nats.Msg {
 		out.Header[k] = v
 	}
 	return out
-}
-
-// Server error codes (server/errors.json of 2.15) that end an append. Whatever else
-// the server says is unknown or busy: 10158 (the same id is on its way), 10176 (the
-// batch lacks a part), those of status 429 and 503.
-const (
-	codeWrongLastSequence = 10071
-	codeWrongLastConstant = 10164
-	codeBatchDuplicate    = 10201
-	codeStreamTooLarge    = 10054
-	codeHeaderTooLarge    = 10097
-	codeWrongStream       = 10060
-)
-
-// Those of a server, or an account, that has no room. In a cluster the leader of a stream
-// that says so steps down, and the next one may have room.
-const (
-	codeAccountFull = 10002
-	codeServerFull  = 10023
-	codeStorageFull = 10047
-)
-
-func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
-	full := false
-	ack, err := backoff.Retry(ctx, func() (Ack, error) {
-		ack, err := attempt()
-		if final := classify(err); final != nil {
-			return Ack{}, backoff.Permanent(final)
-		}
-		full = full || noRoom(err)
-		return ack, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
-	var known *Conflict
-	switch {
-	case err == nil:
-		return ack, nil
-	case errors.As(err, &known), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
-		return Ack{}, err
-	case full:
-		return Ack{}, fmt.Errorf("append: %w: %w", ErrNoWrites, err)
-	default:
-		return Ack{}, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
-	}
-}
-
-func noRoom(err error) bool {
-	code, _ := apiError(err)
-	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
-}
-
-// classify gives the error that ends an append, or nil for success and for what is
-// unknown or busy.
-func classify(err error) error {
-	code, description := apiError(err)
-	switch code {
-	case codeWrongLastSequence, codeWrongLastConstant:
-		return &Conflict{Last: trailingNumber(description)}
-	case codeBatchDuplicate:
-		return ErrBatchDuplicate
-	case codeStreamTooLarge, codeHeaderTooLarge:
-		return ErrTooLarge
-	case codeWrongStream:
-		return fmt.Errorf("%w: %w: another stream captures the log's subjects: give Turnledger a NATS account of its own", ErrUnavailable, ErrStream)
-	}
-	if errors.Is(err, nats.ErrMaxPayload) {
-		return ErrTooLarge
-	}
-	if errors.Is(err, ErrNoWrites) {
-		return err
-	}
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return nil
-}
-
-func apiError(err error) (code int, description string) {
-	var js jetstream.JetStreamError
-	if errors.As(err, &js) && js.APIError() != nil {
-		return int(js.APIError().ErrorCode), js.APIError().Description
-	}
-	return 0, ""
-}
-
-// trailingNumber reads N of "wrong last sequence: N".
-func trailingNumber(s string) uint64 {
-	n, err := strconv.ParseUint(s[strings.LastIndexByte(s, ' ')+1:], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

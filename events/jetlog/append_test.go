@@ -321,6 +321,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, full)
+		require.ErrorIs(t, log.NewPublisher(jetlog.PublisherConfig{}).Publish("s", factMessage(t, fact("s", "r2"))), jetlog.ErrNoWrites)
 	}
 	full = nil
 	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{})

@@ -104,7 +104,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 func (p *Publisher) append(ctx context.Context, part *partition, m *nats.Msg, before events.Position) (events.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.log.cfg.Deadline)
 	defer cancel()
-	ack, err := p.log.appendOne(ctx, part, m)
+	ack, _, err := p.log.send(ctx, part, []*nats.Msg{m})
 	// A duplicate stands before: what is durable must be the last of them all.
 	return events.Position{Partition: part.number, Seq: max(before.Seq, ack.Position.Seq)}, err
 }
