@@ -112,7 +112,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 		require.Equal(t, exitUsage, code, args)
 	}
 	_, said, code = p.verb(t, "replay", "--type", "nothing")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, said, "turnledger.turn.started.v1")
 }
 
