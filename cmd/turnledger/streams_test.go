@@ -46,7 +46,7 @@ func TestStreamsOfAServerOfItsOwn(t *testing.T) {
 	require.Equal(t, "replicas", plan.Streams[0].Changes[0].What)
 	require.NotEmpty(t, plan.Streams[0].Changes[0].Refused)
 	code, _, errs = said(t, "streams", "plan", "--replicas", "9", "--url", p.url)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, "from 1 to 5")
 }
 
