@@ -51,6 +51,8 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 		return ack, nil
 	case errors.As(err, &known), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
 		return Ack{}, err
+	case errors.Is(err, ErrNoWrites):
+		return Ack{}, fmt.Errorf("append: %w", err)
 	case full:
 		return Ack{}, fmt.Errorf("append: %w: %w", ErrNoWrites, err)
 	default:
