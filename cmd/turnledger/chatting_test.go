@@ -179,7 +179,8 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
 	require.NoError(t, err)
 	require.NoError(t, sub.AutoUnsubscribe(1))
-	_, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	again, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-again.begun
 	_, err = sub.NextMsg(30 * time.Second)
 	require.NoError(t, err, "nobody asks who answers")
 	release()
@@ -210,7 +211,8 @@ func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 	c := chatOn(t, natstest.Server(t), model)
 	first, one := c.say("r", "slowly: who is Donald Trump?", chat.Enqueue)
 	<-first.first
-	_, two := c.say("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	again, two := c.say("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-again.begun // it hears at once that it is waited for
 	release()
 	r1, r2 := <-one, <-two
 	require.NoError(t, r1.err)

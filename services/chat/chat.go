@@ -118,12 +118,11 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
-	turn, try, err := s.begin(ctx, m)
+	turn, try, err := s.begin(ctx, m, to)
 	if err != nil {
 		return Reply{}, err
 	}
 	reply := Reply{ThreadID: m.ThreadID, Turn: turn, Model: s.cfg.Model.Name()}
-	to.Begun(m.ThreadID, turn.ID)
 	if turn.Status != conversation.Pending {
 		// The same request again: its answer stands.
 		reply.Again = true
@@ -142,20 +141,29 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 	return reply, err
 }
 
-// begin records the message, and makes this process known as the one that answers it.
-// A message that is being answered already, here or by another process, is waited for: its
-// answer is this one's.
-func (s *Service) begin(ctx context.Context, m Message) (Turn, *attempt, error) {
+// begin records the message, says so, and makes this process known as the one that answers
+// it. A message that is being answered already, here or by another process, is waited for:
+// its answer is this one's.
+func (s *Service) begin(ctx context.Context, m Message, to Listener) (Turn, *attempt, error) {
 	id := events.TurnID(m.ThreadID, m.RequestID)
 	try, other := s.register(id)
-	for ; other != nil; try, other = s.register(id) {
+	turn, err := s.start(ctx, m)
+	if err == nil {
+		to.Begun(m.ThreadID, turn.ID)
+	}
+	for other != nil && err == nil && turn.Status == conversation.Pending {
 		select {
 		case <-other:
+			if try, other = s.register(id); other == nil {
+				turn, err = s.start(ctx, m)
+			}
 		case <-ctx.Done():
-			return Turn{}, nil, ctx.Err()
+			err = ctx.Err()
 		}
 	}
-	turn, err := s.start(ctx, m)
+	if try == nil {
+		return turn, nil, err
+	}
 	if err == nil && turn.Duplicate && turn.Status == conversation.Pending {
 		var answered bool
 		if answered, err = s.elsewhere(ctx, id, try); answered && err == nil {
@@ -165,14 +173,10 @@ func (s *Service) begin(ctx context.Context, m Message) (Turn, *attempt, error) 
 	if err == nil && turn.Status == conversation.Pending {
 		try.since, err = s.since(ctx, m, turn)
 	}
-	if err != nil {
-		s.forget(id, nil)
-		return Turn{}, nil, err
-	}
-	if turn.Status != conversation.Pending {
+	if err != nil || turn.Status != conversation.Pending {
 		s.forget(id, nil)
 	}
-	return turn, try, nil
+	return turn, try, err
 }
 
 // since is the place in the log after which a message that interrupts concerns this
