@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
@@ -46,6 +47,7 @@ type app struct {
 	replay   *replay.Replay
 	callers  *callers       // nil where nobody is asked who he is
 	cert     *certfile.Pair // of the API; nil where it speaks in clear
+	notes    *jetlog.Notes
 	erasing  *erasing
 	hashKey  []byte
 	handler  http.Handler
@@ -209,7 +211,7 @@ func (a *app) chat(reader *contextbuilder.Reader, builder serving.Builder) httpa
 	}
 	a.chatting = chat.New(chat.Config{
 		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},
-		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
+		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc, a.notes), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
 	})
 	return chats{a.chatting}
 }

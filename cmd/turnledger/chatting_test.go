@@ -39,11 +39,13 @@ func chatOn(t *testing.T, server *embedded.Server, model *scripted) *chatting {
 	return chatThrough(t, server, model, asItIs)
 }
 
-// chatThrough gives such a chat that reads sessions through something else.
-func chatThrough(t *testing.T, server *embedded.Server, model *scripted, through func(chat.Sessions) chat.Sessions) *chatting {
+// chatThrough gives such a chat whose ports are changed.
+func chatThrough(t *testing.T, server *embedded.Server, model *scripted, change func(*chat.Config)) *chatting {
 	t.Helper()
 	nc := natstest.Connect(t, server)
 	log := natstest.LogOn(t, server, 1)
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
 	writes := history.New(log, history.Config{Rules: rules})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -51,10 +53,12 @@ func chatThrough(t *testing.T, server *embedded.Server, model *scripted, through
 	running.Go(func() { _ = writes.Run(ctx) })
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
-	c := &chatting{t: t, model: model, turns: writes, Service: chat.New(chat.Config{
-		Turns: chatTurns{writes}, Sessions: through(chatSessions{reader}), Model: m, Presence: presence.New(nc),
+	cfg := chat.Config{
+		Turns: chatTurns{writes}, Sessions: chatSessions{reader}, Model: m, Presence: presence.New(nc, notes),
 		Contexts: chatContexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{}), m.Format()},
-	})}
+	}
+	change(&cfg)
+	c := &chatting{t: t, model: model, turns: writes, Service: chat.New(cfg)}
 	c.stop = func() {
 		nc.Close()
 		cancel()
@@ -166,32 +170,6 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 	}
 }
 
-// TestTheSameRequestElsewhereAsksOnce: who sends a message again, and comes to another
-// process, is given the answer that is under way, and the model is not asked for a second.
-func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
-	t.Parallel()
-	server := natstest.Server(t)
-	model := newScripted(t)
-	release := model.hold()
-	a, b := chatOn(t, server, model), chatOn(t, server, model)
-	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
-	<-first.first
-	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
-	require.NoError(t, err)
-	require.NoError(t, sub.AutoUnsubscribe(1))
-	again, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
-	<-again.begun
-	_, err = sub.NextMsg(30 * time.Second)
-	require.NoError(t, err, "nobody asks who answers")
-	release()
-	r1, r2 := <-one, <-two
-	require.NoError(t, r1.err)
-	require.NoError(t, r2.err)
-	require.Equal(t, r1.Content, r2.Content)
-	require.True(t, r2.Again)
-	require.Len(t, model.Asked, 1)
-}
-
 // TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung: only its own pipeline knows how it
 // fares.
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
@@ -272,7 +250,7 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 		}, nil},
 	} {
 		for _, queued := range []bool{false, true} {
-			for _, through := range []func(chat.Sessions) chat.Sessions{asItIs, inAView} {
+			for _, through := range []func(*chat.Config){asItIs, inAView} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					model := newScripted(t)
@@ -300,8 +278,8 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 	}
 }
 
-func asItIs(s chat.Sessions) chat.Sessions  { return s }
-func inAView(s chat.Sessions) chat.Sessions { return viewed{s} }
+func asItIs(*chat.Config)    {}
+func inAView(c *chat.Config) { c.Sessions = viewed{c.Sessions} }
 
 // viewed gives of a session what a view holds of it: no tombstones.
 type viewed struct{ chat.Sessions }
@@ -340,7 +318,7 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	t.Parallel()
 	server, model := natstest.Server(t), newScripted(t)
 	model.hold()
-	a := chatThrough(t, server, model, func(s chat.Sessions) chat.Sessions { return &stalled{Sessions: s} })
+	a := chatThrough(t, server, model, func(c *chat.Config) { c.Sessions = &stalled{Sessions: c.Sessions} })
 	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
 	<-first.first
 	_, two := chatOn(t, server, model).say("r2", "who else?", chat.Interrupt)

@@ -33,6 +33,7 @@ func (a *app) openErasing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.notes = notes
 	if a.hashKey, err = openHashKey(ctx, a.cfg, notes); err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 const notesBucket = "TURNLEDGER"
 
 // Notes is what a side effect remembers outside the log, in the same servers: how far it
-// is, and who is at it; and the key of hashes that nobody has set. It decides nothing,
-// and but for that key is rebuilt from the log where it is lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
+// is, and who is at it; which chat took a turn over last; and the key of hashes that nobody
+// has set. It decides nothing that the log says, and but for that key is rebuilt from the log where it is lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct{ kv jetstream.KeyValue }
 
 // Notes opens the notes, and makes them where they are missing. It waits for a server that

@@ -164,10 +164,9 @@ func (s *Service) begin(ctx context.Context, m Message, to Listener) (Turn, *att
 	if try == nil {
 		return turn, nil, err
 	}
-	if err == nil && turn.Duplicate && turn.Status == conversation.Pending {
-		var answered bool
-		if answered, err = s.elsewhere(ctx, id, try); answered && err == nil {
-			turn, err = s.start(ctx, m)
+	for mine := !turn.Duplicate; err == nil && !mine && turn.Status == conversation.Pending; {
+		if mine, err = s.takeOver(ctx, id, try); err == nil {
+			turn, err = s.start(ctx, m) // it may have been answered meanwhile
 		}
 	}
 	if err == nil && turn.Status == conversation.Pending {

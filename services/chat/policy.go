@@ -200,36 +200,56 @@ func (s *Service) announce(id uuid.UUID) (leave func()) {
 	return leave
 }
 
-// elsewhere waits while another process answers a turn, and tells whether one did. This one
-// says that it does only afterwards, or two would wait for each other.
-func (s *Service) elsewhere(ctx context.Context, id uuid.UUID, try *attempt) (answered bool, err error) {
+// takeOver waits while another process answers a turn, and takes over one that nobody
+// answers: of several processes that try, one has it. Where it is not this one's, what has
+// become of it is to be looked at. This one says that it answers only when it does, or two
+// would wait for each other.
+func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (mine bool, err error) {
 	if s.cfg.Presence == nil {
-		return false, nil
+		return true, nil
 	}
 	try.leave()
-	defer func() { try.leave = s.announce(id) }()
-	for silent := 0; silent < mostSilent; {
+	for waited, silent := false, 0; silent < mostSilent; {
+		since, err := s.cfg.Presence.Claimed(ctx, id)
+		if err != nil {
+			return false, err
+		}
 		present, err := s.cfg.Presence.Present(ctx, id)
 		switch {
 		case err != nil:
 			silent++
-		case !present:
-			return answered, nil
+		case present:
+			waited, silent = true, 0
+		case waited:
+			return false, nil
 		default:
-			silent, answered = 0, true
+			return s.claim(ctx, id, try, since)
 		}
 		if s.isStopping() {
-			return answered, errStopping
+			return false, errStopping
 		}
 		if err := pause(ctx, lookEvery); err != nil {
-			return answered, err
+			return false, err
 		}
 	}
-	return answered, nil
+	try.leave = s.announce(id)
+	return true, nil
+}
+
+// claim takes a turn over where nobody has since it was looked at. It is announced before,
+// so that who sees the claim sees whose it is; in a cluster that may need a moment.
+func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since uint64) (mine bool, err error) {
+	try.leave = s.announce(id)
+	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine || err != nil {
+		return mine, err
+	}
+	try.leave()
+	return false, pause(ctx, settling)
 }
 
 // mostSilent is how often in a row it may remain open who answers a turn, until this process
-// does: anybody who listens to all of NATS keeps it from saying that nobody does.
+// does without a claim: anybody who listens to all of NATS keeps it from saying that nobody
+// does.
 const mostSilent = 3
 
 func (s *Service) isStopping() bool {

@@ -38,6 +38,10 @@ type Presence interface {
 	Announce(turn uuid.UUID) (leave func(), err error)
 	// Present tells whether some process answers a turn.
 	Present(ctx context.Context, turn uuid.UUID) (bool, error)
+	// Claimed gives a number that is another after each claim of a turn.
+	Claimed(ctx context.Context, turn uuid.UUID) (uint64, error)
+	// Claim takes a turn over, and tells false where there was a claim since that number.
+	Claim(ctx context.Context, turn uuid.UUID, since uint64) (bool, error)
 }
 
 // Contexts builds prompts.

@@ -1,9 +1,11 @@
 // Package presence lets the processes of a deployment tell each other, over NATS, which
-// turns they are answering. Nothing is kept: a process that dies is silent at once.
+// turns they are answering. A process that dies is silent at once. Which of several takes
+// its turn over is decided by a note, of which there are 256 for all turns.
 package presence
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -11,16 +13,26 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/chat"
 )
 
 // Presence implements chat.Presence. Safe for concurrent use.
-type Presence struct{ nc *nats.Conn }
+type Presence struct {
+	nc    *nats.Conn
+	notes Notes
+}
+
+// Notes keeps values that are written over only by who knows the revision (jetlog.Notes).
+type Notes interface {
+	Read(ctx context.Context, key string, into any) (revision uint64, err error)
+	Write(ctx context.Context, key string, value any, revision uint64) (uint64, error)
+}
 
 var _ chat.Presence = (*Presence)(nil)
 
 // New makes a presence; it does no I/O, and does not own the connection.
-func New(nc *nats.Conn) *Presence { return &Presence{nc} }
+func New(nc *nats.Conn, notes Notes) *Presence { return &Presence{nc, notes} }
 
 func subject(turn uuid.UUID) string { return "turnledger.answering." + turn.String() }
 
@@ -50,4 +62,23 @@ func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
 	default:
 		return false, fmt.Errorf("ask who answers a turn: %w", err)
 	}
+}
+
+// note is where the claims of a turn stand, and those of others with it: who meets one of
+// theirs tries again.
+func note(turn uuid.UUID) string { return "chat." + hex.EncodeToString(turn[:1]) }
+
+// Claimed implements chat.Presence.
+func (p *Presence) Claimed(ctx context.Context, turn uuid.UUID) (uint64, error) {
+	var claimed bool
+	return p.notes.Read(ctx, note(turn), &claimed)
+}
+
+// Claim implements chat.Presence.
+func (p *Presence) Claim(ctx context.Context, turn uuid.UUID, since uint64) (bool, error) {
+	_, err := p.notes.Write(ctx, note(turn), true, since)
+	if errors.Is(err, jetlog.ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
 }

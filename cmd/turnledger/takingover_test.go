@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/chat"
+)
+
+// TestTheSameRequestElsewhereAsksOnce: who sends a message again, and comes to another
+// process, is given the answer that is under way, and the model is not asked for a second.
+func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := newScripted(t)
+	release := model.hold()
+	a, b := chatOn(t, server, model), chatOn(t, server, model)
+	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
+	require.NoError(t, err)
+	require.NoError(t, sub.AutoUnsubscribe(1))
+	again, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-again.begun
+	_, err = sub.NextMsg(30 * time.Second)
+	require.NoError(t, err, "nobody asks who answers")
+	release()
+	r1, r2 := <-one, <-two
+	require.NoError(t, r1.err)
+	require.NoError(t, r2.err)
+	require.Equal(t, r1.Content, r2.Content)
+	require.True(t, r2.Again)
+	require.Len(t, model.Asked, 1)
+}
+
+// TestOneTakesOverFromAProcessThatDied: of several that wait for its answer one asks the
+// model, and the others are given what that one streams.
+func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	dead, model := newScripted(t), newScripted(t)
+	dead.hold()
+	a := chatOn(t, server, dead)
+	first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	const others = 4
+	var waiting, free sync.WaitGroup
+	waiting.Add(others)
+	free.Add(others)
+	var ends []<-chan outcome
+	for range others {
+		b := chatThrough(t, server, model, func(c *chat.Config) { c.Presence = &gathered{Presence: c.Presence, waiting: &waiting, free: &free} })
+		begun, end := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+		<-begun.begun
+		ends = append(ends, end)
+	}
+	waiting.Wait()
+	a.stop()
+	again := 0
+	for _, end := range ends {
+		r := <-end
+		require.NoError(t, r.err)
+		require.Equal(t, "Donald Trump is an American politician.", r.Content)
+		if r.Again {
+			again++
+		}
+	}
+	require.Equal(t, others-1, again)
+	require.Len(t, model.Asked, 1)
+}
+
+// gathered lets the processes claim a turn at once that have waited for another's answer: it
+// holds each that sees for the second time that nobody answers.
+type gathered struct {
+	chat.Presence
+	waiting, free *sync.WaitGroup
+	heard         sync.Once
+	silent        int
+}
+
+func (g *gathered) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
+	present, err := g.Presence.Present(ctx, turn)
+	switch {
+	case err != nil:
+	case present:
+		g.heard.Do(g.waiting.Done)
+	default:
+		if g.silent++; g.silent == 2 {
+			g.free.Done()
+			g.free.Wait()
+		}
+	}
+	return present, err
+}
