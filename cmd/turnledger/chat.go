@@ -105,7 +105,7 @@ func (c chats) Send(ctx context.Context, m httpapi.ChatMessage, to httpapi.ChatL
 	return httpapi.ChatReply{
 		ThreadID: r.ThreadID, Content: r.Content, Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: r.RewrittenQuery,
 		HistoryMessages: r.HistoryMessages, DroppedTurns: r.DroppedTurns, Source: r.Source,
-		Again: r.Again, Interrupted: r.Interrupted,
+		Again: r.Again, FinishReason: string(r.Finish),
 		Turn: httpapi.Turn{Turn: r.Turn.Turn, SessionID: r.Turn.SessionID, IdentityID: r.Turn.IdentityID, Position: r.Turn.Position, Duplicate: r.Turn.Duplicate},
 	}, serving.Reached(err)
 }

@@ -62,6 +62,7 @@ func (s *scripted) answer(prompt []string) (a modeltest.Answer) {
 		s.mu.Unlock()
 	}
 	a.Malformed = strings.Contains(last, "broken")
+	a.Long = strings.Contains(last, "at length")
 	return a
 }
 
@@ -216,6 +217,26 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	require.Contains(t, last[1], `"interrupted":true`)
 	turns := a.finalized(t, "i", 2)
 	require.Equal(t, "Donald ", turns[0].(map[string]any)["answer_neutral"])
+	again := b.ask(t, "i", map[string]any{"content": "slowly: who is Donald Trump?", "request_id": turns[0].(map[string]any)["request_id"]})
+	require.Equal(t, []any{true, true, "interrupted"}, []any{again["duplicate"], again["interrupted"], again["finish_reason"]}, "as it was told at first")
+}
+
+// TestAnAnswerThatWasCutSaysSo: in the answer, in the stream, to who asks again, and on record.
+func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
+	t.Parallel()
+	p := start(t, newScripted(t).env(), "serve", "--data-dir", dataDir(t), "--roles", "api,context,recent,chat")
+	require.Equal(t, "stop", p.ask(t, "s", content("Who is Donald Trump?"))["finish_reason"])
+	long := map[string]any{"content": "at length: who?", "request_id": "r"}
+	for range 2 {
+		require.Equal(t, "length", p.ask(t, "s", long)["finish_reason"])
+	}
+	var last [2]string
+	for last = range p.stream(t.Context(), t, "s", long) {
+	}
+	require.Contains(t, last[1], `"finish_reason":"length"`)
+	turns := p.finalized(t, "s", 2)
+	require.Empty(t, turns[0].(map[string]any)["metadata"])
+	require.Equal(t, map[string]any{"finish_reason": "length"}, turns[1].(map[string]any)["metadata"])
 }
 
 // TestEchoAnswersWithoutAKey holds that dev says that it is no real model.

@@ -108,7 +108,7 @@ func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 	_, again := c.say("r1", "fail: Who is Donald Trump?", chat.Enqueue)
 	r := <-again
 	require.NoError(t, r.err)
-	require.False(t, r.Interrupted)
+	require.NotEqual(t, chat.Interrupted, r.Finish)
 	require.Equal(t, "At last.", r.Content)
 }
 
@@ -129,11 +129,11 @@ func TestInterruptWhileQueued(t *testing.T) {
 	for _, r := range []outcome{r1, r2, r3} {
 		require.NoError(t, r.err)
 	}
-	require.True(t, r1.Interrupted)
+	require.Equal(t, chat.Interrupted, r1.Finish)
 	require.Equal(t, "Donald ", r1.Content)
-	require.True(t, r2.Interrupted)
+	require.Equal(t, chat.Interrupted, r2.Finish)
 	require.Equal(t, "[Interrupted]", r2.Content)
-	require.False(t, r3.Interrupted)
+	require.NotEqual(t, chat.Interrupted, r3.Finish)
 	require.Len(t, model.Asked, 2, "the second never got to the model")
 }
 
@@ -267,7 +267,7 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 					require.NoError(t, x.settle(t.Context(), c.turns))
 					r := <-one
 					require.ErrorIs(t, r.err, x.want)
-					require.False(t, r.Interrupted)
+					require.NotEqual(t, chat.Interrupted, r.Finish)
 					require.Len(t, model.Asked, 1)
 					if x.want == nil {
 						require.Equal(t, "by hand", r.Content)
@@ -325,7 +325,7 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	select {
 	case r := <-one:
 		require.NoError(t, r.err)
-		require.True(t, r.Interrupted)
+		require.Equal(t, chat.Interrupted, r.Finish)
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}

@@ -95,10 +95,10 @@ type steppedModel struct {
 	steps *steps
 }
 
-func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, error) {
+func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
 	began, first := time.Now(), true
 	inside, end := m.steps.begin(ctx, "model")
-	text, err := m.Model.Answer(inside, p, func(piece string) {
+	text, why, err := m.Model.Answer(inside, p, func(piece string) {
 		if first {
 			first = false
 			trace.SpanFromContext(inside).AddEvent("first_word")
@@ -107,5 +107,5 @@ func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(strin
 		emit(piece)
 	})
 	end(err)
-	return text, err
+	return text, why, err
 }

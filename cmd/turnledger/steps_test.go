@@ -29,10 +29,10 @@ func (k knowing) Rewrite(context.Context, string, []contextbuilder.Message, stri
 
 func (knowing) Name() string   { return "m" }
 func (knowing) Format() string { return "openai" }
-func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, error) {
+func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, chat.Finish, error) {
 	emit("secret")
 	emit("secret")
-	return "secret", k.err
+	return "secret", chat.Stop, k.err
 }
 
 // TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
@@ -46,7 +46,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	for _, k := range []knowing{{}, {errors.New("a secret of its own")}} {
 		_, _ = steppedMemory{k, s}.Snippet(ctx, contextbuilder.MemoryQuery{Message: "secret"})
 		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
-		_, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
+		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
 	}
 	var got []string
 	for _, span := range seen.GetSpans() {

@@ -70,7 +70,8 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 // question lays the correction over a question. A neutral text that was only a copy of
 // the translated one follows it, until it is corrected itself.
 func (c Correct) question(q *events.Question) {
-	rest, fallback := cutFallback(q.Metadata)
+	rest, mark := without(q.Metadata, FallbackKey)
+	fallback := mark == "true"
 	said := c.QuestionNeutral != nil
 	if c.QuestionTranslated != nil {
 		q.QuestionTranslated = *c.QuestionTranslated
@@ -79,22 +80,28 @@ func (c Correct) question(q *events.Question) {
 		}
 	}
 	if c.QuestionNeutral != nil {
-		q.QuestionNeutral, q.Metadata = *c.QuestionNeutral, rest
+		q.QuestionNeutral = *c.QuestionNeutral
+		if fallback {
+			q.Metadata = rest
+		}
+	}
+	if c.AnswerNeutral != nil {
+		q.Metadata, _ = without(q.Metadata, FinishKey) // it was the old answer's
 	}
 	if said || c.QuestionTranslated != nil {
 		q.QuestionMessages = correctMessages(q.QuestionMessages, "user", said, q.QuestionNeutral, q.QuestionTranslated)
 	}
 }
 
-// cutFallback tells whether metadata has the mark of a copied question, and gives
-// what is left without it.
-func cutFallback(metadata json.RawMessage) (json.RawMessage, bool) {
+// without gives metadata without one of its members, and what that said.
+func without(metadata json.RawMessage, key string) (rest json.RawMessage, said string) {
 	var m map[string]json.RawMessage
-	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil || string(m[FallbackKey]) != "true" {
-		return metadata, false
+	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil || m[key] == nil {
+		return metadata, ""
 	}
-	delete(m, FallbackKey)
-	return object(m), true
+	said = string(m[key])
+	delete(m, key)
+	return object(m), said
 }
 
 // answer does the same for an answer; a translation that was only a copy of the

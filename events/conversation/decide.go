@@ -93,7 +93,9 @@ type Finalize struct {
 	TurnID               uuid.UUID
 	Answer               events.Answer
 	Metadata             []byte
-	StartFirst           *Start
+	// FinishReason stands in the log's metadata as FinishKey, where it is not "".
+	FinishReason string
+	StartFirst   *Start
 }
 
 // DecideFinalize decides a finalize.

@@ -8,22 +8,23 @@ import (
 )
 
 // Metadata gives what views may show of a metadata object: of an event that came past
-// the boundary it may hold anything. FallbackKey is Turnledger's own.
+// the boundary it may hold anything. FallbackKey and
+// FinishKey are Turnledger's own.
 func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
 		return raw
 	}
-	if len(dropOthers(m, r.MetadataKeys, FallbackKey)) == 0 {
+	if len(dropOthers(m, r.MetadataKeys, FallbackKey, FinishKey)) == 0 {
 		return raw // as it was written
 	}
 	return object(m)
 }
 
 // dropOthers takes the members out that are not allowed, and gives their keys in order.
-func dropOthers(m map[string]json.RawMessage, allowed []string, own string) (dropped []string) {
+func dropOthers(m map[string]json.RawMessage, allowed []string, own ...string) (dropped []string) {
 	for k := range m {
-		if k != own && !slices.Contains(allowed, k) {
+		if !slices.Contains(own, k) && !slices.Contains(allowed, k) {
 			delete(m, k)
 			dropped = append(dropped, k)
 		}

@@ -17,7 +17,7 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	id := events.TurnID("s", "r1")
 	facts := []events.Fact{
 		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web","phone":"555"}`)}},
-		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"email":"x"}`)},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"email":"x","finish_reason":"length"}`)},
 		&events.TurnCorrected{
 			TurnID: events.TurnID("s", "c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: id,
 			Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web"}`)}, Answer: events.Answer{AnswerNeutral: "b"},
@@ -33,9 +33,9 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 		return s
 	}
 	s := fold([]string{"channel", "locale"})
-	require.JSONEq(t, `{"channel":"web"}`, string(s.Turns[0].Metadata()))
+	require.JSONEq(t, `{"channel":"web","finish_reason":"length"}`, string(s.Turns[0].Metadata()), "but Turnledger's own")
 	require.Equal(t, `{"channel":"web"}`, string(s.Turns[1].Metadata()))
 	require.Empty(t, fold([]string{}).Turns[1].Metadata())
-	require.JSONEq(t, `{"channel":"web","phone":"555","email":"x"}`, string(fold(nil).Turns[0].Metadata()))
+	require.JSONEq(t, `{"channel":"web","phone":"555","email":"x","finish_reason":"length"}`, string(fold(nil).Turns[0].Metadata()))
 	require.Contains(t, string(facts[0].(*events.TurnStarted).Metadata), "phone", "the fact stays as it is")
 }

@@ -10,6 +10,10 @@ import (
 // FallbackKey marks a neutral question that is a copy of the translated one.
 const FallbackKey = "question_neutral_is_fallback"
 
+// FinishKey says of an answer that is not whole why it ended, in OpenAI's words (length,
+// content_filter) or as interrupted.
+const FinishKey = "finish_reason"
+
 // Policy is what the boundary lets into the log.
 type Policy struct {
 	// MetadataKeys are the allowed keys of metadata; others are dropped and named.
@@ -77,6 +81,9 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if err != nil {
 		return c, nil, err
 	}
+	if c.FinishReason != "" {
+		metadata[FinishKey] = encode(c.FinishReason)
+	}
 	c.Metadata = object(metadata)
 	return c, dropped, nil
 }
@@ -116,7 +123,7 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 	if in == nil {
 		in = map[string]json.RawMessage{} // it said null
 	}
-	dropped := dropOthers(in, p.MetadataKeys, "")
+	dropped := dropOthers(in, p.MetadataKeys)
 	cleanObject(in)
 	return in, dropped, nil
 }

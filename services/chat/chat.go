@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,8 +94,8 @@ type Reply struct {
 	RewrittenQuery                              string
 	// Again: the request was answered before.
 	Again bool
-	// Interrupted: a later message ended the answer where it was.
-	Interrupted bool
+	// Finish says why the answer ended; "" where there is none.
+	Finish Finish
 }
 
 // Listener is told of a reply while it is made. Its methods are called by one
@@ -127,7 +128,7 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 		// The same request again: its answer stands.
 		reply.Again = true
 		if turn.Answer != nil {
-			reply.Content = turn.Answer.AnswerNeutral
+			reply.Content, reply.Finish = turn.Answer.AnswerNeutral, finishOf(&turn)
 			to.Piece(reply.Content)
 		}
 		return reply, nil
@@ -247,22 +248,22 @@ func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, err
 		return Reply{}, err
 	}
 	to.Begun(m.ThreadID, uuid.Nil)
-	text, err := s.cfg.Model.Answer(ctx, prompt, to.Piece)
+	text, why, err := s.cfg.Model.Answer(ctx, prompt, to.Piece)
 	if err != nil {
 		return Reply{}, fmt.Errorf("%w: %w", ErrModel, err)
 	}
-	return Reply{ThreadID: m.ThreadID, Content: text, Model: s.cfg.Model.Name()}, nil
+	return Reply{ThreadID: m.ThreadID, Content: text, Finish: why, Model: s.cfg.Model.Name()}, nil
 }
 
 // answer waits for the turn's place, calls the model and records what it says.
 func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Reply, to Listener) (Reply, error) {
 	said := &pieces{to: to}
-	text, err := s.ask(ctx, m, try, &reply, said)
+	text, why, err := s.ask(ctx, m, try, &reply, said)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // whatever failed, it was stopped
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
-		reply.Interrupted, err = errors.Is(err, errInterrupted), nil
+		why, err = Interrupted, nil
 		if text = said.text.String(); text == "" {
 			text = interruptedText
 		}
@@ -271,58 +272,74 @@ func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Rep
 		s.cfg.Logger.Warn("a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed", errors.Is(err, ErrModel))
 		return reply, err
 	}
-	return s.record(ctx, reply, text)
+	return s.record(ctx, reply, text, why)
 }
 
 // ask gives the model's answer, or errInterrupted, or errSettled.
-func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply, said *pieces) (string, error) {
+func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply, said *pieces) (string, Finish, error) {
 	known, err := s.wait(ctx, m, try, reply.Turn)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	// The time in a queue is not the answer's.
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
 	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Known: known, Options: m.Options})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	reply.HistoryTurns, reply.HistoryMessages, reply.DroppedTurns = prompt.HistoryTurns, prompt.HistoryMessages, prompt.DroppedTurns
 	reply.Source, reply.RewrittenQuery = prompt.Source, prompt.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn.ID, try, stop) })
-	text, err := s.cfg.Model.Answer(calling, prompt, said.add)
+	text, why, err := s.cfg.Model.Answer(calling, prompt, said.add)
 	cause := context.Cause(calling)
 	stop(nil)
 	watching.Wait()
 	switch {
 	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled):
-		return "", cause
+		return "", "", cause
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", ErrModel, err)
+		return "", "", fmt.Errorf("%w: %w", ErrModel, err)
 	case text == "":
-		return "", fmt.Errorf("%w: it said nothing", ErrModel)
+		return "", "", fmt.Errorf("%w: it said nothing", ErrModel)
 	default:
-		return text, nil
+		return text, why, nil
 	}
 }
 
 // record gives the turn its answer. Where somebody else was faster, theirs stands.
-func (s *Service) record(ctx context.Context, reply Reply, text string) (Reply, error) {
+func (s *Service) record(ctx context.Context, reply Reply, text string, why Finish) (Reply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
-	turn, err := s.cfg.Turns.FinalizeTurn(ctx, conversation.Finalize{
-		SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text},
-	})
+	f := conversation.Finalize{SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text}}
+	if why != Stop {
+		f.FinishReason = string(why)
+	}
+	turn, err := s.cfg.Turns.FinalizeTurn(ctx, f)
 	if err != nil {
 		return reply, err
 	}
-	reply.Turn, reply.Content = turn, text
+	reply.Turn, reply.Content, reply.Finish = turn, text, finishOf(&turn)
 	if turn.Answer != nil {
 		reply.Content = turn.Answer.AnswerNeutral
 	}
 	return reply, nil
+}
+
+// finishOf tells why the recorded answer of a turn ended: it is whole where nothing says else.
+func finishOf(t *Turn) Finish {
+	var said struct {
+		Why Finish `json:"finish_reason"`
+	}
+	_ = json.Unmarshal(t.AnswerMetadata, &said) // of another pipeline it may be anything
+	switch said.Why {
+	case Length, Filtered, Interrupted:
+		return said.Why
+	default:
+		return Stop
+	}
 }
 
 const (

@@ -20,7 +20,7 @@ func (Echo) Name() string { return "echo" }
 func (Echo) Format() string { return "openai" }
 
 // Answer implements Model.
-func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, error) {
+func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, Finish, error) {
 	var last struct {
 		Content string `json:"content"`
 	}
@@ -31,5 +31,5 @@ func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, erro
 	for word := range strings.SplitAfterSeq(answer, " ") {
 		emit(word)
 	}
-	return answer, nil
+	return answer, Stop, nil
 }

@@ -56,7 +56,7 @@ func TestModelsStream(t *testing.T) {
 			p.System = "be \"kind\""
 		}
 		var pieces []string
-		text, err := m.Answer(t.Context(), p, func(s string) { pieces = append(pieces, s) })
+		text, _, err := m.Answer(t.Context(), p, func(s string) { pieces = append(pieces, s) })
 		require.NoError(t, err)
 		require.Equal(t, "It is żółty indeed.", text)
 		require.Equal(t, []string{"It ", "is ", "żółty ", "indeed."}, pieces)
@@ -87,7 +87,7 @@ func TestModelsThatFail(t *testing.T) {
 		} {
 			server.Script(always(a.Answer))
 			began := time.Now()
-			text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.EqualError(t, err, a.why, name)
 			require.Less(t, time.Since(began), 20*time.Second, name)
 			switch name {
@@ -98,10 +98,23 @@ func TestModelsThatFail(t *testing.T) {
 	})
 }
 
+// An answer that the model's limit of tokens cuts is told from one that is whole.
+func TestModelsSayWhyTheyEnd(t *testing.T) {
+	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
+		for long, want := range map[bool]chat.Finish{false: chat.Stop, true: chat.Length} {
+			server.Script(always(modeltest.Answer{Text: "It is", Long: long}))
+			text, why, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			require.NoError(t, err)
+			require.Equal(t, "It is", text)
+			require.Equal(t, want, why)
+		}
+	})
+}
+
 func TestModelsThatFallSilent(t *testing.T) {
 	models(t, 2*time.Second, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
-		_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+		_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 		require.EqualError(t, err, endpoint.ErrSilent.Error())
 		require.ErrorIs(t, err, endpoint.ErrSilent)
 	})
@@ -121,7 +134,7 @@ func TestAModelThatRefusesForLongIsNotWaitedFor(t *testing.T) {
 		t.Cleanup(server.Close)
 		cfg := endpoint.Config{URL: server.URL, Key: "k", Name: "m"}
 		for _, m := range []chat.Model{openai.New(cfg), anthropic.New(cfg)} {
-			_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.EqualError(t, err, "the endpoint answered 429", "%s, %s", m.Format(), header)
 		}
 	}
@@ -132,7 +145,7 @@ func TestModelsTakeAHistoryWithTools(t *testing.T) {
 	models(t, 0, func(t *testing.T, _ *modeltest.Server, m chat.Model) {
 		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}},{"type":"tool_use","id":"d","name":"f","input":{}}]}`,
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"},{"type":"tool_result","tool_use_id":"d","content":"2"},{"type":"text","text":"now"}]}`)
-		text, err := m.Answer(t.Context(), p, func(string) {})
+		text, _, err := m.Answer(t.Context(), p, func(string) {})
 		require.NoError(t, err)
 		require.Equal(t, "It is żółty indeed.", text)
 	})
@@ -143,7 +156,7 @@ func TestAModelThatIsNotThere(t *testing.T) {
 	server := modeltest.New(t, nil)
 	server.Close()
 	m := openai.New(endpoint.Config{URL: server.URL + "/v1", Name: "m"})
-	_, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+	_, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 	require.EqualError(t, err, "the endpoint can't be reached: is TURNLEDGER_MODEL_URL right?")
 }
 
@@ -158,7 +171,7 @@ func TestModelsAreAskedAgain(t *testing.T) {
 				}
 				return modeltest.Answer{Text: "yes"}
 			})
-			text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
+			text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.NoError(t, err)
 			require.Equal(t, "yes", text)
 		}
@@ -169,7 +182,7 @@ func TestModelsEndWithTheirContext(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
 		server.Script(always(modeltest.Answer{Text: "It is half", Stall: true}))
 		ctx, cancel := context.WithCancel(t.Context())
-		text, err := m.Answer(ctx, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
+		text, _, err := m.Answer(ctx, prompt(`{"role":"user","content":"now"}`), func(string) { cancel() })
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "It ", text)
 	})
@@ -177,7 +190,7 @@ func TestModelsEndWithTheirContext(t *testing.T) {
 
 func TestEchoSaysThatItIsNoModel(t *testing.T) {
 	t.Parallel()
-	text, err := chat.Echo{}.Answer(t.Context(), prompt(`{"role":"user","content":"hello"}`), func(string) {})
+	text, _, err := chat.Echo{}.Answer(t.Context(), prompt(`{"role":"user","content":"hello"}`), func(string) {})
 	require.NoError(t, err)
 	require.True(t, strings.Contains(text, "no model is configured") && strings.Contains(text, "hello"))
 }
@@ -195,7 +208,7 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	t.Cleanup(server.Close)
 	m := openai.New(endpoint.Config{URL: server.URL, Key: "k", Name: "m"})
 	var pieces []string
-	text, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`), func(s string) { pieces = append(pieces, s) })
+	text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`), func(s string) { pieces = append(pieces, s) })
 	require.NoError(t, err)
 	require.Equal(t, "I can't do that.", text)
 	require.Equal(t, []string{"I can't ", "do that."}, pieces)

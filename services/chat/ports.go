@@ -88,7 +88,19 @@ type Model interface {
 	// Format of the prompts that it takes, "openai" or "anthropic".
 	Format() string
 	// Answer calls emit with each piece of the answer's text as it comes, and returns
-	// the whole. An error after some pieces says that the answer is not whole. Its text may
+	// the whole and why it ended. An error after some pieces says that the answer is not whole. Its text may
 	// be logged: it holds nothing of the prompt and of the answer.
-	Answer(ctx context.Context, p Prompt, emit func(piece string)) (string, error)
+	Answer(ctx context.Context, p Prompt, emit func(piece string)) (text string, why Finish, err error)
 }
+
+// Finish says why an answer ended.
+type Finish string
+
+// An answer is whole, or was cut by the model's limit of tokens, by its filter, or by a
+// later message.
+const (
+	Stop        Finish = "stop"
+	Length      Finish = "length"
+	Filtered    Finish = "content_filter"
+	Interrupted Finish = "interrupted"
+)

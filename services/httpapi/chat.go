@@ -105,6 +105,7 @@ type chatJSON struct {
 	Content        string           `json:"content"`
 	Status         *string          `json:"status" doc:"Of the turn"`
 	Duplicate      bool             `json:"duplicate" doc:"The same request was answered before; that answer stands"`
+	FinishReason   *string          `json:"finish_reason" enum:"stop,length,content_filter,interrupted" doc:"Why the answer ended: it is whole (stop), or was cut by the model's limit of tokens, its filter, or a later message"`
 	Interrupted    bool             `json:"interrupted" doc:"A later message ended the answer"`
 	Model          string           `json:"model"`
 	HistoryTurns   int              `json:"history_turns"`
@@ -114,7 +115,7 @@ type chatJSON struct {
 
 func newChatJSON(r *ChatReply) chatJSON {
 	out := chatJSON{
-		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again, Interrupted: r.Interrupted,
+		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again, FinishReason: optional(&r.FinishReason), Interrupted: r.FinishReason == "interrupted",
 		Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: optional(&r.RewrittenQuery),
 	}
 	if r.Turn.ID != uuid.Nil {

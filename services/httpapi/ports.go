@@ -247,5 +247,7 @@ type ChatReply struct {
 	HistoryMessages, DroppedTurns int
 	Source                        string
 	RewrittenQuery                string
-	Again, Interrupted            bool
+	// FinishReason says why the answer ended.
+	FinishReason string
+	Again        bool
 }

@@ -38,7 +38,7 @@ func (m *Model) Name() string { return m.cfg.Name }
 func (m *Model) Format() string { return "anthropic" }
 
 // Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, error) {
+func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
 	with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
 	if p.System != "" {
 		with = append(with, option.WithJSONSet("system", json.RawMessage(quoted(p.System))))
@@ -80,16 +80,23 @@ func status(err error) int {
 	return refusal.StatusCode
 }
 
-func read(e anthropic.MessageStreamEventUnion) (piece string, ended bool) {
+func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
 	switch e := e.AsAny().(type) {
 	case anthropic.ContentBlockDeltaEvent:
 		if e.Delta.Type == "text_delta" {
 			piece = e.Delta.Text
 		}
+	case anthropic.MessageDeltaEvent:
+		switch e.Delta.StopReason {
+		case anthropic.StopReasonMaxTokens, "model_context_window_exceeded":
+			why = chat.Length
+		case anthropic.StopReasonRefusal:
+			why = chat.Filtered
+		}
 	case anthropic.MessageStopEvent:
-		ended = true
+		why = chat.Stop
 	}
-	return piece, ended
+	return piece, why
 }
 
 func quoted(s string) []byte {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnledger/turnledger/services/chat"
 )
 
 // Config of a model behind an endpoint.
@@ -86,38 +88,40 @@ type Stream[E any] interface {
 // Call of a vendor's model.
 type Call[E any] struct {
 	Open func(context.Context) Stream[E]
-	// Read tells of an event the piece of text in it, and whether the answer ends.
-	Read func(E) (piece string, ended bool)
+	// Read tells of an event the piece of text in it, and why the answer ends with it, or "".
+	Read func(E) (piece string, why chat.Finish)
 	// Status of a refusal by the endpoint, 0 where an error is none.
 	Status func(error) int
 }
 
-// Answer makes a call and gives the answer, each piece of it to emit as it comes. An error
+// Answer makes a call and gives the answer and why it ended, each piece of it to emit as it comes. An error
 // comes with what was said before it, is ErrSilent, ErrBroken, ctx's or the vendor's, and
 // its text tells what failed, never what was sent or said.
-func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, error) {
+func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, chat.Finish, error) {
 	ctx, end := watch(ctx, idle)
 	defer end()
 	stream := c.Open(ctx)
 	defer func() { _ = stream.Close() }()
 	var text strings.Builder
-	over := false
+	var why chat.Finish
 	for stream.Next() {
 		piece, ended := c.Read(stream.Current())
 		if piece != "" {
 			text.WriteString(piece)
 			emit(piece)
 		}
-		over = over || ended
+		if why == "" {
+			why = ended
+		}
 	}
 	err := stream.Err()
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause != nil:
 		err = &failure{cause.Error(), errors.Join(err, cause)}
 	case err != nil:
-		err = &failure{why(err, c.Status(err)), err}
-	case !over:
+		err = &failure{reason(err, c.Status(err)), err}
+	case why == "":
 		err = ErrBroken
 	}
-	return text.String(), err
+	return text.String(), why, err
 }

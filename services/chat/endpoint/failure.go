@@ -24,7 +24,7 @@ type failure struct {
 func (f *failure) Error() string { return f.why }
 func (f *failure) Unwrap() error { return f.cause }
 
-func why(err error, status int) string {
+func reason(err error, status int) string {
 	var unreachable net.Error
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:

@@ -25,6 +25,8 @@ type Answer struct {
 	// Hold keeps the rest back until it is closed, Stall for ever.
 	Hold  <-chan struct{}
 	Stall bool
+	// Long is one that the limit of tokens cuts at its end.
+	Long bool
 	// Malformed is a piece that is no JSON; Cut ends the stream.
 	Malformed, Cut bool
 }
@@ -156,7 +158,7 @@ func stream(w http.ResponseWriter, r *http.Request, speak protocol, a Answer) {
 			return
 		}
 	}
-	send(speak.end()...)
+	send(speak.end(a.Long)...)
 	if speak.done() != "" {
 		_, _ = fmt.Fprint(w, speak.done())
 	}
@@ -185,7 +187,7 @@ type protocol interface {
 	whole(text string) any
 	begin() []event
 	piece(text string) event
-	end() []event
+	end(long bool) []event
 	done() string
 }
 
@@ -207,9 +209,13 @@ func (openAI) piece(text string) event {
 	return event{"", object{"choices": []any{object{"index": 0, "delta": object{"content": text}, "finish_reason": nil}}}}
 }
 
-func (openAI) end() []event {
+func (openAI) end(long bool) []event {
+	why := "stop"
+	if long {
+		why = "length"
+	}
 	return []event{
-		{"", object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": "stop"}}}},
+		{"", object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": why}}}},
 		{"", object{"choices": []any{}, "usage": object{"total_tokens": 1}}},
 	}
 }
@@ -250,10 +256,14 @@ func (anthropic) piece(text string) event {
 	return event{"content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": text}}}
 }
 
-func (anthropic) end() []event {
+func (anthropic) end(long bool) []event {
+	why := "end_turn"
+	if long {
+		why = "max_tokens"
+	}
 	return []event{
 		{"content_block_stop", object{"type": "content_block_stop", "index": 0}},
-		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}, "usage": object{"output_tokens": 1}}},
+		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": why}, "usage": object{"output_tokens": 1}}},
 		{"message_stop", object{"type": "message_stop"}},
 	}
 }

@@ -32,7 +32,7 @@ func (m *Model) Name() string { return m.cfg.Name }
 func (m *Model) Format() string { return "openai" }
 
 // Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, error) {
+func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
 	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
 		return m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
 	}
@@ -48,12 +48,16 @@ func status(err error) int {
 }
 
 // read takes the first choice; nobody asked for more. A refusal is what the user is told.
-func read(chunk openai.ChatCompletionChunk) (piece string, ended bool) {
+func read(chunk openai.ChatCompletionChunk) (piece string, why chat.Finish) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {
 			piece += choice.Delta.Content + choice.Delta.Refusal
-			ended = ended || choice.FinishReason != ""
+			switch why = chat.Finish(choice.FinishReason); why {
+			case "", chat.Length, chat.Filtered:
+			default:
+				why = chat.Stop
+			}
 		}
 	}
-	return piece, ended
+	return piece, why
 }
