@@ -25,13 +25,15 @@ type Recalled struct {
 }
 
 // Recall searches an identity's last 2,000 finalized turns, over all its sessions, for words of a query (PostgreSQL's full text,
-// English; words of other languages that are divided by spaces are found as they are). The best come first.
+// English; words of other languages that are divided by spaces are found as they are, those of others by their letters). The best
+// come first.
 //
 // Errors: ErrUnavailable.
 func (a *Audit) Recall(ctx context.Context, identity, query string, limit int) ([]Recalled, error) {
+	query = cut(query, recallText)
 	var out []Recalled
 	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, a.sql.recall, identity, cut(query, recallText), recallTurns, limit, recallText, recallLikely)
+		rows, err := tx.Query(ctx, a.sql.recall, identity, query, recallTurns, limit, recallText, recallLikely, grams(query))
 		if err != nil {
 			return err
 		}

@@ -56,6 +56,55 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	require.Empty(t, got)
 }
 
+// Not every language puts spaces between its words.
+func TestRecallWithoutSpaces(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("s", "u"))
+	for i, turn := range [][2]string{
+		{"我最喜欢的颜色是青绿色。", "好的，我记住了。"},
+		{"我住在上海，家里有两只猫。", "它们叫什么名字？"},
+		{"我的飞机票是几点的？", "明天早上八点。"},
+		{"私の猫の名前はミケです。", "かわいい名前ですね。"},
+		{"京都で一番好きなラーメン屋は「たかばし」です。", "今度行ってみたいです。"},
+		{"会議は木曜日の午後三時です。", "カレンダーに入れました。"},
+		{"แมวของฉันชื่อส้มโอ", "น่ารักมากครับ"},
+		{"ฉันทำงานที่โรงพยาบาลในเชียงใหม่", "รับทราบครับ"},
+		{"우리 고양이는 나비라고 해요.", "귀여운 이름이네요."},
+		{"저는 부산에서 태어났어요.", "부산은 아름다운 도시죠."},
+		{"仕事ではGoでframeworkなしのAPIを書いています。", "なるほど。"},
+		{"My cats are called Cleo and Dot.", "Noted."},
+	} {
+		log.add(said("s", fmt.Sprint("r", i), turn[0], turn[1])...)
+	}
+	a := filled(t, log, 7)
+	for query, want := range map[string]string{
+		"你还记得我喜欢什么颜色吗":            "我最喜欢的颜色是青绿色。",
+		"上海的天气怎么样？":               "我住在上海，家里有两只猫。",
+		"飞机几点起飞":                  "我的飞机票是几点的？",
+		"猫は何という名前でしたか？":           "私の猫の名前はミケです。",
+		"おすすめのラーメンは？":             "京都で一番好きなラーメン屋は「たかばし」です。",
+		"会議はいつ？":                  "会議は木曜日の午後三時です。",
+		"แมวชื่ออะไร":             "แมวของฉันชื่อส้มโอ",
+		"โรงพยาบาลอยู่ที่ไหน":     "ฉันทำงานที่โรงพยาบาลในเชียงใหม่",
+		"고양이 이름이 뭐였지?":            "우리 고양이는 나비라고 해요.",
+		"내가 어디서 태어났지? 부산이었나?":     "저는 부산에서 태어났어요.",
+		"what are my cats called": "My cats are called Cleo and Dot.",
+		"Cleoは犬ですか":               "My cats are called Cleo and Dot.",
+		"which framework?":        "仕事ではGoでframeworkなしのAPIを書いています。",
+	} {
+		got, err := a.Recall(t.Context(), "u", query, 5)
+		require.NoError(t, err, query)
+		require.NotEmpty(t, got, query)
+		require.Equal(t, want, got[0].Question, "%s: %v", query, got)
+	}
+	for _, query := range []string{"火星", "ไดโนเสาร์", "の", "공룡"} {
+		got, err := a.Recall(t.Context(), "u", query, 5)
+		require.NoError(t, err, query)
+		require.Empty(t, got, query)
+	}
+}
+
 // A search is bounded by what is searched, not by what there is.
 func TestRecallOfVeryLongTexts(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ type statements struct {
 
 func newStatements(schema string) statements {
 	s := texts()
-	r := strings.NewReplacer("{s}", schema, "{ledger}", ledgerColumns.names(), "{security}", securityColumns.names(),
+	r := strings.NewReplacer("{s}", schema, "{undivided}", undivided, "{ledger}", ledgerColumns.names(), "{security}", securityColumns.names(),
 		"{question}", questionColumns.names(), "{question rows}", questionColumns.rows(), "{set question}", questionColumns.assign("excluded", "turn_id"),
 		"{answer}", answerColumns.names(), "{answer rows}", answerColumns.rows(), "{set answer}", answerColumns.assign("excluded", "turn_id"),
 		"{turn}", turnColumns,
@@ -44,20 +44,22 @@ const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off
 
 // recallTurnsByWords takes the words of an identity's newest turns from their texts, each time that it is asked.
 // Taking them costs some 0.1 ms a turn, so turns are chosen for it by plain search: how many words of the query begin in them as
-// their stems do. (A stem is how its words begin but for its last letter: happy and happi.)
+// their stems do. (A stem is how its words begin but for its last letter: happy and happi.) Grams (see there) stand for words
+// that no spaces divide; turns with less than half as many of them as the best one has are left out, since some are in every sentence.
 const recallTurnsByWords = `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked,
-		array_agg(left(lexeme, case when length(lexeme) <= 3 or lexeme ~ '[0-9]' then length(lexeme) else length(lexeme) - 1 end)) as stems
-		from unnest(to_tsvector('english', $2))),
+		array_agg(left(lexeme, case when length(lexeme) <= 3 or lexeme ~ '[0-9]' then length(lexeme) else length(lexeme) - 1 end)) || $7::text[] as stems
+		from unnest(to_tsvector('english', regexp_replace($2, {undivided}, ' ', 'g')))),
 	recent as (select q.turn_id, q.created_at, left(q.question_neutral, $5) as question, left(a.answer_neutral, $5) as answer
 		from {s}.questions q join {s}.answers a using (turn_id)
 		where q.identity_id = $1 and q.deleted_at is null and q.replaced_by_turn_id is null
 		order by q.created_at desc limit $3),
-	likely as materialized (select recent.*, (select count(*) from unnest(stems) as stem where strpos(texts.lower, stem) > 0) as hits
+	likely as materialized (select recent.*, (select count(*) from unnest(stems) as stem where strpos(texts.lower, stem) > 0) as hits,
+		(select count(*) from unnest($7::text[]) as gram where strpos(texts.lower, gram) > 0) as grams
 		from words, recent, lateral (select lower(question || ' ' || coalesce(answer, '')) offset 0) as texts
 		order by hits desc, created_at desc limit $6),
-	indexed as materialized (select *, to_tsvector('english', question || ' ' || coalesce(answer, '')) as told from likely where hits > 0)
-	select turn_id, question, coalesce(answer, '') from indexed, words where told @@ asked
-	order by ts_rank(told, asked) desc, created_at desc limit $4`
+	indexed as materialized (select *, to_tsvector('english', regexp_replace(question || ' ' || coalesce(answer, ''), {undivided}, ' ', 'g')) as told, max(grams) over () as most from likely where hits > 0)
+	select turn_id, question, coalesce(answer, '') from indexed, words where told @@ asked or grams > 0 and 2 * grams >= most
+	order by coalesce(ts_rank(told, asked), 0) + 0.1 * grams / greatest(cardinality($7::text[]), 1) desc, created_at desc limit $4`
 
 func texts() statements {
 	return statements{

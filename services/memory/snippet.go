@@ -144,7 +144,8 @@ func sentences(text string) (out []string) {
 		from := 0
 		runes := []rune(strings.TrimSpace(line))
 		for i, r := range runes {
-			full := strings.ContainsRune("。！？", r)
+			full := strings.ContainsRune("。！？｡।؟។။", r)
+			full = full || i > 0 && r == ' ' && unicode.In(runes[i-1], unicode.Thai, unicode.Lao) // which have no full stop
 			stop := strings.ContainsRune(".!?…", r) && (i+1 == len(runes) || unicode.IsSpace(runes[i+1]))
 			if full || stop || i+1 == len(runes) {
 				if s := strings.TrimSpace(string(runes[from : i+1])); s != "" {

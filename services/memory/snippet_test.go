@@ -16,6 +16,8 @@ func TestSnippetsAreWholeSentencesAndShort(t *testing.T) {
 	long := strings.Repeat("x", 500) + "."
 	require.Empty(t, summarise([]Found{{Text: long}}), "half a sentence is none")
 	require.Equal(t, "- Short.", summarise([]Found{{Text: "Short. " + long + " Behind it."}}))
+	thai := "ฉันชอบสีฟ้า " + strings.Repeat("แมว", 150)
+	require.Equal(t, "- ฉันชอบสีฟ้า", summarise([]Found{{Text: thai}}), "a space ends a sentence where there is no full stop")
 	rapid.Check(t, func(t *rapid.T) {
 		var found []Found
 		for _, s := range rapid.SliceOfN(rapid.StringMatching(`([a-zż ]{1,80}[.!?] ?){1,12}`), 0, 30).Draw(t, "memories") {
