@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -167,27 +168,56 @@ func utterancesOf(messages []Message) (out []utterance) {
 		case roleSystem, "developer":
 			out = append(out, utterance{role: roleSystem, text: plainText(m)})
 		case roleAssistant:
-			u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
-			for _, c := range m.toolCalls() {
-				u.calls = append(u.calls, &call{toolCall: c})
-			}
-			if m.stored != nil && m.stored.FunctionCall != nil {
-				u.calls = append(u.calls, &call{toolCall: toolCall{Function: *m.stored.FunctionCall}})
-			}
-			out = append(out, u)
-		case roleTool, roleFunction:
-			out = append(out, utterance{role: roleTool, text: plainText(m), answers: m.stored.ToolCallID, name: m.stored.Name})
-		default:
-			if m.stored != nil {
-				for _, p := range m.stored.parts {
-					if p.Type == "tool_result" {
-						out = append(out, utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, isError: p.IsError})
-					}
+			for _, m := range m.split() {
+				u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
+				for _, c := range m.toolCalls() {
+					u.calls = append(u.calls, &call{toolCall: c})
 				}
+				if m.stored != nil && m.stored.FunctionCall != nil {
+					u.calls = append(u.calls, &call{toolCall: toolCall{Function: *m.stored.FunctionCall}})
+				}
+				out = append(append(out, u), m.results()...)
 			}
-			if u := (utterance{role: roleUser, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(m.answers()) == 0 {
+		case roleTool, roleFunction:
+			results := m.results()
+			if text := plainText(m); text != "" || len(results) == 0 {
+				out = append(out, utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name})
+			}
+			out = append(out, results...)
+		default:
+			results := m.results()
+			out = append(out, results...)
+			if u := (utterance{role: roleUser, blocks: m.contentBlocks()}); len(u.blocks) > 0 || len(results) == 0 {
 				out = append(out, u)
 			}
+		}
+	}
+	return out
+}
+
+// split divides an assistant's message behind results of tools that it holds itself.
+func (m Message) split() (out []Message) {
+	for m.stored != nil {
+		end := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_result" }) + 1
+		if end == 0 || end == len(m.stored.parts) {
+			break
+		}
+		first, rest := *m.stored, stored{Role: m.role, parts: m.stored.parts[end:]}
+		first.parts = first.parts[:end]
+		out = append(out, Message{role: m.role, stored: &first})
+		m.stored = &rest
+	}
+	return append(out, m)
+}
+
+// results gives the results of tools that stand among the content.
+func (m Message) results() (out []utterance) {
+	if m.stored == nil {
+		return nil
+	}
+	for _, p := range m.stored.parts {
+		if p.Type == "tool_result" {
+			out = append(out, utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError})
 		}
 	}
 	return out

@@ -77,6 +77,34 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":"[Tool call: f {}]"},
 			{"role":"user","content":"[Tool result f: done]"}]`},
+		"parts of Vercel's AI SDK, of both its forms": {`[
+			{"role":"user","content":[{"type":"text","text":"weather?"}]},
+			{"role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"text","text":"looking"},
+				{"type":"tool-call","toolCallId":"a","toolName":"weather","input":{"city":"Oslo"}},{"type":"tool-call","toolCallId":"b","toolName":"time","args":{}},
+				{"type":"tool-call","toolCallId":"c","toolName":"map","input":{}},{"type":"tool-call","toolCallId":"d","toolName":"lost","input":{"n":1}}]},
+			{"role":"tool","content":[{"type":"tool-result","toolCallId":"a","toolName":"weather","output":{"type":"json","value":{"rain":true}}},
+				{"type":"tool-result","toolCallId":"b","toolName":"time","result":[12,30]},
+				{"type":"tool-result","toolCallId":"c","toolName":"map","output":{"type":"error-text","value":"no map"}},
+				{"type":"tool-result","toolCallId":"e","toolName":"other","output":{"type":"content","value":[{"type":"text","text":"who asked"}]}}]},
+			{"role":"assistant","content":[{"type":"text","text":"I search."},{"type":"tool-call","toolCallId":"f","toolName":"search","input":{}},
+				{"type":"tool-result","toolCallId":"f","toolName":"search","output":{"type":"text","value":"found"}},{"type":"text","text":"It rains."}]},
+			{"role":"user","content":"thanks"}]`, `[
+			{"role":"user","content":"weather?"},
+			{"role":"assistant","content":[{"type":"text","text":"looking"},{"type":"text","text":"[Tool call: lost {\"n\":1}]"},{"type":"tool_use","id":"a","name":"weather","input":{"city":"Oslo"}},
+				{"type":"tool_use","id":"b","name":"time","input":{}},{"type":"tool_use","id":"c","name":"map","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"{\"rain\":true}"},{"type":"tool_result","tool_use_id":"b","content":"[12,30]"},
+				{"type":"tool_result","tool_use_id":"c","content":"no map","is_error":true},{"type":"text","text":"[Tool result other: who asked]"}]},
+			{"role":"assistant","content":[{"type":"text","text":"I search."},{"type":"tool_use","id":"f","name":"search","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"f","content":"found"}]},
+			{"role":"assistant","content":"It rains."},
+			{"role":"user","content":"thanks"}]`},
+		"results as blocks in a message of a tool, and of a form that is none": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},
+			{"role":"tool","content":[{"type":"tool_result","tool_use_id":"t","content":{"n":1}}]}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"{\"n\":1}"}]}]`},
 	} {
 		_, out := toAnthropic(parseMessages(json.RawMessage(c.in)))
 		got, err := json.Marshal(out)
@@ -93,6 +121,7 @@ func FuzzAnthropic(f *testing.F) {
 	f.Add(`[{"role":"tool","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"}]}]`)
 	f.Add(`[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"","arguments":"null"}}]},{"role":"tool","tool_call_id":"a"},{"role":"assistant","content":" "},{"role":"odd","content":7}]`)
 	f.Add(`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x"}},{"type":"image_url","image_url":7}]},{"role":"function"}]`)
+	f.Add(`[{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"f","args":7},{"type":"tool-result","toolCallId":"a","result":{}},{"type":"text","text":"x"}]},{"role":"tool","content":[{"type":"tool-result","output":{"type":"json"}}]}]`)
 	f.Add(`[{"role":7},{"role":"system","content":null}]`)
 	f.Fuzz(func(t *testing.T, list string) {
 		_, out := toAnthropic(append(parseMessages(json.RawMessage(list)), textMessage(roleUser, "now")))

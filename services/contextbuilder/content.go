@@ -33,6 +33,58 @@ type part struct {
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   bool            `json:"is_error"`
+	// Of the parts of Vercel's AI SDK, which become Anthropic's blocks.
+	CallID   string          `json:"toolCallId"`
+	ToolName string          `json:"toolName"`
+	Args     json.RawMessage `json:"args"`
+	Output   json.RawMessage `json:"output"`
+	Result   json.RawMessage `json:"result"`
+	Failed   bool            `json:"isError"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler: the calls and results of Vercel's AI SDK become
+// blocks of Anthropic's form. A member of an odd type leaves the rest readable.
+func (p *part) UnmarshalJSON(raw []byte) error {
+	type plain part
+	_ = json.Unmarshal(raw, (*plain)(p))
+	switch p.Type {
+	case "tool-call":
+		p.Type, p.ID, p.Name = "tool_use", p.CallID, p.ToolName
+		if len(p.Input) == 0 {
+			p.Input = p.Args
+		}
+	case "tool-result":
+		p.Type, p.ToolUseID, p.Name = "tool_result", p.CallID, p.ToolName
+		p.Content, p.IsError = p.output()
+	}
+	return nil
+}
+
+// output gives the content of a tool-result of the AI SDK, of its version 4 (result) or later
+// (output), and whether it tells of a failure.
+func (p part) output() (content json.RawMessage, failed bool) {
+	var out struct {
+		Type          string
+		Value, Reason json.RawMessage
+	}
+	_ = json.Unmarshal(p.Output, &out) // none leaves the result
+	switch out.Type {
+	case "content":
+		return out.Value, false
+	case "":
+		content, failed = p.Result, p.Failed
+		if len(p.Output) > 0 {
+			content = p.Output
+		}
+	case "execution-denied":
+		content, failed = out.Reason, true
+	default:
+		content, failed = out.Value, strings.HasPrefix(out.Type, "error-")
+	}
+	if len(content) > 0 && content[0] != '"' {
+		content = marshal(string(content)) // JSON is told as it is written
+	}
+	return content, failed
 }
 
 // plainText is a message's text, with words in the place of what is none.
@@ -84,11 +136,15 @@ func (p part) words() string {
 	}
 }
 
-// result gives the text of a tool_result block.
+// result gives the text of a tool_result block: what is neither text nor a list of parts, as
+// it was written.
 func (p part) result() string {
 	var parts []part
-	_ = json.Unmarshal(p.Content, &parts) // a string gives none
-	return textOf(p.Content, parts)
+	var text string
+	if json.Unmarshal(p.Content, &text) == nil || json.Unmarshal(p.Content, &parts) == nil {
+		return textOf(p.Content, parts)
+	}
+	return string(p.Content)
 }
 
 // url of an image that is a reference, or "".
