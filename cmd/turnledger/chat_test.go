@@ -89,10 +89,12 @@ func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 
 	// The same request again is answered from the log, and the model is not asked.
 	body := map[string]any{"content": "once", "request_id": "r"}
-	require.Equal(t, false, p.ask(t, thread, body)["duplicate"])
+	once := p.ask(t, thread, body)
+	require.Equal(t, false, once["duplicate"])
 	<-model.Asked
 	again := p.ask(t, thread, body)
 	require.Equal(t, true, again["duplicate"])
+	require.Equal(t, once["position"], again["position"])
 	require.Equal(t, "Donald Trump is an American politician.", again["content"])
 
 	// The system is answered, but neither reads nor leaves history.

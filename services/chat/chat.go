@@ -129,6 +129,7 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 		reply.Again = true
 		if turn.Answer != nil {
 			reply.Content, reply.Finish = turn.Answer.AnswerNeutral, finishOf(&turn)
+			reply.Turn.Position.Seq = max(turn.Position.Seq, turn.Final) // where the answer stands
 			to.Piece(reply.Content)
 		}
 		return reply, nil
