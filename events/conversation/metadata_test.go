@@ -39,3 +39,23 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	require.JSONEq(t, `{"channel":"web","phone":"555","email":"x","finish_reason":"length"}`, string(fold(nil).Turns[0].Metadata()))
 	require.Contains(t, string(facts[0].(*events.TurnStarted).Metadata), "phone", "the fact stays as it is")
 }
+
+// Why the chat's answer ended is no more said of one that was corrected; where its question was, it still is.
+func TestACorrectedAnswerIsWhole(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	s := conversation.New("s", conversation.Rules{})
+	for i, f := range []events.Fact{
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q"}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length"}`)},
+	} {
+		env, err := events.Encode(f, time.Now())
+		require.NoError(t, err)
+		s.Fold(events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now()))
+	}
+	text := "b"
+	c := conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c1", AnswerNeutral: &text}
+	require.JSONEq(t, `{"channel":"web"}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+	c.AnswerNeutral, c.QuestionNeutral = nil, &text
+	require.JSONEq(t, `{"channel":"web","finish_reason":"length"}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+}
