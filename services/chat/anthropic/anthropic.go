@@ -92,6 +92,7 @@ func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
 			why = chat.Length
 		case anthropic.StopReasonRefusal:
 			why = chat.Filtered
+		default: // the end of the stream tells
 		}
 	case anthropic.MessageStopEvent:
 		why = chat.Stop
