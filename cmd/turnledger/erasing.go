@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -176,8 +177,9 @@ func (f followed) Reached(ctx context.Context, at events.Position) (bool, error)
 }
 
 // forget tells the memory outside and the audit what a retention takes out of the log by purge.
-func (a *app) forget(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
+func (a *app) forget(ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error) error {
 	if a.memory != nil {
+		upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
 		// Who forwards may have read what is deleted here, and store it again.
 		err := forwarded{a.memory.effect.Done}.DeleteTurns(ctx, upTo, sessionID, nil)
 		if err == nil {
@@ -187,11 +189,11 @@ func (a *app) forget(ctx context.Context, sessionID string, upTo events.Position
 			return fmt.Errorf("%w: %w", httpapi.ErrRetentionWaits, err)
 		}
 	}
-	return a.views.forget(ctx, sessionID, upTo, purge)
+	return a.views.forget(ctx, partition, gone, purge)
 }
 
 // forget tells the audit's ledger what a retention takes out of the log by purge.
-func (v *views) forget(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
+func (v *views) forget(ctx context.Context, partition int, gone []uint64, purge func(context.Context) error) error {
 	if v.audit == nil {
 		return purge(ctx)
 	}
@@ -199,12 +201,12 @@ func (v *views) forget(ctx context.Context, sessionID string, upTo events.Positi
 	if err != nil {
 		return err
 	}
-	return tables.ForgetEvents(ctx, sessionID, upTo, purge)
+	return tables.ForgetEvents(ctx, partition, gone, purge)
 }
 
 // forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
-func (v *views) forgetOne(ctx context.Context, place string, at events.Position) error {
-	if v.audit == nil || place != "audit" {
+func (v *views) forgetOne(ctx context.Context, at events.Position) error {
+	if v.audit == nil {
 		return nil
 	}
 	tables, err := v.audit.get()

@@ -37,7 +37,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 	for why, told := range map[error]error{audit.ErrNotYet: httpapi.ErrRetentionWaits, errors.New("gone"): httpapi.ErrAuditUnavailable} {
 		x := &erasing{retention: eraser.NewRetention(log, notes, eraser.RetentionConfig{
 			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
-			Forget: func(context.Context, string, events.Position, func(context.Context) error) error {
+			Forget: func(context.Context, string, int, []uint64, func(context.Context) error) error {
 				return errors.Join(audit.ErrUnavailable, why)
 			},
 		})}
@@ -144,7 +144,7 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"), memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
 	purged := 0
 	forget := func(upTo uint64) error {
-		return a.forget(t.Context(), "s", events.Position{Seq: upTo}, func(context.Context) error { purged++; return nil })
+		return a.forget(t.Context(), "s", 0, []uint64{upTo}, func(context.Context) error { purged++; return nil })
 	}
 	require.ErrorIs(t, forget(1), httpapi.ErrRetentionWaits, "nothing was forwarded yet")
 	require.Zero(t, purged)

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -13,26 +14,34 @@ import (
 // verification, or who feeds tables that are not that far.
 var ErrNotYet = errors.New("the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it")
 
-// ForgetEvent takes the ledger's row of an event out that has left the log by itself.
+// ForgetEvent takes the ledger's row of an event out that has left the log by itself. Who
+// has read it and not applied it has to claim the partition anew, and finds it no more.
 // ErrUnavailable where PostgreSQL does not answer, ErrNotYet until tables beside the
-// served ones are served or gone. Whether these are that far is the caller's to know.
+// served ones are served or gone.
 func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
-	return a.onceApplied(ctx, "forget an event of the audit", events.Position{Partition: at.Partition}, func(conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, "delete from "+a.cfg.Schema+".event_ledger where partition = $1 and seq = $2", at.Partition, at.Seq)
+	return a.whileNoneFill(ctx, "forget an event of the audit", func(conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, a.sql.fenceBefore, projection, at.Partition, at.Seq)
+		if err == nil {
+			_, err = conn.Exec(ctx, a.sql.clearLedgerOf, at.Partition, []uint64{at.Seq})
+		}
 		return err
 	})
 }
 
-// ForgetEvents takes the ledger's rows of a session's events out that a retention is to
-// take out of the log, and then has it do so: those up to a position, but of
-// redactions, erasures and receipts, which stay there. Errors are those of ForgetEvent, ErrNotYet
-// also until the tables have applied that position, and purge's.
-func (a *Audit) ForgetEvents(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error {
-	forget := "delete from " + a.cfg.Schema + ".event_ledger where partition = $1 and seq <= $2 and session_id = $3 and type <> all($4)"
+// ForgetEvents takes the ledger's rows of some events of a partition out that a retention
+// is to take out of the log, and then has it do so. Errors are those of ForgetEvent,
+// ErrNotYet also until the tables have applied all of them, and purge's.
+func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64, purge func(context.Context) error) error {
 	var purged error
-	err := a.onceApplied(ctx, "forget events of the audit", upTo, func(conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, forget, upTo.Partition, upTo.Seq, sessionID,
-			[]string{events.TypeTurnRedacted, events.TypeSessionErased, events.TypeErasureReceipt})
+	err := a.whileNoneFill(ctx, "forget events of the audit", func(conn *pgxpool.Conn) error {
+		var applied uint64
+		if err := conn.QueryRow(ctx, "select coalesce(("+a.sql.applied+"), 0)", projection, partition).Scan(&applied); err != nil {
+			return err
+		}
+		if applied < slices.Max(seqs) {
+			return ErrNotYet
+		}
+		_, err := conn.Exec(ctx, a.sql.clearLedgerOf, partition, seqs)
 		if err == nil {
 			purged = purge(ctx)
 		}
@@ -44,8 +53,8 @@ func (a *Audit) ForgetEvents(ctx context.Context, sessionID string, upTo events.
 // fillLock is held by who fills tables beside those of a schema, and shared by who forgets.
 const fillLock = "hashtextextended('turnledger.audit.fill.' || $1, 0)"
 
-// onceApplied does something where the tables are at a position or behind it, while nobody begins to fill others beside them.
-func (a *Audit) onceApplied(ctx context.Context, what string, at events.Position, do func(*pgxpool.Conn) error) error {
+// whileNoneFill does something while nobody begins to fill tables beside these.
+func (a *Audit) whileNoneFill(ctx context.Context, what string, do func(*pgxpool.Conn) error) error {
 	conn, err := a.pool.Acquire(ctx)
 	if err != nil {
 		return unavailable(what, err)
@@ -58,15 +67,7 @@ func (a *Audit) onceApplied(ctx context.Context, what string, at events.Position
 		}
 		return unavailable(what, err)
 	}
-	var applied uint64
-	err = conn.QueryRow(ctx, "select coalesce(("+a.sql.applied+"), 0)", projection, at.Partition).Scan(&applied)
-	switch {
-	case err != nil:
-	case applied < at.Seq:
-		err = ErrNotYet
-	default:
-		err = do(conn)
-	}
+	err = do(conn)
 	if _, unlock := conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_shared("+fillLock+")", a.cfg.Schema); unlock != nil {
 		_ = conn.Hijack().Close(context.WithoutCancel(ctx)) // a lock that stays would hold up every rebuild
 	} else {

@@ -11,6 +11,7 @@ type statements struct {
 	begin, read                                    string
 	claim, fence, park, applied                    string
 	checkpoints, generation, fenceAll, gate, share string
+	fenceBefore                                    string
 	beat, leave                                    string
 	letters, lock, takeLetter, refuseLetter        string
 	dropLetter, otherLetters                       string
@@ -93,6 +94,7 @@ func texts() statements {
 		generation:  `select number from {s}.generation`,
 		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
 		share:       `lock table {s}.projection_checkpoints in access share mode`,
+		fenceBefore: `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1 and partition = $2 and seq < $3`,
 		fenceAll:    `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1`,
 
 		forgetAnswers:   `delete from {s}.answers a using {s}.questions q where q.session_id = any($1) and a.turn_id = q.turn_id`,
@@ -151,7 +153,7 @@ func (s *statements) all() []*string {
 		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.beat, &s.leave,
 		&s.letters, &s.lock, &s.takeLetter, &s.refuseLetter, &s.dropLetter, &s.otherLetters, &s.clearLedgerOf, &s.clearSecurityOf,
 		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand, &s.parked,
-		&s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll,
+		&s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll, &s.fenceBefore,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns, &s.recall,
 	}

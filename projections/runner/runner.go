@@ -247,12 +247,16 @@ func (f *feeder) handle(m *message.Message) error {
 func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error {
 	if f.stale {
 		// What the last attempt did is unknown: only the stored checkpoint tells.
-		before := f.at.Seq
+		before := f.at
 		if err := f.claim(ctx); err != nil {
 			return err
 		}
-		if f.at.Seq < before {
+		if f.at.Seq < before.Seq {
 			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.at.Position())
+		}
+		// Who was fenced in between holds a batch that may be no more what the log has.
+		if f.at.Epoch > before.Epoch+1 {
+			return projections.ErrFenced
 		}
 	}
 	// Until all is applied, a panic included, nothing of what was judged stands.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -181,6 +182,31 @@ func TestTwoRunnersNeverApplyTwice(t *testing.T) {
 	for i, e := range s.applied {
 		require.Contains(t, e, fmt.Sprintf("0:%d ", i+1))
 	}
+}
+
+// Who keeps a view from what was erased while it had read it fences its runner: a batch
+// that failed before is not applied as it was read.
+func TestABatchThatFailedIsReadAnewAfterAFence(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	fill(t, log, 1, 2)
+	s := newSink()
+	tries := 0
+	s.fail = func(projections.Batch) (error, error) {
+		if tries++; tries > 1 {
+			return nil, nil
+		}
+		_, err := log.Erase(t.Context(), events.Position{Seq: 3})
+		assert.NoError(t, err)
+		cp := s.at[0]
+		cp.Epoch++
+		s.at[0] = cp
+		return errors.New("the store is away"), nil
+	}
+	stop := start(t, log, s)
+	require.Eventually(t, func() bool { return s.reached(0) == 4 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, stop())
+	require.Len(t, s.applied, 3)
 }
 
 func TestAnotherStreamThanTheCheckpointsIsAnError(t *testing.T) {

@@ -47,6 +47,9 @@ func (e *Eraser) Claim(ctx context.Context, partition int) (projections.Checkpoi
 	p := e.parts[partition]
 	at, _, err := covered(ctx, e.notes, partition, s.Created)
 	reach, _ := p.links.reach(at)
+	if err == nil {
+		err = e.finishNoted(ctx, partition)
+	}
 	// What this process has done since it stored that is done.
 	return projections.Checkpoint{Partition: partition, Created: s.Created, Seq: min(max(s.Seq, p.done()), reach)}, err
 }

@@ -29,9 +29,9 @@ type Config struct {
 	// Documents are asked to delete turns before the log forgets them.
 	Documents []Documents
 	// Forget, where not nil, tells a view that keeps a row of each event that one of
-	// another session's subject is gone, which the view can't know by itself; it may be told
-	// several times, each time when a place has reached the event, which it names.
-	Forget func(ctx context.Context, place string, at events.Position) error
+	// another session's subject has left the log, which the view can't know by itself. It
+	// may be told several times.
+	Forget func(ctx context.Context, at events.Position) error
 	Logger *slog.Logger
 }
 
@@ -58,6 +58,11 @@ type Eraser struct {
 	speed        *rate.Limiter
 	stampers     []*stamper
 
+	// later is what is left of late events that have left the log, and leftovers, by
+	// partition, tell which of them are in hand.
+	later     queue
+	leftovers []*part
+
 	// left are erasures of identities that Run has to begin, and atOnce bounds those that
 	// look for their sessions.
 	leaving sync.Mutex
@@ -76,12 +81,14 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 		// None in a burst: a write that waits for one should not wait for the next, too.
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
-	e.urgent.signal, e.bulk.signal = make(chan struct{}, 1), make(chan struct{}, 1)
+	for _, q := range []*queue{&e.urgent, &e.bulk, &e.later} {
+		q.signal = make(chan struct{}, 1)
+	}
 	for _, place := range cfg.Places {
 		e.stampers = append(e.stampers, &stamper{place: place, signal: make(chan struct{}, 1)})
 	}
 	for k := range log.Partitions() {
-		e.parts = append(e.parts, &part{number: k})
+		e.parts, e.leftovers = append(e.parts, &part{number: k}), append(e.leftovers, &part{})
 	}
 	return e
 }
@@ -158,6 +165,7 @@ func (e *Eraser) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.urgent.work(ctx, e) })
 	g.Go(func() error { return e.bulk.work(ctx, e) })
+	g.Go(func() error { return e.later.work(ctx, e) })
 	g.Go(func() error { return e.saveAll(ctx) })
 	for _, s := range e.stampers {
 		g.Go(func() error { return s.run(ctx, e) })

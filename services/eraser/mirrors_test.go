@@ -1,6 +1,7 @@
 package eraser_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
@@ -52,4 +54,50 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w.erase(w.log, eraser.Config{Rate: 1000})
 	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
 	require.Len(t, holding(t, w.dir, "KEPT"), 3)
+}
+
+// lagging is a log whose mirrors are behind.
+type lagging struct{ eraser.Log }
+
+func (lagging) Mirrors(context.Context, string, events.Position) ([]string, error) {
+	return nil, jetlog.ErrUnavailable
+}
+
+// A late event that leaves the log before a mirror has come to it holds up nothing, and
+// leaves the mirror when that can be told, whoever erases then.
+func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
+	require.NoError(t, err)
+	gone := w.turn("redacted", "r1", "text")
+	progress := eraser.New(w.log, w.notes, eraser.Config{Rules: rules})
+	done := func(seq uint64) {
+		require.EventuallyWithT(t, func(c *assertT) {
+			at, err := progress.Applied(t.Context(), 0)
+			requireEqual(c, nil, err)
+			assert.GreaterOrEqual(c, at.Seq, seq)
+		}, patience, lookEvery)
+	}
+	redaction := w.redact("redacted", gone)
+	stop := w.erase(w.log, eraser.Config{Rate: 1000})
+	done(redaction.Gone)
+	stop()
+
+	late := w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET"}}, "late")
+	require.EventuallyWithT(t, func(c *assertT) {
+		info, err := mirror.Info(t.Context())
+		requireEqual(c, nil, err)
+		assert.GreaterOrEqual(c, info.State.LastSeq, late.Seq)
+	}, patience, lookEvery)
+	stop = w.erase(lagging{w.log}, eraser.Config{Rate: 1000})
+	w.left("redacted", events.TypeTurnRedacted)
+	done(late.Seq)
+	stop()
+	require.Len(t, holding(t, w.dir, "SECRET"), 1, "the mirror's")
+	w.erase(w.log, eraser.Config{Rate: 1000})
+	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
 }

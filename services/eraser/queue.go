@@ -14,9 +14,11 @@ type job struct {
 	session string
 	// subject of the event, where that itself may have to go.
 	subject string
-	at      events.Position
-	run     func(ctx context.Context, j *job) (rest, error)
-	part    *part
+	// elsewhere: that is no subject of the session.
+	elsewhere bool
+	at        events.Position
+	run       func(ctx context.Context, j *job) (rest, error)
+	part      *part
 
 	// together: jobs of one session are run as one, so that a long session of which much
 	// was redacted is read once. Also holds the other ones.

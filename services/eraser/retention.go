@@ -25,10 +25,10 @@ type RetentionConfig struct {
 	// Redact redacts a turn of a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
 	// Forget, where not nil, tells a view that keeps a row of each event which events of
-	// a session leave the log: those up to a position, but redactions and erasures. It
-	// calls purge, which takes them out, while it sees to it that nobody who reads the log
-	// brings them back. Where it fails before that they stay for now.
-	Forget func(ctx context.Context, sessionID string, upTo events.Position, purge func(context.Context) error) error
+	// a session leave the log. It calls purge, which takes them out, while it sees to it
+	// that nobody who reads the log brings them back. Where it fails before that they stay
+	// for now.
+	Forget func(ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error) error
 	// Every is the pause between two sweeps; 1 h by default.
 	Every  time.Duration
 	Now    func() time.Time
@@ -224,7 +224,7 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 		return purge(ctx)
 	}
 	// First, since a session that has left the log is not found again.
-	return r.cfg.Forget(ctx, id, events.Position{Partition: s.partition, Seq: all[len(all)-1]}, purge)
+	return r.cfg.Forget(ctx, id, s.partition, all, purge)
 }
 
 // lost tells whether a turn is redacted, and would not be by what is left of the session: a

@@ -39,7 +39,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 			_, err := w.history.RedactTurn(t.Context(), session, conversation.Redact{TurnID: turn, Reason: "retention"})
 			return err
 		},
-		Forget: func(ctx context.Context, session string, _ events.Position, purge func(context.Context) error) error {
+		Forget: func(ctx context.Context, session string, _ int, _ []uint64, purge func(context.Context) error) error {
 			forgotten = append(forgotten, session)
 			return purge(ctx)
 		},
@@ -92,7 +92,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 			redacted = append(redacted, session)
 			return nil
 		},
-		Forget: func(ctx context.Context, _ string, _ events.Position, purge func(context.Context) error) error {
+		Forget: func(ctx context.Context, _ string, _ int, _ []uint64, purge func(context.Context) error) error {
 			if away != nil {
 				return away
 			}
@@ -128,4 +128,25 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
 	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "again"}}, "late")
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
+}
+
+// What a view is to forget is what leaves the log, also where its type says that it would
+// stay: a foreign redaction of a turn that nobody knows is none.
+func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	first := w.publish(&events.TurnRedacted{TurnID: uuid.New(), SessionID: "s"}, "")
+	w.redact("s", w.turn("s", "r1", "old"))
+	var forgotten []uint64
+	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Forget: func(ctx context.Context, _ string, _ int, gone []uint64, purge func(context.Context) error) error {
+			forgotten = gone
+			return purge(ctx)
+		},
+	})
+	_, err := r.Sweep(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
+	require.Equal(t, []uint64{first.Seq, first.Seq + 1, first.Seq + 2}, forgotten)
 }

@@ -3,7 +3,6 @@ package eraser
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -145,42 +144,6 @@ func (e *Eraser) overwrite(ctx context.Context, session string, at events.Positi
 	}
 	e.cfg.Logger.Info("what was redacted is erased from the log", "session_id", session, "position", at, "events", len(seqs))
 	return nil
-}
-
-// eraseLate takes out the event itself: of the mirrors first, since nothing tells of it
-// once it has left the log. One that is behind does not hold up the log.
-func (e *Eraser) eraseLate(ctx context.Context, j *job) (rest, error) {
-	mirrored := e.eraseMirroredAt(ctx, j.subject, j.at)
-	if err := e.speed.Wait(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := e.log.Erase(ctx, j.at); err != nil {
-		return nil, err
-	}
-	err := errors.Join(mirrored, e.log.Settle(ctx, j.at.Partition))
-	if err == nil {
-		e.cfg.Logger.Info("an event that came after the erasure of what it names is erased", "session_id", j.session, "position", j.at)
-	}
-	return nil, err
-}
-
-// eraseElsewhere takes out an event on another subject than that of the session that it
-// names, if what it names there is gone.
-func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (rest, error) {
-	r, found, err := e.log.At(ctx, j.at)
-	if err != nil || !found {
-		return nil, err
-	}
-	state, err := e.fold(ctx, j.session, maxSeq, nil)
-	if err != nil || !state.NamesGone(r) {
-		return nil, err
-	}
-	if _, err := e.eraseLate(ctx, j); err != nil || e.cfg.Forget == nil {
-		return nil, err
-	}
-	return func(ctx context.Context, end func(context.Context)) {
-		e.await(ctx, []events.Position{j.at}, func(ctx context.Context, place string) error { return e.cfg.Forget(ctx, place, j.at) }, end)
-	}, nil
 }
 
 // fold gives the session up to a sequence, without some events of it.
