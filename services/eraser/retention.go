@@ -90,7 +90,7 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	defer r.turn.Unlock()
 	var out Swept
 	now := r.cfg.Now()
-	// What one rule waits for, such as a view, does not hold up the other.
+	// What a rule waits for in a partition, such as a view, holds up no other.
 	err := errors.Join(
 		r.rule(ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous}, r.cfg.Anonymous, &out),
 		r.rule(ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out),
@@ -101,17 +101,23 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	return out, err
 }
 
-// rule sweeps all partitions by one rule; 0 is never.
+// rule sweeps all partitions by one rule, each by itself, and gives the first error; 0 is
+// never.
 func (r *Retention) rule(ctx context.Context, s sweep, after time.Duration, out *Swept) error {
 	if after <= 0 {
 		return nil
 	}
+	var first error
 	for s.partition = range r.log.Partitions() {
-		if err := r.window(ctx, s, out); err != nil {
-			return err
+		err := r.window(ctx, s, out)
+		if err != nil && first == nil {
+			first = fmt.Errorf("partition %d: %w", s.partition, err)
+		}
+		if ctx.Err() != nil || errors.Is(err, jetlog.ErrUnavailable) {
+			break // nothing can be told of the others either
 		}
 	}
-	return nil
+	return first
 }
 
 // sweep is one partition's part for one rule.

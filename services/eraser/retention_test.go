@@ -3,6 +3,7 @@ package eraser_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -149,4 +150,32 @@ func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
 	require.Equal(t, []uint64{first.Seq, first.Seq + 1, first.Seq + 2}, forgotten)
+}
+
+// A view may be behind in one partition and not in another.
+func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	sessions := map[int]string{}
+	for i := 0; len(sessions) < 2; i++ {
+		id := fmt.Sprint("s", i)
+		if k := w.log.Partition(id); sessions[k] == "" {
+			sessions[k] = id
+			w.turn(id, "r1", "old")
+		}
+	}
+	behind := errors.New("behind")
+	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Forget: func(ctx context.Context, _ string, partition int, _ []uint64, purge func(context.Context) error) error {
+			if partition == 0 {
+				return behind
+			}
+			return purge(ctx)
+		},
+	})
+	_, err := r.Sweep(t.Context(), false)
+	require.ErrorIs(t, err, behind)
+	require.Len(t, w.types(sessions[0]), 2)
+	require.Empty(t, w.types(sessions[1]))
 }
