@@ -104,9 +104,8 @@ func texts() statements {
 		forgetRedacted: `with gone as materialized (select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
 			delete from {s}.event_ledger l where l.partition = $1 and l.seq <= $2 and l.session_id = any($3)
 			and ((l.session_id, l.turn_id) in (select * from gone) or (l.session_id, l.replaces_turn_id) in (select * from gone))`,
-		parked: `select turn_id from {s}.dead_letters where turn_id = any($1) and projection = $2 and partition = $3`,
-		stand:  `select turn_id from {s}.questions where turn_id = any($1)`,
-
+		parked:        `select turn_id from {s}.dead_letters where turn_id = any($1) and projection = $2 and partition = $3`,
+		stand:         `select turn_id from {s}.questions where turn_id = any($1)`,
 		clearLedger:   `delete from {s}.event_ledger where partition = $1 and seq > $2 and seq <= $3`,
 		clearSecurity: `delete from {s}.security_events where partition = $1 and seq > $2 and seq <= $3`,
 
