@@ -3,7 +3,6 @@ package jetlog
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +22,7 @@ func (l *Log) Run(ctx context.Context) error {
 	defer tick.Stop()
 	mirrors := time.NewTicker(mirrorsEvery)
 	defer mirrors.Stop()
-	heard := time.Now()
+	var asked time.Time // first, of what nobody has answered since
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,30 +32,41 @@ func (l *Log) Run(ctx context.Context) error {
 			continue
 		case <-tick.C:
 		}
+		if asked.IsZero() {
+			asked = time.Now()
+		}
 		switch {
-		case !l.nc.IsConnected(), len(l.nc.Servers()) < 2, l.anyHead(ctx):
-			heard = time.Now()
-		case time.Since(heard) > contactLost && ctx.Err() == nil:
+		case !l.nc.IsConnected(), len(l.nc.Servers()) < 2, l.anyHead(ctx, asked.Add(contactLost)):
+			asked = time.Time{}
+		case time.Since(asked) >= contactLost && ctx.Err() == nil:
 			_ = l.nc.ForceReconnect() // fails only where the connection is closed
-			heard = time.Now()
+			asked = time.Time{}
 		}
 	}
 }
 
-// anyHead tells whether any partition in a cluster tells its head.
-func (l *Log) anyHead(ctx context.Context) bool {
-	var told atomic.Bool
+// anyHead tells whether any partition in a cluster tells its head in time. The first that
+// does is enough: those whose leader is out of reach are silent for as long as a question
+// lasts.
+func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	told := make(chan bool, len(l.partitions))
 	for _, p := range l.partitions {
 		if !p.shared.Load() {
 			return true
 		}
 		all.Go(func() {
-			if _, err := p.barrier.wait(ctx); err == nil {
-				told.Store(true)
-			}
+			_, err := p.barrier.wait(ctx)
+			told <- err == nil
 		})
 	}
-	all.Wait()
-	return told.Load()
+	for range l.partitions {
+		if <-told {
+			return true
+		}
+	}
+	return false
 }

@@ -80,6 +80,20 @@ func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "no majority")
 }
 
+// TestOneHeadIsEnough: whose leader is out of reach is silent for long, and is not waited for
+// where another has told; where none tells it ends in time.
+func TestOneHeadIsEnough(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	defer close(over)
+	silent := func(context.Context) (uint64, error) { <-over; return 0, jetlog.ErrUnavailable }
+	tells := func(context.Context) (uint64, error) { return 7, nil }
+	refuses := func(context.Context) (uint64, error) { return 0, jetlog.ErrUnavailable }
+	require.True(t, jetlog.AnyHead(t.Context(), time.Now().Add(time.Hour), silent, refuses, tells))
+	require.False(t, jetlog.AnyHead(t.Context(), time.Now().Add(time.Hour), refuses, refuses))
+	require.False(t, jetlog.AnyHead(t.Context(), time.Now().Add(time.Second), silent, refuses))
+}
+
 // TestAServerThatIsCutOffIsLeft: its clients are not told, and go on to another.
 func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	t.Parallel()

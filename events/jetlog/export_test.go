@@ -3,6 +3,7 @@ package jetlog
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -70,4 +71,15 @@ func Ask(ctx context.Context, nc *nats.Conn, verb string, out any) error {
 // Head is Log.head on a connection, of a stream of that name.
 func Head(ctx context.Context, nc *nats.Conn, stream string) (uint64, error) {
 	return (&Log{nc: nc, replies: newReplies(nc)}).head(ctx, &partition{name: stream})
+}
+
+// AnyHead is Log.anyHead over partitions with these questions.
+func AnyHead(ctx context.Context, until time.Time, asks ...func(context.Context) (uint64, error)) bool {
+	l := &Log{}
+	for _, ask := range asks {
+		p := &partition{barrier: barrier{ask: ask}}
+		p.shared.Store(true)
+		l.partitions = append(l.partitions, p)
+	}
+	return l.anyHead(ctx, until)
 }
