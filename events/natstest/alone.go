@@ -32,7 +32,7 @@ jetstream { store_dir: "%s", sync_interval: always }
 // connects to it.
 func Alone(t testing.TB, dir string) *nats.Conn {
 	t.Helper()
-	port := freePorts(t, "127.0.0.1")[0]
+	port := freePorts(t, "127.0.0.1", 1)[0]
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, aloneConfig, port, dir), 0o600))
 	cmd := exec.Command(program(t), "-c", config)

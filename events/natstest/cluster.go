@@ -40,10 +40,11 @@ func start(t testing.TB, fragile bool) *Cluster {
 	// An address of its own keeps the ports from being taken between their choice
 	// and their use.
 	host := loopback()
-	ports := freePorts(t, host)
+	all := freePorts(t, host, 2*size)
+	ports, clients := all[:size], all[size:]
 	for i, port := range ports {
 		opts := &server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: host, Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+			ServerName: fmt.Sprintf("n%d", i), Host: host, Port: clients[i], NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: embedded.MaxPayload,
 			Cluster: server.ClusterOpts{Name: "turnledger", Host: host, Port: port},
 		}
@@ -175,10 +176,11 @@ func loopback() string {
 	return host
 }
 
-func freePorts(t testing.TB, host string) []int {
+// freePorts gives n different ones. Those of another call may be the same.
+func freePorts(t testing.TB, host string, n int) []int {
 	t.Helper()
 	var out []int
-	for range size {
+	for range n {
 		l, err := net.Listen("tcp", host+":0")
 		require.NoError(t, err)
 		defer func() { _ = l.Close() }()

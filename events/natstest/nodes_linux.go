@@ -55,7 +55,8 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 	t.Helper()
 	n := &Nodes{program: program(t)}
 	host := loopback()
-	ports, clients, monitors := freePorts(t, host), freePorts(t, host), freePorts(t, host)
+	all := freePorts(t, host, 3*size)
+	ports, clients, monitors := all[:size], all[size:2*size], all[2*size:]
 	at := func(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 	dir := t.TempDir()
 	for i := range n.nodes {
