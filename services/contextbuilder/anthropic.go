@@ -300,9 +300,13 @@ func (u *utterance) said() []block {
 	return blocks
 }
 
-// result gives a tool's result; as text, where its call is not right before it.
+// result gives a tool's result; as text, where its call is not right before it. The API
+// refuses a failure without a word.
 func (u *utterance) result() block {
 	if u.call != nil {
+		if u.isError && strings.TrimSpace(u.text) == "" {
+			u.text = noText
+		}
 		return block{Type: "tool_result", ToolUseID: u.call.use.ID, Content: u.text, IsError: u.isError}
 	}
 	return textBlock(resultText(u.name, u.text))

@@ -98,6 +98,14 @@ func TestToolCallsAreLegalForAnthropic(t *testing.T) {
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"f","content":"found"}]},
 			{"role":"assistant","content":"It rains."},
 			{"role":"user","content":"thanks"}]`},
+		"failures without a word": {`[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"f","input":{}},{"type":"tool_use","id":"b","name":"g","input":{}}]},
+			{"role":"tool","content":[{"type":"tool-result","toolCallId":"a","toolName":"f","output":{"type":"execution-denied"}},
+				{"type":"tool_result","tool_use_id":"b","is_error":true,"content":" "}]}]`, `[
+			{"role":"user","content":"go"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"b","name":"g","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"(no text)","is_error":true},{"type":"tool_result","tool_use_id":"b","content":"(no text)","is_error":true}]}]`},
 		"results as blocks in a message of a tool, and of a form that is none": {`[
 			{"role":"user","content":"go"},
 			{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},
@@ -122,6 +130,7 @@ func FuzzAnthropic(f *testing.F) {
 	f.Add(`[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"","arguments":"null"}}]},{"role":"tool","tool_call_id":"a"},{"role":"assistant","content":" "},{"role":"odd","content":7}]`)
 	f.Add(`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x"}},{"type":"image_url","image_url":7}]},{"role":"function"}]`)
 	f.Add(`[{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"f","args":7},{"type":"tool-result","toolCallId":"a","result":{}},{"type":"text","text":"x"}]},{"role":"tool","content":[{"type":"tool-result","output":{"type":"json"}}]}]`)
+	f.Add(`[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true}]}]`)
 	f.Add(`[{"role":7},{"role":"system","content":null}]`)
 	f.Fuzz(func(t *testing.T, list string) {
 		_, out := toAnthropic(append(parseMessages(json.RawMessage(list)), textMessage(roleUser, "now")))

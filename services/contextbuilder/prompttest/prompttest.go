@@ -75,6 +75,8 @@ type block struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
+	Content   string          `json:"content"`
+	IsError   bool            `json:"is_error"`
 	Source    struct {
 		Type, URL string
 	} `json:"source"`
@@ -86,7 +88,8 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Anthropic gives what is wrong with a prompt of the messages API: the user's messages
 // come first and last, roles alternate, texts are not blank, tool_use ids are used once,
-// and each is answered in the next message, by blocks at its beginning.
+// and each is answered in the next message, by blocks at its beginning, of which a failure
+// says something.
 func Anthropic(raws []json.RawMessage) (problems []Problem) {
 	list, problems := read(raws)
 	ids, open := map[string]bool{}, map[string]bool{}
@@ -159,6 +162,9 @@ func (b block) check(role string, add func(string, ...any)) {
 	case "tool_result":
 		if role != "user" {
 			add("a tool_result of an assistant")
+		}
+		if b.IsError && strings.TrimSpace(b.Content) == "" {
+			add("a failure without a word")
 		}
 	default:
 		add("a block of type %q", b.Type)
