@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/chat"
 )
@@ -73,6 +74,44 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	}
 	require.Equal(t, others-1, again)
 	require.Len(t, model.Asked, 1)
+}
+
+// TestATurnIsTakenOverWithoutNotes: where no claim can be noted, who waits for a process that
+// died asks the model all the same, as it could before there were claims.
+func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(chat.Presence) chat.Presence{
+		"unread":    func(p chat.Presence) chat.Presence { return noReading{p} },
+		"unwritten": func(p chat.Presence) chat.Presence { return noWriting{p} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			dead, model := newScripted(t), newScripted(t)
+			dead.hold()
+			a := chatOn(t, server, dead)
+			first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			<-first.first
+			a.stop()
+			b := chatThrough(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
+			_, end := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			r := <-end
+			require.NoError(t, r.err)
+			require.Equal(t, "Donald Trump is an American politician.", r.Content)
+			require.Len(t, model.Asked, 1)
+		})
+	}
+}
+
+// noReading and noWriting are presences whose notes can't be reached.
+type noReading struct{ chat.Presence }
+
+func (noReading) Claimed(context.Context, uuid.UUID) (uint64, error) { return 0, jetlog.ErrUnavailable }
+
+type noWriting struct{ chat.Presence }
+
+func (noWriting) Claim(context.Context, uuid.UUID, uint64) (bool, error) {
+	return false, jetlog.ErrUnavailable
 }
 
 // gathered lets the processes claim a turn at once that have waited for another's answer: it

@@ -211,19 +211,22 @@ func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (min
 	try.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
 		since, err := s.cfg.Presence.Claimed(ctx, id)
-		if err != nil {
-			return false, err
+		present := false
+		if err == nil {
+			present, err = s.cfg.Presence.Present(ctx, id)
 		}
-		present, err := s.cfg.Presence.Present(ctx, id)
+		if err == nil && !present && !waited {
+			if mine, err = s.claim(ctx, id, try, since); err == nil {
+				return mine, nil
+			}
+		}
 		switch {
 		case err != nil:
 			silent++
 		case present:
 			waited, silent = true, 0
-		case waited:
-			return false, nil
 		default:
-			return s.claim(ctx, id, try, since)
+			return false, nil
 		}
 		if s.isStopping() {
 			return false, errStopping
@@ -240,16 +243,19 @@ func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (min
 // so that who sees the claim sees whose it is; in a cluster that may need a moment.
 func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since uint64) (mine bool, err error) {
 	try.leave = s.announce(id)
-	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine || err != nil {
-		return mine, err
+	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine {
+		return true, nil
 	}
 	try.leave()
+	if err != nil {
+		return false, err
+	}
 	return false, pause(ctx, settling)
 }
 
 // mostSilent is how often in a row it may remain open who answers a turn, until this process
 // does without a claim: anybody who listens to all of NATS keeps it from saying that nobody
-// does.
+// does, and the notes may be lost, or without a leader for a while.
 const mostSilent = 3
 
 func (s *Service) isStopping() bool {
