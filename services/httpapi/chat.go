@@ -99,13 +99,13 @@ func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody)
 // chatJSON is an answer of the model.
 type chatJSON struct {
 	ThreadID       string           `json:"thread_id"`
-	TurnID         *uuid.UUID       `json:"turn_id" doc:"null for a message of the system"`
+	TurnID         *uuid.UUID       `json:"turn_id" nullable:"true" doc:"null for a message of the system"`
 	RequestID      *string          `json:"request_id"`
 	Role           string           `json:"role" enum:"assistant"`
 	Content        string           `json:"content"`
 	Status         *string          `json:"status" doc:"Of the turn"`
 	Duplicate      bool             `json:"duplicate" doc:"The same request was answered before; that answer stands"`
-	FinishReason   *string          `json:"finish_reason" enum:"stop,length,content_filter,interrupted" doc:"Why the answer ended: it is whole (stop), or was cut by the model's limit of tokens, its filter, or a later message"`
+	FinishReason   *string          `json:"finish_reason" doc:"Why the answer ended: stop where it is whole; length, content_filter or interrupted where it was cut by the model's limit of tokens, its filter, or a later message; null where there is none"`
 	Interrupted    bool             `json:"interrupted" doc:"A later message ended the answer"`
 	Model          string           `json:"model"`
 	HistoryTurns   int              `json:"history_turns"`

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,6 +11,10 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 func stringsReader(s string) io.Reader { return strings.NewReader(s) }
@@ -128,6 +133,24 @@ func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 	holds("Projections", s.ok(http.StatusOK, "GET", "/v1/projections", nil))
 	holds("Problem", s.do("GET", "/v1/sessions/s1/turns?limit=0", nil).body)
 	holds("Problem", s.do("GET", "/nothing", nil).body)
+}
+
+// silentChat has neither a turn, as for the system, nor an answer, as where its turn is redacted.
+type silentChat struct{}
+
+func (silentChat) Send(context.Context, httpapi.ChatMessage, httpapi.ChatListener) (httpapi.ChatReply, error) {
+	return httpapi.ChatReply{}, nil
+}
+
+func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Chat = silentChat{} })
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
+	schema, err := compiler.Compile("openapi.json#/components/schemas/Chat")
+	require.NoError(t, err)
+	require.NoError(t, schema.Validate(s.ok(http.StatusOK, "POST", "/v1/threads/t/messages", `{"content":"c"}`)))
 }
 
 func TestTheDocsPageNeedsNothingFromElsewhere(t *testing.T) {
