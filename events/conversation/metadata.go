@@ -8,23 +8,33 @@ import (
 )
 
 // Metadata gives what views may show of a metadata object: of an event that came past
-// the boundary it may hold anything. FallbackKey and
-// FinishKey are Turnledger's own.
+// the boundary it may hold anything. FallbackKey and FinishKey are Turnledger's own, with
+// the values that it writes.
 func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
 		return raw
 	}
-	if len(dropOthers(m, r.MetadataKeys, FallbackKey, FinishKey)) == 0 {
+	if len(dropOthers(m, func(k string) bool { return slices.Contains(r.MetadataKeys, k) || own(k, m[k]) })) == 0 {
 		return raw // as it was written
 	}
 	return object(m)
 }
 
+func own(key string, value json.RawMessage) bool {
+	switch v := string(value); key {
+	case FallbackKey:
+		return v == "true"
+	case FinishKey:
+		return v == `"length"` || v == `"content_filter"` || v == `"interrupted"`
+	}
+	return false
+}
+
 // dropOthers takes the members out that are not allowed, and gives their keys in order.
-func dropOthers(m map[string]json.RawMessage, allowed []string, own ...string) (dropped []string) {
+func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dropped []string) {
 	for k := range m {
-		if !slices.Contains(own, k) && !slices.Contains(allowed, k) {
+		if !allowed(k) {
 			delete(m, k)
 			dropped = append(dropped, k)
 		}

@@ -40,6 +40,20 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	require.Contains(t, string(facts[0].(*events.TurnStarted).Metadata), "phone", "the fact stays as it is")
 }
 
+// Turnledger's own keys are shown as it writes them, and hold nobody else's words.
+func TestMetadataOfItsOwnIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	r := conversation.Rules{MetadataKeys: []string{"channel"}}
+	for _, raw := range []string{`{"question_neutral_is_fallback": true}`, `{"finish_reason": "interrupted"}`} {
+		require.Equal(t, raw, string(r.Metadata([]byte(raw))))
+	}
+	for _, raw := range []string{`{"question_neutral_is_fallback": "555"}`, `{"finish_reason": "555"}`, `{"finish_reason": {"length": "555"}}`} {
+		require.Empty(t, r.Metadata([]byte(raw)))
+	}
+	r.MetadataKeys = []string{conversation.FinishKey}
+	require.Equal(t, `{"finish_reason": "theirs"}`, string(r.Metadata([]byte(`{"finish_reason": "theirs"}`))), "it is allowed")
+}
+
 // Why the chat's answer ended is no more said of one that was corrected; where its question was, it still is.
 func TestACorrectedAnswerIsWhole(t *testing.T) {
 	t.Parallel()

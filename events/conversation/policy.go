@@ -123,7 +123,7 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 	if in == nil {
 		in = map[string]json.RawMessage{} // it said null
 	}
-	dropped := dropOthers(in, p.MetadataKeys)
+	dropped := dropOthers(in, func(k string) bool { return slices.Contains(p.MetadataKeys, k) })
 	cleanObject(in)
 	return in, dropped, nil
 }
