@@ -89,6 +89,57 @@ func TestASessionThatCouldNotBeginIsFree(t *testing.T) {
 	require.False(t, turn.Duplicate)
 }
 
+// TestABeginEndsWithoutItsCaller: who begins a session and goes away leaves the answer to
+// those who wait for the same session.
+func TestABeginEndsWithoutItsCaller(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	log := &leaving{Log: natstest.Log(t, 1), leave: leave}
+	s := runOn(t, log)
+	_, _ = s.StartTurn(ctx, start("s", "r0")) // nobody is there to hear it
+	turn, err := s.StartTurn(t.Context(), start("s", "r0"))
+	require.NoError(t, err)
+	require.True(t, turn.Duplicate)
+}
+
+// TestWhatWasBegunIsAnsweredWithoutWrites: where the log takes no writes, what it holds is
+// still the answer to a start that comes again after a restart.
+func TestWhatWasBegunIsAnsweredWithoutWrites(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	ctx := t.Context()
+	first, err := runOn(t, log).StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+
+	s := runOn(t, full{log})
+	again, err := s.StartTurn(ctx, start("s", "r0"))
+	require.NoError(t, err)
+	require.True(t, again.Duplicate)
+	require.Equal(t, first.ID, again.ID)
+	for _, session := range []string{"s", "other"} {
+		_, err = s.StartTurn(ctx, start(session, "r1"))
+		require.ErrorIs(t, err, jetlog.ErrNoWrites)
+	}
+}
+
+// leaving is a log whose first writer goes away while it writes.
+type leaving struct {
+	*jetlog.Log
+	leave func()
+}
+
+func (l *leaving) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error) {
+	l.leave()
+	return l.Log.Append(ctx, a)
+}
+
+// full is a log that takes no writes.
+type full struct{ *jetlog.Log }
+
+func (full) Append(context.Context, jetlog.Append) (jetlog.Ack, error) {
+	return jetlog.Ack{}, jetlog.ErrNoWrites
+}
+
 // eventsOf reads a session.
 func eventsOf(t *testing.T, log *jetlog.Log, id string) (out []events.Recorded) {
 	t.Helper()

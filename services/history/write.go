@@ -106,14 +106,16 @@ func (w *writing) begin(ctx context.Context) error {
 		w.load(ctx, w.id, x)
 		return nil
 	}
-	ack, err := w.log.Append(ctx, jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
+	// Others wait for this append too: it does not end with its caller.
+	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
 	switch {
-	case errors.Is(err, jetlog.ErrConflict), errors.Is(err, jetlog.ErrBatchDuplicate), err == nil && ack.Duplicate:
-		w.load(ctx, w.id, x)
-		return nil
-	case err != nil:
+	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
 		w.loaded(w.id, x, err)
 		return err
+	case err != nil, ack.Duplicate:
+		// It was begun, or this one can't begin it: that is no answer to the others.
+		w.load(ctx, w.id, x)
+		return nil
 	}
 	x.become(&session{state: conversation.New(w.id, w.cfg.Rules)})
 	w.loaded(w.id, x, nil)
