@@ -65,7 +65,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 // attempts.
 func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
 	if l.stuck.Load() {
-		if err := l.writable(p, nil); err != nil {
+		if err := l.writable(ctx, p, nil); err != nil {
 			return Ack{}, 0, fmt.Errorf("append: %w", err)
 		}
 	}
@@ -77,7 +77,7 @@ func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack
 			ack, err = l.appendBatch(ctx, p, msgs)
 		}
 		if err != nil && classify(err) == nil {
-			err = l.writable(p, err)
+			err = l.writable(ctx, p, err)
 		}
 		return ack, err
 	})
@@ -86,18 +86,21 @@ func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack
 
 // writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
 // server is known to take no writes: one whose disk is full does not answer them, and goes on
-// with all else.
-func (l *Log) writable(p *partition, err error) error {
+// with all else. One whose disk hangs does not even tell that.
+func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 	switch {
 	case noRoom(err) && !p.shared.Load():
 		return fmt.Errorf("%w: %w", ErrNoWrites, err)
 	case l.cfg.Writable == nil:
 		return err
 	}
-	why := l.cfg.Writable()
-	l.stuck.Store(why != nil)
-	if why != nil {
-		return fmt.Errorf("%w: %w", ErrNoWrites, why)
+	select {
+	case told := <-l.asking.DoChan("", func() (any, error) { return nil, l.cfg.Writable() }):
+		l.stuck.Store(told.Err != nil)
+		if told.Err != nil {
+			return fmt.Errorf("%w: %w", ErrNoWrites, told.Err)
+		}
+	case <-ctx.Done():
 	}
 	return err
 }

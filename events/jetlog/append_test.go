@@ -330,6 +330,30 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	require.NoError(t, err, "it takes writes again")
 }
 
+// A server whose disk hangs does not tell whether it takes writes: nobody waits for that for longer than for
+// the write.
+func TestAHangingDiskIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	ns := natstest.Server(t)
+	nc := natstest.Connect(t, ns)
+	well := make(chan struct{})
+	defer close(well)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Second, Writable: func() error {
+		select {
+		case <-well:
+		case <-time.After(time.Minute):
+		}
+		return errors.New("too late")
+	}})
+	require.NoError(t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	require.NotErrorIs(t, err, jetlog.ErrNoWrites, "nobody knows")
+}
+
 // A cluster whose nodes have no room may find one that has: it is asked until the deadline.
 func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/turnledger/turnledger/events"
 )
 
@@ -78,8 +80,10 @@ type Log struct {
 	cfg        Config
 	partitions []*partition
 	replies    *replies
-	// stuck: Writable told last that the server takes no writes.
-	stuck atomic.Bool
+	// stuck: Writable told last that the server takes no writes. It is asked once for all
+	// who want to know.
+	stuck  atomic.Bool
+	asking singleflight.Group
 }
 
 type partition struct {
