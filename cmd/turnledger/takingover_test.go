@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/chat"
 )
@@ -40,16 +41,23 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	require.Len(t, model.Asked, 1)
 }
 
+// answering is a process that has begun to answer r1, and never ends it.
+func answering(t *testing.T, server *embedded.Server) *chatting {
+	t.Helper()
+	model := newScripted(t)
+	model.hold()
+	a := chatOn(t, server, model)
+	first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	<-first.first
+	return a
+}
+
 // TestOneTakesOverFromAProcessThatDied: of several that wait for its answer one asks the
 // model, and the others are given what that one streams.
 func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
-	dead, model := newScripted(t), newScripted(t)
-	dead.hold()
-	a := chatOn(t, server, dead)
-	first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
-	<-first.first
+	a, model := answering(t, server), newScripted(t)
 	const others = 4
 	var waiting, free sync.WaitGroup
 	waiting.Add(others)
@@ -87,11 +95,7 @@ func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
-			dead, model := newScripted(t), newScripted(t)
-			dead.hold()
-			a := chatOn(t, server, dead)
-			first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
-			<-first.first
+			a, model := answering(t, server), newScripted(t)
 			a.stop()
 			b := chatThrough(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
 			_, end := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
