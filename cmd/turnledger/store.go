@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -26,8 +25,6 @@ type store struct {
 	nc     *nats.Conn
 	server *embedded.Server // nil with an outside NATS
 	cert   *certfile.Pair   // of its listener; nil where it speaks in clear
-	// asking has the server tell once for all who want to know whether it takes writes.
-	asking singleflight.Group
 }
 
 // openStore opens the log on the embedded server or on an outside NATS.
@@ -138,15 +135,11 @@ func (s *store) close() {
 
 // ready tells whether the log takes writes.
 func (s *store) ready(ctx context.Context) error {
-	if s.server != nil {
-		select {
-		case told := <-s.asking.DoChan("", func() (any, error) { return nil, s.server.Healthy() }):
-			if told.Err != nil {
-				return httpapi.Reason(told.Err.Error())
-			}
-		case <-ctx.Done():
+	if err := s.log.Writable(ctx); err != nil {
+		if ctx.Err() != nil {
 			return httpapi.Reason("the log's server does not tell whether it takes writes: does its disk hang?")
 		}
+		return httpapi.Reason(err.Error())
 	}
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {

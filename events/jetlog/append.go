@@ -84,23 +84,30 @@ func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack
 	return ack, tries, err
 }
 
-// writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
-// server is known to take no writes: one whose disk is full does not answer them, and goes on
-// with all else. One whose disk hangs does not even tell that.
-func (l *Log) writable(ctx context.Context, p *partition, err error) error {
-	switch {
-	case noRoom(err) && !p.shared.Load():
-		return fmt.Errorf("%w: %w", ErrNoWrites, err)
-	case l.cfg.Writable == nil:
-		return err
+// Writable tells why the embedded server takes no writes, if it takes none; it is asked once
+// for all who want to know. One whose disk hangs does not even tell that: then ctx's error.
+func (l *Log) Writable(ctx context.Context) error {
+	if l.cfg.Writable == nil {
+		return nil
 	}
 	select {
 	case told := <-l.asking.DoChan("", func() (any, error) { return nil, l.cfg.Writable() }):
 		l.stuck.Store(told.Err != nil)
-		if told.Err != nil {
-			return fmt.Errorf("%w: %w", ErrNoWrites, told.Err)
-		}
+		return told.Err
 	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
+// server is known to take no writes: one whose disk is full does not answer them, and goes on
+// with all else.
+func (l *Log) writable(ctx context.Context, p *partition, err error) error {
+	if noRoom(err) && !p.shared.Load() {
+		return fmt.Errorf("%w: %w", ErrNoWrites, err)
+	}
+	if why := l.Writable(ctx); why != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", ErrNoWrites, why)
 	}
 	return err
 }
