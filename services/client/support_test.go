@@ -19,7 +19,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,8 +46,8 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	var h http.Handler = httpapi.New(httpapi.Config{
 		Open:  true,
-		Turns: serving.Writer{Service: service}, SessionWrites: serving.Writer{Service: service}, Sessions: serving.Sessions{Reader: reader},
-		Contexts: serving.Contexts{Builder: contextbuilder.NewBuilder(reader, contextbuilder.Config{})},
+		Turns: service, SessionWrites: service, Sessions: reader,
+		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	})
 	if wrap != nil {
 		h = wrap(h)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 type assertT = assert.CollectT
@@ -119,7 +119,7 @@ func TestWhatComesLateIsErased(t *testing.T) {
 	require.True(t, w.start("s", "r1", "SECRET").Duplicate, "a late retry brings nothing back")
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 
-	_, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to"})
+	_, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to"})
 	require.NoError(t, err)
 	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
 	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
@@ -159,9 +159,9 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	w.link("s", "alice")
 	w.turn("s", "r2", "SECRET")
 	docs := &documents{}
-	receipt, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to", By: "ops"})
+	receipt, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to", By: "ops"})
 	require.NoError(t, err)
-	again, err := w.history.EraseSession(t.Context(), "s", history.Erasure{})
+	again, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
 	require.NoError(t, err)
 	require.Equal(t, receipt, again)
 	closed := w.state("s")
@@ -202,13 +202,13 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			}
 			w.turn("other", "r1", "KEPT")
 			w.link("other", "bob")
-			receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{Reason: "left"})
+			receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{Reason: "left"})
 			require.NoError(t, err)
-			again, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+			again, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
 			require.Equal(t, receipt, again)
 			receipts := eraser.NewReceipts(w.log, w.notes, nil)
-			var got eraser.Receipt
+			var got services.Receipt
 			require.Eventually(t, func() bool {
 				got, err = receipts.Receipt(t.Context(), receipt)
 				require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 	// It has seen the links when it has done something behind them.
 	w.redact("seen", w.turn("seen", "r1", "SECRET"))
 	w.left("seen", events.TypeTurnRedacted)
-	receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	receipts := eraser.NewReceipts(w.log, w.notes, nil)
 	require.Eventually(t, func() bool {
@@ -262,7 +262,7 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	first := w.turn("s", "r1", "SECRET")
 	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
 	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{memory})
-	receipt := func() eraser.Receipt {
+	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
@@ -291,7 +291,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	places := []eraser.Place{memory}
 	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
 	receipts := eraser.NewReceipts(w.log, w.notes, places)
-	receipt := func() eraser.Receipt {
+	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
@@ -326,7 +326,7 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	receipts := eraser.NewReceipts(w.log, w.notes, nil)
 	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
 		_, err := receipts.Receipt(t.Context(), id)
-		require.ErrorIs(t, err, eraser.ErrNoReceipt, id)
+		require.ErrorIs(t, err, services.ErrNoReceipt, id)
 	}
 	redacted := w.redact("s", events.TurnID("s", "r1"))
 	r, err := receipts.Receipt(t.Context(), redacted.Position.String())

@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // scanned is a log that counts how often it is read as a whole.
@@ -47,7 +47,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		}
 		// One that is gone already has a receipt of its own.
 		w.link(life+" gone", "alice")
-		_, err := w.history.EraseSession(t.Context(), life+" gone", history.Erasure{})
+		_, err := w.history.EraseSession(t.Context(), life+" gone", services.Erasure{})
 		require.NoError(t, err)
 		members++
 	}
@@ -71,10 +71,10 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	write("third")
 	looked("third")
 
-	erase := func(identity string) eraser.Receipt {
-		id, err := w.history.EraseIdentity(t.Context(), identity, history.Erasure{Reason: "asked to"})
+	erase := func(identity string) services.Receipt {
+		id, err := w.history.EraseIdentity(t.Context(), identity, services.Erasure{Reason: "asked to"})
 		require.NoError(t, err)
-		var got eraser.Receipt
+		var got services.Receipt
 		require.Eventually(t, func() bool {
 			got, err = eraser.NewReceipts(w.log, w.notes, nil).Receipt(t.Context(), id)
 			require.NoError(t, err)

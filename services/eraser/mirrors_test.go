@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // A mirror keeps what the log has erased, also where an eraser dies between the two.
@@ -34,7 +34,7 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w.redact("redacted", redacted)
 	w.turn("redacted", "r2", "KEPT")
 	w.turn("closed", "r1", "SECRET")
-	_, err = w.history.EraseSession(t.Context(), "closed", history.Erasure{})
+	_, err = w.history.EraseSession(t.Context(), "closed", services.Erasure{})
 	require.NoError(t, err)
 	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
 	w.turn("other", "r1", "KEPT")

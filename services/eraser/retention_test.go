@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
@@ -46,7 +47,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 		},
 	}
 	r := eraser.NewRetention(w.log, w.notes, cfg)
-	sweep := func(dry bool) eraser.Swept {
+	sweep := func(dry bool) services.Swept {
 		got, err := r.Sweep(t.Context(), dry)
 		require.NoError(t, err)
 		return got
@@ -55,7 +56,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 
 	now = cut.Add(cfg.Anonymous)
 	all := append(w.types("anonymous"), w.types("redacted")...)
-	would := eraser.Swept{Sessions: 2, Events: len(all) - 1}
+	would := services.Swept{Sessions: 2, Events: len(all) - 1}
 	require.Equal(t, would, sweep(true))
 	require.Equal(t, all, append(w.types("anonymous"), w.types("redacted")...), "a dry run changes nothing")
 	require.Equal(t, would, sweep(false))
@@ -107,7 +108,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	away = nil
 	got, err := r.Sweep(t.Context(), false)
 	require.NoError(t, err)
-	require.Equal(t, eraser.Swept{Sessions: 1, Events: 2}, got)
+	require.Equal(t, services.Swept{Sessions: 1, Events: 2}, got)
 	require.Empty(t, w.types("s"))
 }
 
@@ -125,7 +126,7 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	})
 	got, err := r.Sweep(t.Context(), false)
 	require.NoError(t, err)
-	require.Equal(t, eraser.Swept{Sessions: 1, Events: 4}, got)
+	require.Equal(t, services.Swept{Sessions: 1, Events: 4}, got)
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
 	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "again"}}, "late")
 	require.NotZero(t, w.state("s").Turn(gone).Gone)

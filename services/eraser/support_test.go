@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -94,7 +95,7 @@ func (w *world) turn(session, request, text string) uuid.UUID {
 	return id
 }
 
-func (w *world) start(session, request, text string) history.Turn {
+func (w *world) start(session, request, text string) services.Turn {
 	w.Helper()
 	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + text}})
 	require.NoError(w, err)
@@ -108,7 +109,7 @@ func (w *world) correct(session, request string, turn uuid.UUID, text string) uu
 	return t.ID
 }
 
-func (w *world) redact(session string, turn uuid.UUID) history.Turn {
+func (w *world) redact(session string, turn uuid.UUID) services.Turn {
 	w.Helper()
 	t, err := w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"})
 	require.NoError(w, err)

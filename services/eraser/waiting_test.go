@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // However much is erased while a view is down, one asks for it.
@@ -22,7 +22,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	for i := range sessions {
 		closed, redacted := fmt.Sprint("closed-", i), fmt.Sprint("redacted-", i)
 		w.turn(closed, "r1", "text")
-		id, err := w.history.EraseSession(t.Context(), closed, history.Erasure{})
+		id, err := w.history.EraseSession(t.Context(), closed, services.Erasure{})
 		require.NoError(t, err)
 		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
 		receipts = append(receipts, id, events.Position{Seq: redaction.Gone}.String())
@@ -52,7 +52,7 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 	w.turn("s", "r1", "text")
 	w.link("s", "alice")
 	w.erase(w.log, eraser.Config{Rate: 1000})
-	id, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	own := &place{name: "own"}
 	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{own})

@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -218,7 +219,7 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 const refusedLink = "the attempt of "
 
 // turn holds the log to what an answer shows of a turn. What is known of a turn stays, and so do sequences.
-func (l *lives) turn(x history.Turn, err error) {
+func (l *lives) turn(x services.Turn, err error) {
 	if err != nil {
 		return
 	}
@@ -229,7 +230,7 @@ func (l *lives) turn(x history.Turn, err error) {
 	}})
 }
 
-func (l *lives) head(x history.Session, err error) {
+func (l *lives) head(x services.Session, err error) {
 	if err != nil {
 		return
 	}

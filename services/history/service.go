@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Log is what the command side needs of the log; *jetlog.Log is one.
@@ -52,6 +53,12 @@ type Service struct {
 	loads    chan struct{}
 	parts    []*following
 }
+
+var (
+	_ services.TurnWriter    = (*Service)(nil)
+	_ services.SessionWriter = (*Service)(nil)
+	_ services.ErasureWriter = (*Service)(nil)
+)
 
 // following is the service's own tail of one partition.
 type following struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -271,15 +272,15 @@ func TestARefusedLinkLeavesTheAttemptOnly(t *testing.T) {
 
 // failing is a command side that fails in one way.
 type failing struct {
-	httpapi.TurnWriter
+	services.TurnWriter
 	err error
 }
 
-func (f failing) StartTurn(context.Context, conversation.Start) (httpapi.Turn, error) {
+func (f failing) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
 	if f.err == nil {
 		panic("a text that the client sent")
 	}
-	return httpapi.Turn{}, f.err
+	return services.Turn{}, f.err
 }
 
 func failingWith(err error) setting {
@@ -307,7 +308,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 		"unknown":                 {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal", "*fmt.wrapError > *errors.errorString"},
 		"a refusal of no code":    {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500, "internal", "*conversation.Refusal"},
 		"a panic":                 {nil, 500, "internal", "panic: string"},
-		"position of another log": {httpapi.ErrPositionNotReached, 503, "position_not_reached", ""},
+		"position of another log": {services.ErrPositionNotReached, 503, "position_not_reached", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
