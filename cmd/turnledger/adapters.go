@@ -30,7 +30,7 @@ func (i identities) IdentityTurns(ctx context.Context, ask services.IdentityAsk)
 		return services.IdentityPage{}, err
 	}
 	// Each session's own erasure follows in the log, and then in the tables.
-	if erased, _, err := i.log.IdentityErasure(ctx, ask.IdentityID, events.Position{}); err != nil || erased != nil {
+	if erased, err := i.log.IdentityErasedNow(ctx, ask.IdentityID); err != nil || erased != nil {
 		return services.IdentityPage{}, err
 	}
 	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)

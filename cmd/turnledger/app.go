@@ -161,7 +161,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Auth = a.callers
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
-		a.history = history.New(a.store.log, history.Config{
+		a.history = history.New(history.On(a.store.log), history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
 	}

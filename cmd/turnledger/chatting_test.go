@@ -48,7 +48,7 @@ func chatThrough(t *testing.T, server *embedded.Server, model *scripted, change 
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
-	writes := history.New(log, history.Config{Rules: rules})
+	writes := history.New(history.On(log), history.Config{Rules: rules})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = writes.Run(ctx) })

@@ -42,16 +42,17 @@ func (a *app) openErasing(ctx context.Context) error {
 	if a.memory != nil {
 		places = append(places, followed{a.store.log, "memory", a.memory.effect.Done})
 	}
-	a.erasing = &erasing{receipts: eraser.NewReceipts(a.store.log, notes, places)}
+	log := eraser.On(a.store.log)
+	a.erasing = &erasing{receipts: eraser.NewReceipts(log, notes, places)}
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
+	a.erasing.eraser = eraser.New(log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
 	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
 		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.feeding.metrics, Traces: a.views.feeding.traces,
 	})
 	a.views.eraserFeed = a.erasing.feed
-	a.erasing.retention = eraser.NewRetention(a.store.log, notes, eraser.RetentionConfig{
+	a.erasing.retention = eraser.NewRetention(log, notes, eraser.RetentionConfig{
 		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
 		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
 	})

@@ -35,7 +35,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(), SessionID: "s", RequestID: "r"}}})
 	require.NoError(t, err)
 	for why, told := range map[error]error{audit.ErrNotYet: projections.ErrNotYet, errors.New("gone"): projections.ErrUnavailable} {
-		retention := eraser.NewRetention(log, notes, eraser.RetentionConfig{
+		retention := eraser.NewRetention(eraser.On(log), notes, eraser.RetentionConfig{
 			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 			Forget: func(context.Context, string, int, []uint64, func(context.Context) error) error {
 				return errors.Join(audit.ErrUnavailable, why)

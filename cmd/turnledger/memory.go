@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
@@ -94,7 +93,7 @@ func (i identities) Search(ctx context.Context, scope memory.Scoped, query strin
 	if scope.IdentityID == "" {
 		return nil, nil
 	}
-	if erased, _, err := i.log.IdentityErasure(ctx, scope.IdentityID, events.Position{}); err != nil || erased != nil {
+	if erased, err := i.log.IdentityErasedNow(ctx, scope.IdentityID); err != nil || erased != nil {
 		return nil, err
 	}
 	tables, err := i.tables.get()

@@ -75,7 +75,7 @@ func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, u
 			return 0, 0, err
 		}
 	}
-	s := history.New(log, history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
+	s := history.New(history.On(log), history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
 	life, end := context.WithCancel(ctx)
 	defer end()
 	var g errgroup.Group

@@ -35,7 +35,7 @@ type server struct {
 func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	t.Helper()
 	log := natstest.Log(t, 1)
-	service := history.New(log, history.Config{Rules: rules})
+	service := history.New(history.On(log), history.Config{Rules: rules})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- service.Run(ctx) }()

@@ -158,7 +158,7 @@ func report(b *testing.B, what string, took []time.Duration) {
 
 // timed is a log that tells how long it takes to overwrite an event.
 type timed struct {
-	eraser.Log
+	Log
 	mu   sync.Mutex
 	took []time.Duration
 }
@@ -197,7 +197,7 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	began := time.Now()
 	id, err := w.history.EraseIdentity(b.Context(), o.identity, services.Erasure{Reason: "bench"})
 	require.NoError(b, err)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	var got services.Receipt
 	said, halfway := time.Time{}, false
 	for poll := time.NewTicker(100 * time.Millisecond); ; {

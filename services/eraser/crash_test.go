@@ -23,7 +23,7 @@ import (
 // mortal is a log whose user dies at a step: before it is done, or just after, without
 // having heard of it. Then it can do nothing more.
 type mortal struct {
-	eraser.Log
+	Log
 	steps atomic.Int64
 	after bool
 	dead  chan struct{}
@@ -31,7 +31,7 @@ type mortal struct {
 
 var errDead = errors.New("dead")
 
-func newMortal(log eraser.Log, steps int64, after bool) *mortal {
+func newMortal(log Log, steps int64, after bool) *mortal {
 	m := &mortal{Log: log, after: after, dead: make(chan struct{})}
 	m.steps.Store(steps)
 	return m

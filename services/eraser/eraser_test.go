@@ -70,7 +70,7 @@ func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
 
 // sessionReads counts how often sessions are read.
 type sessionReads struct {
-	eraser.Log
+	Log
 	n atomic.Int64
 }
 
@@ -141,7 +141,7 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	w.erase(w.log, eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	complete := func(at events.Position) bool {
 		r, err := receipts.Receipt(t.Context(), at.String())
 		require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	closed := w.state("s")
 
 	place := &place{name: "recent"}
-	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{place})
+	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{place})
 	r, err := receipts.Receipt(t.Context(), receipt)
 	require.NoError(t, err)
 	require.False(t, r.Complete())
@@ -207,7 +207,7 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			again, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
 			require.Equal(t, receipt, again)
-			receipts := eraser.NewReceipts(w.log, w.notes, nil)
+			receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 			var got services.Receipt
 			require.Eventually(t, func() bool {
 				got, err = receipts.Receipt(t.Context(), receipt)
@@ -243,7 +243,7 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 	w.left("seen", events.TypeTurnRedacted)
 	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	require.Eventually(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), receipt)
 		require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	memory := &place{name: "memory"}
 	first := w.turn("s", "r1", "SECRET")
 	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{memory})
+	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{memory})
 	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
@@ -290,7 +290,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	memory := &place{name: "memory"}
 	places := []eraser.Place{memory}
 	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(w.log, w.notes, places)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, places)
 	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
@@ -323,7 +323,7 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "text")
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
 		_, err := receipts.Receipt(t.Context(), id)
 		require.ErrorIs(t, err, services.ErrNoReceipt, id)

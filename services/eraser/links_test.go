@@ -16,7 +16,7 @@ import (
 
 // scanned is a log that counts how often it is read as a whole.
 type scanned struct {
-	eraser.Log
+	Log
 	n atomic.Int64
 }
 
@@ -61,7 +61,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	looked("first")
 	stop()
 	begins := func() uint64 {
-		at, err := eraser.New(w.log, w.notes, eraser.Config{Rules: rules}).Claim(t.Context(), 0)
+		at, err := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules}).Claim(t.Context(), 0)
 		require.NoError(t, err)
 		return at.Seq
 	}
@@ -76,7 +76,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		require.NoError(t, err)
 		var got services.Receipt
 		require.Eventually(t, func() bool {
-			got, err = eraser.NewReceipts(w.log, w.notes, nil).Receipt(t.Context(), id)
+			got, err = eraser.NewReceipts(on(w.log), w.notes, nil).Receipt(t.Context(), id)
 			require.NoError(t, err)
 			return got.Complete()
 		}, patience, lookEvery)

@@ -57,7 +57,7 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 }
 
 // lagging is a log whose mirrors are behind.
-type lagging struct{ eraser.Log }
+type lagging struct{ Log }
 
 func (lagging) Mirrors(context.Context, string, events.Position) ([]string, error) {
 	return nil, jetlog.ErrUnavailable
@@ -74,7 +74,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
 	require.NoError(t, err)
 	gone := w.turn("redacted", "r1", "text")
-	progress := eraser.New(w.log, w.notes, eraser.Config{Rules: rules})
+	progress := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules})
 	done := func(seq uint64) {
 		require.EventuallyWithT(t, func(c *assertT) {
 			at, err := progress.Applied(t.Context(), 0)

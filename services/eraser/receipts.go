@@ -222,7 +222,7 @@ type stamped struct {
 
 // receiptsAt gives the receipts that were written of an erasure at a position, by their
 // places: of a session, or of an identity. An empty receipt id is any.
-func receiptsAt(ctx context.Context, log Log, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
+func receiptsAt(ctx context.Context, log Reader, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
 	all := log.Identity(ctx, identity)
 	if session != "" {
 		all = log.Session(ctx, session, at.Seq, maxSeq)

@@ -51,12 +51,26 @@ func newWorld(t testing.TB, partitions int) *world {
 // newWorldOn is a world on a log whose files are below a folder.
 func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
-	w := &world{TB: t, dir: dir, log: log, history: history.New(log, history.Config{Rules: rules})}
+	w := &world{TB: t, dir: dir, log: log, history: history.New(history.On(log), history.Config{Rules: rules})}
 	w.run(w.history.Run)
 	var err error
 	w.notes, err = w.log.Notes(t.Context())
 	require.NoError(t, err)
 	return w
+}
+
+// Log is a log of one piece, as tests wrap it.
+type Log interface {
+	eraser.Reader
+	eraser.Scanner
+	eraser.Writer
+	eraser.Overwriter
+	eraser.Mirrored
+}
+
+// on returns the parts of a log.
+func on(l Log) eraser.Log {
+	return eraser.Log{Reader: l, Scanner: l, Writer: l, Overwriter: l, Mirrored: l}
 }
 
 // run runs something until the test ends, or until what it gives back is called.
@@ -73,9 +87,9 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 }
 
 // erase runs an eraser on a log that may lose its life at any step.
-func (w *world) erase(log eraser.Log, cfg eraser.Config) (stop func()) {
+func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
 	cfg.Rules = rules
-	e := eraser.New(log, w.notes, cfg)
+	e := eraser.New(on(log), w.notes, cfg)
 	return w.run(func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return e.Run(ctx) })

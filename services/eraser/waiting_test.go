@@ -33,7 +33,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	}
 	require.Equal(t, int64(1), view.most.Load())
 	close(view.answer)
-	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{view})
+	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{view})
 	for _, id := range receipts {
 		require.EventuallyWithT(t, func(c *assertT) {
 			r, err := reader.Receipt(t.Context(), id)
@@ -55,7 +55,7 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	own := &place{name: "own"}
-	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{own})
+	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{own})
 	complete := func() (log, all bool) {
 		r, err := reader.Receipt(t.Context(), id)
 		require.NoError(t, err)

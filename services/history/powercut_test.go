@@ -150,7 +150,7 @@ func (l *lives) write(ctx context.Context, t *testing.T, log *jetlog.Log, rng *r
 	var running, writing sync.WaitGroup
 	services := make([]*history.Service, 2)
 	for i := range services {
-		services[i] = history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+		services[i] = history.New(history.On(log), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
 		running.Go(func() {
 			if err := services[i].Run(life); err != nil {
 				t.Error(err)

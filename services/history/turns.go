@@ -43,7 +43,7 @@ func (w *writing) mayBegin(ctx context.Context, identity string) error {
 			return err
 		}
 	}
-	gone, _, err := w.log.IdentityErasure(ctx, identity, events.Position{})
+	gone, err := w.log.IdentityErasedNow(ctx, identity)
 	switch {
 	case err != nil:
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -322,6 +323,29 @@ func TestErrorsOfThePorts(t *testing.T) {
 			require.Contains(t, s.logs.String(), c.log)
 			require.Equal(t, c.status == 503, a.header.Get("Retry-After") != "")
 		})
+	}
+}
+
+// sweeping is a retention that fails.
+type sweeping struct{ err error }
+
+func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
+	return services.Swept{}, s.err
+}
+
+// Who asks for a retention is told what it waits for, also where that is said as something that is out.
+func TestARetentionThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
+	for detail, err := range map[string]error{
+		"what is too old stays for now":  errors.Join(projections.ErrUnavailable, projections.ErrNotYet),
+		"the audit tables do not answer": projections.ErrUnavailable,
+	} {
+		s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			c.Retention = sweeping{err}
+		})
+		a := s.do("POST", "/v1/retention", nil)
+		requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
+		require.Contains(t, a.body["detail"], detail)
 	}
 }
 

@@ -66,7 +66,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}
-	service := history.New(log, hc)
+	service := history.New(history.On(log), hc)
 	background(t, service.Run)
 	reader := contextbuilder.NewReader(log, rc)
 	if c.Turns == nil {
