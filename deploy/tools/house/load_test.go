@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -72,14 +73,15 @@ var packages = sync.OnceValues(func() ([]*pkg, error) {
 // folders that the test opened are the same; without looked, it would not notice a new file.
 func looked() error {
 	return filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if name := d.Name(); d.IsDir() && path != root && (strings.HasPrefix(
-			name, ".",
-		) || name == "data" || name == "bin") {
-			return filepath.SkipDir
+		if err == nil && d.IsDir() && path != root && unread.MatchString(d.Name()) {
+			err = filepath.SkipDir
 		}
 		return err
 	})
 }
+
+// unread are folders without source: hidden ones, and what make run and make build leave.
+var unread = regexp.MustCompile(`^(\..*|data|bin)$`)
 
 // list asks the go command for all packages that the module is made of, compiled.
 func list() (out []listed, err error) {
