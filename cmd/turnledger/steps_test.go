@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
@@ -19,7 +20,7 @@ import (
 // knowing is a memory, a rewriter and a model whose answers and errors are texts.
 type knowing struct{ err error }
 
-func (k knowing) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
+func (k knowing) Snippet(context.Context, services.MemoryQuery) (string, error) {
 	return "secret", k.err
 }
 
@@ -27,12 +28,12 @@ func (k knowing) Rewrite(context.Context, string, []contextbuilder.Message, stri
 	return "secret", k.err
 }
 
-func (knowing) Name() string   { return "m" }
-func (knowing) Format() string { return "openai" }
-func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (knowing) Name() string            { return "m" }
+func (knowing) Format() services.Format { return services.OpenAI }
+func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	emit("secret")
 	emit("secret")
-	return "secret", chat.Stop, k.err
+	return "secret", services.FinishStop, k.err
 }
 
 // TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
@@ -44,7 +45,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	s := newSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []knowing{{}, {errors.New("a secret of its own")}} {
-		_, _ = steppedMemory{k, s}.Snippet(ctx, contextbuilder.MemoryQuery{Message: "secret"})
+		_, _ = steppedMemory{k, s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
 	}

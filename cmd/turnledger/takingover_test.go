@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 )
 
@@ -23,12 +24,12 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	model := newScripted(t)
 	release := model.hold()
 	a, b := chatOn(t, server, model), chatOn(t, server, model)
-	first, one := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := a.say("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
 	require.NoError(t, err)
 	require.NoError(t, sub.AutoUnsubscribe(1))
-	again, two := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	again, two := b.say("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-again.begun
 	_, err = sub.NextMsg(30 * time.Second)
 	require.NoError(t, err, "nobody asks who answers")
@@ -47,7 +48,7 @@ func answering(t *testing.T, server *embedded.Server) *chatting {
 	model := newScripted(t)
 	model.hold()
 	a := chatOn(t, server, model)
-	first, _ := a.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, _ := a.say("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	return a
 }
@@ -65,7 +66,7 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	var ends []<-chan outcome
 	for range others {
 		b := chatThrough(t, server, model, func(c *chat.Config) { c.Presence = &gathered{Presence: c.Presence, waiting: &waiting, free: &free} })
-		begun, end := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+		begun, end := b.say("r1", "slowly: who is Donald Trump?", services.Enqueue)
 		<-begun.begun
 		ends = append(ends, end)
 	}
@@ -98,7 +99,7 @@ func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 			a, model := answering(t, server), newScripted(t)
 			a.stop()
 			b := chatThrough(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
-			_, end := b.say("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			_, end := b.say("r1", "slowly: who is Donald Trump?", services.Enqueue)
 			r := <-end
 			require.NoError(t, r.err)
 			require.Equal(t, "Donald Trump is an American politician.", r.Content)

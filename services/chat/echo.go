@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/turnledger/turnledger/services"
 )
 
 // Echo is the built-in model, for trying things out without a key: it repeats the last
@@ -17,19 +19,22 @@ var _ Model = Echo{}
 func (Echo) Name() string { return "echo" }
 
 // Format implements Model.
-func (Echo) Format() string { return "openai" }
+func (Echo) Format() services.Format { return services.OpenAI }
 
 // Answer implements Model.
-func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, Finish, error) {
+func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, services.Finish, error) {
 	var last struct {
 		Content string `json:"content"`
 	}
 	if len(p.Messages) > 0 {
 		_ = json.Unmarshal(p.Messages[len(p.Messages)-1], &last) // no text is an empty one
 	}
-	answer := fmt.Sprintf("[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Content, max(len(p.Messages)-1, 0))
+	answer := fmt.Sprintf(
+		"[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Content,
+		max(len(p.Messages)-1, 0),
+	)
 	for word := range strings.SplitAfterSeq(answer, " ") {
 		emit(word)
 	}
-	return answer, Stop, nil
+	return answer, services.FinishStop, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // stamp is what the notes keep of a redaction in one place; when, is the note's own
@@ -68,7 +69,10 @@ type awaited struct {
 
 // await has it noted when each view has reached some positions, and then goes on. It does
 // not wait.
-func (e *Eraser) await(ctx context.Context, at []events.Position, write func(ctx context.Context, place string) error, then func(context.Context)) {
+func (e *Eraser) await(
+	ctx context.Context, at []events.Position, write func(ctx context.Context, place string) error,
+	then func(context.Context),
+) {
 	if len(e.stampers) == 0 {
 		then(ctx)
 		return
@@ -121,7 +125,7 @@ func (s *stamper) run(ctx context.Context, e *Eraser) error {
 
 // stamped says of the places of a redaction's receipt when they were reached. The log is
 // done when the eraser has said so: it leaves what it must not take out.
-func (r *Receipts) stamped(ctx context.Context, out *Receipt) error {
+func (r *Receipts) stamped(ctx context.Context, out *services.Receipt) error {
 	return jetlog.EachNote(ctx, r.notes, stampsOf(out.Position)+"*", func(n jetlog.Note[stamp]) {
 		if n.Value.Open || !n.Value.Created.Equal(r.log.Created(out.Position.Partition)) {
 			return

@@ -19,34 +19,35 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Config of an API. A process that does not write has neither Turns nor
 // SessionWrites, one that does not read has neither Sessions nor Contexts; it then
 // lacks those calls.
 type Config struct {
-	Turns         TurnWriter
-	SessionWrites SessionWriter
+	Turns         services.TurnWriter
+	SessionWrites services.SessionWriter
 	// Erasures and Receipts are nil in a process that can't tell of them.
-	Erasures ErasureWriter
-	Receipts ReceiptReader
+	Erasures services.ErasureWriter
+	Receipts services.ReceiptReader
 	// Retention is nil in a process that does not look after it.
-	Retention Retention
-	Sessions  SessionReader
-	Contexts  ContextBuilder
+	Retention services.Retention
+	Sessions  services.SessionReader
+	Contexts  services.ContextBuilder
 	// Identities is nil where no Postgres is configured.
-	Identities  IdentityReader
-	Projections ProjectionReader
+	Identities  services.IdentityReader
+	Projections services.ProjectionReader
 	// Chat is nil where no model is asked.
-	Chat Chat
+	Chat services.Chat
 	// DeadLetters of the views that this process can look after.
 	DeadLetters []projections.DeadLetterQueue
 	// Events is nil in a process that does not read. MetadataKeys, where not nil, are the
 	// keys that views show of metadata: who folds the events himself is told.
-	Events       EventReader
+	Events       services.EventReader
 	MetadataKeys []string
 	// Keeper is nil where no view can be rebuilt.
-	Keeper ProjectionKeeper
+	Keeper services.ProjectionKeeper
 	// Streams and Backups are nil where the log is nobody's to look after.
 	Streams StreamKeeper
 	Backups Backups
@@ -79,7 +80,7 @@ type Config struct {
 	Auth Authenticator
 	// Owners reads of sessions whose they are, for callers who are bound to an identity
 	// (without it they reach no session) and for rates of identities.
-	Owners SessionReader
+	Owners services.SessionReader
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine
 	// shows can reach it under a name of its own.
@@ -147,7 +148,10 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
+	a := &API{
+		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
+		crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{}),
+	}
 	a.requests, a.streaming = make(chan struct{}, cfg.MaxRequests), make(chan struct{}, cfg.MaxStreams)
 	a.router = &router{admit: a.admit, enter: a.enter}
 	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
@@ -160,7 +164,10 @@ func New(cfg Config) *API {
 	a.ofRole(api, "context", cfg.Sessions != nil, a.reads)
 	a.ofRole(api, "chat", cfg.Chat != nil, a.chats)
 	a.ofRole(api, "context", cfg.Events != nil, a.streams)
-	register(a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	register(
+		a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"),
+		a.projections,
+	)
 	a.operates(api)
 	if cfg.Keeper != nil {
 		a.keeping(api)
@@ -202,7 +209,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	// Not what a page of another site made a browser send.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
-		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost").write(out)
+		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers "+
+			"only to an IP address or localhost").write(out)
 		return
 	}
 	if a.restoring.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
@@ -225,7 +233,9 @@ func register[I, O any](a *API, api huma.API, op huma.Operation, handle func(con
 	registerFor(api, a.cfg.Deadline, op, handle)
 }
 
-func registerFor[I, O any](api huma.API, deadline time.Duration, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+func registerFor[I, O any](
+	api huma.API, deadline time.Duration, op huma.Operation, handle func(context.Context, *I) (*O, error),
+) {
 	if b, ok := any(new(I)).(bodied); ok {
 		op.Metadata[metaBody], op.Metadata[metaMembers] = b.bodyType(), membersOf(b.bodyType())
 	}

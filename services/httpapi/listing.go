@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 type turnsIn struct {
@@ -46,8 +47,8 @@ func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
 	}
 	for _, t := range turns {
 		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
-		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&Turn{
-			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at, Partition: at.Partition,
+		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&services.Turn{
+			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at,
 		}))
 	}
 	callOf(ctx).turns = len(turns)
@@ -87,12 +88,9 @@ func newPage(in *turnsIn) (p page, err error) {
 // pageOf gives the turns of a page, oldest first, with one more in front where there
 // are older ones. What the view holds is enough if it holds that one, too, or all
 // that there are; else the whole session is read.
-func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conversation.Turn, error) {
-	shown := p.before.passed + p.limit + 1
-	if p.whole {
-		shown = -1
-	}
-	reading, err := a.read(ctx, in.SessionID, in.MinPosition, shown)
+func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
+	ask := services.Ask{SessionID: in.SessionID, Shown: p.before.passed + p.limit + 1, Whole: p.whole}
+	reading, err := a.read(ctx, in.MinPosition, ask)
 	if err != nil {
 		return reading, nil, err
 	}
@@ -100,7 +98,8 @@ func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conv
 	if len(turns) > p.limit || p.allIn(reading.State) {
 		return reading, turns, nil
 	}
-	reading, err = a.read(ctx, in.SessionID, in.MinPosition, -1)
+	ask.Whole = true
+	reading, err = a.read(ctx, in.MinPosition, ask)
 	if err != nil {
 		return reading, nil, err
 	}
@@ -158,7 +157,9 @@ func (c cursor) after(t *conversation.Turn) bool {
 
 // String gives the opaque form.
 func (c cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed))
+	return base64.RawURLEncoding.EncodeToString(
+		fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed),
+	)
 }
 
 // parseCursor reads a cursor of a session; an empty one is before nothing.
@@ -174,7 +175,8 @@ func parseCursor(s, sessionID string) (cursor, error) {
 	if err == nil {
 		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &c.session, &c.place, &c.version, &c.passed)
 	}
-	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns || c.String() != s {
+	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns ||
+		c.String() != s {
 		return cursor{}, invalid("cursor", "must be the next_cursor of the page before")
 	}
 	return c, nil
@@ -203,7 +205,7 @@ func (a *API) history(ctx context.Context, in *historyIn) (*historyOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	reading, err := a.read(ctx, in.SessionID, in.MinPosition, n)
+	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID, Shown: n})
 	if err != nil {
 		return nil, err
 	}

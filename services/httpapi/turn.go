@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
 
 // turnJSON is a turn as CONTRACT §2 has it. All members are always there; what a
@@ -40,13 +41,14 @@ type turnJSON struct {
 }
 
 // newTurnJSON shows a turn. It points into t, which must not change any more.
-func newTurnJSON(t *Turn) turnJSON {
+func newTurnJSON(t *services.Turn) turnJSON {
 	out := turnJSON{
 		TurnID: t.ID, SessionID: t.SessionID, IdentityID: optional(&t.IdentityID), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: t.Position,
 		CreatedAt: t.CreatedAt.UTC(), FinalizedAt: optionalTime(t.FinalizedAt), DeletedAt: optionalTime(t.DeletedAt),
-		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate, DroppedMetadata: t.DroppedMetadata,
-		Metadata: rawObject{t.Metadata()},
+		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
+		DroppedMetadata: t.DroppedMetadata,
+		Metadata:        rawObject{t.Metadata()},
 	}
 	if len(out.Metadata.RawMessage) == 0 {
 		out.Metadata.RawMessage = json.RawMessage("{}")
@@ -59,7 +61,9 @@ func newTurnJSON(t *Turn) turnJSON {
 		out.ReplacedByTurnID = &id
 	}
 	if q := t.Question; q != nil {
-		out.PipelineName, out.Consultant, out.Repository = optional(&q.PipelineName), optional(&q.Consultant), optional(&q.Repository)
+		out.PipelineName, out.Consultant, out.Repository = optional(
+			&q.PipelineName,
+		), optional(&q.Consultant), optional(&q.Repository)
 		out.TranslateChat = q.TranslateChat
 		out.QuestionNeutral, out.QuestionTranslated = &q.QuestionNeutral, optional(&q.QuestionTranslated)
 		out.QuestionMessages.RawMessage = q.QuestionMessages

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 type turnOut struct {
@@ -13,7 +14,7 @@ type turnOut struct {
 	Body   turnJSON
 }
 
-func answerTurn(ctx context.Context, t Turn, fresh int) *turnOut {
+func answerTurn(ctx context.Context, t services.Turn, fresh int) *turnOut {
 	c := callOf(ctx)
 	c.position, c.turns = t.Position, 1
 	status := fresh
@@ -44,7 +45,8 @@ type startBody struct {
 
 func (b startBody) question() events.Question {
 	return events.Question{
-		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository, TranslateChat: b.TranslateChat,
+		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
+		TranslateChat:   b.TranslateChat,
 		QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
 		QuestionMessages: b.QuestionMessages.RawMessage, Metadata: b.Metadata.RawMessage,
 	}

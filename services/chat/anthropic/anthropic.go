@@ -10,6 +10,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
@@ -28,29 +29,36 @@ var _ chat.Model = (*Model)(nil)
 // New makes a model; it does no I/O. The URL may be without its version.
 func New(cfg endpoint.Config) *Model {
 	base := strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")
-	return &Model{cfg, anthropic.NewClient(option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()))}
+	return &Model{cfg, anthropic.NewClient(
+		option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key),
+		option.WithHTTPClient(endpoint.Client()),
+	)}
 }
 
 // Name implements chat.Model.
 func (m *Model) Name() string { return m.cfg.Name }
 
 // Format implements chat.Model.
-func (m *Model) Format() string { return "anthropic" }
+func (m *Model) Format() services.Format { return services.Anthropic }
 
 // Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
 	if p.System != "" {
 		with = append(with, option.WithJSONSet("system", json.RawMessage(quoted(p.System))))
 	}
 	params := anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}
 	if called := toolsOf(p.Messages); len(called) > 0 {
-		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{OfNone: &anthropic.ToolChoiceNoneParam{}}
+		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{
+			OfNone: &anthropic.ToolChoiceNoneParam{},
+		}
 	}
 	open := func(ctx context.Context) endpoint.Stream[anthropic.MessageStreamEventUnion] {
 		return m.client.Messages.NewStreaming(ctx, params, with...)
 	}
-	return endpoint.Call[anthropic.MessageStreamEventUnion]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+	return endpoint.Call[anthropic.MessageStreamEventUnion]{
+		Open: open, Read: read, Status: status,
+	}.Answer(ctx, m.cfg.Idle, emit)
 }
 
 // toolsOf gives the tools that the history of a prompt calls, by name alone: the API refuses
@@ -65,7 +73,9 @@ func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 		for _, b := range m.Content {
 			if b.Type == "tool_use" && !known[b.Name] {
 				known[b.Name] = true
-				called = append(called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name))
+				called = append(
+					called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name),
+				)
 			}
 		}
 	}
@@ -80,7 +90,7 @@ func status(err error) int {
 	return refusal.StatusCode
 }
 
-func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
+func read(e anthropic.MessageStreamEventUnion) (piece string, why services.Finish) {
 	switch e := e.AsAny().(type) {
 	case anthropic.ContentBlockDeltaEvent:
 		if e.Delta.Type == "text_delta" {
@@ -89,13 +99,13 @@ func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
 	case anthropic.MessageDeltaEvent:
 		switch e.Delta.StopReason {
 		case anthropic.StopReasonMaxTokens, "model_context_window_exceeded":
-			why = chat.Length
+			why = services.FinishLength
 		case anthropic.StopReasonRefusal:
-			why = chat.Filtered
+			why = services.FinishFiltered
 		default: // the end of the stream tells
 		}
 	case anthropic.MessageStopEvent:
-		why = chat.Stop
+		why = services.FinishStop
 	}
 	return piece, why
 }
