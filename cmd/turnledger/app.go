@@ -24,7 +24,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/httpapi"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -125,7 +125,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	checks := a.checks()
 	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
-	c := httpapi.Config{
+	c := v1.Config{
 		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...), Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
 		Checks: checks, Traces: a.tracing(),
 		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
@@ -160,7 +160,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	if a.roles.has(roleChat) {
 		c.Chat = a.chat(reader, builder)
 	}
-	a.handler = httpapi.New(c)
+	a.handler = v1.New(c)
 }
 
 // readSide reads from the views that there are, and the log.

@@ -10,9 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/httpapi/apikeys"
-	"github.com/turnledger/turnledger/services/httpapi/tokens"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/access/apikeys"
+	"github.com/turnledger/turnledger/services/access/tokens"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // authConfig says who may call the API.
@@ -101,7 +102,7 @@ type callers struct {
 	issuer *tokens.Issuer // nil: nobody has its tokens
 }
 
-var _ httpapi.Authenticator = (*callers)(nil)
+var _ access.Authenticator = (*callers)(nil)
 
 // openCallers reads the keys that callers must show, where they must; nil where nobody is
 // asked for anything.
@@ -128,25 +129,25 @@ func openCallers(cfg Config, logger *slog.Logger) (*callers, error) {
 }
 
 // Authenticate asks for a key first: a token has two dots, which no key has.
-func (c *callers) Authenticate(ctx context.Context, token string) (httpapi.Caller, error) {
+func (c *callers) Authenticate(ctx context.Context, token string) (access.Caller, error) {
 	switch {
 	case c.issuer != nil && (c.keys == nil || strings.Count(token, ".") == 2):
 		return c.issuer.Authenticate(ctx, token)
 	case c.keys != nil:
 		return c.keys.Authenticate(ctx, token)
 	default:
-		return httpapi.Caller{}, httpapi.ErrUnauthenticated
+		return access.Caller{}, access.ErrUnauthenticated
 	}
 }
 
 // checks tells whether callers can be told apart. Those with a key can without the issuer.
-func (c *callers) checks() []httpapi.Check {
+func (c *callers) checks() []v1.Check {
 	if c == nil || c.issuer == nil {
 		return nil
 	}
-	return []httpapi.Check{{Name: "issuer", Optional: c.keys != nil, Probe: func(context.Context) error {
+	return []v1.Check{{Name: "issuer", Optional: c.keys != nil, Probe: func(context.Context) error {
 		if c.issuer.Ready() != nil {
-			return httpapi.Reason("the issuer of tokens has not told its keys yet: check TURNLEDGER_AUTH, and whether it answers from here")
+			return v1.Reason("the issuer of tokens has not told its keys yet: check TURNLEDGER_AUTH, and whether it answers from here")
 		}
 		return nil
 	}}}

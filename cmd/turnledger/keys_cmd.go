@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/turnledger/turnledger/services/httpapi/apikeys"
+	"github.com/turnledger/turnledger/services/access/apikeys"
 )
 
 type keysCmd struct {

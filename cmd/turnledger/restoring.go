@@ -14,23 +14,23 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/httpapi"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // backups copies the log of an app out and in.
 type backups struct{ *app }
 
-// Snapshot implements httpapi.Backups.
+// Snapshot implements v1.Backups.
 func (b backups) Snapshot(ctx context.Context, partition int, begin func(jetlog.Moment) (io.Writer, error)) error {
 	return b.store.log.Snapshot(ctx, partition, begin)
 }
 
-// Restore implements httpapi.Backups: the log becomes what the backup holds, what was
+// Restore implements v1.Backups: the log becomes what the backup holds, what was
 // erased since is erased in it before anybody reads it, and the app is opened again.
-func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Restored, err error) {
+func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, err error) {
 	defer func() {
-		if errors.Is(err, backup.ErrDamaged) && !errors.Is(err, httpapi.ErrBackup) {
-			err = fmt.Errorf("%w: %w", httpapi.ErrBackup, err)
+		if errors.Is(err, backup.ErrDamaged) && !errors.Is(err, v1.ErrBackup) {
+			err = fmt.Errorf("%w: %w", v1.ErrBackup, err)
 		}
 	}()
 	if err := b.store.log.Vacant(ctx); err != nil {
@@ -38,11 +38,11 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Resto
 	}
 	packed, err := backup.Unpack(from)
 	if err != nil {
-		return out, fmt.Errorf("%w: %w", httpapi.ErrBackup, err)
+		return out, fmt.Errorf("%w: %w", v1.ErrBackup, err)
 	}
 	if have := b.store.log.Partitions(); have != packed.Partitions {
 		return out, fmt.Errorf("%w that this log can take in: it has %s, and the log was opened with %d: start the server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
-			httpapi.ErrBackup, counted(packed.Partitions, "partition"), have, packed.Partitions)
+			v1.ErrBackup, counted(packed.Partitions, "partition"), have, packed.Partitions)
 	}
 	b.logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
 	// Whatever comes of it, what is open here does not fit the log any more.

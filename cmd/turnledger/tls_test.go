@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/httpapi/certfile/certtest"
+	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
 // outsideNATS is a server that takes only clients with a certificate of the authority and

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/turnledger/turnledger/services/httpapi/certfile"
+	"github.com/turnledger/turnledger/services/access/certfile"
 )
 
 // tlsConfig names the files of certificates, keys and credentials. PostgreSQL takes its

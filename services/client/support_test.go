@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	"github.com/turnledger/turnledger/services/httpapi"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +44,7 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 		require.NoError(t, <-done)
 	})
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
-	var h http.Handler = httpapi.New(httpapi.Config{
+	var h http.Handler = v1.New(v1.Config{
 		Open:  true,
 		Turns: service, SessionWrites: service, Sessions: reader,
 		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),

@@ -1,0 +1,73 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scopes are what a caller may do; a call needs one or more. The zero value is nothing.
+type Scopes uint8
+
+// The scopes. None holds another: Admin looks after the system and reads no text.
+const (
+	TurnsWrite  Scopes = 1 << iota // record turns, link and reset sessions
+	ContextRead                    // read sessions, turns and contexts
+	EventsRead                     // read the log
+	TurnsRedact                    // redact and erase
+	Admin                          // views, dead letters
+)
+
+// scopeNames are in the order of the bits.
+var scopeNames = []string{"turns:write", "context:read", "events:read", "turns:redact", "admin"}
+
+// ParseScopes reads names of scopes, such as turns:write.
+func ParseScopes(names []string) (Scopes, error) {
+	var out Scopes
+	for _, name := range names {
+		i := slices.Index(scopeNames, name)
+		if i < 0 {
+			return 0, fmt.Errorf("%q is no scope; there are %s", name, strings.Join(scopeNames, ", "))
+		}
+		out |= 1 << i
+	}
+	return out, nil
+}
+
+// Names returns the names that ParseScopes reads.
+func (s Scopes) Names() []string {
+	var out []string
+	for i, name := range scopeNames {
+		if s&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Caller is the program or the user that sends a request. Name tells callers apart in the log
+// and is no secret. A caller with an IdentityID is bound: it reaches only sessions that are linked
+// to this identity, and any other looks like one that does not exist.
+type Caller struct {
+	Name       string
+	Scopes     Scopes
+	IdentityID string
+}
+
+// Authenticator finds the caller that a token belongs to. Its errors are those below, as they are
+// or wrapped, and never hold the token. Safe for concurrent use.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (Caller, error)
+}
+
+// Errors of an Authenticator.
+var (
+	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from " +
+		"TURNLEDGER_KEY); turnledger keys create makes one")
+	ErrKeyEnded   = errors.New("the key has expired or was revoked: turnledger keys create makes another")
+	ErrTokenEnded = errors.New("the token has expired: get another one from its issuer")
+	// ErrNoKeys: the token can't be checked, since its issuer has not told its keys yet.
+	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
+)

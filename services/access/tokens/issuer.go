@@ -1,0 +1,192 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/turnledger/turnledger/services/access"
+)
+
+// Config of an Issuer.
+type Config struct {
+	// URL of the issuer, as it stands in its tokens: https, or http on loopback. Below it is
+	// /.well-known/openid-configuration.
+	URL string
+	// Audience that a token must name.
+	Audience string
+	// Algorithms of signatures that count, RS256 and ES256 by default; what a token or the
+	// issuer says of others does not. All are of key pairs: with a shared secret or "none"
+	// anybody who has the issuer's public key could make tokens.
+	Algorithms []string
+	// IdentityClaim holds the identity_id of an end user, sub by default; ScopesClaim the
+	// scopes, as a text with spaces or a list, scope by default.
+	IdentityClaim, ScopesClaim string
+	// Services are subjects that are programs and no users: they reach all sessions.
+	Services []string
+	// Leeway between our clock and the issuer's; 1 min by default.
+	Leeway time.Duration
+	// Refresh is how often the issuer's keys are asked for, 5 min by default: a key that the
+	// issuer has taken back counts no longer than that. Between two looks that tokens with
+	// unknown keys cause are at least Pause, 10 s by default.
+	Refresh, Pause time.Duration
+	Client         *http.Client
+	Now            func() time.Time
+	Logger         *slog.Logger
+}
+
+// algorithms are all that may count.
+var algorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+}
+
+func (c Config) withDefaults() Config {
+	if len(c.Algorithms) == 0 {
+		c.Algorithms = []string{oidc.RS256, oidc.ES256}
+	}
+	if c.IdentityClaim == "" {
+		c.IdentityClaim = "sub"
+	}
+	if c.ScopesClaim == "" {
+		c.ScopesClaim = "scope"
+	}
+	if c.Leeway == 0 {
+		c.Leeway = time.Minute
+	}
+	if c.Refresh == 0 {
+		c.Refresh = 5 * time.Minute
+	}
+	if c.Pause == 0 {
+		c.Pause = 10 * time.Second
+	}
+	if c.Client == nil {
+		c.Client = &http.Client{}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate joins all that is wrong.
+func (c Config) Validate() error {
+	var wrong []error
+	if err := trusted(c.URL); err != nil {
+		wrong = append(wrong, fmt.Errorf("the issuer %w", err))
+	}
+	if c.Audience == "" {
+		wrong = append(wrong, errors.New("the audience is missing: without it tokens for other programs would count"))
+	}
+	for _, a := range c.Algorithms {
+		if !slices.Contains(algorithms, a) {
+			wrong = append(wrong, fmt.Errorf("%q is no algorithm that may sign tokens; there are %s", a, strings.Join(algorithms, ", ")))
+		}
+	}
+	if c.Leeway < 0 || c.Leeway > 10*time.Minute {
+		wrong = append(wrong, errors.New("the leeway must be at most 10m"))
+	}
+	return errors.Join(wrong...)
+}
+
+// trusted refuses addresses whose answers others could write.
+func trusted(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return errors.New("must be a URL such as https://login.example.org")
+	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+		return nil
+	default:
+		return errors.New("must be an https URL: keys that come in clear may be anybody's")
+	}
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// Issuer knows whose tokens are whose. Safe for concurrent use.
+type Issuer struct {
+	cfg      Config
+	keys     *keys
+	verifier *oidc.IDTokenVerifier
+}
+
+var _ access.Authenticator = (*Issuer)(nil)
+
+// New makes an Issuer; it does no network I/O. Until Run has the issuer's keys, or a token
+// made it ask for them, tokens are ErrNoKeys.
+func New(cfg Config) (*Issuer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	i := &Issuer{cfg: cfg, keys: newKeys(cfg)}
+	i.verifier = oidc.NewVerifier(cfg.URL, i.keys, &oidc.Config{
+		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
+		SkipExpiryCheck: true, // held with our own leeway, see within
+	})
+	return i, nil
+}
+
+// Run keeps the issuer's keys as they are there, until ctx ends, and then returns nil.
+// While the issuer does not answer, the keys that it told last go on to count.
+func (i *Issuer) Run(ctx context.Context) error {
+	for {
+		wait := i.cfg.Refresh
+		if err := i.keys.fetch(ctx); err != nil && ctx.Err() == nil {
+			i.cfg.Logger.Error("the issuer of tokens does not tell its keys; those that it told last go on to count", "err", err)
+			wait = min(wait, i.cfg.Pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Ready gives ErrNoKeys as long as the issuer never told its keys.
+func (i *Issuer) Ready() error {
+	if i.keys.held.Load() == nil {
+		return access.ErrNoKeys
+	}
+	return nil
+}
+
+// Authenticate tells whose token it is.
+func (i *Issuer) Authenticate(ctx context.Context, token string) (access.Caller, error) {
+	asked := &asked{}
+	t, err := i.verifier.Verify(context.WithValue(ctx, askedKey{}, asked), token)
+	switch {
+	case errors.Is(asked.err, access.ErrNoKeys):
+		return access.Caller{}, asked.err
+	case err != nil:
+		i.cfg.Logger.Debug("a token was refused", "err", err)
+		return access.Caller{}, access.ErrUnauthenticated
+	}
+	var c claims
+	if err := t.Claims(&c); err != nil {
+		return access.Caller{}, access.ErrUnauthenticated
+	}
+	if err := i.within(c); err != nil {
+		return access.Caller{}, err
+	}
+	return i.caller(t.Subject, c)
+}
+
+// dialTimeout bounds one request to the issuer.
+const dialTimeout = 5 * time.Second

@@ -1,0 +1,117 @@
+package v1_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+)
+
+// talkative says more than the buffers on the way to a client hold, and closes the channel
+// when it has said it all.
+type talkative chan struct{}
+
+func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	for range 500 {
+		to.Piece(strings.Repeat("word ", 20_000))
+	}
+	close(c)
+	return services.ChatReply{}, nil
+}
+
+// streamOf sends a message and gives the stream of its answer.
+func streamOf(t *testing.T, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// TestAClientThatTakesNothingHoldsNoAnswerUp: a telephone that is out of reach does not
+// close its connection, and its answer is recorded all the same.
+func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
+	t.Parallel()
+	said := make(talkative)
+	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat, c.StreamPatience = said, 100*time.Millisecond
+	})
+	streamOf(t, s.url)
+	select {
+	case <-said:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the answer waits for its client")
+	}
+}
+
+// thoughtful answers after a time.
+type thoughtful time.Duration
+
+func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	<-time.After(time.Duration(d))
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+// TestALongAnswerIsSent: a chat may wait for others and then for its model, longer than
+// other calls have to answer.
+func TestALongAnswerIsSent(t *testing.T) {
+	t.Parallel()
+	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat = thoughtful(500 * time.Millisecond)
+	})
+	s.url = "http://" + s.served(v1.ServerConfig{WriteTimeout: 100 * time.Millisecond})
+	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
+	require.Equal(t, http.StatusOK, a.status)
+}
+
+// waiting answers when it may.
+type waiting chan struct{}
+
+func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	select {
+	case <-w:
+		return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+	case <-ctx.Done():
+		return services.ChatReply{}, ctx.Err()
+	}
+}
+
+// TestAStreamThatWaitsIsNoDeadConnection: a message waits for those before it, and proxies
+// close connections on which nothing comes.
+func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
+	t.Parallel()
+	answer := make(waiting)
+	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Chat, c.Heartbeat = answer, 20*time.Millisecond
+	})
+	resp := streamOf(t, s.url)
+	var events []string
+	beats := 0
+	for in := bufio.NewScanner(resp.Body); in.Scan(); {
+		if strings.HasPrefix(in.Text(), "event: ") {
+			events = append(events, in.Text())
+		}
+		if in.Text() == ": heartbeat" {
+			if beats++; beats == 3 {
+				close(answer)
+			}
+		}
+	}
+	require.Equal(t, []string{"event: begun", "event: done"}, events)
+}

@@ -1,0 +1,213 @@
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+type contextIn struct {
+	SessionID   string `path:"session_id"`
+	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+	body[contextBody]
+}
+
+type contextBody struct {
+	Message             string      `json:"message" doc:"The current user message"`
+	TurnID              *string     `json:"turn_id,omitempty" doc:"The turn being answered: it is left out, and history goes up to its start"`
+	SystemPrompt        string      `json:"system_prompt,omitempty"`
+	MaxMessages         windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default, at least 2, clamped to 100,000"`
+	MaxTokens           count       `json:"max_tokens,omitempty" doc:"Of history, estimated"`
+	IdleTimeout         idleTimeout `json:"idle_timeout,omitempty" doc:"Only turns since the last silence that long, such as 30m; off for none" example:"30m"`
+	Language            string      `json:"language,omitempty" enum:"neutral,translated"`
+	IncludePending      bool        `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
+	Memory              bool        `json:"memory,omitempty"`
+	Rewrite             bool        `json:"rewrite,omitempty"`
+	IdentityID          *string     `json:"identity_id,omitempty"`
+	ConversationHistory ownHistory  `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
+	Format              string      `json:"format,omitempty" enum:"openai,anthropic"`
+	AsOf                *asOfBody   `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
+}
+
+// ownHistory is a client's own history. Whatever it is, it is taken: what is no list is
+// an empty one.
+type ownHistory struct{ list []json.RawMessage }
+
+// UnmarshalJSON never fails on JSON.
+func (h *ownHistory) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &h.list) != nil || h.list == nil {
+		h.list = []json.RawMessage{}
+	}
+	return nil
+}
+
+// Schema documents the list.
+func (ownHistory) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Nullable: true, Items: &huma.Schema{}}
+}
+
+// asOfBody is a position or a time.
+type asOfBody struct {
+	Position string `json:"position,omitempty" example:"0:42" doc:"Inclusive"`
+	Time     string `json:"time,omitempty" format:"date-time"`
+}
+
+// asOf reads the body's form; exactly one of the two must be there.
+func (b *asOfBody) asOf() (*services.AsOf, error) {
+	if b == nil {
+		return nil, nil //nolint:nilnil // no as-of is a valid answer
+	}
+	if (b.Position == "") == (b.Time == "") {
+		return nil, invalid("as_of", "must have a position or a time, and one of them only")
+	}
+	if b.Time != "" {
+		t, err := moment("as_of.time", b.Time)
+		return &services.AsOf{Time: t}, err
+	}
+	at, err := events.ParsePosition(b.Position)
+	if err != nil {
+		return nil, invalid("as_of.position", "must be a position such as 0:42")
+	}
+	return &services.AsOf{Position: &at}, nil
+}
+
+// UnmarshalJSON is as strict as for the body itself.
+func (b *asOfBody) UnmarshalJSON(raw []byte) error {
+	type plain asOfBody
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil {
+		return &conversation.Invalid{Why: "must be an object"}
+	}
+	for name := range object {
+		if name != "position" && name != "time" {
+			return &conversation.Invalid{Why: "must have a position or a time, and nothing else"}
+		}
+	}
+	if json.Unmarshal(raw, (*plain)(b)) != nil {
+		return &conversation.Invalid{Why: "must have a position or a time as a string"}
+	}
+	return nil
+}
+
+func (b contextBody) request(in *contextIn) (req services.ContextRequest, err error) {
+	req = services.ContextRequest{
+		SessionID: in.SessionID, Message: b.Message, SystemPrompt: b.SystemPrompt,
+		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
+		Language: services.Language(b.Language), Format: services.Format(b.Format),
+		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, History: b.ConversationHistory.list,
+	}
+	if b.TurnID != nil {
+		if req.TurnID = turnID(*b.TurnID); req.TurnID == uuid.Nil {
+			return req, invalid("turn_id", "must be the id of a turn")
+		}
+	}
+	if req.IdentityID, err = optionalID("identity_id", b.IdentityID); err != nil {
+		return req, err
+	}
+	if req.AsOf, err = b.AsOf.asOf(); err != nil {
+		return req, err
+	}
+	req.MinPosition, err = minPosition(in.MinPosition)
+	return req, err
+}
+
+// contextOut writes itself: the messages go to the client as the port gives them,
+// neither parsed nor copied again.
+type contextOut struct{ Body func(huma.Context) }
+
+// contextJSON documents the answer and is its part after the messages.
+type contextJSON struct {
+	Messages        rawList          `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
+	System          *string          `json:"system,omitempty" doc:"In the anthropic form only"`
+	SessionFound    bool             `json:"session_found"`
+	HistoryMessages int              `json:"history_messages" doc:"Messages taken from history"`
+	HistoryTurns    int              `json:"history_turns"`
+	DroppedTurns    int              `json:"dropped_turns" doc:"Turns that the window left out"`
+	MemorySnippet   *string          `json:"memory_snippet"`
+	RewrittenQuery  *string          `json:"rewritten_query"`
+	RewriteFallback bool             `json:"rewrite_fallback"`
+	Warnings        []string         `json:"warnings" nullable:"false"`
+	Position        *events.Position `json:"position" example:"0:42" doc:"null where the history came with the request"`
+	Source          string           `json:"source" enum:"view,view+log,log,request"`
+}
+
+func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, error) {
+	if err := sessionID(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	req, err := in.value.request(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.limited(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
+		return nil, err
+	}
+	built, err := a.cfg.Contexts.Build(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	c := callOf(ctx)
+	c.position, c.from, c.turns = built.Position, built.Source, built.HistoryTurns
+	c.prompt = &prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns}
+	rest, err := json.Marshal(newContextJSON(&built, req))
+	if err != nil {
+		return nil, err
+	}
+	return &contextOut{func(ctx huma.Context) { writeContext(ctx, built.Messages, rest) }}, nil
+}
+
+func newContextJSON(c *services.Context, req services.ContextRequest) contextJSON {
+	out := contextJSON{
+		Messages:     rawList{json.RawMessage("[]")},
+		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns,
+		DroppedTurns:  c.DroppedTurns,
+		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
+		RewriteFallback: c.RewriteFallback,
+		Warnings:        c.Warnings, Source: string(c.Source),
+	}
+	if out.Warnings == nil {
+		out.Warnings = []string{}
+	}
+	if req.Format == services.Anthropic {
+		out.System = &c.System
+	}
+	if req.History == nil {
+		out.Position = &c.Position
+	}
+	return out
+}
+
+// beforeMessages is how contextJSON begins; the messages go after it.
+const beforeMessages = `{"messages":[`
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepBuffer is the largest buffer that is used again.
+const keepBuffer = 1 << 20
+
+func writeContext(ctx huma.Context, messages []services.Message, rest []byte) {
+	held := buffers.Get().(*[]byte)
+	buf := append((*held)[:0], beforeMessages...)
+	for i, m := range messages {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		buf = m.AppendJSON(buf)
+	}
+	buf = append(buf, rest[len(beforeMessages):]...)
+	ctx.SetHeader("Content-Type", "application/json")
+	ctx.SetHeader("Content-Length", strconv.Itoa(len(buf)))
+	_, _ = ctx.BodyWriter().Write(buf) // the client is gone, then
+	if cap(buf) <= keepBuffer {
+		*held = buf
+		buffers.Put(held)
+	}
+}

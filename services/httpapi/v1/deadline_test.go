@@ -1,0 +1,99 @@
+package v1_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+)
+
+// clocked knows the deadlines of a connection.
+type clocked struct {
+	*httptest.ResponseRecorder
+
+	writing, reading time.Time
+}
+
+func (c *clocked) SetWriteDeadline(t time.Time) error { c.writing = t; return nil }
+func (c *clocked) SetReadDeadline(t time.Time) error  { c.reading = t; return nil }
+
+// slowly works between the pieces of long bodies, and notes the deadlines there.
+type slowly struct {
+	v1.Backups
+	services.ProjectionKeeper
+
+	c    *clocked
+	seen []time.Time
+}
+
+func (s *slowly) work() { s.seen = append(s.seen, s.c.writing, s.c.reading) }
+
+func (s *slowly) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+	to.Begun(m.ThreadID, uuid.New())
+	s.work()
+	to.Piece("a")
+	s.work()
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+}
+
+func (s *slowly) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error, _ func(projections.Difference) error) (int, error) {
+	s.work()
+	err := progress(1, 2)
+	s.work()
+	return 2, err
+}
+
+func (s *slowly) Snapshot(_ context.Context, _ int, begin func(jetlog.Moment) (io.Writer, error)) error {
+	s.work()
+	to, err := begin(jetlog.Moment{})
+	if err == nil {
+		_, err = to.Write([]byte("piece"))
+	}
+	s.work()
+	return err
+}
+
+func (s *slowly) Restore(_ context.Context, from io.Reader) (out v1.Restored, err error) {
+	s.work()
+	_, err = from.Read(make([]byte, 1))
+	s.work()
+	return out, err
+}
+
+// TestWhoWorksBetweenPiecesHasNoDeadline: HTTP/2 ends a stream at its deadline, whether
+// anybody writes or not, so that a model that thinks for longer than a client may take for a
+// piece lost its stream, and a restore that took minutes its answer.
+func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"POST /v1/threads/t/messages/stream", "POST /v1/projections/p/verify", "GET /v1/partitions/0/snapshot", "POST /v1/restore"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			c := &clocked{ResponseRecorder: httptest.NewRecorder()}
+			work := &slowly{c: c}
+			s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+				c.Chat, c.Keeper, c.Backups = work, work, work
+			})
+			method, path, _ := strings.Cut(call, " ")
+			r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(`{"content":"c"}`))
+			r.Header.Set("Content-Type", "application/json")
+			s.api.ServeHTTP(c, r)
+			require.Equal(t, http.StatusOK, c.Code, c.Body)
+			require.Equal(t, make([]time.Time, 4), work.seen, "none while it works")
+			require.False(t, c.writing.IsZero(), "and one for the end of the answer")
+		})
+	}
+}

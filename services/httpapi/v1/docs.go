@@ -1,0 +1,118 @@
+package v1
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+//go:embed docs.html
+var docsHTML string
+
+// document serves the OpenAPI document and a page made of it. Both are made once,
+// when all calls are known, of nothing but this package's types, so that they can't
+// fail at run time and not in a test. The page needs nothing from elsewhere.
+func document(m *router, spec *huma.OpenAPI) {
+	raw, err := json.Marshal(spec)
+	page, pageErr := docsPage(spec)
+	if err = errors.Join(err, pageErr); err != nil {
+		panic(err)
+	}
+	m.answer(public, "GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(raw) // the client is gone, then
+	})
+	m.answer(public, "GET /docs", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		_, _ = w.Write(page) // the client is gone, then
+	})
+}
+
+// docsCall is a call on the page.
+type docsCall struct {
+	*huma.Operation
+	Members []docsMember
+	Answer  []docsMember
+}
+
+type docsMember struct {
+	Name, Type, Text string
+	Required         bool
+}
+
+func docsPage(spec *huma.OpenAPI) ([]byte, error) {
+	page, err := template.New("docs").Parse(docsHTML)
+	if err != nil {
+		return nil, err
+	}
+	var calls []docsCall
+	for _, item := range spec.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
+			if op != nil {
+				calls = append(calls, newDocsCall(spec.Components.Schemas, op))
+			}
+		}
+	}
+	slices.SortFunc(calls, func(a, b docsCall) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	var buf bytes.Buffer
+	err = page.Execute(&buf, map[string]any{"Info": spec.Info, "Calls": calls, "Problem": membersIn(spec.Components.Schemas, spec.Components.Schemas.Map()["Problem"])})
+	return buf.Bytes(), err
+}
+
+func newDocsCall(schemas huma.Registry, op *huma.Operation) docsCall {
+	c := docsCall{Operation: op}
+	if op.RequestBody != nil {
+		c.Members = membersIn(schemas, op.RequestBody.Content["application/json"].Schema)
+	}
+	if ok := op.Responses["200"]; ok != nil && ok.Content["application/json"] != nil {
+		c.Answer = membersIn(schemas, ok.Content["application/json"].Schema)
+	}
+	return c
+}
+
+// membersIn gives the members of an object, those of the items of its lists, too.
+func membersIn(schemas huma.Registry, s *huma.Schema) []docsMember {
+	if s != nil && s.Ref != "" {
+		s = schemas.SchemaFromRef(s.Ref)
+	}
+	if s == nil {
+		return nil
+	}
+	var out []docsMember
+	for name, m := range s.Properties {
+		out = append(out, docsMember{name, typeOf(m), m.Description, slices.Contains(s.Required, name)})
+		if m.Type == huma.TypeArray && m.Items != nil && m.Items.Ref != "" {
+			for _, inner := range membersIn(schemas, m.Items) {
+				inner.Name = name + "[]." + inner.Name
+				out = append(out, inner)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b docsMember) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func typeOf(s *huma.Schema) string {
+	t := s.Type
+	switch {
+	case t == "":
+		t = "object"
+	case s.Format != "":
+		t = s.Format
+	case len(s.Enum) > 0:
+		t = strings.Trim(fmt.Sprint(s.Enum), "[]")
+	}
+	if s.Nullable {
+		t += " or null"
+	}
+	return t
+}

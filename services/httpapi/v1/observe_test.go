@@ -1,0 +1,182 @@
+package v1_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+)
+
+func stringsReader(s string) io.Reader { return strings.NewReader(s) }
+
+func TestARequestIsOneLine(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "a question", "an answer")
+	s.ok(http.StatusOK, "POST", "/v1/sessions/s/context?min_position=0:1", `{"message":"what a user wrote"}`)
+	s.do("GET", "/v1/sessions/s/turns?limit=what-a-user-wrote", nil)
+	s.do("GET", "/v1/what-a-user-wrote", nil)
+	var got []map[string]any
+	for line := range strings.Lines(s.logs.String()) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry))
+		require.Contains(t, entry, "duration")
+		delete(entry, "duration")
+		delete(entry, "time")
+		got = append(got, entry)
+	}
+	require.Equal(t, []map[string]any{
+		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns", "status": 201.0, "session_id": "s", "position": "0:1", "turns": 1.0},
+		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns/{turn_id}/finalize", "status": 200.0, "session_id": "s", "position": "0:2", "turns": 1.0},
+		{
+			"level": "INFO", "msg": "request", "route": "POST /v1/sessions/{session_id}/context", "status": 200.0, "session_id": "s", "position": "0:2", "source": "log",
+			"turns": 1.0, "found": true, "window": 2.0, "dropped": 0.0,
+		},
+		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0, "err": "invalid_argument: *conversation.Invalid"},
+		{"level": "INFO", "msg": "request", "route": "none", "status": 404.0},
+	}, got)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.record("s", "r", "q", "a")
+	s.do("GET", "/v1/sessions/s/turns?limit=0", nil)
+	s.do("BREW", "/pot", nil)
+	a := s.do("GET", "/metrics", nil)
+	require.Equal(t, http.StatusOK, a.status)
+	for _, line := range []string{
+		`turnledger_http_requests_total{route="POST /v1/sessions/{session_id}/turns",status="201"} 1`,
+		`turnledger_http_requests_total{route="GET /v1/sessions/{session_id}/turns",status="422"} 1`,
+		`turnledger_http_requests_total{route="none",status="404"} 1`,
+		`turnledger_http_request_duration_seconds_count{route="POST /v1/sessions/{session_id}/turns/{turn_id}/finalize"} 1`,
+	} {
+		require.Contains(t, string(a.raw), line)
+	}
+}
+
+// Every schema compiles, every reference leads somewhere, every call says what its
+// errors look like.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a := s.do("GET", "/openapi.json", nil)
+	require.Equal(t, http.StatusOK, a.status)
+	require.Equal(t, "3.1.0", a.body["openapi"])
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	require.NoError(t, compiler.AddResource("openapi.json", a.body))
+	schemas := a.body["components"].(map[string]any)["schemas"].(map[string]any)
+	for name := range schemas {
+		_, err := compiler.Compile("openapi.json#/components/schemas/" + name)
+		require.NoError(t, err, name)
+	}
+	require.NotContains(t, schemas, "ErrorModel")
+	require.ElementsMatch(t, turnMembers, keys(schemas["Turn"].(map[string]any)["properties"].(map[string]any)))
+
+	calls := 0
+	for path, item := range a.body["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			calls++
+			responses := op.(map[string]any)["responses"].(map[string]any)
+			for status, r := range responses {
+				content, kind := r.(map[string]any)["content"].(map[string]any), "application/json"
+				if status[0] != '2' {
+					kind = "application/problem+json"
+					require.Equal(t, "#/components/schemas/Problem", content[kind].(map[string]any)["schema"].(map[string]any)["$ref"])
+				}
+				require.Contains(t, content, kind, "%s %s %s", method, path, status)
+			}
+			require.Contains(t, responses, "503")
+			if method != "get" && !strings.HasSuffix(path, "/retry") { // which says nothing more
+				require.NotEmpty(t, op.(map[string]any)["requestBody"], path)
+			}
+		}
+	}
+	require.Equal(t, 16, calls)
+}
+
+// What the document says of bodies and answers is what they are.
+func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
+	holds := func(name string, value any) {
+		t.Helper()
+		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)
+		require.NoError(t, err)
+		require.NoError(t, schema.Validate(value), name)
+	}
+	holds("StartBody", whole)
+	holds("Turn", s.ok(http.StatusCreated, "POST", "/v1/sessions/s1/turns", whole))
+	holds("Turn", s.ok(http.StatusCreated, "POST", "/v1/sessions/s2/turns", `{"request_id":"r","question_neutral":"q"}`))
+	holds("Session", s.ok(http.StatusOK, "GET", "/v1/sessions/s1", nil))
+	holds("Session", s.ok(http.StatusOK, "GET", "/v1/sessions/nobody", nil))
+	holds("Turns", s.ok(http.StatusOK, "GET", "/v1/sessions/s1/turns?status=all", nil))
+	holds("History", s.ok(http.StatusOK, "GET", "/v1/sessions/s1/history", nil))
+	body := map[string]any{"message": "m", "idle_timeout": "30m", "max_messages": 4.0, "as_of": map[string]any{"position": "0:1"}, "conversation_history": []any{1.0, nil}}
+	holds("ContextBody", body)
+	holds("Context", s.ok(http.StatusOK, "POST", "/v1/sessions/s1/context", body))
+	holds("Context", s.ok(http.StatusOK, "POST", "/v1/sessions/s1/context", `{"message":"m","format":"anthropic"}`))
+	holds("Projections", s.ok(http.StatusOK, "GET", "/v1/projections", nil))
+	holds("Problem", s.do("GET", "/v1/sessions/s1/turns?limit=0", nil).body)
+	holds("Problem", s.do("GET", "/nothing", nil).body)
+}
+
+// silentChat has neither a turn, as for the system, nor an answer, as where its turn is redacted.
+type silentChat struct{}
+
+func (silentChat) Send(context.Context, services.ChatMessage, services.ChatListener) (services.ChatReply, error) {
+	return services.ChatReply{}, nil
+}
+
+func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Chat = silentChat{} })
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
+	schema, err := compiler.Compile("openapi.json#/components/schemas/Chat")
+	require.NoError(t, err)
+	require.NoError(t, schema.Validate(s.ok(http.StatusOK, "POST", "/v1/threads/t/messages", `{"content":"c"}`)))
+}
+
+func TestTheDocsPageNeedsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	a := start(t).do("GET", "/docs", nil)
+	require.Equal(t, http.StatusOK, a.status)
+	require.Equal(t, "text/html; charset=utf-8", a.header.Get("Content-Type"))
+	page := string(a.raw)
+	for _, outside := range []string{"http:", "https:", "<script", "src=", "@import"} {
+		require.NotContains(t, page, outside)
+	}
+	for _, inside := range []string{"/v1/sessions/{session_id}/context", "max_messages", "Idempotency-Key", "dropped_metadata", "turns[].status"} {
+		require.Contains(t, page, inside)
+	}
+}
+
+// The transport knows the nouns and the log's errors, and no other service.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		pkg := strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
+			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services", "services/access", "services/httpapi/v1"}, rest)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package v1_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rules are those of a deployment by default.
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// stack is an API on a log of its own.
+type stack struct {
+	t       testing.TB
+	log     *jetlog.Log
+	api     *v1.API
+	url     string
+	logs    *lines
+	metrics *prometheus.Registry
+}
+
+type setting func(*v1.Config, *history.Config, *contextbuilder.ReaderConfig)
+
+// start runs an API with the real services behind it, and no view.
+func start(t testing.TB, settings ...setting) *stack {
+	return startOn(t, natstest.Log(t, 1), settings...)
+}
+
+func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
+	t.Helper()
+	s := &stack{t: t, log: log, logs: &lines{}, metrics: prometheus.NewRegistry()}
+	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale", conversation.FallbackKey}}}
+	rc := contextbuilder.ReaderConfig{Rules: rules, Deadline: 200 * time.Millisecond}
+	c := v1.Config{
+		Registry: s.metrics, Version: "test", Open: true,
+		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, set := range settings {
+		set(&c, &hc, &rc)
+	}
+	service := history.New(history.On(log), hc)
+	background(t, service.Run)
+	reader := contextbuilder.NewReader(log, rc)
+	if c.Turns == nil {
+		c.Turns = service
+	}
+	c.SessionWrites, c.Sessions = service, reader
+	if c.Contexts == nil {
+		c.Contexts = contextbuilder.NewBuilder(reader, contextbuilder.Config{})
+	}
+	s.api = v1.New(c)
+	server := httptest.NewServer(s.api)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// background runs something until the test ends.
+func background(t testing.TB, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// withMemoryView feeds a memory view from the log and reads from it.
+func withMemoryView(t testing.TB, log *jetlog.Log) setting { return withCappedView(t, log, 0) }
+
+func withCappedView(t testing.TB, log *jetlog.Log, most int) setting {
+	view := memory.New(recent.Limits{MaxTurns: most}, rules, nil)
+	background(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
+	return func(_ *v1.Config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = view }
+}
+
+// eachBackend runs a test on the log alone and with the memory view.
+func eachBackend(t *testing.T, test func(t *testing.T, s *stack)) {
+	t.Run("log", func(t *testing.T) {
+		t.Parallel()
+		test(t, start(t))
+	})
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		log := natstest.Log(t, 1)
+		test(t, startOn(t, log, withMemoryView(t, log)))
+	})
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	raw    []byte
+	body   map[string]any
+}
+
+// streamed is a body of unknown length.
+type streamed string
+
+// do sends a request; a body that is a string goes as it is, others as JSON.
+func (s *stack) do(method, path string, body any, header ...string) answer {
+	s.t.Helper()
+	a, err := s.try(method, path, body, header...)
+	require.NoError(s.t, err)
+	return a
+}
+
+func (s *stack) try(method, path string, body any, header ...string) (answer, error) {
+	var r io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		r = strings.NewReader(b)
+	case streamed:
+		r = struct{ io.Reader }{strings.NewReader(string(b))}
+	case io.Reader:
+		r = b
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			return answer{}, err
+		}
+		r = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequest(method, s.url+path, r)
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := noRedirects.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if a.raw, err = io.ReadAll(resp.Body); err != nil {
+		return a, err
+	}
+	a.body = object(a.raw)
+	return a, nil
+}
+
+// object reads an answer, where it is an object.
+func object(raw []byte) (out map[string]any) {
+	_ = json.Unmarshal(raw, &out)
+	return out
+}
+
+var noRedirects = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 128, DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// ok sends a request that must succeed.
+func (s *stack) ok(status int, method, path string, body any, header ...string) map[string]any {
+	s.t.Helper()
+	a := s.do(method, path, body, header...)
+	require.Equal(s.t, status, a.status, "%s %s: %s", method, path, a.raw)
+	require.Equal(s.t, "application/json", a.header.Get("Content-Type"))
+	return a.body
+}
+
+// record records a whole turn and gives its id; an empty answer leaves it pending.
+func (s *stack) record(session, request, question, reply string) string {
+	s.t.Helper()
+	turn := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+session+"/turns", map[string]any{"request_id": request, "question_neutral": question})
+	id := turn["turn_id"].(string)
+	if reply != "" {
+		s.ok(http.StatusOK, "POST", "/v1/sessions/"+session+"/turns/"+id+"/finalize", map[string]any{"answer_neutral": reply})
+	}
+	return id
+}
+
+// head is the log's last sequence.
+func (s *stack) head() uint64 {
+	s.t.Helper()
+	at, err := s.log.Head(s.t.Context(), 0)
+	require.NoError(s.t, err)
+	return at.Seq
+}
+
+// state folds a session from the log.
+func (s *stack) state(session string) *conversation.State {
+	s.t.Helper()
+	st := conversation.New(session, rules)
+	for e, err := range s.log.Session(context.WithoutCancel(s.t.Context()), session, 0, math.MaxUint64) {
+		require.NoError(s.t, err)
+		st.Fold(e)
+	}
+	return st
+}
+
+func (s *stack) append(f events.Fact) {
+	s.t.Helper()
+	_, err := s.log.Append(s.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+	require.NoError(s.t, err)
+}
+
+func keys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
+// lines are what a logger wrote.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
