@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -25,6 +26,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -125,19 +127,19 @@ func (a *app) serve(registry *prometheus.Registry) {
 	queues := a.views.deadLetters()
 	checks := a.checks()
 	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
+	api := httpwire.New(httpwire.Config{
+		Registry: registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Auth: a.authenticator(), Open: a.callers == nil,
+	})
 	c := v1.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...), Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
-		Checks: checks, Traces: a.tracing(),
-		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
+		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...),
+		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody), Deadline: time.Duration(a.cfg.RequestTimeout),
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
 	c.Owners = reader
-	if c.Open = a.callers == nil; !c.Open {
-		c.Auth = a.callers
-	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.log), history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
@@ -160,7 +162,16 @@ func (a *app) serve(registry *prometheus.Registry) {
 	if a.roles.has(roleChat) {
 		c.Chat = a.chat(reader, builder)
 	}
-	a.handler = v1.New(c)
+	v1.Mount(api, c)
+	a.handler = api
+}
+
+// authenticator returns nil where nobody is asked for a key.
+func (a *app) authenticator() access.Authenticator {
+	if a.callers == nil {
+		return nil
+	}
+	return a.callers
 }
 
 // readSide reads from the views that there are, and the log.

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
 	"github.com/turnledger/turnledger/services/access/tokens"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // authConfig says who may call the API.
@@ -141,13 +141,13 @@ func (c *callers) Authenticate(ctx context.Context, token string) (access.Caller
 }
 
 // checks tells whether callers can be told apart. Those with a key can without the issuer.
-func (c *callers) checks() []v1.Check {
+func (c *callers) checks() []httpwire.Check {
 	if c == nil || c.issuer == nil {
 		return nil
 	}
-	return []v1.Check{{Name: "issuer", Optional: c.keys != nil, Probe: func(context.Context) error {
+	return []httpwire.Check{{Name: "issuer", Optional: c.keys != nil, Probe: func(context.Context) error {
 		if c.issuer.Ready() != nil {
-			return v1.Reason("the issuer of tokens has not told its keys yet: check TURNLEDGER_AUTH, and whether it answers from here")
+			return httpwire.Reason("the issuer of tokens has not told its keys yet: check TURNLEDGER_AUTH, and whether it answers from here")
 		}
 		return nil
 	}}}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/services/access/certfile"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // front is the HTTP server of a process. It outlives the apps that answer behind it. While a log is replaced by a
@@ -44,7 +45,7 @@ func openFront(ctx context.Context, cfg Config, logger *slog.Logger) (*front, er
 	if f.cert, err = openPair("TURNLEDGER_TLS_CERT", cfg.TLSCert, cfg.TLSKey, logger); err != nil {
 		return nil, err
 	}
-	if f.cert == nil && v1.CheckListen(cfg.Listen, false) != nil {
+	if f.cert == nil && httpwire.CheckListen(cfg.Listen, false) != nil {
 		logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", cfg.Listen)
 	}
 	f.listener, err = listen(ctx, cfg)
@@ -53,7 +54,7 @@ func openFront(ctx context.Context, cfg Config, logger *slog.Logger) (*front, er
 
 // listen takes the address of the API.
 func listen(ctx context.Context, cfg Config) (net.Listener, error) {
-	if err := v1.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
+	if err := httpwire.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
@@ -79,7 +80,7 @@ func (f *front) serve(ctx context.Context) {
 		}
 		g.Go(func() error {
 			defer end()
-			return v1.NewServer(f, f.cfg.server(f.cert, f.logger)).Run(ctx, f.listener)
+			return httpwire.NewServer(f, f.cfg.server(f.cert, f.logger)).Run(ctx, f.listener)
 		})
 		f.err = g.Wait()
 	}()
@@ -136,6 +137,11 @@ func (f *front) EndStreams() {
 	}
 }
 
+// closed answers while no app is open, since its log is being replaced.
+var closed = httpwire.Closed(
+	"log", "the log is being replaced by a backup: come again when the header Retry-After says so", v1.Form(),
+)
+
 // ServeHTTP lets the app answer, or says that there is none just now.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
@@ -145,7 +151,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Unlock()
 	if h == nil {
-		v1.Closed(w, r)
+		closed.ServeHTTP(w, r)
 		return
 	}
 	defer f.leave()

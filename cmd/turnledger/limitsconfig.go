@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/units"
 
 	"github.com/turnledger/turnledger/services/access/certfile"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // limitsConfig bounds what callers of the API may take.
@@ -60,8 +60,8 @@ func (c limitsConfig) rows() []setting {
 }
 
 // server gives the bounds of connections; those of requests are the API's.
-func (c limitsConfig) server(pair *certfile.Pair, logger *slog.Logger) v1.ServerConfig {
-	s := v1.ServerConfig{
+func (c limitsConfig) server(pair *certfile.Pair, logger *slog.Logger) httpwire.ServerConfig {
+	s := httpwire.ServerConfig{
 		Logger: logger, Drain: stopDeadline, HeaderTimeout: time.Duration(c.HeaderTimeout), ReadTimeout: time.Duration(c.ReadTimeout),
 		IdleTimeout: time.Duration(c.KeepTimeout), MaxHeader: int(c.MaxHeader), MaxConnections: c.MaxConnections,
 		WriteTimeout: max(3*time.Minute, time.Duration(c.RequestTimeout+c.ReadTimeout)),

@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/runner"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // feeding is what all runners of a process are observed by.
@@ -22,8 +22,8 @@ type feeding struct {
 
 // checks are what /readyz tells of: the log, without which nothing works, and the stores
 // of views, without which reads come from the log.
-func (a *app) checks() []v1.Check {
-	out := []v1.Check{{Name: "log", Probe: a.store.ready}}
+func (a *app) checks() []httpwire.Check {
+	out := []httpwire.Check{{Name: "log", Probe: a.store.ready}}
 	if view, ok := a.views.recent.(applied); ok {
 		out = append(out, storeCheck("redis", "Redis does not answer, or may not be used", "recent", &a.views.recentGuard, view.Applied))
 	}
@@ -40,13 +40,13 @@ func (a *app) checks() []v1.Check {
 }
 
 // storeCheck asks the store of a view, and tells a view that may not be read from a store that is out.
-func storeCheck(name, reason, view string, g *guard, applied func(context.Context, int) (events.Position, error)) v1.Check {
-	return v1.Check{Name: name, Optional: true, Probe: func(ctx context.Context) error {
+func storeCheck(name, reason, view string, g *guard, applied func(context.Context, int) (events.Position, error)) httpwire.Check {
+	return httpwire.Check{Name: name, Optional: true, Probe: func(ctx context.Context) error {
 		if err := g.failure(); errors.Is(err, projections.ErrStream) {
-			return unready{v1.Reason("not read: the view " + view + " does not follow this log; turnledger projections rebuild " + view), err}
+			return unready{httpwire.Reason("not read: the view " + view + " does not follow this log; turnledger projections rebuild " + view), err}
 		}
 		if _, err := applied(ctx, 0); err != nil {
-			return unready{v1.Reason(reason), err}
+			return unready{httpwire.Reason(reason), err}
 		}
 		return nil
 	}}
@@ -54,7 +54,7 @@ func storeCheck(name, reason, view string, g *guard, applied func(context.Contex
 
 // unready is an error with what anybody may read of it.
 type unready struct {
-	reason v1.Reason
+	reason httpwire.Reason
 	error
 }
 
@@ -111,7 +111,7 @@ func (c lagCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 // dependencyCollector asks the dependencies when the metrics are asked for.
-type dependencyCollector []v1.Check
+type dependencyCollector []httpwire.Check
 
 // Describe implements prometheus.Collector.
 func (dependencyCollector) Describe(d chan<- *prometheus.Desc) { d <- dependencyUp }

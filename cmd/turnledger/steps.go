@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // steps makes the parts of a request known that take their time: each is a span below
@@ -51,7 +51,7 @@ func (s *steps) note(ctx context.Context, step string, took time.Duration, err e
 		result = "failed"
 	}
 	s.took.WithLabelValues(step, result).Observe(took.Seconds())
-	v1.Took(ctx, step, took)
+	httpwire.Took(ctx, step, took)
 }
 
 type steppedBuilder struct {

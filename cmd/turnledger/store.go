@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // store is the log with the NATS it stands on.
@@ -145,22 +145,22 @@ func (s *store) close() {
 func (s *store) ready(ctx context.Context) error {
 	if err := s.log.Writable(ctx); err != nil {
 		if ctx.Err() != nil {
-			return v1.Reason("the log's server does not tell whether it takes writes: does its disk hang?")
+			return httpwire.Reason("the log's server does not tell whether it takes writes: does its disk hang?")
 		}
-		return v1.Reason(err.Error())
+		return httpwire.Reason(err.Error())
 	}
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {
 			if errors.Is(err, jetlog.ErrStream) {
-				return errors.Join(v1.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
+				return errors.Join(httpwire.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
 			}
 			if errors.Is(err, jetlog.ErrNoWrites) {
-				return errors.Join(v1.Reason("an fsync failed: restart this process when its disk is well"), err)
+				return errors.Join(httpwire.Reason("an fsync failed: restart this process when its disk is well"), err)
 			}
 			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
-				return errors.Join(v1.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)
+				return errors.Join(httpwire.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)
 			}
-			return errors.Join(v1.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
+			return errors.Join(httpwire.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
 		}
 	}
 	return nil

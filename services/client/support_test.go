@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,11 +45,12 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 		require.NoError(t, <-done)
 	})
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
-	var h http.Handler = v1.New(v1.Config{
-		Open:  true,
+	api := wire.New(wire.Config{Open: true})
+	v1.Mount(api, v1.Config{
 		Turns: service, SessionWrites: service, Sessions: reader,
 		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	})
+	var h http.Handler = api
 	if wrap != nil {
 		h = wrap(h)
 	}

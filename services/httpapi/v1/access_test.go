@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -24,8 +25,8 @@ const (
 	follows  = access.EventsRead
 	redacts  = access.TurnsRedact
 	operates = access.Admin
-	anybody  = v1.Public
-	scopes   = writes | reads | follows | redacts | operates
+
+	scopes = writes | reads | follows | redacts | operates
 )
 
 // needs is what every call needs. A call that is not in it fails the test, so that its
@@ -80,7 +81,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	model := &silentModel{}
 	callers["all"] = access.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = access.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
-	s := startOn(t, events, append([]setting{func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
@@ -111,15 +112,16 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, s.api.Unset(), "give guarded what else there is, so that its calls are here")
-	routes := s.api.Routes()
+	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, unset(s.cfg.v1Config), "give guarded what else there is, so that its calls are here")
+	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
+	routes := routes(s.api)
 	for pattern := range needs {
 		require.Contains(t, routes, pattern)
 	}
 	for pattern, route := range routes {
 		want, ok := needs[pattern]
 		require.True(t, ok, "%s: say in this test what it needs", pattern)
-		require.Equal(t, want, route.Needs, pattern)
+		require.Equal(t, want, route.needs, pattern)
 		method, path := fill(pattern, "s")
 		if want == anybody {
 			require.Equal(t, http.StatusOK, s.do(method, path, nil).status, pattern)
@@ -168,7 +170,11 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 	t.Parallel()
 	guarded, _ := guarded(t, ring{})
 	for _, s := range []*stack{guarded, start(t)} {
-		s.api.Forget("GET /v1/forgotten")
+		forgotten := v1.Form()
+		forgotten.Routes = []wire.Route{{Method: http.MethodGet, Path: "/v1/forgotten", Handle: func(http.ResponseWriter, *http.Request) error {
+			panic("it was answered")
+		}}}
+		s.api.Mount(forgotten)
 		requireProblem(t, s.as("all", "GET", "/v1/forgotten", nil), http.StatusForbidden, "forbidden")
 	}
 }
@@ -176,7 +182,7 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 // An API without an Authenticator that nobody declared open lets nobody in.
 func TestWithoutAnAuthenticatorNobodyIsLetIn(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Open = false })
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Open = false })
 	requireProblem(t, s.as("all", "GET", "/v1/sessions/s", nil), http.StatusUnauthorized, "unauthenticated")
 	s.ok(http.StatusOK, "GET", "/healthz", nil)
 }
@@ -194,8 +200,8 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 		}
 	}
 	head := s.head()
-	for pattern, route := range s.api.Routes() {
-		if route.Needs == anybody || route.Bounds {
+	for pattern, route := range routes(s.api) {
+		if route.needs == anybody || route.bounds {
 			continue
 		}
 		method, path := fill(pattern, "own")

@@ -22,7 +22,7 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // connections that a benchmark keeps open.
@@ -31,7 +31,7 @@ const connections = 64
 var prose = strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
 
 // quiet logs as a deployment does: no line for what went well.
-func quiet(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+func quiet(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 	c.Logger = slog.New(slog.NewTextHandler(&lines{}, nil))
 }
 
@@ -180,6 +180,6 @@ func (s *stack) plain(b *testing.B, raw []byte) string {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(raw)
 	})
-	background(b, func(ctx context.Context) error { return v1.NewServer(mux, v1.ServerConfig{}).Run(ctx, l) })
+	background(b, func(ctx context.Context) error { return wire.NewServer(mux, wire.ServerConfig{}).Run(ctx, l) })
 	return "http://" + l.Addr().String()
 }

@@ -1,15 +1,10 @@
 package v1
 
 import (
-	"bytes"
-	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -18,48 +13,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-const (
-	// defaultBody bounds a request's body (CONTRACT §2).
-	defaultBody = 1 << 20
-	// drain is how much of a body that is too large is read and thrown away: a client
-	// that is still sending sees the answer only if somebody reads.
-	drain = 16 << 20
-)
+// body is the JSON body of a call; an input embeds it.
+type body[T any] struct{ value T }
 
-// body is the JSON body of a call; an input embeds it. Huma runs Resolve when it
-// has the parameters. What is wrong waits in err until the handler's turn, so that
-// huma, which would echo the value, never hears of it.
-type body[T any] struct {
-	value T
-	err   error
-}
-
-// Resolve reads the body.
-func (b *body[T]) Resolve(ctx huma.Context) []error {
-	r, _ := humago.Unwrap(ctx)
-	op := ctx.Operation()
-	data, err := readBody(r)
-	empty := len(bytes.TrimSpace(data)) == 0
-	switch {
-	case err != nil:
-		b.err = err
-	case empty && op.Metadata[metaOptional] != nil:
-	case empty:
-		b.err = newProblem(codeMalformed, "the body is empty: send a JSON object")
-	default:
-		b.err = decode(data, &b.value, op.Metadata[metaMembers].(members))
-	}
-	return nil
-}
-
-// fault is what was wrong with the body.
-func (b *body[T]) fault() error { return b.err }
+// decode reads the body.
+func (b *body[T]) decode(data []byte, known members) error { return decode(data, &b.value, known) }
 
 // text is a member that is a text, as it was sent; "" where it is neither.
 func (b *body[T]) text(member string) string {
@@ -80,30 +43,6 @@ func (b *body[T]) text(member string) string {
 
 // bodyType is what the documentation is made of.
 func (b *body[T]) bodyType() reflect.Type { return reflect.TypeFor[T]() }
-
-func readBody(r *http.Request) ([]byte, error) {
-	most := cmp.Or(callOf(r.Context()).mostBody, defaultBody)
-	if r.ContentLength > most {
-		if r.Header.Get("Expect") == "" {
-			_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
-		}
-		return nil, tooLarge(most)
-	}
-	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	_, err := io.Copy(buf, io.LimitReader(r.Body, most+1))
-	switch {
-	case err != nil:
-		return nil, newProblem(codeMalformed, "the body ended early or came too slowly")
-	case int64(buf.Len()) > most:
-		_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
-		return nil, tooLarge(most)
-	}
-	return buf.Bytes(), nil
-}
-
-func tooLarge(most int64) error {
-	return newProblem(codeTooLarge, fmt.Sprintf("the body has more than %d KiB", most>>10))
-}
 
 // members maps the names that a body may have to the fields that they go into.
 type members map[string]int

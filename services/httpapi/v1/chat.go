@@ -2,18 +2,14 @@ package v1
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
-	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type threadIn struct {
@@ -77,7 +73,7 @@ func (b chatBody) message(threadID, key string) (m services.ChatMessage, err err
 // chatMessage reads a message, and holds who sends it to the rate. A thread that is new
 // has none yet. A caller who is bound to an identity speaks as that, in threads of its
 // own or new ones.
-func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody) (services.ChatMessage, error) {
+func (a *surface) chatMessage(ctx context.Context, threadID, key string, b chatBody) (services.ChatMessage, error) {
 	m, err := b.message(threadID, key)
 	if err != nil {
 		return m, err
@@ -86,7 +82,7 @@ func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody)
 	if thread == "new" {
 		thread = ""
 	}
-	if own := callOf(ctx).caller.IdentityID; own != "" {
+	if own := bound(ctx); own != "" {
 		m.UserID = own
 		if thread != "" {
 			err = a.reach(ctx, thread)
@@ -95,7 +91,7 @@ func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody)
 	if err != nil {
 		return m, err
 	}
-	return m, a.limited(ctx, kindTurn, thread, m.UserID)
+	return m, a.rules.Rate(ctx, kindTurn, thread, m.UserID)
 }
 
 // chatJSON is an answer of the model.
@@ -128,154 +124,96 @@ func newChatJSON(r *services.ChatReply) chatJSON {
 	return out
 }
 
-type chatOut struct{ Body chatJSON }
-
-func (a *API) thread(ctx context.Context, in *threadIn) (*chatOut, error) {
+func (a *surface) thread(ctx context.Context, in *threadIn) (*reply[chatJSON], error) {
 	return a.send(ctx, in.ThreadID, in.IdempotencyKey, in.value)
 }
 
-func (a *API) chat(ctx context.Context, in *chatIn) (*chatOut, error) {
+func (a *surface) chat(ctx context.Context, in *chatIn) (*reply[chatJSON], error) {
 	return a.send(ctx, in.ThreadID, in.IdempotencyKey, in.value)
 }
 
-func (a *API) threadStream(ctx context.Context, in *threadIn) (*streamOut, error) {
-	return a.stream(ctx, in.ThreadID, in.IdempotencyKey, in.value)
+func (a *surface) threadStream(w http.ResponseWriter, r *http.Request, in *threadIn) error {
+	return a.stream(w, r, in.ThreadID, in.IdempotencyKey, in.value)
 }
 
-func (a *API) chatStream(ctx context.Context, in *chatIn) (*streamOut, error) {
-	return a.stream(ctx, in.ThreadID, in.IdempotencyKey, in.value)
+func (a *surface) chatStream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
+	return a.stream(w, r, in.ThreadID, in.IdempotencyKey, in.value)
 }
 
 // chatDeadline is for a whole answer: the chat ends one before.
 const chatDeadline = 5 * time.Minute
 
 // send answers with the whole answer.
-func (a *API) send(ctx context.Context, threadID, key string, b chatBody) (*chatOut, error) {
+func (a *surface) send(ctx context.Context, threadID, key string, b chatBody) (*reply[chatJSON], error) {
 	m, err := a.chatMessage(ctx, threadID, key, b)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := a.cfg.Chat.Send(ctx, m, quietListener{ctx})
+	answer, err := a.cfg.Chat.Send(ctx, m, quietListener{ctx})
 	if err != nil {
 		return nil, err
 	}
-	callOf(ctx).answered(&reply)
-	return &chatOut{newChatJSON(&reply)}, nil
+	noteReply(ctx, &answer)
+	return ok(newChatJSON(&answer)), nil
 }
 
-// answered notes what the prompt of a reply was built of.
-func (c *call) answered(r *services.ChatReply) {
-	c.position, c.turns, c.from = r.Turn.Position, r.HistoryTurns, r.Source
-	c.prompt = &prompted{r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns}
+// noteReply notes what the prompt of a reply was built of.
+func noteReply(ctx context.Context, r *services.ChatReply) {
+	note(ctx, r.Turn.Position, r.Source, 0)
+	notePrompt(ctx, r.HistoryTurns, prompted{r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns})
 }
 
 // quietListener waits for the whole answer.
 type quietListener struct{ ctx context.Context } //nolint:containedctx // notes the session in the log line
 
-func (q quietListener) Begun(threadID string, _ uuid.UUID) { callOf(q.ctx).session = threadID }
+func (q quietListener) Begun(threadID string, _ uuid.UUID) { noteSession(q.ctx, threadID) }
 func (quietListener) Piece(string)                         {}
-
-type streamOut struct{ Body func(huma.Context) }
-
-// stream answers piece by piece. What goes wrong before the turn has begun is a problem
-// as of any other call.
-func (a *API) stream(ctx context.Context, threadID, key string, b chatBody) (*streamOut, error) {
-	m, err := a.chatMessage(ctx, threadID, key, b)
-	if err != nil {
-		return nil, err
-	}
-	call := callOf(ctx)
-	return &streamOut{func(ctx huma.Context) {
-		_, w := humago.Unwrap(ctx)
-		s := &sse{ctx: ctx, call: call, patience: min(a.cfg.StreamPatience, chatPatience), silence: a.cfg.Heartbeat}
-		defer s.end()
-		reply, err := a.cfg.Chat.Send(ctx.Context(), m, s)
-		switch {
-		case err == nil:
-			call.answered(&reply)
-			s.event("done", newChatJSON(&reply))
-		case s.begun:
-			p := problemOf(err)
-			call.err = p
-			s.event("error", p)
-		default:
-			p := problemOf(err)
-			call.err = p
-			p.write(w)
-		}
-	}}, nil
-}
 
 // chatPatience is how long an answer waits for a client that takes nothing. It is made for
 // the log all the same, and a model that says nothing for too long is given up by itself.
 const chatPatience = 5 * time.Second
 
-// sse writes server-sent events: begun, delta, and done or error (a problem), and a comment
-// where there is none for a while, so that nobody on the way takes a message that waits for
-// its turn for a dead connection. A client that takes nothing for too long is given up:
-// what comes then is for the log alone.
-type sse struct {
-	ctx               huma.Context
-	call              *call
-	patience, silence time.Duration
-	begun             bool
-
-	mu    sync.Mutex // what follows, and writing
-	gone  bool
-	quiet *time.Timer
+// stream answers piece by piece: begun, delta, and done or error (a problem). What goes wrong before the turn has begun is
+// refused as for any other call.
+func (a *surface) stream(w http.ResponseWriter, r *http.Request, threadID, key string, b chatBody) error {
+	ctx := r.Context()
+	m, err := a.chatMessage(ctx, threadID, key, b)
+	if err != nil {
+		return err
+	}
+	to := &pieces{
+		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, min(a.wire.StreamPatience(), chatPatience)),
+	}
+	defer to.sse.End()
+	answer, err := a.cfg.Chat.Send(ctx, m, to)
+	switch {
+	case err == nil:
+		noteReply(ctx, &answer)
+		to.sse.Event("done", newChatJSON(&answer))
+	case to.begun:
+		to.sse.Event("error", problemOf(err))
+	}
+	return err
 }
 
-func (s *sse) Begun(threadID string, turnID uuid.UUID) {
-	s.call.session = threadID
-	s.begun = true
-	s.ctx.SetHeader("Content-Type", "text/event-stream")
-	s.ctx.SetHeader("X-Thread-Id", threadID)
-	s.ctx.SetStatus(http.StatusOK)
+// pieces sends an answer while it is made.
+type pieces struct {
+	ctx    context.Context //nolint:containedctx // notes the session in the log line
+	header http.Header
+	sse    *wire.SSE
+	begun  bool
+}
+
+func (p *pieces) Begun(threadID string, turnID uuid.UUID) {
+	noteSession(p.ctx, threadID)
+	p.begun = true
+	p.header.Set("X-Thread-Id", threadID)
+	p.sse.Begin()
 	begun := map[string]any{"thread_id": threadID}
 	if turnID != uuid.Nil {
 		begun["turn_id"] = turnID
 	}
-	s.event("begun", begun)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
+	p.sse.Event("begun", begun)
 }
 
-// end stops the heartbeats: the connection is the server's again.
-func (s *sse) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gone = true
-	if s.quiet != nil {
-		s.quiet.Stop()
-		_, w := humago.Unwrap(s.ctx)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.patience)) // for its end
-	}
-}
-
-func (s *sse) Piece(text string) { s.event("delta", map[string]string{"content": text}) }
-
-func (s *sse) event(name string, data any) {
-	raw, err := json.Marshal(data)
-	if err != nil {
-		return
-	}
-	s.write("event: " + name + "\ndata: " + string(raw) + "\n\n")
-}
-
-func (s *sse) write(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return
-	}
-	_, w := humago.Unwrap(s.ctx)
-	out := http.NewResponseController(w)
-	s.gone = within(out.SetWriteDeadline, s.patience, func() error {
-		_, err := w.Write([]byte(text))
-		return errors.Join(err, out.Flush())
-	}) != nil
-	if s.quiet != nil {
-		s.quiet.Reset(s.silence)
-	}
-}
+func (p *pieces) Piece(text string) { p.sse.Event("delta", map[string]string{"content": text}) }

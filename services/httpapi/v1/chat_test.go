@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // talkative says more than the buffers on the way to a client hold, and closes the channel
@@ -47,7 +47,7 @@ func streamOf(t *testing.T, url string) *http.Response {
 func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 	t.Parallel()
 	said := make(talkative)
-	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Chat, c.StreamPatience = said, 100*time.Millisecond
 	})
 	streamOf(t, s.url)
@@ -71,10 +71,10 @@ func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.
 // other calls have to answer.
 func TestALongAnswerIsSent(t *testing.T) {
 	t.Parallel()
-	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Chat = thoughtful(500 * time.Millisecond)
 	})
-	s.url = "http://" + s.served(v1.ServerConfig{WriteTimeout: 100 * time.Millisecond})
+	s.url = "http://" + s.served(wire.ServerConfig{WriteTimeout: 100 * time.Millisecond})
 	a := s.do("POST", "/v1/threads/t/messages", `{"content":"c"}`)
 	require.Equal(t, http.StatusOK, a.status)
 }
@@ -97,7 +97,7 @@ func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.C
 func TestAStreamThatWaitsIsNoDeadConnection(t *testing.T) {
 	t.Parallel()
 	answer := make(waiting)
-	s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Chat, c.Heartbeat = answer, 20*time.Millisecond
 	})
 	resp := streamOf(t, s.url)

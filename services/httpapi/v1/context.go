@@ -3,6 +3,7 @@ package v1
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"sync"
 
@@ -119,10 +120,6 @@ func (b contextBody) request(in *contextIn) (req services.ContextRequest, err er
 	return req, err
 }
 
-// contextOut writes itself: the messages go to the client as the port gives them,
-// neither parsed nor copied again.
-type contextOut struct{ Body func(huma.Context) }
-
 // contextJSON documents the answer and is its part after the messages.
 type contextJSON struct {
 	Messages        rawList          `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
@@ -139,29 +136,33 @@ type contextJSON struct {
 	Source          string           `json:"source" enum:"view,view+log,log,request"`
 }
 
-func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, error) {
+// buildContext writes its answer itself: the messages go to the client as the port returns them, neither parsed nor
+// copied again.
+func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *contextIn) error {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Deadline)
+	defer cancel()
 	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
+		return err
 	}
 	req, err := in.value.request(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := a.limited(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
-		return nil, err
+	if err := a.rules.Rate(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
+		return err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c := callOf(ctx)
-	c.position, c.from, c.turns = built.Position, built.Source, built.HistoryTurns
-	c.prompt = &prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns}
+	note(ctx, built.Position, built.Source, 0)
+	notePrompt(ctx, built.HistoryTurns, prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns})
 	rest, err := json.Marshal(newContextJSON(&built, req))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &contextOut{func(ctx huma.Context) { writeContext(ctx, built.Messages, rest) }}, nil
+	writeContext(w, built.Messages, rest)
+	return nil
 }
 
 func newContextJSON(c *services.Context, req services.ContextRequest) contextJSON {
@@ -193,7 +194,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // keepBuffer is the largest buffer that is used again.
 const keepBuffer = 1 << 20
 
-func writeContext(ctx huma.Context, messages []services.Message, rest []byte) {
+func writeContext(w http.ResponseWriter, messages []services.Message, rest []byte) {
 	held := buffers.Get().(*[]byte)
 	buf := append((*held)[:0], beforeMessages...)
 	for i, m := range messages {
@@ -203,9 +204,9 @@ func writeContext(ctx huma.Context, messages []services.Message, rest []byte) {
 		buf = m.AppendJSON(buf)
 	}
 	buf = append(buf, rest[len(beforeMessages):]...)
-	ctx.SetHeader("Content-Type", "application/json")
-	ctx.SetHeader("Content-Length", strconv.Itoa(len(buf)))
-	_, _ = ctx.BodyWriter().Write(buf) // the client is gone, then
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(buf)))
+	_, _ = w.Write(buf) // the client is gone, then
 	if cap(buf) <= keepBuffer {
 		*held = buf
 		buffers.Put(held)

@@ -17,7 +17,6 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
@@ -125,7 +124,7 @@ func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, erro
 
 func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(_ *v1.Config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = brokenView{} })
+	s := start(t, func(_ *config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = brokenView{} })
 	s.record("s", "r", "q", "a")
 	for _, path := range []string{"/turns", "/turns?status=all", "/history", ""} {
 		a := s.do("GET", "/v1/sessions/s"+path, nil)
@@ -172,7 +171,7 @@ func TestAsOfNamesAPlaceOfTheSession(t *testing.T) {
 func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Owners = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
 	})

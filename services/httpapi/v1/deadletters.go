@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
@@ -19,21 +17,21 @@ import (
 const onLetter = "/deadletters/{projection}/{position}"
 
 // operates adds the calls of operators on dead letters.
-func (a *API) operates(api huma.API) {
-	register(a, api, operation(
+func (a *surface) operates() {
+	call(a, operation(
 		"list-dead-letters", access.Admin, http.MethodGet, "/deadletters", "List the events that views could not apply",
 		notFound,
 	), a.deadLetters)
-	register(
-		a, api, operation("get-dead-letter", access.Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound),
+	call(
+		a, operation("get-dead-letter", access.Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound),
 		a.deadLetter,
 	)
-	register(
-		a, api,
+	call(
+		a,
 		operation("retry-dead-letter", access.Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound),
 		a.retryDeadLetter,
 	)
-	register(a, api, operation(
+	call(a, operation(
 		"drop-dead-letter", access.Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound,
 	), a.dropDeadLetter)
 }
@@ -41,8 +39,6 @@ func (a *API) operates(api huma.API) {
 type deadLettersIn struct {
 	Projection string `query:"projection" doc:"Of this view alone"`
 }
-
-type deadLettersOut struct{ Body deadLettersJSON }
 
 type deadLettersJSON struct {
 	DeadLetters []deadLetterJSON `json:"deadletters" nullable:"false"`
@@ -75,7 +71,7 @@ func newDeadLetterJSON(l projections.DeadLetter) deadLetterJSON {
 	return out
 }
 
-func (a *API) deadLetters(ctx context.Context, in *deadLettersIn) (*deadLettersOut, error) {
+func (a *surface) deadLetters(ctx context.Context, in *deadLettersIn) (*reply[deadLettersJSON], error) {
 	queues := a.cfg.DeadLetters
 	if in.Projection != "" {
 		q, err := a.queue(in.Projection)
@@ -84,7 +80,7 @@ func (a *API) deadLetters(ctx context.Context, in *deadLettersIn) (*deadLettersO
 		}
 		queues = []projections.DeadLetterQueue{q}
 	}
-	out := &deadLettersOut{deadLettersJSON{DeadLetters: []deadLetterJSON{}}}
+	out := ok(deadLettersJSON{DeadLetters: []deadLetterJSON{}})
 	for _, q := range queues {
 		letters, err := q.DeadLetters(ctx)
 		if err != nil {
@@ -102,10 +98,8 @@ type deadLetterIn struct {
 	Position   string `path:"position"`
 }
 
-type deadLetterOut struct{ Body deadLetterJSON }
-
 // find gives the queue and the position that a path names.
-func (a *API) find(projection, position string) (projections.DeadLetterQueue, events.Position, error) {
+func (a *surface) find(projection, position string) (projections.DeadLetterQueue, events.Position, error) {
 	at, err := events.ParsePosition(position)
 	if err != nil {
 		return nil, at, letterError(projections.ErrNoDeadLetter)
@@ -114,7 +108,7 @@ func (a *API) find(projection, position string) (projections.DeadLetterQueue, ev
 	return q, at, err
 }
 
-func (a *API) queue(projection string) (projections.DeadLetterQueue, error) {
+func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) {
 	for _, q := range a.cfg.DeadLetters {
 		if q.Name() == projection {
 			return q, nil
@@ -126,7 +120,7 @@ func (a *API) queue(projection string) (projections.DeadLetterQueue, error) {
 	)
 }
 
-func (a *API) deadLetter(ctx context.Context, in *deadLetterIn) (*deadLetterOut, error) {
+func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (*reply[deadLetterJSON], error) {
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
 		return nil, err
@@ -135,7 +129,7 @@ func (a *API) deadLetter(ctx context.Context, in *deadLetterIn) (*deadLetterOut,
 	if err != nil {
 		return nil, letterError(err)
 	}
-	return &deadLetterOut{newDeadLetterJSON(l)}, nil
+	return ok(newDeadLetterJSON(l)), nil
 }
 
 func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Position) (projections.DeadLetter, error) {
@@ -150,7 +144,7 @@ func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Posi
 
 // retryDeadLetter answers 200 also where the view refused the event again: state says
 // which it was.
-func (a *API) retryDeadLetter(ctx context.Context, in *deadLetterIn) (*deadLetterOut, error) {
+func (a *surface) retryDeadLetter(ctx context.Context, in *deadLetterIn) (*reply[deadLetterJSON], error) {
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
 		return nil, err
@@ -163,11 +157,11 @@ func (a *API) retryDeadLetter(ctx context.Context, in *deadLetterIn) (*deadLette
 	if done.Applied {
 		out.State = "applied"
 	}
-	a.cfg.Logger.Info(
+	a.wire.Logger().Info(
 		"a dead letter was retried", "projection", in.Projection, "position", at, "event_type", done.Type, "applied",
 		done.Applied,
 	)
-	return &deadLetterOut{out}, nil
+	return ok(out), nil
 }
 
 type dropDeadLetterIn struct {
@@ -181,7 +175,7 @@ type dropBody struct {
 	DroppedBy string `json:"dropped_by,omitempty" doc:"Who; kept with the letter"`
 }
 
-func (a *API) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*deadLetterOut, error) {
+func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*reply[deadLetterJSON], error) {
 	if in.value.Reason == "" {
 		return nil, invalid("reason", "must say why the event stays out")
 	}
@@ -191,7 +185,7 @@ func (a *API) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*deadLe
 	}
 	// Who said so first, when and why, stands.
 	if l, err := letterAt(ctx, q, at); err == nil && l.Dropped != nil {
-		return &deadLetterOut{newDeadLetterJSON(l)}, nil
+		return ok(newDeadLetterJSON(l)), nil
 	}
 	l, err := q.DropDeadLetter(ctx, at, projections.Drop{
 		Reason: projections.BoundReason(in.value.Reason), By: projections.BoundReason(in.value.DroppedBy),
@@ -200,8 +194,8 @@ func (a *API) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*deadLe
 	if err != nil {
 		return nil, letterError(err)
 	}
-	a.cfg.Logger.Warn("a dead letter was dropped", "projection", in.Projection, "position", at, "event_type", l.Type)
-	return &deadLetterOut{newDeadLetterJSON(l)}, nil
+	a.wire.Logger().Warn("a dead letter was dropped", "projection", in.Projection, "position", at, "event_type", l.Type)
+	return ok(newDeadLetterJSON(l)), nil
 }
 
 // letterError gives the problem of a queue's error.

@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // letterbox is a queue of one letter, which is applied when it is retried unless it is
@@ -54,8 +53,8 @@ func TestDeadLetters(t *testing.T) {
 		Projection: "audit", Position: events.Position{Partition: 1, Seq: 4}, EventID: "e", Type: events.TypeTurnStarted, SessionID: "s",
 		Reason: "refused", Attempts: 1, ParkedAt: now,
 	}, stubborn: true}
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.DeadLetters, c.Now = []projections.DeadLetterQueue{box}, func() time.Time { return now.Add(time.Hour) }
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.DeadLetters, c.v1Config.Now = []projections.DeadLetterQueue{box}, func() time.Time { return now.Add(time.Hour) }
 	})
 	row := map[string]any{
 		"projection": "audit", "position": "1:4", "event_id": "e", "type": events.TypeTurnStarted, "session_id": "s", "state": "waiting",

@@ -84,7 +84,7 @@ func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
 			t.Parallel()
 			c := &clocked{ResponseRecorder: httptest.NewRecorder()}
 			work := &slowly{c: c}
-			s := startOn(t, natstest.Log(t, 1), func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			s := startOn(t, natstest.Log(t, 1), func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 				c.Chat, c.Keeper, c.Backups = work, work, work
 			})
 			method, path, _ := strings.Cut(call, " ")

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 //go:embed docs.html
@@ -20,20 +23,31 @@ var docsHTML string
 // document serves the OpenAPI document and a page made of it. Both are made once,
 // when all calls are known, of nothing but this package's types, so that they can't
 // fail at run time and not in a test. The page needs nothing from elsewhere.
-func document(m *router, spec *huma.OpenAPI) {
+func (a *surface) document() {
+	spec := a.spec.OpenAPI()
 	raw, err := json.Marshal(spec)
 	page, pageErr := docsPage(spec)
 	if err = errors.Join(err, pageErr); err != nil {
 		panic(err)
 	}
-	m.answer(public, "GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(raw) // the client is gone, then
+	a.show("/openapi.json", raw, http.Header{"Content-Type": {"application/openapi+json"}})
+	a.show("/docs", page, http.Header{
+		"Content-Type": {"text/html; charset=utf-8"},
+		"Content-Security-Policy": {
+			"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		},
 	})
-	m.answer(public, "GET /docs", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(page) // the client is gone, then
+}
+
+// show adds a call that answers anybody with the same content.
+func (a *surface) show(path string, content []byte, header http.Header) {
+	a.routes = append(a.routes, wire.Route{
+		Method: http.MethodGet, Path: path, Public: true,
+		Handle: func(w http.ResponseWriter, _ *http.Request) error {
+			maps.Copy(w.Header(), header)
+			_, _ = w.Write(content) // the client is gone, then
+			return nil
+		},
 	})
 }
 

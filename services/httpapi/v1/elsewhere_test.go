@@ -14,7 +14,7 @@ import (
 // A process that lacks the role of a call says which role answers it, and one that nobody answers is none.
 func TestACallOfAnotherRoleNamesIt(t *testing.T) {
 	t.Parallel()
-	bare := v1.New(v1.Config{Open: true})
+	bare := openAPI(v1.Config{})
 	for call, says := range map[[2]string]string{
 		{"POST", "/v1/retention"}:            "has not the role eraser",
 		{"POST", "/v1/sessions/s/turns"}:     "has not the role api",
@@ -34,5 +34,5 @@ func TestACallOfAnotherRoleNamesIt(t *testing.T) {
 		require.Equal(t, "not_found", problem.Code, call)
 		require.Contains(t, problem.Detail, says, call)
 	}
-	require.NotContains(t, bare.Routes(), "POST /v1/retention")
+	require.NotContains(t, routes(bare), "POST /v1/retention")
 }

@@ -11,30 +11,31 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
 // erasures adds the calls that forget.
-func (a *API) erasures(api huma.API) {
+func (a *surface) erasures() {
 	accepted := func(op huma.Operation) huma.Operation {
 		op.DefaultStatus = http.StatusAccepted
 		return with(op, metaOptional, true)
 	}
-	register(a, api, accepted(operation(
+	call(a, accepted(operation(
 		"erase-session", access.TurnsRedact, http.MethodDelete, onSession,
 		"Close a session for ever, and erase its texts everywhere", unread, notFound,
 	)), a.eraseSession)
-	register(a, api, accepted(operation(
+	call(a, accepted(operation(
 		"erase-identity", access.TurnsRedact, http.MethodDelete, "/identities/{identity_id}",
 		"Erase all sessions of an identity, also those linked later", unread,
 	)), a.eraseIdentity)
 }
 
 // receipts adds the call that tells of them.
-func (a *API) receipts(api huma.API) {
+func (a *surface) receipts() {
 	op := operation(
 		"get-receipt", access.TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound,
 	)
-	register(a, api, with(op, metaBounds, true), a.receipt)
+	call(a, with(op, metaBounds, true), a.receipt)
 }
 
 type eraseBody struct {
@@ -51,18 +52,16 @@ type eraseSessionIn struct {
 	body[eraseBody]
 }
 
-type erasedOut struct{ Body erasedJSON }
-
 type erasedJSON struct {
 	ReceiptID string `json:"receipt_id" doc:"GET /v1/receipts/{id} tells what the erasure has reached" example:"0-42-9f86d081884c"`
 }
 
-func (a *API) eraseSession(ctx context.Context, in *eraseSessionIn) (*erasedOut, error) {
+func (a *surface) eraseSession(ctx context.Context, in *eraseSessionIn) (*reply[erasedJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
 	id, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID, in.value.erasure())
-	return &erasedOut{erasedJSON{id}}, err
+	return ok(erasedJSON{id}), err
 }
 
 type eraseIdentityIn struct {
@@ -70,19 +69,17 @@ type eraseIdentityIn struct {
 	body[eraseBody]
 }
 
-func (a *API) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (*erasedOut, error) {
+func (a *surface) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (*reply[erasedJSON], error) {
 	if err := validID("identity_id", in.IdentityID); err != nil {
 		return nil, err
 	}
 	id, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID, in.value.erasure())
-	return &erasedOut{erasedJSON{id}}, err
+	return ok(erasedJSON{id}), err
 }
 
 type receiptIn struct {
 	ID string `path:"id" doc:"receipt_id of an erasure, or the position of a redaction"`
 }
-
-type receiptOut struct{ Body receiptJSON }
 
 type receiptJSON struct {
 	ReceiptID   string             `json:"receipt_id"`
@@ -113,7 +110,7 @@ type progressJSON struct {
 	ETASeconds   *float64 `json:"eta_seconds" doc:"At the rate so far"`
 }
 
-func (a *API) receipt(ctx context.Context, in *receiptIn) (*receiptOut, error) {
+func (a *surface) receipt(ctx context.Context, in *receiptIn) (*reply[receiptJSON], error) {
 	r, err := a.cfg.Receipts.Receipt(ctx, in.ID)
 	if err == nil {
 		err = a.concerned(ctx, &r)
@@ -121,13 +118,13 @@ func (a *API) receipt(ctx context.Context, in *receiptIn) (*receiptOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &receiptOut{newReceiptJSON(&r, a.cfg.Now())}, nil
+	return ok(newReceiptJSON(&r, a.cfg.Now())), nil
 }
 
 // concerned says services.ErrNoReceipt of a receipt that is not about the identity that the caller
 // is bound to, nor about a session of it. What was erased keeps its link.
-func (a *API) concerned(ctx context.Context, r *services.Receipt) error {
-	identity := callOf(ctx).caller.IdentityID
+func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
+	identity := bound(ctx)
 	switch {
 	case identity == "":
 		return nil
@@ -137,8 +134,7 @@ func (a *API) concerned(ctx context.Context, r *services.Receipt) error {
 		return services.ErrNoReceipt
 	}
 	err := a.reach(ctx, r.SessionID)
-	var p *problem
-	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+	if errors.Is(err, reach.ErrNoSession) {
 		return services.ErrNoReceipt
 	}
 	return err

@@ -12,12 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type eventsIn struct {
@@ -32,8 +30,6 @@ type eventsIn struct {
 	LastEventID string   `header:"Last-Event-ID" doc:"The id of the last event that was received; goes before from"`
 	MinPosition string   `query:"min_position" doc:"The log is at least that far"`
 	Accept      string   `header:"Accept" doc:"text/event-stream for server-sent events, else NDJSON"`
-
-	asked url.Values
 }
 
 // eventParameters are the names of the query's parameters.
@@ -48,17 +44,10 @@ func parametersOf(in reflect.Type) (names []string) {
 	return names
 }
 
-// Resolve keeps what was asked, for known.
-func (in *eventsIn) Resolve(ctx huma.Context) []error {
-	u := ctx.URL()
-	in.asked = u.Query()
-	return nil
-}
-
 // known refuses a parameter that is misspelt, and a filter that is empty: either would give the whole log to
 // somebody who asked for a part of it.
-func (in *eventsIn) known() error {
-	for name, values := range in.asked {
+func known(asked url.Values) error {
+	for name, values := range asked {
 		if !slices.Contains(eventParameters, name) {
 			return invalid(
 				printable(name, "query"),
@@ -74,9 +63,6 @@ func (in *eventsIn) known() error {
 
 // query reads the parameters; what they mean is held against the log by the port.
 func (in *eventsIn) query() (q services.EventQuery, err error) {
-	if err := in.known(); err != nil {
-		return q, err
-	}
 	q = services.EventQuery{SessionID: in.SessionID, IdentityID: in.IdentityID}
 	for _, list := range in.Type {
 		for t := range strings.SplitSeq(list, ",") {
@@ -126,92 +112,86 @@ func positionsIn(field, s string) ([]events.Position, error) {
 	return at, nil
 }
 
-// eventsOut writes itself.
-type eventsOut struct{ Body func(huma.Context) }
-
 // streams adds the call that may go on for ever. It has no deadline: it ends with its
 // client, or with EndStreams.
-func (a *API) streams(api huma.API) {
+func (a *surface) streams() {
 	op := operation(
 		"read-events", access.EventsRead, http.MethodGet, "/events",
 		"Read the log, as CloudEvents: NDJSON, or server-sent events",
 	)
-	op.Metadata[metaStream], op.Metadata[metaBounds], op.Metadata[metaLong] = true, true, true
-	// net/http takes the end of the time to read a request for the end of its client.
-	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
-		_, w := humago.Unwrap(ctx)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer of a test may have none
-		next(ctx)
-	}}
-	huma.Register(api, op, func(ctx context.Context, in *eventsIn) (*eventsOut, error) {
-		out, err := a.events(ctx, in)
-		if err != nil {
-			p := problemOf(err)
-			callOf(ctx).err = p
-			return nil, p
-		}
-		return out, nil
-	})
+	op.Metadata[metaStream], op.Metadata[metaBounds], op.Metadata[metaLong] = true, true, chatDeadline
+	raw(a, op, a.events)
 }
 
-// events opens a reading; what goes wrong until then is a problem.
-func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
-	q, err := in.query()
+// events opens a reading, and writes it.
+func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) error {
+	// net/http takes the end of the time to read a request for the end of its client.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer of a test may have none
+	q, err := a.eventQuery(r, in)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	stream, err := a.cfg.Events.OpenEvents(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	ctx, end := a.wire.UntilStopped(r.Context())
+	defer end()
+	defer stream.Close()
+	if a.cfg.MetadataKeys != nil {
+		w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
+	}
+	out := newEventWriter(
+		w, stream, strings.Contains(in.Accept, "text/event-stream"), a.wire.StreamPatience(),
+		a.wire.Still(r.Header, access.EventsRead),
+	)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := out.run(ctx, a.wire.Heartbeat()); err != nil {
+		a.brokenOff(ctx, err, q.Follow, stream)
+	}
+	return nil
+}
+
+// eventQuery reads what a caller asks for, and keeps a caller who is bound to an identity to its sessions.
+func (a *surface) eventQuery(r *http.Request, in *eventsIn) (q services.EventQuery, err error) {
+	if err := known(r.URL.Query()); err != nil {
+		return q, err
+	}
+	if q, err = in.query(); err != nil {
+		return q, err
 	}
 	if q.SessionID != "" {
-		if err := sessionID(ctx, q.SessionID); err != nil {
-			return nil, err
+		if err := sessionID(r.Context(), q.SessionID); err != nil {
+			return q, err
 		}
 	}
-	c := callOf(ctx)
-	if err := a.bound(ctx, &q); err != nil {
-		return nil, err
+	return q, a.bound(r.Context(), &q)
+}
+
+// brokenOff ends a stream that has no end of its own, so that the client can't take this for the end.
+func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream services.EventStream) {
+	c, logger, ended := wire.CallOf(ctx), a.wire.Logger(), a.wire.Stopped()
+	switch at := stream.Position().String(); {
+	case errors.Is(err, errRevoked):
+		ended = true
+		logger.Info("a reader of events may not read any more", "caller", c.Caller.Name, "position", at)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		logger.Info("a reader of events takes nothing and is given up", "position", at)
+	case ctx.Err() == nil:
+		logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
 	}
-	stream, err := a.cfg.Events.OpenEvents(ctx, q)
-	if err != nil {
-		return nil, err
+	if ended && follow {
+		return // a follower's stream has no end that this could be taken for: no trailer says so
 	}
-	ctx, end := a.untilStopped(ctx)
-	return &eventsOut{func(hctx huma.Context) {
-		defer end()
-		defer stream.Close()
-		r, w := humago.Unwrap(hctx)
-		if a.cfg.MetadataKeys != nil {
-			w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
-		}
-		out := newEventWriter(
-			w, stream, strings.Contains(in.Accept, "text/event-stream"), a.cfg.StreamPatience,
-			a.stillMay(r.Header, access.EventsRead),
-		)
-		if r.Method == http.MethodHead {
-			return
-		}
-		if err := out.run(ctx, a.cfg.Heartbeat); err != nil {
-			ended := a.stopped()
-			switch at := stream.Position().String(); {
-			case errors.Is(err, errRevoked):
-				ended = true
-				a.cfg.Logger.Info("a reader of events may not read any more", "caller", c.caller.Name, "position", at)
-			case errors.Is(err, os.ErrDeadlineExceeded):
-				a.cfg.Logger.Info("a reader of events takes nothing and is given up", "position", at)
-			case ctx.Err() == nil:
-				a.cfg.Logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
-			}
-			if ended && q.Follow {
-				return // a follower's stream has no end that this could be taken for: no trailer says so
-			}
-			c.err = err
-			// The client must not take this for the end.
-			panic(http.ErrAbortHandler)
-		}
-	}}, nil
+	c.Failed(err)
+	panic(http.ErrAbortHandler)
 }
 
 // bound keeps the reading of a caller who is bound to an identity to its sessions.
-func (a *API) bound(ctx context.Context, q *services.EventQuery) error {
-	own := callOf(ctx).caller.IdentityID
+func (a *surface) bound(ctx context.Context, q *services.EventQuery) error {
+	own := bound(ctx)
 	switch {
 	case own == "":
 		return nil
@@ -224,33 +204,3 @@ func (a *API) bound(ctx context.Context, q *services.EventQuery) error {
 		return nil
 	}
 }
-
-// untilStopped gives a context that also ends with EndStreams.
-func (a *API) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	if a.stopped() {
-		cancel()
-	}
-	go func() {
-		select {
-		case <-a.stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
-func (a *API) stopped() bool {
-	select {
-	case <-a.stopping:
-		return true
-	default:
-		return false
-	}
-}
-
-// EndStreams ends the streams of events, and those that begin later: followers as a body
-// that is whole, without the trailer of an end; others are broken off. The server calls it
-// when it stops: a follower would never end.
-func (a *API) EndStreams() { a.stopOnce.Do(func() { close(a.stopping) }) }

@@ -17,7 +17,6 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -42,7 +41,7 @@ func BenchmarkEvents(b *testing.B) {
 	<-js.PublishAsyncComplete()
 	r := replay.New(log, nil)
 	background(b, r.Run)
-	s := startOn(b, log, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Events = r })
+	s := startOn(b, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Events = r })
 	read := func(path string) {
 		resp, err := http.Get(s.url + path)
 		require.NoError(b, err)

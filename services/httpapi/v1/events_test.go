@@ -29,7 +29,7 @@ func withEvents(t testing.TB, partitions int) *stack {
 	log := natstest.Log(t, partitions)
 	r := replay.New(log, nil)
 	background(t, r.Run)
-	return startOn(t, log, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	return startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 500*time.Millisecond
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // hidden stands in every request where a text may; no answer that refuses, and no log, may
@@ -169,7 +169,7 @@ func TestHostileRequests(t *testing.T) { // alone: it looks at the memory
 		total = 10_000
 	}
 	s, _ := guarded(t, ring{hidden: {Name: "hostile", Scopes: scopes}})
-	address := s.served(v1.ServerConfig{HeaderTimeout: time.Second, ReadTimeout: 2 * time.Second, IdleTimeout: time.Second})
+	address := s.served(wire.ServerConfig{HeaderTimeout: time.Second, ReadTimeout: 2 * time.Second, IdleTimeout: time.Second})
 	s.url = "http://" + address
 	before := heap()
 	h := hostile{rand.New(rand.NewPCG(seed, seed))}

@@ -37,7 +37,7 @@ func (in *identityTurnsIn) ask() (ask services.IdentityAsk, err error) {
 	return ask, err
 }
 
-func (a *API) identityTurns(ctx context.Context, in *identityTurnsIn) (*turnsOut, error) {
+func (a *surface) identityTurns(ctx context.Context, in *identityTurnsIn) (*reply[turnsJSON], error) {
 	ask, err := in.ask()
 	if err != nil {
 		return nil, err
@@ -52,10 +52,10 @@ func (a *API) identityTurns(ctx context.Context, in *identityTurnsIn) (*turnsOut
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
 	}
-	out := &turnsOut{turnsJSON{Turns: make([]turnJSON, len(found.Turns)), NextCursor: optional(&found.NextCursor)}}
+	out := ok(turnsJSON{Turns: make([]turnJSON, len(found.Turns)), NextCursor: optional(&found.NextCursor)})
 	for i := range found.Turns {
 		out.Body.Turns[i] = newTurnJSON(&found.Turns[i])
 	}
-	callOf(ctx).turns = len(found.Turns)
+	noteTurns(ctx, len(found.Turns))
 	return out, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // gate holds readings up until it is opened.
@@ -40,9 +40,9 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 	t.Parallel()
 	g := gate{make(chan struct{}, 2), make(chan struct{})}
 	s := start(t)
-	api := v1.New(v1.Config{Open: true, Sessions: g, MaxRequests: 2, MaxStreams: 1})
+	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return v1.NewServer(api, v1.ServerConfig{}).Run(ctx, l) })
+	background(t, func(ctx context.Context) error { return wire.NewServer(api, wire.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	answers := make(chan int, 2)
 	for range 2 {
@@ -66,7 +66,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 
 func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.MaxBody = 2 << 10 })
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.MaxBody = 2 << 10 })
 	body := func(n int) string {
 		return `{"request_id":"r","question_neutral":"` + strings.Repeat("q", n-len(`{"request_id":"r","question_neutral":""}`)) + `"}`
 	}
@@ -78,10 +78,10 @@ func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 }
 
 // served runs a server over the stack's API.
-func (s *stack) served(cfg v1.ServerConfig) string {
+func (s *stack) served(cfg wire.ServerConfig) string {
 	s.t.Helper()
 	l := listen(s.t)
-	background(s.t, func(ctx context.Context) error { return v1.NewServer(s.api, cfg).Run(ctx, l) })
+	background(s.t, func(ctx context.Context) error { return wire.NewServer(s.api, cfg).Run(ctx, l) })
 	return l.Addr().String()
 }
 
@@ -99,7 +99,7 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const short = 200 * time.Millisecond
-	address := s.served(v1.ServerConfig{HeaderTimeout: short, ReadTimeout: 2 * short, IdleTimeout: short, MaxHeader: 4 << 10})
+	address := s.served(wire.ServerConfig{HeaderTimeout: short, ReadTimeout: 2 * short, IdleTimeout: short, MaxHeader: 4 << 10})
 	s.url = "http://" + address
 	ended := make(chan string)
 	slow := func(name, first string, drip byte) {
@@ -144,7 +144,7 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 func TestConnectionsThatAreTooMany(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	address := s.served(v1.ServerConfig{MaxConnections: 1})
+	address := s.served(wire.ServerConfig{MaxConnections: 1})
 	ask := func(c net.Conn) string {
 		_, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	require.NoError(t, err)
 	background(t, pair.Run)
 	s := start(t)
-	address := s.served(v1.ServerConfig{TLS: pair.Server()})
+	address := s.served(wire.ServerConfig{TLS: pair.Server()})
 	shown := func() (string, string) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true, DisableKeepAlives: true}}
 		resp, err := client.Get("https://" + address + "/healthz")

@@ -21,8 +21,6 @@ type turnsIn struct {
 	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
 }
 
-type turnsOut struct{ Body turnsJSON }
-
 type turnsJSON struct {
 	Turns      []turnJSON `json:"turns" nullable:"false" doc:"Newest last"`
 	NextCursor *string    `json:"next_cursor" doc:"For the next page; null at the end"`
@@ -30,7 +28,7 @@ type turnsJSON struct {
 
 // listTurns gives a page of a session's turns, also of those before a reset or a
 // silence: what prompts leave out is still there.
-func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
+func (a *surface) listTurns(ctx context.Context, in *turnsIn) (*reply[turnsJSON], error) {
 	p, err := newPage(in)
 	if err != nil {
 		return nil, err
@@ -39,7 +37,7 @@ func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &turnsOut{turnsJSON{Turns: []turnJSON{}}}
+	out := ok(turnsJSON{Turns: []turnJSON{}})
 	if len(turns) > p.limit {
 		turns = turns[len(turns)-p.limit:]
 		next := p.next(turns[0]).String()
@@ -51,7 +49,7 @@ func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
 			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at,
 		}))
 	}
-	callOf(ctx).turns = len(turns)
+	noteTurns(ctx, len(turns))
 	return out, nil
 }
 
@@ -88,7 +86,7 @@ func newPage(in *turnsIn) (p page, err error) {
 // pageOf gives the turns of a page, oldest first, with one more in front where there
 // are older ones. What the view holds is enough if it holds that one, too, or all
 // that there are; else the whole session is read.
-func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
+func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
 	ask := services.Ask{SessionID: in.SessionID, Shown: p.before.passed + p.limit + 1, Whole: p.whole}
 	reading, err := a.read(ctx, in.MinPosition, ask)
 	if err != nil {
@@ -188,8 +186,6 @@ type historyIn struct {
 	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
 }
 
-type historyOut struct{ Body historyJSON }
-
 type historyJSON struct {
 	History []pairJSON `json:"history" nullable:"false" doc:"Oldest first"`
 }
@@ -200,7 +196,7 @@ type pairJSON struct {
 }
 
 // history gives what a prompt may be told of the session, in neutral language.
-func (a *API) history(ctx context.Context, in *historyIn) (*historyOut, error) {
+func (a *surface) history(ctx context.Context, in *historyIn) (*reply[historyJSON], error) {
 	n, err := limit(in.Limit)
 	if err != nil {
 		return nil, err
@@ -210,8 +206,8 @@ func (a *API) history(ctx context.Context, in *historyIn) (*historyOut, error) {
 		return nil, err
 	}
 	pairs := pairsOf(reading.State, n, a.cfg.Now())
-	callOf(ctx).turns = len(pairs)
-	return &historyOut{historyJSON{pairs}}, nil
+	noteTurns(ctx, len(pairs))
+	return ok(historyJSON{pairs}), nil
 }
 
 func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {

@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // Whose sessions the matrix goes through, seen from ada. An identity of the same name
@@ -140,8 +139,8 @@ func documented(t *testing.T, s *stack) map[string]access.Scopes {
 			out[pattern] = want
 		}
 	}
-	for pattern, route := range s.api.Routes() {
-		if route.Needs != anybody {
+	for pattern, route := range routes(s.api) {
+		if route.needs != anybody {
 			require.Contains(t, out, pattern, "a call that the document does not tell of")
 		}
 	}
@@ -166,9 +165,7 @@ func (s slowOwners) Read(_ context.Context, ask services.Ask) (services.Reading,
 func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api := v1.New(v1.Config{
-			Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}, Sessions: slowOwners{}, Owners: slowOwners{"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond},
-		})
+		api := newAPI(config{wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config{Sessions: slowOwners{}, Owners: slowOwners{"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond}}})
 		for _, session := range []string{"unknown", "warm", "cold", ".."} {
 			r := httptest.NewRequest("GET", "/v1/sessions/"+session, nil)
 			r.Header.Set("Authorization", "Bearer ada")

@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 func stringsReader(s string) io.Reader { return strings.NewReader(s) }
@@ -145,7 +144,7 @@ func (silentChat) Send(context.Context, services.ChatMessage, services.ChatListe
 
 func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Chat = silentChat{} })
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Chat = silentChat{} })
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	require.NoError(t, compiler.AddResource("openapi.json", s.do("GET", "/openapi.json", nil).body))
@@ -176,7 +175,7 @@ func TestImports(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		pkg := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
-			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services", "services/access", "services/httpapi/v1"}, rest)
+			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire", "services/httpapi/v1"}, rest)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 
@@ -9,23 +10,14 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// bodied is an input with a body.
-type bodied interface {
-	fault() error
-	bodyType() reflect.Type
-	text(member string) string
-}
-
 // securityScheme is the name of the only one.
 const securityScheme = "key"
 
-// Keys of an operation's metadata: the type of its body, the names in it, whether
-// it may be missing, the type of an answer that writes itself, whether the answer is
-// a stream of events, the scopes that it needs, whether it bounds callers itself, and
-// whether it may take long, and the type of a line of an answer that writes itself.
+// Keys of an operation's metadata: the type of its body, whether the body may be missing, the type of an answer that
+// writes itself, whether the answer is a stream of events, the scopes that the call needs, whether it bounds callers
+// itself, how long it may take where that is long, and the type of a line of an answer that writes itself.
 const (
 	metaBody     = "body"
-	metaMembers  = "members"
 	metaOptional = "optional"
 	metaAnswer   = "answer"
 	metaStream   = "stream"
@@ -35,9 +27,28 @@ const (
 	metaLines    = "lines"
 )
 
-// humaConfig is huma's without what costs or leaks: no $schema links, no other
-// formats, no pages of its own.
-func humaConfig(version string) huma.Config {
+// newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and written, and
+// does no more: no request passes through huma.
+func newSpec(version string) huma.API { return describer{huma.NewAPI(specOf(version), undisturbed{})} }
+
+// errDescribed: huma's handlers are there for their types.
+var errDescribed = errors.New("huma describes calls and answers none")
+
+// undisturbed is an adapter of huma's to no router.
+type undisturbed struct{}
+
+var _ huma.Adapter = undisturbed{}
+
+// Handle adds no route.
+func (undisturbed) Handle(*huma.Operation, func(huma.Context)) {}
+
+// ServeHTTP is never called.
+func (undisturbed) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	problemOf(errDescribed).write(w)
+}
+
+// specOf is huma's configuration without $schema links and pages of its own.
+func specOf(version string) huma.Config {
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	schemas.RegisterTypeAlias(reflect.TypeFor[huma.ErrorModel](), reflect.TypeFor[problem]())
 	return huma.Config{
@@ -51,13 +62,12 @@ func humaConfig(version string) huma.Config {
 				securityScheme: {Type: "http", Scheme: "bearer", Description: "A key of turnledger keys create. On loopback a server may run without."},
 			}},
 		},
-		// "json" is what application/problem+json ends in.
-		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat},
 		DefaultFormat: "application/json",
 	}
 }
 
-// schemaName gives Turn for turnJSON and StartBody for startBody.
+// schemaName returns Turn for turnJSON and StartBody for startBody.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	if n := len(name) - len("JSON"); n > 0 && name[n:] == "JSON" {
@@ -66,13 +76,13 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// documenter describes the bodies, which huma does not read itself.
-type documenter struct{ huma.API }
+// describer describes what huma does not know: bodies, and answers that write themselves.
+type describer struct{ huma.API }
 
-var _ huma.OperationDocumenter = documenter{}
+var _ huma.OperationDocumenter = describer{}
 
 // DocumentOperation adds a call to the OpenAPI document.
-func (d documenter) DocumentOperation(op *huma.Operation) {
+func (d describer) DocumentOperation(op *huma.Operation) {
 	schemas := d.OpenAPI().Components.Schemas
 	if t, ok := op.Metadata[metaBody].(reflect.Type); ok {
 		op.RequestBody = &huma.RequestBody{Required: op.Metadata[metaOptional] == nil, Content: asJSON(schemas, t)}

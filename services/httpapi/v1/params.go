@@ -27,7 +27,7 @@ func sessionID(ctx context.Context, id string) error {
 	if err := validID("session_id", id); err != nil {
 		return err
 	}
-	callOf(ctx).session = id
+	noteSession(ctx, id)
 	return nil
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // requireProblem holds an answer against RFC 9457 and CONTRACT §2.
@@ -216,7 +215,7 @@ var refusals = map[string]refusal{
 
 // prepared is a stack with a turn in every state.
 func prepared(t *testing.T) *stack {
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Identities = &identities{}
 	})
 	s.record("s", "final", "q", "a")
@@ -285,7 +284,7 @@ func (f failing) StartTurn(context.Context, conversation.Start) (services.Turn, 
 }
 
 func failingWith(err error) setting {
-	return func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	return func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Turns = failing{err: err}
 	}
 }
@@ -313,7 +312,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, func(cfg *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			s := start(t, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 				cfg.Turns = failing{err: c.err}
 			})
 			a := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"q"}`)
@@ -340,7 +339,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 		"what is too old stays for now":  errors.Join(projections.ErrUnavailable, projections.ErrNotYet),
 		"the audit tables do not answer": projections.ErrUnavailable,
 	} {
-		s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 			c.Retention = sweeping{err}
 		})
 		a := s.do("POST", "/v1/retention", nil)

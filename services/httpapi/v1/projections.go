@@ -6,8 +6,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-type projectionsOut struct{ Body projectionsJSON }
-
 type projectionsJSON struct {
 	Projections []projectionJSON `json:"projections" nullable:"false"`
 }
@@ -27,8 +25,8 @@ type projectionJSON struct {
 	ETASeconds  float64          `json:"eta_seconds,omitempty" doc:"Time left, of a rebuild"`
 }
 
-func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, error) {
-	out := &projectionsOut{projectionsJSON{Projections: []projectionJSON{}}}
+func (a *surface) projections(ctx context.Context, _ *struct{}) (*reply[projectionsJSON], error) {
+	out := ok(projectionsJSON{Projections: []projectionJSON{}})
 	if a.cfg.Projections == nil {
 		return out, nil
 	}

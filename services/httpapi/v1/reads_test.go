@@ -18,7 +18,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "pending", "position", "session_id", "turns"}
@@ -165,8 +164,8 @@ func TestHistory(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	s := start(t, func(c *v1.Config, _ *history.Config, rc *contextbuilder.ReaderConfig) {
-		c.Now, rc.Now = later, later
+	s := start(t, func(c *config, _ *history.Config, rc *contextbuilder.ReaderConfig) {
+		c.v1Config.Now, rc.Now = later, later
 	})
 	s.record("s", "r1", "q1", "a1")
 	require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])
@@ -193,7 +192,7 @@ func TestIdentityTurns(t *testing.T) {
 		Turn:      conversation.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1, 5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Identities = port })
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Identities = port })
 	got := s.ok(http.StatusOK, "GET", "/v1/identities/a%2Fda/turns?since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:05.5%2B01:00&limit=7&cursor=c&min_position=0:1", nil)
 	require.Equal(t, "next", got["next_cursor"])
 	turn := got["turns"].([]any)[0].(map[string]any)
@@ -223,7 +222,7 @@ func (v views) Projections(context.Context) ([]projections.Status, error) { retu
 func TestProjections(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]any{"projections": []any{}}, start(t).ok(http.StatusOK, "GET", "/v1/projections", nil))
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Projections = views{{
 			Rebuildable: true, Generation: 3,
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4}, Head: events.Position{Partition: 1, Seq: 6},

@@ -10,7 +10,6 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // filed are receipts by their ids.
@@ -29,7 +28,7 @@ func (f filed) Receipt(_ context.Context, id string) (services.Receipt, error) {
 // sessions; any other looks like none.
 func TestABoundKeyReadsItsOwnReceipts(t *testing.T) {
 	t.Parallel()
-	s, _ := guarded(t, ring{}, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s, _ := guarded(t, ring{}, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Receipts = filed{
 			"session":   {SessionID: "own"},
 			"turn":      {SessionID: "own", TurnID: "6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10"},

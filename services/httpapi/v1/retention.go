@@ -4,14 +4,12 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/turnledger/turnledger/services/access"
 )
 
 // retains adds the call that takes out what is too old.
-func (a *API) retains(api huma.API) {
-	register(a, api, operation(
+func (a *surface) retains() {
+	call(a, operation(
 		"sweep", access.Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it",
 	), a.sweep)
 }
@@ -19,8 +17,6 @@ func (a *API) retains(api huma.API) {
 type sweepIn struct {
 	DryRun string `query:"dry_run" doc:"true: count only"`
 }
-
-type sweepOut struct{ Body sweptJSON }
 
 type sweptJSON struct {
 	DryRun    bool `json:"dry_run"`
@@ -34,8 +30,8 @@ type sweptJSON struct {
 	} `json:"linked" doc:"Turns that are redacted"`
 }
 
-func (a *API) sweep(ctx context.Context, in *sweepIn) (*sweepOut, error) {
-	out := &sweepOut{}
+func (a *surface) sweep(ctx context.Context, in *sweepIn) (*reply[sweptJSON], error) {
+	out := ok(sweptJSON{})
 	switch in.DryRun {
 	case "", "false":
 	case "true":

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 func TestCheckListen(t *testing.T) {
@@ -26,16 +27,16 @@ func TestCheckListen(t *testing.T) {
 		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true, "[::ffff:127.0.0.1]:1": true,
 		"0.0.0.0:8480": false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false, "example.org:8480": false, "localhost.example.org:1": false,
 	} {
-		err := v1.CheckListen(addr, false)
+		err := wire.CheckListen(addr, false)
 		if alone {
 			require.NoError(t, err, addr)
 		} else {
-			require.ErrorIs(t, err, v1.ErrOpen, addr)
+			require.ErrorIs(t, err, wire.ErrOpen, addr)
 		}
-		require.NoError(t, v1.CheckListen(addr, true), addr)
+		require.NoError(t, wire.CheckListen(addr, true), addr)
 	}
 	for _, addr := range []string{"", "8480", "127.0.0.1"} {
-		require.Error(t, v1.CheckListen(addr, true), addr)
+		require.Error(t, wire.CheckListen(addr, true), addr)
 	}
 }
 
@@ -60,7 +61,7 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 	for _, host := range []string{"localhost:1", "127.0.0.1", "[::1]:8480", "app.localhost"} {
 		s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil, "Host", host)
 	}
-	authenticated := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	authenticated := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Open, c.Auth = false, ring{"k": {Scopes: access.TurnsWrite}}
 	})
 	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example", "Authorization", "Bearer k")
@@ -69,8 +70,8 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Checks = []v1.Check{
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Checks = []wire.Check{
 			{Name: "log", Probe: func(context.Context) error { return nil }},
 			{Name: "views", Probe: func(ctx context.Context) error {
 				if !down.Load() {
@@ -100,11 +101,10 @@ func TestHealth(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.api = v1.New(v1.Config{Open: true})
-	bare := v1.New(v1.Config{Open: true})
+	bare := openAPI(v1.Config{})
 	require.NotNil(t, bare)
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return v1.NewServer(bare, v1.ServerConfig{}).Run(ctx, l) })
+	background(t, func(ctx context.Context) error { return wire.NewServer(bare, wire.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")
@@ -128,7 +128,7 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 		l := listen(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- v1.NewServer(s.api, v1.ServerConfig{}).Run(ctx, l) }()
+		go func() { ended <- wire.NewServer(s.api, wire.ServerConfig{}).Run(ctx, l) }()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}
 		var told sync.Map
 		var count atomic.Int32
@@ -183,7 +183,7 @@ func TestStoppingHasADeadline(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- v1.NewServer(handler, v1.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
+		ended <- wire.NewServer(handler, wire.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
 	}()
 	go func() {
 		resp, err := http.Get("http://" + l.Addr().String())
@@ -201,5 +201,5 @@ func TestAListenerThatFailsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	require.NoError(t, l.Close())
-	require.Error(t, v1.NewServer(http.NotFoundHandler(), v1.ServerConfig{}).Run(t.Context(), l))
+	require.Error(t, wire.NewServer(http.NotFoundHandler(), wire.ServerConfig{}).Run(t.Context(), l))
 }

@@ -29,12 +29,10 @@ func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJ
 	}
 }
 
-type sessionOut struct{ Body sessionJSON }
-
 // answerSession answers a write on a session.
-func answerSession(ctx context.Context, s services.Session) *sessionOut {
-	callOf(ctx).position = s.Position
-	return &sessionOut{newSessionJSON(s.SessionID, s.Head, s.Position)}
+func answerSession(ctx context.Context, s services.Session) *reply[sessionJSON] {
+	note(ctx, s.Position, "", 0)
+	return ok(newSessionJSON(s.SessionID, s.Head, s.Position))
 }
 
 type linkIn struct {
@@ -46,7 +44,7 @@ type linkBody struct {
 	IdentityID string `json:"identity_id" doc:"1 to 256 bytes, as for all ids"`
 }
 
-func (a *API) linkSession(ctx context.Context, in *linkIn) (*sessionOut, error) {
+func (a *surface) linkSession(ctx context.Context, in *linkIn) (*reply[sessionJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -66,7 +64,7 @@ type resetBody struct {
 	Reason string `json:"reason,omitempty" doc:"Kept in the log"`
 }
 
-func (a *API) resetSession(ctx context.Context, in *resetIn) (*sessionOut, error) {
+func (a *surface) resetSession(ctx context.Context, in *resetIn) (*reply[sessionJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -82,16 +80,16 @@ type sessionIn struct {
 	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
 }
 
-func (a *API) session(ctx context.Context, in *sessionIn) (*sessionOut, error) {
+func (a *surface) session(ctx context.Context, in *sessionIn) (*reply[sessionJSON], error) {
 	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID})
 	if err != nil {
 		return nil, err
 	}
-	return &sessionOut{newSessionJSON(in.SessionID, reading.State.Head(), reading.Position)}, nil
+	return ok(newSessionJSON(in.SessionID, reading.State.Head(), reading.Position)), nil
 }
 
 // read returns a session with at least the turns that ask wants.
-func (a *API) read(ctx context.Context, least string, ask services.Ask) (services.Reading, error) {
+func (a *surface) read(ctx context.Context, least string, ask services.Ask) (services.Reading, error) {
 	if err := sessionID(ctx, ask.SessionID); err != nil {
 		return services.Reading{}, err
 	}
@@ -103,7 +101,6 @@ func (a *API) read(ctx context.Context, least string, ask services.Ask) (service
 	if err != nil {
 		return services.Reading{}, err
 	}
-	c := callOf(ctx)
-	c.position, c.from = reading.Position, reading.Source
+	note(ctx, reading.Position, reading.Source, 0)
 	return reading, nil
 }

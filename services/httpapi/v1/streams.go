@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services/access"
 )
@@ -20,9 +18,9 @@ type StreamKeeper interface {
 }
 
 // keepsStreams adds the calls that look after the streams.
-func (a *API) keepsStreams(api huma.API) {
-	register(a, api, operation("plan-streams", access.Admin, http.MethodGet, "/streams", "See the streams of the log, and what sets them apart from what is asked for"), a.planStreams)
-	register(a, api, operation("apply-streams", access.Admin, http.MethodPost, "/streams", "Make the streams what is asked for, while they are in use", conflict), a.applyStreams)
+func (a *surface) keepsStreams() {
+	call(a, operation("plan-streams", access.Admin, http.MethodGet, "/streams", "See the streams of the log, and what sets them apart from what is asked for"), a.planStreams)
+	call(a, operation("apply-streams", access.Admin, http.MethodPost, "/streams", "Make the streams what is asked for, while they are in use", conflict), a.applyStreams)
 }
 
 type streamsIn struct {
@@ -49,8 +47,6 @@ func wholeNumber(field, s string, most int) (int, error) {
 	}
 	return n, nil
 }
-
-type streamsOut struct{ Body streamsJSON }
 
 type streamsJSON struct {
 	Partitions int          `json:"partitions" doc:"Of the log"`
@@ -86,15 +82,15 @@ type streamDiffJSON struct {
 	Refused *string `json:"refused" doc:"Why it can't be made; null where apply makes it"`
 }
 
-func (a *API) planStreams(ctx context.Context, in *streamsIn) (*streamsOut, error) {
+func (a *surface) planStreams(ctx context.Context, in *streamsIn) (*reply[streamsJSON], error) {
 	return answerStreams(ctx, in, a.cfg.Streams.Plan)
 }
 
-func (a *API) applyStreams(ctx context.Context, in *streamsIn) (*streamsOut, error) {
+func (a *surface) applyStreams(ctx context.Context, in *streamsIn) (*reply[streamsJSON], error) {
 	return answerStreams(ctx, in, a.cfg.Streams.Apply)
 }
 
-func answerStreams(ctx context.Context, in *streamsIn, ask func(context.Context, jetlog.Want) ([]jetlog.Stream, error)) (*streamsOut, error) {
+func answerStreams(ctx context.Context, in *streamsIn, ask func(context.Context, jetlog.Want) ([]jetlog.Stream, error)) (*reply[streamsJSON], error) {
 	w, err := in.want()
 	if err != nil {
 		return nil, err
@@ -103,7 +99,7 @@ func answerStreams(ctx context.Context, in *streamsIn, ask func(context.Context,
 	if err != nil {
 		return nil, err
 	}
-	out := &streamsOut{streamsJSON{Streams: []streamJSON{}}}
+	out := ok(streamsJSON{Streams: []streamJSON{}})
 	for i := range all {
 		row := newStreamJSON(&all[i])
 		if row.Kind == "log" {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,9 +28,11 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,13 +44,71 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 type stack struct {
 	t       testing.TB
 	log     *jetlog.Log
-	api     *v1.API
+	api     *wire.API
+	cfg     config
 	url     string
 	logs    *lines
 	metrics *prometheus.Registry
 }
 
-type setting func(*v1.Config, *history.Config, *contextbuilder.ReaderConfig)
+type (
+	wireConfig = wire.Config
+	v1Config   = v1.Config
+)
+
+// config is that of an API with the native surface alone.
+type config struct {
+	wireConfig
+	v1Config
+}
+
+func newAPI(c config) *wire.API {
+	api := wire.New(c.wireConfig)
+	v1.Mount(api, c.v1Config)
+	return api
+}
+
+// open is an API that asks nobody for a key.
+func openAPI(c v1.Config) *wire.API { return newAPI(config{wireConfig{Open: true}, c}) }
+
+// route is a call as tests see it.
+type route struct {
+	needs access.Scopes
+	// bounds: the call is for bound callers, though its path names nothing of theirs.
+	bounds bool
+}
+
+// anybody is what calls need that are answered to anybody.
+const anybody = access.Scopes(1 << 7)
+
+// routes are all calls of an API, by pattern.
+func routes(api *wire.API) map[string]route {
+	out := map[string]route{}
+	for _, t := range api.Routes() {
+		named := strings.Contains(t.Path, "{session_id}") || strings.Contains(t.Path, "{identity_id}")
+		r := route{t.Needs, t.Own != nil && !named}
+		if t.Public {
+			r.needs = anybody
+		}
+		out[t.Method+" "+t.Path] = r
+	}
+	return out
+}
+
+// unset are the ports that an API was not given.
+func unset(configs ...any) (names []string) {
+	for _, c := range configs {
+		v := reflect.ValueOf(c)
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Interface && f.IsNil() {
+				names = append(names, v.Type().Field(i).Name)
+			}
+		}
+	}
+	return names
+}
+
+type setting func(*config, *history.Config, *contextbuilder.ReaderConfig)
 
 // start runs an API with the real services behind it, and no view.
 func start(t testing.TB, settings ...setting) *stack {
@@ -59,10 +120,10 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	s := &stack{t: t, log: log, logs: &lines{}, metrics: prometheus.NewRegistry()}
 	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale", conversation.FallbackKey}}}
 	rc := contextbuilder.ReaderConfig{Rules: rules, Deadline: 200 * time.Millisecond}
-	c := v1.Config{
-		Registry: s.metrics, Version: "test", Open: true,
+	c := config{wireConfig{
+		Registry: s.metrics, Open: true,
 		Logger: slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	}, v1Config{Version: "test"}}
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}
@@ -76,7 +137,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	if c.Contexts == nil {
 		c.Contexts = contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	}
-	s.api = v1.New(c)
+	s.api, s.cfg = newAPI(c), c
 	server := httptest.NewServer(s.api)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -100,7 +161,7 @@ func withMemoryView(t testing.TB, log *jetlog.Log) setting { return withCappedVi
 func withCappedView(t testing.TB, log *jetlog.Log, most int) setting {
 	view := memory.New(recent.Limits{MaxTurns: most}, rules, nil)
 	background(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
-	return func(_ *v1.Config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = view }
+	return func(_ *config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = view }
 }
 
 // eachBackend runs a test on the log alone and with the memory view.

@@ -17,13 +17,12 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 func TestARequestIsOneSpanWithoutText(t *testing.T) {
 	t.Parallel()
 	seen := tracetest.NewInMemoryExporter()
-	s := start(t, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Traces = trace.NewTracerProvider(trace.WithSyncer(seen))
 	})
 	s.record("s", "r", "a secret", "an answer")
@@ -50,7 +49,7 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
 	log := natstest.Log(t, 1)
-	s := startOn(t, log, func(c *v1.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Traces = traces })
+	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Traces = traces })
 	view := memory.New(recent.Limits{TTL: time.Hour, MaxTurns: 10}, rules, nil)
 	background(t, runner.New(log, view, runner.Config{Rules: rules, Traces: traces}).Run)
 	const caller = "4bf92f3577b34da6a3ce929d0e0e4736"

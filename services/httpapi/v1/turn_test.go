@@ -14,7 +14,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // turnMembers are those of CONTRACT §2.
@@ -211,7 +210,7 @@ func TestFinalizeWithoutStart(t *testing.T) {
 	})
 	t.Run("starts the turn in development", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, func(_ *v1.Config, hc *history.Config, _ *contextbuilder.ReaderConfig) {
+		s := start(t, func(_ *config, hc *history.Config, _ *contextbuilder.ReaderConfig) {
 			hc.FinalizeWithoutStart = true
 		})
 		turn := s.ok(http.StatusOK, "POST", path, body)

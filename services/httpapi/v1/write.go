@@ -9,19 +9,13 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-type turnOut struct {
-	Status int
-	Body   turnJSON
-}
-
-func answerTurn(ctx context.Context, t services.Turn, fresh int) *turnOut {
-	c := callOf(ctx)
-	c.position, c.turns = t.Position, 1
+func answerTurn(ctx context.Context, t services.Turn, fresh int) *reply[turnJSON] {
+	note(ctx, t.Position, "", 1)
 	status := fresh
 	if t.Duplicate {
 		status = http.StatusOK
 	}
-	return &turnOut{status, newTurnJSON(&t)}
+	return &reply[turnJSON]{status, newTurnJSON(&t)}
 }
 
 type startIn struct {
@@ -52,7 +46,7 @@ func (b startBody) question() events.Question {
 	}
 }
 
-func (a *API) startTurn(ctx context.Context, in *startIn) (*turnOut, error) {
+func (a *surface) startTurn(ctx context.Context, in *startIn) (*reply[turnJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -64,7 +58,7 @@ func (a *API) startTurn(ctx context.Context, in *startIn) (*turnOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.limited(ctx, kindTurn, in.SessionID, identity); err != nil {
+	if err := a.rules.Rate(ctx, kindTurn, in.SessionID, identity); err != nil {
 		return nil, err
 	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
@@ -130,7 +124,7 @@ func (b finalizeBody) command(session string) conversation.Finalize {
 	return c
 }
 
-func (a *API) finalizeTurn(ctx context.Context, in *finalizeIn) (*turnOut, error) {
+func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (*reply[turnJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -158,7 +152,7 @@ type redactBody struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-func (a *API) redactTurn(ctx context.Context, in *redactIn) (*turnOut, error) {
+func (a *surface) redactTurn(ctx context.Context, in *redactIn) (*reply[turnJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -186,7 +180,7 @@ type correctBody struct {
 	AnswerTranslated   *string `json:"answer_translated,omitempty"`
 }
 
-func (a *API) correctTurn(ctx context.Context, in *correctIn) (*turnOut, error) {
+func (a *surface) correctTurn(ctx context.Context, in *correctIn) (*reply[turnJSON], error) {
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}

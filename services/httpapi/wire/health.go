@@ -1,4 +1,4 @@
-package v1
+package wire
 
 import (
 	"context"
@@ -23,14 +23,22 @@ type checkJSON struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
+// Check is something that must answer before this process may take requests, or that it
+// can do without (Optional). Probe must end with its ctx.
+type Check struct {
+	Name     string
+	Optional bool
+	Probe    func(ctx context.Context) error
+}
+
 // Reason is an error whose text may stand in the answer of /readyz, which anybody may read.
 type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// healthz tells that the process is alive, and nothing of what it needs.
+// healthz reports that the process is alive, and nothing of what it needs.
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, healthJSON{Status: "ok"})
+	writeHealth(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
 // outages remembers since when dependencies are out.
@@ -39,7 +47,7 @@ type outages struct {
 	since map[string]time.Time
 }
 
-// saw notes how a dependency was found, and gives since when it is out.
+// saw notes how a dependency was found, and returns since when it is out.
 func (o *outages) saw(name string, out bool, now time.Time) *time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +61,8 @@ func (o *outages) saw(name string, out bool, now time.Time) *time.Time {
 	if o.since[name].IsZero() {
 		o.since[name] = now
 	}
-	return optionalTime(o.since[name])
+	since := o.since[name].UTC()
+	return &since
 }
 
 // readyz asks everything that requests need, at once. Why something does not answer
@@ -77,7 +86,7 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 		a.cfg.Logger.Warn("a dependency does not answer", "check", c.Name, "since", since, "err", errs[i])
 	}
-	writeJSON(w, status, out)
+	writeHealth(w, status, out)
 }
 
 func probeAll(ctx context.Context, checks []Check) []error {
@@ -92,7 +101,7 @@ func probeAll(ctx context.Context, checks []Check) []error {
 	return errs
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func writeHealth(w http.ResponseWriter, status int, v healthJSON) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client is gone, then

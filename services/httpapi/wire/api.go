@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/turnledger/turnledger/services/access"
+)
+
+// Config of an API.
+type Config struct {
+	// Registry of the metrics that /metrics shows; a new one by default.
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+	// Traces of requests; none by default.
+	Traces trace.TracerProvider
+	// Checks of readiness.
+	Checks []Check
+	// Auth finds the caller of a token. Without it, and without Open, only public calls are answered.
+	Auth access.Authenticator
+	// Open says that nobody is authenticated. The API then answers only where it is called by address or as
+	// localhost, so that no page that a browser on this machine shows can reach it under a name of its own.
+	Open bool
+	// MaxRequests are those that are answered at once, MaxStreams those that may take long; 1,024 each by default.
+	// More are refused with ErrOverloaded.
+	MaxRequests, MaxStreams int
+	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30 s by
+	// default.
+	Heartbeat, StreamPatience time.Duration
+	Now                       func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Traces == nil {
+		c.Traces = noop.NewTracerProvider()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.MaxRequests, c.MaxStreams = cmp.Or(c.MaxRequests, 1024), cmp.Or(c.MaxStreams, 1024)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 15*time.Second)
+	c.StreamPatience = cmp.Or(c.StreamPatience, 30*time.Second)
+	return c
+}
+
+// API answers the calls of its surfaces. Safe for concurrent use once they are mounted.
+type API struct {
+	cfg      Config
+	router   router
+	surfaces []*Surface
+	metrics  *metrics
+	tracer   trace.Tracer
+	crossed  *http.CrossOriginProtection
+	// requests and streams hold a token for each that is under way.
+	requests, streams chan struct{}
+
+	stopping chan struct{}
+	stopOnce sync.Once
+	// held, where it is not nil, says why nothing but public calls is answered.
+	held    atomic.Pointer[Held]
+	outages outages
+}
+
+var _ http.Handler = (*API)(nil)
+
+// New makes an API that answers the calls at the root; it does no I/O.
+func New(cfg Config) *API {
+	cfg = cfg.withDefaults()
+	a := &API{
+		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
+		crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{}),
+		requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
+	}
+	for path, answer := range map[string]http.HandlerFunc{
+		"/healthz": a.healthz, "/readyz": a.readyz, "/metrics": metricsHandler(cfg.Registry),
+	} {
+		a.router.add(Route{Method: http.MethodGet, Path: path, Public: true, Handle: plainly(answer)})
+	}
+	return a
+}
+
+// plainly is a handler that does not fail.
+func plainly(h http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		h(w, r)
+		return nil
+	}
+}
+
+// Mount adds a surface. It panics where a route lies outside the surface's own prefixes, since its errors would have
+// another surface's form.
+func (a *API) Mount(s Surface) {
+	a.surfaces = append(a.surfaces, &s)
+	for _, t := range s.Routes {
+		if surfaceOf([]*Surface{&s}, t.Path) != &s {
+			panic("wire: " + t.Path + " lies outside the prefixes of its surface")
+		}
+		a.router.add(t)
+	}
+}
+
+// Routes returns the calls that this process answers.
+func (a *API) Routes() []Route { return a.router.all() }
+
+// Logger returns the logger of the API.
+func (a *API) Logger() *slog.Logger { return a.cfg.Logger }
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	path := r.URL.EscapedPath()
+	ctx, span := a.begin(r)
+	defer span.End()
+	c := &Call{Context: ctx, Remote: r.RemoteAddr, surface: surfaceOf(a.surfaces, path)}
+	r = r.WithContext(c)
+	out := &answer{ResponseWriter: w}
+	defer a.finish(out, r, c, began)
+	h := w.Header()
+	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
+	segments := segmentsOf(path)
+	t, allowed, err := a.router.find(r.Method, segments)
+	if err := cmp.Or(a.turnAway(r, t), err); err != nil {
+		if err == ErrMethod { //nolint:errorlint // as find returns it
+			h["Allow"] = []string{allowed}
+		}
+		c.surface.Refuse(out, r, err)
+		return
+	}
+	t.bind(r, segments)
+	a.run(out, r, t)
+}
+
+// turnAway returns why a request is not looked at any further; t is the zero route where there is none.
+func (a *API) turnAway(r *http.Request, t route) error {
+	// A page of another site may have made a browser send the request.
+	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
+		return ErrForeign
+	}
+	if held := a.held.Load(); held != nil && !t.Public {
+		return held
+	}
+	if r.URL.RawQuery != "" {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			return ErrQuery
+		}
+	}
+	return nil
+}
+
+// Shared header values; net/http does not change them.
+var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
+
+// run lets a request through to its handler, or refuses it.
+func (a *API) run(w *answer, r *http.Request, t route) {
+	err := a.admit(r, t)
+	var leave func()
+	if err == nil {
+		leave, err = a.enter(t)
+	}
+	if err == nil {
+		defer leave()
+		if t.Long > 0 {
+			// The server's own deadline is for other calls. A handler that streams sets its own.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(t.Long + writeTime))
+		}
+		err = t.Handle(w, r)
+	}
+	if err == nil {
+		return
+	}
+	c := CallOf(r.Context())
+	c.Failed(err)
+	if w.status == 0 {
+		c.surface.Refuse(w, r, err)
+	}
+}
+
+// Hold refuses all but public calls from now on, until release is called; ok is false where they are refused already.
+func (a *API) Hold(why Reason) (release func(), ok bool) {
+	held := &Held{why}
+	return func() { a.held.CompareAndSwap(held, nil) }, a.held.CompareAndSwap(nil, held)
+}
+
+// UntilStopped returns a context that also ends with EndStreams.
+func (a *API) UntilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if a.Stopped() {
+		cancel()
+	}
+	go func() {
+		select {
+		case <-a.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// Stopped reports whether EndStreams was called.
+func (a *API) Stopped() bool {
+	select {
+	case <-a.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// EndStreams ends the streams that have no end of their own, and those that begin later. The server calls it when it
+// stops.
+func (a *API) EndStreams() { a.stopOnce.Do(func() { close(a.stopping) }) }

@@ -1,0 +1,57 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/turnledger/turnledger/services/access"
+)
+
+// Errors that a Surface's Refuse is given, besides those of its own handlers and those of access.Authenticator. Their
+// texts may be shown to clients.
+var (
+	// ErrForeign: 403.
+	ErrForeign = errors.New("a page of another site may not call this API; without authentication it answers " +
+		"only to an IP address or localhost")
+	// ErrNoScope: 403.
+	ErrNoScope = errors.New("nobody may make this call: it was declared without a scope")
+	// ErrBound: 403.
+	ErrBound = errors.New("a key that is bound to an identity can't make this call")
+	// ErrNoRoute: 404.
+	ErrNoRoute = errors.New("there is no such call")
+	// ErrMethod: 405.
+	ErrMethod = errors.New("the call has another method: the header Allow names it")
+	// ErrQuery: the query can't be read, so that a parameter would be taken for missing.
+	ErrQuery = errors.New("the query is not percent-encoded as it should be")
+	// ErrBody: 400.
+	ErrBody = errors.New("the body ended early or came too slowly")
+	// ErrOverloaded: 503.
+	ErrOverloaded = errors.New("as many requests are under way as may be: come again when the header Retry-After " +
+		"says so")
+)
+
+// MissingScopes are those that a caller lacks: 403.
+type MissingScopes struct{ Scopes access.Scopes }
+
+func (e *MissingScopes) Error() string {
+	return "the key lacks the scope " + strings.Join(e.Scopes.Names(), ", ")
+}
+
+// OtherRole says that processes of another role answer a call: 404.
+type OtherRole struct{ Role string }
+
+func (e *OtherRole) Error() string {
+	return "this process has not the role " + e.Role + ", which answers this call: ask one that has it, by --url or " +
+		"TURNLEDGER_URL"
+}
+
+// TooLarge says that a body has more than Most bytes: 413.
+type TooLarge struct{ Most int64 }
+
+func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
+
+// Held says that nothing is answered for now, and why: 503.
+type Held struct{ Why Reason }
+
+func (e *Held) Error() string { return string(e.Why) }

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/services/access"
+)
+
+// Surface is an API as its clients see it. Several stand beside each other; none knows another.
+type Surface struct {
+	// Prefixes of the surface's paths. A path belongs to the surface with the longest prefix of it, counted in whole
+	// segments: "/v1/things" has "/v1/things/a" and not "/v1/thingsome". "/" has every path.
+	Prefixes []string
+	Routes   []Route
+	// Refuse answers a request with an error, in the surface's own form: an error of its handlers, or of this package
+	// and of services/access (errors.go). The header Allow is set already where there is one.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+	// Tell returns what a log may hold of an error: nothing that a client sent. Tell of this package is a start.
+	Tell func(err error) string
+}
+
+// Route is one call of a surface.
+type Route struct {
+	// Method and Path, such as /v1/things/{thing_id}. A request has the values of the path as http.Request.PathValue.
+	Method, Path string
+	// Needs are the scopes of a caller; a route without any is answered to nobody, unless it is Public.
+	Needs  access.Scopes
+	Public bool
+	// Role, where it is not empty, names the processes that answer the call. This process refuses it with OtherRole,
+	// and the route needs nothing else.
+	Role string
+	// Own holds what a request names against the identity that its caller is bound to. It is called for bound callers
+	// only, before the body is read. A route without it is for no bound caller.
+	Own func(r *http.Request, identityID string) error
+	// Long, where it is not 0, says that the call may take that long: it takes a place among the streams, and the
+	// server's deadline for an answer is longer by that.
+	Long time.Duration
+	// Handle answers. An error that it returns is refused in the surface's form, or only logged where the answer has
+	// begun.
+	Handle func(w http.ResponseWriter, r *http.Request) error
+}
+
+// has reports whether a path belongs to a prefix.
+func has(prefix, path string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// surfaceOf returns the surface that a path belongs to.
+func surfaceOf(surfaces []*Surface, path string) *Surface {
+	found, longest := &bare, -1
+	for _, s := range surfaces {
+		for _, p := range s.Prefixes {
+			if len(p) > longest && has(p, path) {
+				found, longest = s, len(p)
+			}
+		}
+	}
+	return found
+}
+
+// bare is the surface of paths that no other has.
+var bare = Surface{
+	Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) {
+		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
+	},
+	Tell: Tell,
+}
