@@ -66,13 +66,13 @@ func TestResetHidesAndDeletesNothing(t *testing.T) {
 	})
 }
 
-func TestAnErasedSessionIsFoundAndEmpty(t *testing.T) {
+func TestAnErasedSessionIsNotFoundAndIsEmpty(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
 		s.record("s", "r1", "q1", "a1")
 		s.append(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
 		got := s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)
-		require.Equal(t, true, got["found"])
+		require.Equal(t, false, got["found"])
 		require.EqualValues(t, 0, got["turns"])
 		require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"])
 		require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])

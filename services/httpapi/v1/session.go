@@ -13,7 +13,7 @@ import (
 type sessionJSON struct {
 	SessionID    string          `json:"session_id"`
 	IdentityID   *string         `json:"identity_id"`
-	Found        bool            `json:"found" doc:"The log knows the session, be it an erased one"`
+	Found        bool            `json:"found" doc:"The log knows the session, and it was not erased"`
 	Turns        int             `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
 	Pending      int             `json:"pending" doc:"Turns without an answer"`
 	CreatedAt    *time.Time      `json:"created_at"`
@@ -23,7 +23,7 @@ type sessionJSON struct {
 
 func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJSON {
 	return sessionJSON{
-		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() || h.Erased != 0,
+		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() && h.Erased == 0,
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
 		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive), Position: at,
 	}
