@@ -24,8 +24,8 @@ type IdentityPage struct {
 }
 
 // IdentityReader lists the turns of an identity across its sessions. Its errors are
-// projections.ErrUnavailable, ErrPositionNotReached, and *conversation.Invalid for a cursor that
-// it never returned.
+// projections.ErrUnavailable, ErrPositionNotReached, ErrBehind, and *conversation.Invalid for a
+// cursor that it never returned.
 type IdentityReader interface {
 	IdentityTurns(ctx context.Context, ask IdentityAsk) (IdentityPage, error)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -155,7 +156,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
-		c.Identities = identities{a.views.audit, a.store.log}
+		c.Identities = a.identities()
 		a.replay = replay.New(a.store.log, a.logger)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.rules().MetadataKeys
 	}
@@ -185,6 +186,12 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 	}
 	reader := contextbuilder.NewReader(a.store.log, rc)
 	return reader, steppedBuilder{contextbuilder.NewBuilder(reader, a.prompts()), a.steps}
+}
+
+// identities reads the turns of identities from the audit tables.
+func (a *app) identities() *identities.Reader {
+	tables := a.views.audit
+	return identities.New(func() (identities.Tables, error) { return tables.get() }, a.store.log, 0)
 }
 
 // chat answers with the model that is configured, or an echo.

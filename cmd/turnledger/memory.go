@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/identities"
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/memory/supermemory"
 )
@@ -80,16 +82,22 @@ func (a *app) snippets() services.Memory {
 	case a.memory != nil:
 		return memory.NewSnippets(a.memory.searcher, a.memory.deletions.Confirmed, budget)
 	case a.views.audit != nil:
-		tables := identities{a.views.audit, a.store.log}
-		return memory.NewSnippets(tables, tables.confirmed, budget)
+		turns := tableMemory{a.views.audit, a.store.log, a.identities()}
+		return memory.NewSnippets(turns, turns.confirmed, budget)
 	default:
 		return nil
 	}
 }
 
-// Search implements memory.Searcher over the audit tables, which hold the turns of
-// identities alone.
-func (i identities) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
+// tableMemory is a memory over the audit tables, which hold the turns of identities alone.
+type tableMemory struct {
+	tables *auditTables
+	log    *jetlog.Log
+	turns  *identities.Reader
+}
+
+// Search implements memory.Searcher.
+func (i tableMemory) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
 	if scope.IdentityID == "" {
 		return nil, nil
 	}
@@ -110,13 +118,9 @@ func (i identities) Search(ctx context.Context, scope memory.Scoped, query strin
 
 // confirmed waits until the tables hold all that the log does: then they hold nothing
 // that was redacted before.
-func (i identities) confirmed(ctx context.Context, scope memory.Scoped) (bool, error) {
+func (i tableMemory) confirmed(ctx context.Context, scope memory.Scoped) (bool, error) {
 	if scope.IdentityID == "" {
 		return true, nil
 	}
-	tables, err := i.tables.get()
-	if err != nil {
-		return false, err
-	}
-	return true, i.reached(ctx, tables, nil)
+	return true, i.turns.CaughtUp(ctx)
 }

@@ -47,7 +47,8 @@ func (a *surface) identityTurns(ctx context.Context, in *identityTurnsIn) (*repl
 	}
 	found, err := a.cfg.Identities.IdentityTurns(ctx, ask)
 	switch {
-	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, services.ErrPositionNotReached):
+	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, services.ErrPositionNotReached),
+		errors.Is(err, services.ErrBehind):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", projections.ErrUnavailable, err)

@@ -211,6 +211,10 @@ func TestIdentityTurns(t *testing.T) {
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusUnprocessableEntity, "invalid_argument", "cursor")
 	port.err = services.ErrPositionNotReached
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "position_not_reached")
+	port.err = fmt.Errorf("%w: the tables are at 0:1", services.ErrBehind)
+	behind := s.do("GET", "/v1/identities/ada/turns", nil)
+	requireProblem(t, behind, http.StatusServiceUnavailable, "audit_unavailable")
+	require.Contains(t, behind.body["detail"], "have not applied yet what the log holds")
 	requireProblem(t, start(t).do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
 }
 

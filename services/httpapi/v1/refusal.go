@@ -47,6 +47,8 @@ var told = []struct {
 	{access.ErrUnauthenticated, codeUnauthenticated, ""},
 	{services.ErrPositionNotReached, codePositionNotReached, "the log does not hold the position yet: " +
 		"ask again in a moment"},
+	{services.ErrBehind, codeAuditUnavailable, "the audit tables have not applied yet what the log holds: turnledger " +
+		"projections list shows how far they are; try again"},
 	{services.ErrModelFailed, codeModelFailed, "the model did not answer; the turn is kept and pending, and the same " +
 		"request again asks the model again"},
 	{services.ErrNoReceipt, codeNotFound, "there is no such receipt: DELETE of a session or an identity gives one, " +

@@ -1,0 +1,164 @@
+// Package identities lists the turns of an identity across its sessions. They stand in the audit tables, which follow the
+// log; a listing waits until the tables hold all that was acknowledged before it was asked for, and never shows less.
+package identities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/services"
+)
+
+// Tables are the audit tables.
+type Tables interface {
+	Applied(ctx context.Context, partition int) (events.Position, error)
+	IdentityTurns(
+		ctx context.Context, identityID string, since, until time.Time, limit int, cursor string,
+	) (turns []audit.Turn, next string, err error)
+}
+
+// Log is what the tables follow.
+type Log interface {
+	Partitions() int
+	Head(ctx context.Context, partition int) (events.Position, error)
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
+}
+
+// defaultPatience is how long a listing waits for the tables.
+const defaultPatience = 2 * time.Second
+
+// pollPause is how long it waits before it asks again.
+const pollPause = 10 * time.Millisecond
+
+// Reader reads from the tables. Safe for concurrent use.
+type Reader struct {
+	tables   func() (Tables, error)
+	log      Log
+	patience time.Duration
+}
+
+var _ services.IdentityReader = (*Reader)(nil)
+
+// New makes a reader. It asks tables for the tables at each listing, since they may be out. patience is 2 s by default.
+func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader {
+	if patience == 0 {
+		patience = defaultPatience
+	}
+	return &Reader{tables, log, patience}
+}
+
+// IdentityTurns implements services.IdentityReader.
+func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (page services.IdentityPage, err error) {
+	tables, err := r.tables()
+	if err != nil {
+		return page, err
+	}
+	if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
+		return page, err
+	}
+	// Each session's own erasure follows in the log, and then in the tables.
+	if erased, err := r.log.IdentityErasedNow(ctx, ask.IdentityID); err != nil || erased != nil {
+		return page, err
+	}
+	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
+	page.NextCursor = next
+	for _, t := range turns {
+		page.Turns = append(page.Turns, services.Turn{
+			Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,
+			Position: events.Position{Partition: t.Partition, Seq: t.Started},
+		})
+	}
+	return page, err
+}
+
+// CaughtUp waits until the tables hold all that the log holds. Its errors are projections.ErrUnavailable,
+// services.ErrBehind and those of the log.
+func (r *Reader) CaughtUp(ctx context.Context) error {
+	tables, err := r.tables()
+	if err != nil {
+		return err
+	}
+	return r.reached(ctx, tables, nil)
+}
+
+// reached waits until the log holds some positions, and the tables all that the log holds.
+func (r *Reader) reached(ctx context.Context, tables Tables, least []events.Position) error {
+	waiting, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	heads, err := r.heads(ctx, waiting, least)
+	if err != nil {
+		return err
+	}
+	for _, head := range heads {
+		if err := r.follow(waiting, tables, head); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heads returns the ends of the log's partitions, once none of the positions is after them. It waits for as long as
+// waiting goes on.
+func (r *Reader) heads(ctx, waiting context.Context, least []events.Position) (heads []events.Position, err error) {
+	if slices.ContainsFunc(least, func(p events.Position) bool { return p.Partition >= r.log.Partitions() }) {
+		return nil, fmt.Errorf("%w: the log has %d partitions", services.ErrPositionNotReached, r.log.Partitions())
+	}
+	for k := range r.log.Partitions() {
+		head, err := r.log.Head(ctx, k)
+		for ; err == nil && !holds(head, least); head, err = r.log.Head(ctx, k) {
+			if pause(waiting) != nil {
+				return nil, fmt.Errorf("%w: partition %d ends at %s", services.ErrPositionNotReached, k, head)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		heads = append(heads, head)
+	}
+	return heads, nil
+}
+
+// holds reports whether the positions of head's partition are not after it.
+func holds(head events.Position, least []events.Position) bool {
+	return !slices.ContainsFunc(least, func(p events.Position) bool {
+		return p.Partition == head.Partition && p.Seq > head.Seq
+	})
+}
+
+// follow waits until the tables hold what the log holds up to a head.
+func (r *Reader) follow(ctx context.Context, tables Tables, head events.Position) error {
+	for {
+		at, err := tables.Applied(ctx, head.Partition)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)
+		case err != nil:
+			return fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
+		case at.Seq >= head.Seq:
+			return nil
+		}
+		// What is waited for may have been erased, and never comes.
+		if still, err := r.log.Still(ctx, head.Partition, at.Seq, head.Seq); err == nil && still && at.Seq > 0 {
+			return nil
+		}
+		if pause(ctx) != nil {
+			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)
+		}
+	}
+}
+
+// pause waits a moment, or returns that ctx has ended.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pollPause):
+		return nil
+	}
+}

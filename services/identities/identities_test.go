@@ -1,0 +1,124 @@
+package identities_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/identities"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience of the tests' listings.
+const patience = 100 * time.Millisecond
+
+// tables have applied the log up to a sequence, and hang or fail.
+type tables struct {
+	applied uint64
+	hang    bool
+	err     error
+}
+
+func (t *tables) Applied(ctx context.Context, partition int) (events.Position, error) {
+	if t.hang {
+		<-ctx.Done()
+		return events.Position{}, errors.Join(projections.ErrUnavailable, ctx.Err())
+	}
+	return events.Position{Partition: partition, Seq: t.applied}, t.err
+}
+
+func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, int, string) ([]audit.Turn, string, error) {
+	turn := conversation.Turn{Started: 2}
+	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, "next", nil
+}
+
+// logOf has so many events.
+func logOf(t *testing.T, n int) *jetlog.Log {
+	t.Helper()
+	log := natstest.Log(t, 1)
+	for i := range n {
+		request := strconv.Itoa(i)
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
+			TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request,
+			Question: events.Question{QuestionNeutral: "q"},
+		}}})
+		require.NoError(t, err)
+	}
+	return log
+}
+
+func list(t *testing.T, log *jetlog.Log, of *tables, least ...events.Position) (services.IdentityPage, error) {
+	t.Helper()
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	return reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada", MinPosition: least})
+}
+
+func TestAListingHoldsAllThatTheLogHolds(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 3)
+	page, err := list(t, log, &tables{applied: 3}, events.Position{Seq: 2})
+	require.NoError(t, err)
+	require.Equal(t, "next", page.NextCursor)
+	require.Len(t, page.Turns, 1)
+	require.Equal(t, events.Position{Seq: 2}, page.Turns[0].Position)
+}
+
+// Tables that are behind, or hang, are the audit's fault, and not the log's.
+func TestTablesThatAreBehindTheLogAreUnavailable(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 3)
+	for name, of := range map[string]*tables{"behind": {applied: 2}, "begun": {}, "hang": {hang: true}} {
+		for _, least := range [][]events.Position{nil, {{Seq: 3}}} {
+			_, err := list(t, log, of, least...)
+			require.ErrorIs(t, err, services.ErrBehind, name)
+			require.NotErrorIs(t, err, services.ErrPositionNotReached, name)
+		}
+	}
+}
+
+// A position that the log does not hold is not reached, whatever the tables do.
+func TestAPositionThatTheLogDoesNotHoldIsNotReached(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 3)
+	for _, of := range []*tables{{applied: 3}, {hang: true}} {
+		for _, least := range []events.Position{{Seq: 4}, {Partition: 7, Seq: 1}} {
+			_, err := list(t, log, of, least)
+			require.ErrorIs(t, err, services.ErrPositionNotReached)
+			require.NotErrorIs(t, err, services.ErrBehind)
+		}
+	}
+}
+
+func TestTablesThatFailAreUnavailable(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 1)
+	_, err := list(t, log, &tables{err: errors.New("refused")})
+	require.ErrorIs(t, err, projections.ErrUnavailable)
+	reader := identities.New(func() (identities.Tables, error) { return nil, projections.ErrUnavailable }, log, patience)
+	_, err = reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"})
+	require.ErrorIs(t, err, projections.ErrUnavailable)
+}
+
+// An identity that was erased has no turns, though the tables still hold some.
+func TestAnErasedIdentityHasNoTurns(t *testing.T) {
+	t.Parallel()
+	log := logOf(t, 1)
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada", ReceiptID: "r"}}})
+	require.NoError(t, err)
+	page, err := list(t, log, &tables{applied: 2})
+	require.NoError(t, err)
+	require.Empty(t, page.Turns)
+}
