@@ -1,12 +1,15 @@
 package v1
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -89,4 +92,194 @@ func optionalTime(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
+}
+
+func answerTurn(ctx context.Context, t services.Turn, fresh int) *reply[turnJSON] {
+	note(ctx, t.Position, "", 1)
+	status := fresh
+	if t.Duplicate {
+		status = http.StatusOK
+	}
+	return &reply[turnJSON]{status, newTurnJSON(&t)}
+}
+
+type startIn struct {
+	SessionID      string `path:"session_id"`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	body[startBody]
+}
+
+type startBody struct {
+	RequestID          *string   `json:"request_id,omitempty" doc:"The same one again gives the same turn, for ever; required here or as Idempotency-Key"`
+	QuestionNeutral    string    `json:"question_neutral,omitempty" doc:"Required, unless question_translated is there, or question_messages with something without text"`
+	QuestionTranslated string    `json:"question_translated,omitempty"`
+	TranslateChat      bool      `json:"translate_chat,omitempty" doc:"The answer is wanted translated, too"`
+	IdentityID         *string   `json:"identity_id,omitempty" doc:"Links the session; 409 if it belongs to another"`
+	PipelineName       string    `json:"pipeline_name,omitempty"`
+	Consultant         string    `json:"consultant,omitempty"`
+	Repository         string    `json:"repository,omitempty"`
+	Metadata           rawObject `json:"metadata,omitempty" doc:"Keys that are not on the allowlist are not kept"`
+	QuestionMessages   rawList   `json:"question_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the question"`
+}
+
+func (b startBody) question() events.Question {
+	return events.Question{
+		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
+		TranslateChat:   b.TranslateChat,
+		QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
+		QuestionMessages: b.QuestionMessages.RawMessage, Metadata: b.Metadata.RawMessage,
+	}
+}
+
+func (a *surface) startTurn(ctx context.Context, in *startIn) (*reply[turnJSON], error) {
+	if err := sessionID(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	request, err := requestID(in.value.RequestID, in.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := optionalID("identity_id", in.value.IdentityID)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.rules.Rate(ctx, kindTurn, in.SessionID, identity); err != nil {
+		return nil, err
+	}
+	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
+		SessionID: in.SessionID, RequestID: request, IdentityID: identity,
+		Question: in.value.question(), SourceHash: a.source(ctx),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answerTurn(ctx, t, http.StatusCreated), nil
+}
+
+// requestID takes the id from the body or the header; two that differ are nobody's
+// wish.
+func requestID(inBody *string, inHeader string) (string, error) {
+	switch {
+	case inBody == nil && inHeader == "":
+		return "", invalid("request_id", "is required, in the body or as the header Idempotency-Key")
+	case inBody == nil:
+		return inHeader, validID("request_id", inHeader)
+	case inHeader != "" && *inBody != inHeader:
+		return "", invalid("request_id", "differs from the header Idempotency-Key: send one of them")
+	default:
+		return *inBody, validID("request_id", *inBody)
+	}
+}
+
+// optionalID is "" for an id that was not sent; one that was sent must be an id.
+func optionalID(field string, id *string) (string, error) {
+	if id == nil {
+		return "", nil
+	}
+	return *id, validID(field, *id)
+}
+
+type finalizeIn struct {
+	SessionID string `path:"session_id"`
+	TurnID    string `path:"turn_id"`
+	body[finalizeBody]
+}
+
+type finalizeBody struct {
+	RequestID                  *string   `json:"request_id,omitempty" doc:"Checked against the turn, where it is sent"`
+	AnswerNeutral              string    `json:"answer_neutral,omitempty" doc:"Required, unless answer_messages holds a message"`
+	AnswerTranslated           string    `json:"answer_translated,omitempty"`
+	AnswerTranslatedIsFallback bool      `json:"answer_translated_is_fallback,omitempty"`
+	Metadata                   rawObject `json:"metadata,omitempty" doc:"Laid over the metadata of the start"`
+	AnswerMessages             rawList   `json:"answer_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the answer"`
+	QuestionNeutral            string    `json:"question_neutral,omitempty" doc:"For development: with TURNLEDGER_FINALIZE_WITHOUT_START and a request_id, a turn that was never started is started with it; else it has no effect"`
+}
+
+func (b finalizeBody) command(session string) conversation.Finalize {
+	c := conversation.Finalize{
+		SessionID: session, Metadata: b.Metadata.RawMessage,
+		Answer: events.Answer{
+			AnswerNeutral: b.AnswerNeutral, AnswerTranslated: b.AnswerTranslated,
+			AnswerTranslatedIsFallback: b.AnswerTranslatedIsFallback, AnswerMessages: b.AnswerMessages.RawMessage,
+		},
+	}
+	if b.QuestionNeutral != "" {
+		c.StartFirst = &conversation.Start{Question: events.Question{QuestionNeutral: b.QuestionNeutral}}
+	}
+	return c
+}
+
+func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (*reply[turnJSON], error) {
+	if err := sessionID(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	request, err := optionalID("request_id", in.value.RequestID)
+	if err != nil {
+		return nil, err
+	}
+	c := in.value.command(in.SessionID)
+	c.RequestID, c.TurnID = request, turnID(in.TurnID)
+	t, err := a.cfg.Turns.FinalizeTurn(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return answerTurn(ctx, t, http.StatusOK), nil
+}
+
+type redactIn struct {
+	SessionID string `path:"session_id"`
+	TurnID    string `path:"turn_id"`
+	body[redactBody]
+}
+
+type redactBody struct {
+	Reason     string `json:"reason,omitempty" doc:"Kept in the log, which is never redacted: no text of the turn"`
+	RedactedBy string `json:"redacted_by,omitempty"`
+}
+
+func (a *surface) redactTurn(ctx context.Context, in *redactIn) (*reply[turnJSON], error) {
+	if err := sessionID(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID, conversation.Redact{
+		TurnID: turnID(in.TurnID), Reason: in.value.Reason, RedactedBy: in.value.RedactedBy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answerTurn(ctx, t, http.StatusOK), nil
+}
+
+type correctIn struct {
+	SessionID      string `path:"session_id"`
+	TurnID         string `path:"turn_id"`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	body[correctBody]
+}
+
+type correctBody struct {
+	RequestID          *string `json:"request_id,omitempty" doc:"A new one, not that of a start; required here or as Idempotency-Key"`
+	QuestionNeutral    *string `json:"question_neutral,omitempty"`
+	QuestionTranslated *string `json:"question_translated,omitempty"`
+	AnswerNeutral      *string `json:"answer_neutral,omitempty"`
+	AnswerTranslated   *string `json:"answer_translated,omitempty"`
+}
+
+func (a *surface) correctTurn(ctx context.Context, in *correctIn) (*reply[turnJSON], error) {
+	if err := sessionID(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	request, err := requestID(in.value.RequestID, in.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.cfg.Turns.CorrectTurn(ctx, conversation.Correct{
+		SessionID: in.SessionID, RequestID: request, TurnID: turnID(in.TurnID),
+		QuestionNeutral: in.value.QuestionNeutral, QuestionTranslated: in.value.QuestionTranslated,
+		AnswerNeutral: in.value.AnswerNeutral, AnswerTranslated: in.value.AnswerTranslated,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answerTurn(ctx, t, http.StatusOK), nil
 }

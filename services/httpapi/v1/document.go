@@ -1,13 +1,22 @@
 package v1
 
 import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"html/template"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // securityScheme is the name of the only one.
@@ -122,4 +131,118 @@ func operation(id string, needs access.Scopes, method, path, summary string, err
 func with(op huma.Operation, key string, value any) huma.Operation {
 	op.Metadata[key] = value
 	return op
+}
+
+//go:embed docs.html
+var docsHTML string
+
+// document serves the OpenAPI document and a page made of it. Both are made once,
+// when all calls are known, of nothing but this package's types, so that they can't
+// fail at run time and not in a test. The page needs nothing from elsewhere.
+func (a *surface) document() {
+	spec := a.spec.OpenAPI()
+	raw, err := json.Marshal(spec)
+	page, pageErr := docsPage(spec)
+	if err = errors.Join(err, pageErr); err != nil {
+		panic(err)
+	}
+	a.show("/openapi.json", raw, http.Header{"Content-Type": {"application/openapi+json"}})
+	a.show("/docs", page, http.Header{
+		"Content-Type": {"text/html; charset=utf-8"},
+		"Content-Security-Policy": {
+			"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		},
+	})
+}
+
+// show adds a call that answers anybody with the same content.
+func (a *surface) show(path string, content []byte, header http.Header) {
+	a.routes = append(a.routes, wire.Route{
+		Method: http.MethodGet, Path: path, Public: true,
+		Handle: func(w http.ResponseWriter, _ *http.Request) error {
+			maps.Copy(w.Header(), header)
+			_, _ = w.Write(content) // the client is gone, then
+			return nil
+		},
+	})
+}
+
+// docsCall is a call on the page.
+type docsCall struct {
+	*huma.Operation
+	Members []docsMember
+	Answer  []docsMember
+}
+
+type docsMember struct {
+	Name, Type, Text string
+	Required         bool
+}
+
+func docsPage(spec *huma.OpenAPI) ([]byte, error) {
+	page, err := template.New("docs").Parse(docsHTML)
+	if err != nil {
+		return nil, err
+	}
+	var calls []docsCall
+	for _, item := range spec.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
+			if op != nil {
+				calls = append(calls, newDocsCall(spec.Components.Schemas, op))
+			}
+		}
+	}
+	slices.SortFunc(calls, func(a, b docsCall) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	var buf bytes.Buffer
+	err = page.Execute(&buf, map[string]any{"Info": spec.Info, "Calls": calls, "Problem": membersIn(spec.Components.Schemas, spec.Components.Schemas.Map()["Problem"])})
+	return buf.Bytes(), err
+}
+
+func newDocsCall(schemas huma.Registry, op *huma.Operation) docsCall {
+	c := docsCall{Operation: op}
+	if op.RequestBody != nil {
+		c.Members = membersIn(schemas, op.RequestBody.Content["application/json"].Schema)
+	}
+	if ok := op.Responses["200"]; ok != nil && ok.Content["application/json"] != nil {
+		c.Answer = membersIn(schemas, ok.Content["application/json"].Schema)
+	}
+	return c
+}
+
+// membersIn gives the members of an object, those of the items of its lists, too.
+func membersIn(schemas huma.Registry, s *huma.Schema) []docsMember {
+	if s != nil && s.Ref != "" {
+		s = schemas.SchemaFromRef(s.Ref)
+	}
+	if s == nil {
+		return nil
+	}
+	var out []docsMember
+	for name, m := range s.Properties {
+		out = append(out, docsMember{name, typeOf(m), m.Description, slices.Contains(s.Required, name)})
+		if m.Type == huma.TypeArray && m.Items != nil && m.Items.Ref != "" {
+			for _, inner := range membersIn(schemas, m.Items) {
+				inner.Name = name + "[]." + inner.Name
+				out = append(out, inner)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b docsMember) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func typeOf(s *huma.Schema) string {
+	t := s.Type
+	switch {
+	case t == "":
+		t = "object"
+	case s.Format != "":
+		t = s.Format
+	case len(s.Enum) > 0:
+		t = strings.Trim(fmt.Sprint(s.Enum), "[]")
+	}
+	if s.Nullable {
+		t += " or null"
+	}
+	return t
 }
