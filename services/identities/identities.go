@@ -1,5 +1,6 @@
-// Package identities lists the turns of an identity across its sessions. They stand in the audit tables, which follow the
-// log; a listing waits until the tables hold all that was acknowledged before it was asked for, and never shows less.
+// Package identities lists the turns of an identity across its sessions. They stand in the audit tables, which
+// follow the log; a listing waits until the tables hold all that was acknowledged before it was asked for, and
+// never shows less.
 package identities
 
 import (
@@ -45,7 +46,8 @@ type Reader struct {
 
 var _ services.IdentityReader = (*Reader)(nil)
 
-// New makes a reader. It asks tables for the tables at each listing, since they may be out. patience is 2 s by default.
+// New makes a reader. It asks tables for the tables at each listing, since they may be out. patience is 2 s by
+// default.
 func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader {
 	if patience == 0 {
 		patience = defaultPatience

@@ -1,6 +1,6 @@
-// Package reach says which sessions a caller reaches, and how often one may ask: the rules that hold on every surface of
-// a transport. A caller that is bound to an identity reaches the sessions that are linked to it; any other session looks
-// like one that does not exist, also by a clock.
+// Package reach says which sessions a caller reaches, and how often one may ask: the rules that hold on every
+// surface of a transport. A caller that is bound to an identity reaches the sessions that are linked to it; any
+// other session looks like one that does not exist, also by a clock.
 package reach
 
 import (
@@ -38,8 +38,8 @@ type Rules struct {
 	Limiter RateLimiter
 	// Deadline of a reading by Owners.
 	Deadline time.Duration
-	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be more than the
-	// reading of a session takes.
+	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be more
+	// than the reading of a session takes.
 	RefusalTime time.Duration
 }
 

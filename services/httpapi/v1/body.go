@@ -75,7 +75,9 @@ func decode(data []byte, into any, known members) error {
 	for name, raw := range object {
 		i, ok := known[name]
 		if !ok {
-			wrong = append(wrong, conversation.Invalid{Field: printable(name, "body"), Why: "is not a member of this call's body"})
+			wrong = append(wrong, conversation.Invalid{
+				Field: printable(name, "body"), Why: "is not a member of this call's body",
+			})
 			continue
 		}
 		if why := set(v.Field(i), raw); why != nil {
@@ -188,7 +190,10 @@ type rawList struct{ json.RawMessage }
 
 // Schema documents the list.
 func (rawList) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeArray, Nullable: true, Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}
+	return &huma.Schema{
+		Type: huma.TypeArray, Nullable: true,
+		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true},
+	}
 }
 
 // rawObject is an object that is kept as it came.

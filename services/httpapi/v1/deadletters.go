@@ -28,11 +28,14 @@ func (a *surface) operates() {
 	)
 	call(
 		a,
-		operation("retry-dead-letter", access.Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound),
+		operation(
+			"retry-dead-letter", access.Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound,
+		),
 		a.retryDeadLetter,
 	)
 	call(a, operation(
-		"drop-dead-letter", access.Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound,
+		"drop-dead-letter", access.Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good",
+		unread, notFound,
 	), a.dropDeadLetter)
 }
 

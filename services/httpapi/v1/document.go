@@ -36,8 +36,8 @@ const (
 	metaLines    = "lines"
 )
 
-// newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and written, and
-// does no more: no request passes through huma.
+// newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and
+// written, and does no more: no request passes through huma.
 func newSpec(version string) huma.API { return describer{huma.NewAPI(specOf(version), undisturbed{})} }
 
 // errDescribed: huma's handlers are there for their types.
@@ -65,10 +65,14 @@ func specOf(version string) huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Turnledger", Version: version,
-				Description: "Conversation history that LLM pipelines trust. Ids in paths are percent-encoded. Every error is a problem (RFC 9457) with a stable code.",
+				Description: "Conversation history that LLM pipelines trust. Ids in paths are percent-encoded. " +
+					"Every error is a problem (RFC 9457) with a stable code.",
 			},
 			Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
-				securityScheme: {Type: "http", Scheme: "bearer", Description: "A key of turnledger keys create. On loopback a server may run without."},
+				securityScheme: {
+					Type: "http", Scheme: "bearer",
+					Description: "A key of turnledger keys create. On loopback a server may run without.",
+				},
 			}},
 		},
 		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat},
@@ -100,14 +104,18 @@ func (d describer) DocumentOperation(op *huma.Operation) {
 		op.Responses["200"].Content = asJSON(schemas, t)
 	}
 	if t, ok := op.Metadata[metaLines].(reflect.Type); ok {
-		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": {Schema: schemas.Schema(t, true, "")}}
+		lines := &huma.MediaType{Schema: schemas.Schema(t, true, "")}
+		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": lines}
 	}
 	if op.Metadata[metaStream] != nil {
 		text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "CloudEvents in JSON form"}}
-		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": text, "text/event-stream": text}
+		op.Responses["200"].Content = map[string]*huma.MediaType{
+			"application/x-ndjson": text, "text/event-stream": text,
+		}
 	}
 	if op.DefaultStatus == http.StatusCreated {
-		op.Responses["200"] = &huma.Response{Description: "The log had it already", Content: op.Responses["201"].Content}
+		had := &huma.Response{Description: "The log had it already", Content: op.Responses["201"].Content}
+		op.Responses["200"] = had
 	}
 	d.OpenAPI().AddOperation(op)
 }
@@ -150,7 +158,8 @@ func (a *surface) document() {
 	a.show("/docs", page, http.Header{
 		"Content-Type": {"text/html; charset=utf-8"},
 		"Content-Security-Policy": {
-			"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; " +
+				"frame-ancestors 'none'",
 		},
 	})
 }
@@ -194,7 +203,10 @@ func docsPage(spec *huma.OpenAPI) ([]byte, error) {
 	}
 	slices.SortFunc(calls, func(a, b docsCall) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
 	var buf bytes.Buffer
-	err = page.Execute(&buf, map[string]any{"Info": spec.Info, "Calls": calls, "Problem": membersIn(spec.Components.Schemas, spec.Components.Schemas.Map()["Problem"])})
+	schemas := spec.Components.Schemas
+	err = page.Execute(&buf, map[string]any{
+		"Info": spec.Info, "Calls": calls, "Problem": membersIn(schemas, schemas.Map()["Problem"]),
+	})
 	return buf.Bytes(), err
 }
 

@@ -23,8 +23,14 @@ type StreamKeeper interface {
 
 // keepsStreams adds the calls that look after the streams.
 func (a *surface) keepsStreams() {
-	call(a, operation("plan-streams", access.Admin, http.MethodGet, "/streams", "See the streams of the log, and what sets them apart from what is asked for"), a.planStreams)
-	call(a, operation("apply-streams", access.Admin, http.MethodPost, "/streams", "Make the streams what is asked for, while they are in use", conflict), a.applyStreams)
+	call(a, operation(
+		"plan-streams", access.Admin, http.MethodGet, "/streams",
+		"See the streams of the log, and what sets them apart from what is asked for",
+	), a.planStreams)
+	call(a, operation(
+		"apply-streams", access.Admin, http.MethodPost, "/streams",
+		"Make the streams what is asked for, while they are in use", conflict,
+	), a.applyStreams)
 }
 
 type streamsIn struct {
@@ -94,7 +100,9 @@ func (a *surface) applyStreams(ctx context.Context, in *streamsIn) (*reply[strea
 	return answerStreams(ctx, in, a.cfg.Streams.Apply)
 }
 
-func answerStreams(ctx context.Context, in *streamsIn, ask func(context.Context, jetlog.Want) ([]jetlog.Stream, error)) (*reply[streamsJSON], error) {
+func answerStreams(
+	ctx context.Context, in *streamsIn, ask func(context.Context, jetlog.Want) ([]jetlog.Stream, error),
+) (*reply[streamsJSON], error) {
 	w, err := in.want()
 	if err != nil {
 		return nil, err
@@ -117,7 +125,8 @@ func answerStreams(ctx context.Context, in *streamsIn, ask func(context.Context,
 func newStreamJSON(s *jetlog.Stream) streamJSON {
 	row := streamJSON{
 		Name: s.Name, Kind: "log", CreatedAt: s.Created, Storage: s.Storage, Replicas: s.Replicas, Leader: s.Leader,
-		Followers: []followerJSON{}, Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last, Changes: []streamDiffJSON{},
+		Followers: []followerJSON{}, Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
+		Changes: []streamDiffJSON{},
 	}
 	if s.Bucket {
 		row.Kind = "notes"
@@ -154,8 +163,14 @@ var ErrBackup = errors.New("what was sent is not a whole backup")
 
 // backs adds the calls that copy the log out and in. Both see texts.
 func (a *surface) backs() {
-	raw(a, long(operation("snapshot-partition", access.Admin|access.EventsRead, http.MethodGet, "/partitions/{partition}/snapshot", "Copy a partition of the log; turnledger backup does it", notFound)), a.snapshot)
-	raw(a, long(operation("restore-backup", access.Admin|access.EventsRead|access.TurnsWrite, http.MethodPost, "/restore", "Take a backup in; turnledger restore does it", unread, conflict)), a.restore)
+	raw(a, long(operation(
+		"snapshot-partition", access.Admin|access.EventsRead, http.MethodGet, "/partitions/{partition}/snapshot",
+		"Copy a partition of the log; turnledger backup does it", notFound,
+	)), a.snapshot)
+	raw(a, long(operation(
+		"restore-backup", access.Admin|access.EventsRead|access.TurnsWrite, http.MethodPost, "/restore",
+		"Take a backup in; turnledger restore does it", unread, conflict,
+	)), a.restore)
 }
 
 type snapshotIn struct {

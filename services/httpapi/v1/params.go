@@ -70,7 +70,8 @@ func minPosition(s string) ([]events.Position, error) {
 	}
 	at, err := events.ParsePositions(s)
 	if err != nil {
-		return nil, invalid("min_position", "must be a position that a write answered with, such as 0:42, or several with commas between")
+		return nil, invalid("min_position", "must be a position that a write answered with, such as 0:42, or several "+
+			"with commas between")
 	}
 	return at, nil
 }

@@ -162,7 +162,8 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// told are errors of the ports and of wire, with what a client is told of them; an empty detail is the error's own text.
+// told are errors of the ports and of wire, with what a client is told of them; an empty detail is the error's own
+// text.
 var told = []struct {
 	err          error
 	code, detail string
@@ -267,8 +268,8 @@ func refused(r *conversation.Refusal) *problem {
 	return p
 }
 
-// tellable returns of an error what can't hold a text: the code of a problem, our own words, those of the log and of the
-// chat about its model, and what wire.Tell returns of all others.
+// tellable returns of an error what can't hold a text: the code of a problem, our own words, those of the log and
+// of the chat about its model, and what wire.Tell returns of all others.
 func tellable(err error) string {
 	var p *problem
 	if errors.As(err, &p) {

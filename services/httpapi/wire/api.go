@@ -34,8 +34,8 @@ type Config struct {
 	// MaxRequests are those that are answered at once, MaxStreams those that may take long; 1,024 each by default.
 	// More are refused with ErrOverloaded.
 	MaxRequests, MaxStreams int
-	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30 s by
-	// default.
+	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30
+	// s by default.
 	Heartbeat, StreamPatience time.Duration
 	Now                       func() time.Time
 }

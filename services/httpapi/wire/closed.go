@@ -2,8 +2,9 @@ package wire
 
 import "net/http"
 
-// Closed answers requests while a process has no API open: the process lives, and all but /healthz is refused with Held,
-// in the form of the surface that the path belongs to. Check is the name of what is missing, as /readyz shows it.
+// Closed answers requests while a process has no API open: the process lives, and all but /healthz is refused with
+// Held, in the form of the surface that the path belongs to. Check is the name of what is missing, as /readyz
+// shows it.
 func Closed(check string, why Reason, surfaces ...Surface) http.Handler {
 	forms := make([]*Surface, len(surfaces))
 	for i := range surfaces {

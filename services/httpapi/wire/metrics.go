@@ -18,10 +18,12 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "turnledger", Subsystem: "http", Name: "requests_total", Help: "Requests answered, by route and status.",
+			Namespace: "turnledger", Subsystem: "http", Name: "requests_total",
+			Help: "Requests answered, by route and status.",
 		}, []string{"route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "turnledger", Subsystem: "http", Name: "request_duration_seconds", Help: "Time until a request was answered, by route.",
+			Namespace: "turnledger", Subsystem: "http", Name: "request_duration_seconds",
+			Help:    "Time until a request was answered, by route.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 	}

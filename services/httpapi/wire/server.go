@@ -17,7 +17,8 @@ import (
 )
 
 // ErrOpen says that the API would be open to others than this machine.
-var ErrOpen = errors.New("without authentication the API listens on a loopback address only: make a key with turnledger keys create and set TURNLEDGER_AUTH=keys:FILE, or set TURNLEDGER_LISTEN=127.0.0.1:8480")
+var ErrOpen = errors.New("without authentication the API listens on a loopback address only: make a key with " +
+	"turnledger keys create and set TURNLEDGER_AUTH=keys:FILE, or set TURNLEDGER_LISTEN=127.0.0.1:8480")
 
 // CheckListen holds the address to listen on against whether requests are
 // authenticated.

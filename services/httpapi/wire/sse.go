@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// SSE writes server-sent events, and a comment where there is none for a while, so that nobody on the way takes a stream
-// that waits for a dead connection. A client that takes nothing for too long is given up: what comes then is thrown away.
-// Safe for concurrent use from Begin on.
+// SSE writes server-sent events, and a comment where there is none for a while, so that nobody on the way takes a
+// stream that waits for a dead connection. A client that takes nothing for too long is given up: what comes then
+// is thrown away. Safe for concurrent use from Begin on.
 type SSE struct {
 	w        http.ResponseWriter
 	out      *http.ResponseController

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// Tell returns of an error what can't hold a text: a panic with its stack, errors of the network and of time in their own
-// words, and of all others the types.
+// Tell returns of an error what can't hold a text: a panic with its stack, errors of the network and of time in
+// their own words, and of all others the types.
 func Tell(err error) string {
 	var broken *panicked
 	if errors.As(err, &broken) {
