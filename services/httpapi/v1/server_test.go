@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,25 +19,6 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
-
-func TestCheckListen(t *testing.T) {
-	t.Parallel()
-	for addr, alone := range map[string]bool{
-		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true, "[::ffff:127.0.0.1]:1": true,
-		"0.0.0.0:8480": false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false, "example.org:8480": false, "localhost.example.org:1": false,
-	} {
-		err := wire.CheckListen(addr, false)
-		if alone {
-			require.NoError(t, err, addr)
-		} else {
-			require.ErrorIs(t, err, wire.ErrOpen, addr)
-		}
-		require.NoError(t, wire.CheckListen(addr, true), addr)
-	}
-	for _, addr := range []string{"", "8480", "127.0.0.1"} {
-		require.Error(t, wire.CheckListen(addr, true), addr)
-	}
-}
 
 // A page that a browser on this machine shows must not reach an API that asks
 // nobody who they are.
@@ -166,40 +146,4 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 			return true
 		})
 	}
-}
-
-// A request that does not end in time is reported, and does not keep the process.
-func TestStoppingHasADeadline(t *testing.T) {
-	t.Parallel()
-	l := listen(t)
-	under, release := make(chan struct{}), make(chan struct{})
-	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(under)
-		<-release
-		if r.Context().Err() == nil {
-			t.Error("the request outlived its connection")
-		}
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- wire.NewServer(handler, wire.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
-	}()
-	go func() {
-		resp, err := http.Get("http://" + l.Addr().String())
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-	}()
-	<-under
-	stop()
-	require.ErrorContains(t, <-ended, "under way")
-	close(release)
-}
-
-func TestAListenerThatFailsEndsTheRun(t *testing.T) {
-	t.Parallel()
-	l := listen(t)
-	require.NoError(t, l.Close())
-	require.Error(t, wire.NewServer(http.NotFoundHandler(), wire.ServerConfig{}).Run(t.Context(), l))
 }
