@@ -215,24 +215,7 @@ func refusalOf(err error) *problem {
 			return newProblem(t.code, cmp.Or(t.detail, t.err.Error()))
 		}
 	}
-	var scopes *wire.MissingScopes
-	var role *wire.OtherRole
-	var body *wire.TooLarge
-	var held *wire.Held
-	var often *reach.TooOften
 	switch {
-	case errors.As(err, &scopes):
-		return newProblem(codeForbidden, scopes.Error())
-	case errors.As(err, &role):
-		return newProblem(codeNotFound, role.Error())
-	case errors.As(err, &body):
-		return newProblem(codeTooLarge, body.Error())
-	case errors.As(err, &held):
-		return newProblem(codeLogUnavailable, held.Error())
-	case errors.As(err, &often):
-		p := newProblem(codeRateLimited, often.Error())
-		p.after = often.Wait
-		return p
 	case errors.Is(err, wire.ErrQuery):
 		return fieldErrors{{Field: "query", Why: "is not percent-encoded as it should be"}}.problem()
 	case errors.As(err, &fields):
@@ -255,6 +238,31 @@ func refusalOf(err error) *problem {
 			"happened: the same request again finds out")
 	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
 		return refused(refusal)
+	default:
+		return refusalOfWire(err)
+	}
+}
+
+// refusalOfWire is the part of the table for errors of wire and reach that say more than that they are.
+func refusalOfWire(err error) *problem {
+	var scopes *wire.MissingScopes
+	var role *wire.OtherRole
+	var body *wire.TooLarge
+	var held *wire.Held
+	var often *reach.TooOften
+	switch {
+	case errors.As(err, &scopes):
+		return newProblem(codeForbidden, scopes.Error())
+	case errors.As(err, &role):
+		return newProblem(codeNotFound, role.Error())
+	case errors.As(err, &body):
+		return newProblem(codeTooLarge, body.Error())
+	case errors.As(err, &held):
+		return newProblem(codeLogUnavailable, held.Error())
+	case errors.As(err, &often):
+		p := newProblem(codeRateLimited, often.Error())
+		p.after = often.Wait
+		return p
 	default:
 		return newProblem(codeInternal, "an unexpected error; the server's log has it")
 	}
