@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/httpapi/v1"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -212,7 +212,7 @@ func TestARouteWithoutARuleOfOwnershipIsForNoBoundCaller(t *testing.T) {
 	s := notes(nil)
 	s.Prefixes, s.Routes = []string{"/v1/other"}, []wire.Route{{Method: http.MethodGet, Path: "/v1/other", Needs: access.ContextRead, Handle: writeNote}}
 	refused := error(nil)
-	s.Refuse = func(w http.ResponseWriter, _ *http.Request, err error) { refused = err }
+	s.Refuse = func(_ http.ResponseWriter, _ *http.Request, err error) { refused = err }
 	api.Mount(s)
 	ask(api, "ada", "GET", "/v1/other", nil)
 	require.ErrorIs(t, refused, wire.ErrBound)
