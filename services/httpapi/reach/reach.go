@@ -19,6 +19,7 @@ var ErrNoSession = errors.New("there is no such session")
 // TooOften says that a session or an identity asks too often, and when it may come again.
 type TooOften struct{ Wait time.Duration }
 
+// Error says what to do.
 func (e *TooOften) Error() string {
 	return "the session or the identity asks too often: come again when the header Retry-After says so"
 }

@@ -133,7 +133,7 @@ func mustBe(t reflect.Type) string {
 
 var memberName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// printable gives the name of a member or a parameter where it looks like one, or else
+// printable returns the name of a member or a parameter where it looks like one, or else
 // where it stands: what does not look like one may be a text that went astray.
 func printable(name, where string) string {
 	if memberName.MatchString(name) {

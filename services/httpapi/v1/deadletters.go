@@ -101,7 +101,7 @@ type deadLetterIn struct {
 	Position   string `path:"position"`
 }
 
-// find gives the queue and the position that a path names.
+// find returns the queue and the position that a path names.
 func (a *surface) find(projection, position string) (projections.DeadLetterQueue, events.Position, error) {
 	at, err := events.ParsePosition(position)
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*re
 	return ok(newDeadLetterJSON(l)), nil
 }
 
-// letterError gives the problem of a queue's error.
+// letterError returns the problem of a queue's error.
 func letterError(err error) error {
 	switch {
 	case errors.Is(err, projections.ErrNoDeadLetter):

@@ -221,7 +221,7 @@ func newDocsCall(schemas huma.Registry, op *huma.Operation) docsCall {
 	return c
 }
 
-// membersIn gives the members of an object, those of the items of its lists, too.
+// membersIn returns the members of an object, those of the items of its lists, too.
 func membersIn(schemas huma.Registry, s *huma.Schema) []docsMember {
 	if s != nil && s.Ref != "" {
 		s = schemas.SchemaFromRef(s.Ref)

@@ -30,7 +30,7 @@ func (a *surface) erasures() {
 	)), a.eraseIdentity)
 }
 
-// receipts adds the call that tells of them.
+// receipts adds the call that shows them.
 func (a *surface) receipts() {
 	op := operation(
 		"get-receipt", access.TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound,
@@ -172,7 +172,7 @@ func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 	return out
 }
 
-// etaOf gives the seconds left at the rate so far, nil before there is one.
+// etaOf returns the seconds left at the rate so far, nil before there is one.
 func etaOf(p *services.ErasureProgress, now time.Time) *float64 {
 	done, of := p.Erased, p.Events
 	if p.Sessions > 0 {

@@ -33,7 +33,7 @@ type eventWriter struct {
 	patience time.Duration
 	at       events.Cursor
 	buf      []byte
-	// may tells whether the reader still may read, and is asked again once a while.
+	// may reports whether the reader still may read, and is asked again once a while.
 	may   func(context.Context) error
 	asked time.Time
 }

@@ -28,7 +28,7 @@ type turnsJSON struct {
 	NextCursor *string    `json:"next_cursor" doc:"For the next page; null at the end"`
 }
 
-// listTurns gives a page of a session's turns, also of those before a reset or a
+// listTurns returns a page of a session's turns, also of those before a reset or a
 // silence: what prompts leave out is still there.
 func (a *surface) listTurns(ctx context.Context, in *turnsIn) (*reply[turnsJSON], error) {
 	p, err := newPage(in)
@@ -85,7 +85,7 @@ func newPage(in *turnsIn) (p page, err error) {
 	return p, err
 }
 
-// pageOf gives the turns of a page, oldest first, with one more in front where there
+// pageOf returns the turns of a page, oldest first, with one more in front where there
 // are older ones. What the view holds is enough if it holds that one, too, or all
 // that there are; else the whole session is read.
 func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
@@ -106,7 +106,7 @@ func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Rea
 	return reading, p.of(reading.State), nil
 }
 
-// allIn tells whether a state holds all turns that are wanted.
+// allIn reports whether a state holds all turns that are wanted.
 func (p page) allIn(s *conversation.State) bool {
 	if s.Whole || p.whole {
 		return true
@@ -120,7 +120,7 @@ func (p page) allIn(s *conversation.State) bool {
 	return held == p.total(s.Counts)
 }
 
-// of gives the newest turns that are wanted, oldest first, one more than fit.
+// of returns the newest turns that are wanted, oldest first, one more than fit.
 func (p page) of(s *conversation.State) []*conversation.Turn {
 	var out []*conversation.Turn
 	for _, t := range slices.Backward(s.Turns) {
@@ -150,12 +150,12 @@ func (p page) next(oldest *conversation.Turn) cursor {
 // conversationTurns bounds what a cursor makes a view look for.
 const conversationTurns = 1_000_000
 
-// after tells whether a turn comes before the cursor's; the zero cursor is after all.
+// after reports whether a turn comes before the cursor's; the zero cursor is after all.
 func (c cursor) after(t *conversation.Turn) bool {
 	return c.place == 0 || t.Place < c.place || t.Place == c.place && t.Version < c.version
 }
 
-// String gives the opaque form.
+// String returns the opaque form.
 func (c cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed),
@@ -197,7 +197,7 @@ type pairJSON struct {
 	AnswerNeutral   string `json:"answer_neutral"`
 }
 
-// history gives what a prompt may be told of the session, in neutral language.
+// history returns what a prompt may be told of the session, in neutral language.
 func (a *surface) history(ctx context.Context, in *historyIn) (*reply[historyJSON], error) {
 	n, err := limit(in.Limit)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// StreamKeeper tells of the streams of the log, and changes them while they are in use.
+// StreamKeeper describes the streams of the log, and changes them while they are in use.
 // Its errors are those of events/jetlog.
 type StreamKeeper interface {
 	Plan(ctx context.Context, w jetlog.Want) ([]jetlog.Stream, error)
@@ -152,7 +152,7 @@ type Backups interface {
 	Restore(ctx context.Context, backup io.Reader) (Restored, error)
 }
 
-// Restored tells of a backup that was taken in: Erasures that were said again, and those
+// Restored counts of a backup that was taken in: Erasures that were said again, and those
 // that concern what it does not hold.
 type Restored struct {
 	Partitions, Erasures, Unknown int

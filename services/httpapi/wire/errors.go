@@ -34,6 +34,7 @@ var (
 // MissingScopes are those that a caller lacks: 403.
 type MissingScopes struct{ Scopes access.Scopes }
 
+// Error names the scopes.
 func (e *MissingScopes) Error() string {
 	return "the key lacks the scope " + strings.Join(e.Scopes.Names(), ", ")
 }
@@ -41,6 +42,7 @@ func (e *MissingScopes) Error() string {
 // OtherRole says that processes of another role answer a call: 404.
 type OtherRole struct{ Role string }
 
+// Error names the role.
 func (e *OtherRole) Error() string {
 	return "this process has not the role " + e.Role + ", which answers this call: ask one that has it, by --url or " +
 		"TURNLEDGER_URL"
@@ -49,9 +51,11 @@ func (e *OtherRole) Error() string {
 // TooLarge says that a body has more than Most bytes: 413.
 type TooLarge struct{ Most int64 }
 
+// Error names the bound.
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
 // Held says that nothing is answered for now, and why: 503.
 type Held struct{ Why Reason }
 
+// Error returns the reason.
 func (e *Held) Error() string { return string(e.Why) }

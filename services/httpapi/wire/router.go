@@ -90,7 +90,7 @@ func (t route) matches(segments []string) bool {
 	return true
 }
 
-// bind gives the request its path values, and the pattern that logs and metrics
+// bind sets the path values of the request, and the pattern that logs and metrics
 // name it by.
 func (t route) bind(r *http.Request, segments []string) {
 	r.Pattern = t.pattern

@@ -41,7 +41,7 @@ func loopback(addr string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// local tells whether a Host header names an address or this machine, and no name
+// local reports whether a Host header names an address or this machine, and no name
 // that somebody else may have pointed here.
 func local(hostport string) bool {
 	host := hostport

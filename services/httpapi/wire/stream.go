@@ -46,9 +46,10 @@ func NewPatient(w http.ResponseWriter, r io.Reader) *Patient {
 	return p
 }
 
-// End gives what is still to be written its time.
+// End sets a deadline for what is still to be written.
 func (p *Patient) End() { _ = p.c.SetWriteDeadline(time.Now().Add(pieceTime)) }
 
+// Write writes a piece in its own time.
 func (p *Patient) Write(b []byte) (n int, err error) {
 	err = within(p.c.SetWriteDeadline, pieceTime, func() error { n, err = p.w.Write(b); return err })
 	return n, err
@@ -62,6 +63,7 @@ func (p *Patient) Send(b []byte) error {
 	})
 }
 
+// Read reads a piece in its own time.
 func (p *Patient) Read(b []byte) (n int, err error) {
 	err = within(p.c.SetReadDeadline, pieceTime, func() error { n, err = p.r.Read(b); return err })
 	return n, err

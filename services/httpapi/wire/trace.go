@@ -17,7 +17,7 @@ func (a *API) begin(r *http.Request) (context.Context, trace.Span) {
 	return a.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// trace gives the span what the log line has: ids, numbers and codes, never a text.
+// trace puts into the span what the log line has: ids, numbers and codes, never a text.
 func (c *Call) trace(route string, status int) {
 	span := trace.SpanFromContext(c)
 	if !span.IsRecording() {
