@@ -119,7 +119,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	id, identity, err := ParseSubject(env.Subject)
 	switch {
 	case err != nil:
-		r.Problem = "wrong_subject"
+		r.Problem = ProblemWrongSubject
 		return r
 	case identity:
 		r.IdentityID = id
@@ -127,7 +127,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 		r.SessionID = id
 	}
 	if env.Header.Value(HeaderSpecVersion) != "1.0" {
-		r.Problem = "not_a_cloudevent"
+		r.Problem = ProblemNoCloudEvent
 		return r
 	}
 	fact, problem := decodeFact(r.Type, env.Body)
@@ -135,9 +135,9 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	case problem != "":
 		r.Problem = problem
 	case fact.Subject() != env.Subject:
-		r.Problem = "wrong_subject"
+		r.Problem = ProblemWrongSubject
 	case fact.EventID() != r.ID:
-		r.Problem = "wrong_event_id"
+		r.Problem = ProblemWrongEventID
 	default:
 		r.Fact = fact
 	}

@@ -6,35 +6,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Kind says what an event did to its session.
-type Kind uint8
-
-// Seen: the event was folded before. Duplicate: it says again what the log says.
-// Anomaly: it contradicts the log, or states nothing. None of the three changes a
-// view; the other kinds name what changed.
-const (
-	Seen Kind = iota
-	Duplicate
-	Anomaly
-	Started
-	Answered
-	Linked
-	Corrected
-	TurnGone
-	Reset
-	Erased
-	Refused
-	// Noted concerns an identity and no one session, or is the receipt of an erasure.
-	Noted
-)
-
-var kindNames = [...]string{"seen", "duplicate", "anomaly", "started", "answered", "linked", "corrected", "redacted", "reset", "erased", "link_refused", "noted"}
-
-func (k Kind) String() string { return kindNames[k] }
-
-// Applied tells whether a view has something to do.
-func (k Kind) Applied() bool { return k > Anomaly }
-
 // Change is the verdict of the fold on one event.
 type Change struct {
 	Kind Kind
@@ -55,20 +26,14 @@ func (s *State) Fold(e events.Recorded) Change {
 		return Change{Kind: Seen}
 	}
 	s.Applied = e.Position.Seq
-	switch e.Fact.(type) {
-	case nil:
-		if s.Erased == 0 && s.namesGone(e) {
-			return anomaly(CodeTurnRedacted)
-		}
-		return anomaly(e.Problem)
-	case *events.ErasureReceipt:
+	if e.Fact == nil {
+		return s.foldProblem(e)
+	}
+	if _, receipt := e.Fact.(*events.ErasureReceipt); receipt {
 		return Change{Kind: Noted}
 	}
-	if _, again := e.Fact.(*events.SessionErased); s.Erased != 0 {
-		if again {
-			return Change{Kind: Duplicate}
-		}
-		return anomaly(CodeSessionErased)
+	if s.Erased != 0 {
+		return afterErasure(e.Fact)
 	}
 	before := s.Boundary
 	c := s.fold(e)
@@ -80,6 +45,22 @@ func (s *State) Fold(e events.Recorded) Change {
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
 	return c
+}
+
+// foldProblem folds an event that states no fact.
+func (s *State) foldProblem(e events.Recorded) Change {
+	if s.Erased == 0 && s.namesGone(e) {
+		return anomaly(CodeTurnRedacted)
+	}
+	return anomaly(e.Problem)
+}
+
+// afterErasure folds a fact of a session that was erased before it.
+func afterErasure(f events.Fact) Change {
+	if _, erased := f.(*events.SessionErased); erased {
+		return Change{Kind: Duplicate}
+	}
+	return anomaly(CodeSessionErased)
 }
 
 // count keeps the counts. A boundary moves behind all turns but the one that the
@@ -162,9 +143,9 @@ func (s *State) fold(e events.Recorded) Change {
 		return s.erase(e)
 	case *events.LinkRefused:
 		return Change{Kind: Refused}
-	default:
-		return anomaly("wrong_subject")
+	case *events.IdentityErased, *events.ErasureReceipt, nil: // states nothing of a session's course
 	}
+	return anomaly(events.ProblemWrongSubject)
 }
 
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
@@ -179,9 +160,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
 		TranslateChat: f.TranslateChat,
 	}
-	if !s.rules.Slim {
-		t.Question = s.rules.Question(&f.Question)
-	}
+	s.fill(t, f)
 	s.insert(t)
 	return Change{Kind: Started, Turn: t}
 }
@@ -195,10 +174,15 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 		return again(t, t.finalDigest == e.Digest && !t.Corrects(), CodeSecondFinal)
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
-	if !s.rules.Slim {
-		t.Answer, t.AnswerMetadata = &f.Answer, s.rules.Metadata(f.Metadata)
-	}
+	s.fill(t, f)
 	return Change{Kind: Answered, Turn: t}
+}
+
+// fill gives a turn the texts of a fact, unless the state is slim.
+func (s *State) fill(t *Turn, f events.Fact) {
+	if !s.rules.Slim {
+		s.rules.Fill(t, f)
+	}
 }
 
 // again judges a fact about a turn that has it already: the same words are a
@@ -241,9 +225,7 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		CreatedAt: old.CreatedAt, FinalizedAt: e.Time, Replaces: old.ID, startDigest: e.Digest, finalDigest: e.Digest,
 		TranslateChat: f.TranslateChat,
 	}
-	if !s.rules.Slim {
-		t.Question, t.Answer = s.rules.Question(&f.Question), &f.Answer
-	}
+	s.fill(t, f)
 	old.Status, old.ReplacedBy = Replaced, t.ID
 	s.insert(t)
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}

@@ -56,3 +56,17 @@ func (r Rules) Question(q *events.Question) *events.Question {
 	own.Metadata = allowed
 	return &own
 }
+
+// Fill gives a turn the texts that a fact brings, as far as views may show them. A nil fact brings none.
+func (r Rules) Fill(t *Turn, f events.Fact) {
+	if f == nil {
+		return
+	}
+	texts := f.Texts()
+	if texts.Question != nil {
+		t.Question = r.Question(texts.Question)
+	}
+	if texts.Answer != nil {
+		t.Answer, t.AnswerMetadata = texts.Answer, r.Metadata(texts.Metadata)
+	}
+}

@@ -9,23 +9,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Named gives the turns that an event names, uuid.Nil for none. An event that states no
+// Named returns the turns that an event names, uuid.Nil for none. An event that states no
 // fact may hold a turn's text all the same: it names what its id and its body say.
 func Named(e events.Recorded) (turn, replaces uuid.UUID) {
-	switch f := e.Fact.(type) {
-	case *events.TurnStarted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnFinalized:
-		return f.TurnID, uuid.Nil
-	case *events.TurnRedacted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnCorrected:
-		return f.TurnID, f.ReplacesTurnID
-	case nil:
+	if e.Fact == nil {
 		return named(e)
-	default:
-		return uuid.Nil, uuid.Nil
 	}
+	n := e.Fact.Names()
+	return n.TurnID, n.ReplacesTurnID
 }
 
 func named(e events.Recorded) (turn, replaces uuid.UUID) {

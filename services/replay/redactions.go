@@ -247,7 +247,7 @@ func (r *redactions) linkedTo(ctx context.Context, identity string) (map[string]
 	r.mu.RUnlock()
 	out := map[string]bool{}
 	for _, l := range links {
-		if out[l.session] || l.id != hashOf((events.SessionLinked{SessionID: l.session, IdentityID: identity}).EventID()) {
+		if out[l.session] || l.id != hashOf((&events.SessionLinked{SessionID: l.session, IdentityID: identity}).EventID()) {
 			continue
 		}
 		owner, err := linkOf(ctx, r.log, l.session)
