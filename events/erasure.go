@@ -16,14 +16,20 @@ type SessionErased struct {
 	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
+// Type implements Fact.
 func (f *SessionErased) Type() string { return TypeSessionErased }
+
+// EventID implements Fact.
 func (f *SessionErased) EventID() string {
 	return pairID(f.SessionID, f.ReceiptID).String() + ".erased"
 }
-func (f *SessionErased) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *SessionErased) Names() Names          { return Names{} }
-func (f *SessionErased) Texts() Texts          { return Texts{} }
-func (f *SessionErased) Withdraws() Withdrawal { return WithdrawsSession }
+
+// Subject implements Fact.
+func (f *SessionErased) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionErased) names() Names          { return Names{} }
+func (f *SessionErased) texts() Texts          { return Texts{} }
+func (f *SessionErased) withdraws() Withdrawal { return WithdrawsSession }
 func (f *SessionErased) check([]byte) Problem {
 	if f.IdentityID == "" {
 		return firstOf(badID(f.SessionID), badID(f.ReceiptID))
@@ -39,16 +45,22 @@ type IdentityErased struct {
 	ErasedBy   string `json:"erased_by,omitempty"`
 }
 
-func (f *IdentityErased) Type() string          { return TypeIdentityErased }
-func (f *IdentityErased) Subject() string       { return IdentitySubject(f.IdentityID) }
-func (f *IdentityErased) Names() Names          { return Names{} }
-func (f *IdentityErased) Texts() Texts          { return Texts{} }
-func (f *IdentityErased) Withdraws() Withdrawal { return WithdrawsIdentity }
-func (f *IdentityErased) check([]byte) Problem {
-	return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
-}
+// Type implements Fact.
+func (f *IdentityErased) Type() string { return TypeIdentityErased }
+
+// EventID implements Fact.
 func (f *IdentityErased) EventID() string {
 	return pairID(f.IdentityID, f.ReceiptID).String() + ".identity_erased"
+}
+
+// Subject implements Fact.
+func (f *IdentityErased) Subject() string { return IdentitySubject(f.IdentityID) }
+
+func (f *IdentityErased) names() Names          { return Names{} }
+func (f *IdentityErased) texts() Texts          { return Texts{} }
+func (f *IdentityErased) withdraws() Withdrawal { return WithdrawsIdentity }
+func (f *IdentityErased) check([]byte) Problem {
+	return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
 }
 
 // Of returns the erasure of one of the identity's sessions, under the same receipt.
@@ -70,10 +82,10 @@ type ErasureReceipt struct {
 	Sessions   int    `json:"sessions,omitempty"`
 }
 
-func (f *ErasureReceipt) Type() string          { return TypeErasureReceipt }
-func (f *ErasureReceipt) Names() Names          { return Names{} }
-func (f *ErasureReceipt) Texts() Texts          { return Texts{} }
-func (f *ErasureReceipt) Withdraws() Withdrawal { return WithdrawsNothing }
+// Type implements Fact.
+func (f *ErasureReceipt) Type() string { return TypeErasureReceipt }
+
+// EventID implements Fact.
 func (f *ErasureReceipt) EventID() string {
 	if f.SessionID != "" {
 		// The sessions of an identity share one receipt id.
@@ -81,12 +93,18 @@ func (f *ErasureReceipt) EventID() string {
 	}
 	return pairID(f.ReceiptID, f.Place).String() + ".receipt"
 }
+
+// Subject implements Fact.
 func (f *ErasureReceipt) Subject() string {
 	if f.SessionID != "" {
 		return SessionSubject(f.SessionID)
 	}
 	return IdentitySubject(f.IdentityID)
 }
+
+func (f *ErasureReceipt) names() Names          { return Names{} }
+func (f *ErasureReceipt) texts() Texts          { return Texts{} }
+func (f *ErasureReceipt) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *ErasureReceipt) check(body []byte) Problem {
 	if f.SessionID != "" && f.IdentityID == "" {
 		return firstOf(badID(f.SessionID), badID(f.ReceiptID), f.inexact(body))

@@ -19,14 +19,14 @@ type Fact interface {
 	EventID() string
 	// Subject returns the subject on which the event stands in the log.
 	Subject() string
-	// Names returns the ids by which the event names a turn; the zero Names if it names none.
+	// names returns the ids by which the event names a turn; the zero Names if it names none.
 	// When the turn is redacted, the event is erased with it, and only these ids may be shown.
-	Names() Names
-	// Texts returns the texts that the event brings to its turn; the zero Texts if it brings none.
-	Texts() Texts
-	// Withdraws returns what the event takes away from all readers for ever. It depends on the
+	names() Names
+	// texts returns the texts that the event brings to its turn; the zero Texts if it brings none.
+	texts() Texts
+	// withdraws returns what the event takes away from all readers for ever. It depends on the
 	// type alone.
-	Withdraws() Withdrawal
+	withdraws() Withdrawal
 	// check holds the fact, which was read from body, against the rules that need no session.
 	check(body []byte) Problem
 }
@@ -64,15 +64,31 @@ const (
 
 // WithdrawalOf returns what events of a type take away. An unknown type takes away nothing.
 func WithdrawalOf(typ string) Withdrawal {
-	if row, known := catalogue[typ]; known {
-		return row.zero.Withdraws()
+	if r, known := catalogue[typ]; known {
+		return r.zero.withdraws()
 	}
 	return WithdrawsNothing
+}
+
+// NamesOf returns the ids by which a fact names a turn; the zero Names for a nil fact.
+func NamesOf(f Fact) Names {
+	if f == nil {
+		return Names{}
+	}
+	return f.names()
+}
+
+// TextsOf returns the texts that a fact brings to its turn; the zero Texts for a nil fact.
+func TextsOf(f Fact) Texts {
+	if f == nil {
+		return Texts{}
+	}
+	return f.texts()
 }
 
 // Remains returns what may be shown of a fact when a turn that it names is redacted: the ids alone.
 // It reports false for a fact that stays whole: one that names no turn, and the redaction itself.
 func Remains(f Fact) (Names, bool) {
-	n := f.Names()
-	return n, n.TurnID != uuid.Nil && f.Withdraws() < WithdrawsTurn
+	n := f.names()
+	return n, n.TurnID != uuid.Nil && f.withdraws() < WithdrawsTurn
 }

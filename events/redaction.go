@@ -20,12 +20,18 @@ type TurnRedacted struct {
 	Session    *SessionMark `json:"session,omitempty"`
 }
 
-func (f *TurnRedacted) Type() string          { return TypeTurnRedacted }
-func (f *TurnRedacted) EventID() string       { return f.TurnID.String() + ".redacted" }
-func (f *TurnRedacted) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *TurnRedacted) Names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
-func (f *TurnRedacted) Texts() Texts          { return Texts{} }
-func (f *TurnRedacted) Withdraws() Withdrawal { return WithdrawsTurn }
+// Type implements Fact.
+func (f *TurnRedacted) Type() string { return TypeTurnRedacted }
+
+// EventID implements Fact.
+func (f *TurnRedacted) EventID() string { return f.TurnID.String() + ".redacted" }
+
+// Subject implements Fact.
+func (f *TurnRedacted) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnRedacted) names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
+func (f *TurnRedacted) texts() Texts          { return Texts{} }
+func (f *TurnRedacted) withdraws() Withdrawal { return WithdrawsTurn }
 func (f *TurnRedacted) check([]byte) Problem {
 	return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem())
 }

@@ -8,14 +8,20 @@ type SessionLinked struct {
 	IdentityID string `json:"identity_id"`
 }
 
+// Type implements Fact.
 func (f *SessionLinked) Type() string { return TypeSessionLinked }
+
+// EventID implements Fact.
 func (f *SessionLinked) EventID() string {
 	return pairID(f.SessionID, f.IdentityID).String() + ".linked"
 }
-func (f *SessionLinked) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *SessionLinked) Names() Names          { return Names{} }
-func (f *SessionLinked) Texts() Texts          { return Texts{} }
-func (f *SessionLinked) Withdraws() Withdrawal { return WithdrawsNothing }
+
+// Subject implements Fact.
+func (f *SessionLinked) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionLinked) names() Names          { return Names{} }
+func (f *SessionLinked) texts() Texts          { return Texts{} }
+func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionLinked) check([]byte) Problem {
 	return firstOf(badID(f.SessionID), badID(f.IdentityID))
 }
@@ -27,15 +33,21 @@ type LinkRefused struct {
 	SourceHash string `json:"source_hash,omitempty"`
 }
 
-func (f *LinkRefused) Type() string          { return TypeLinkRefused }
-func (f *LinkRefused) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *LinkRefused) Names() Names          { return Names{} }
-func (f *LinkRefused) Texts() Texts          { return Texts{} }
-func (f *LinkRefused) Withdraws() Withdrawal { return WithdrawsNothing }
-func (f *LinkRefused) check([]byte) Problem  { return firstOf(badID(f.SessionID), badID(f.IdentityID)) }
+// Type implements Fact.
+func (f *LinkRefused) Type() string { return TypeLinkRefused }
+
+// EventID implements Fact.
 func (f *LinkRefused) EventID() string {
 	return pairID(f.SessionID, f.IdentityID).String() + ".link_refused"
 }
+
+// Subject implements Fact.
+func (f *LinkRefused) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *LinkRefused) names() Names          { return Names{} }
+func (f *LinkRefused) texts() Texts          { return Texts{} }
+func (f *LinkRefused) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *LinkRefused) check([]byte) Problem  { return firstOf(badID(f.SessionID), badID(f.IdentityID)) }
 
 // SessionReset says: prompts and history start after it; nothing is deleted. After is
 // the session's last position when the reset was decided; it makes the event
@@ -46,12 +58,18 @@ type SessionReset struct {
 	Reason    string   `json:"reason,omitempty"`
 }
 
-func (f *SessionReset) Type() string          { return TypeSessionReset }
-func (f *SessionReset) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *SessionReset) Names() Names          { return Names{} }
-func (f *SessionReset) Texts() Texts          { return Texts{} }
-func (f *SessionReset) Withdraws() Withdrawal { return WithdrawsNothing }
-func (f *SessionReset) check([]byte) Problem  { return badID(f.SessionID) }
+// Type implements Fact.
+func (f *SessionReset) Type() string { return TypeSessionReset }
+
+// EventID implements Fact.
 func (f *SessionReset) EventID() string {
 	return pairID(f.SessionID, strconv.FormatUint(f.After.Seq, 10)).String() + ".reset"
 }
+
+// Subject implements Fact.
+func (f *SessionReset) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionReset) names() Names          { return Names{} }
+func (f *SessionReset) texts() Texts          { return Texts{} }
+func (f *SessionReset) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *SessionReset) check([]byte) Problem  { return badID(f.SessionID) }

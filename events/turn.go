@@ -50,14 +50,20 @@ type TurnStarted struct {
 	Question
 }
 
-func (f *TurnStarted) Type() string          { return TypeTurnStarted }
-func (f *TurnStarted) EventID() string       { return f.TurnID.String() + ".started" }
-func (f *TurnStarted) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *TurnStarted) Texts() Texts          { return Texts{Question: &f.Question} }
-func (f *TurnStarted) Withdraws() Withdrawal { return WithdrawsNothing }
-func (f *TurnStarted) Names() Names {
+// Type implements Fact.
+func (f *TurnStarted) Type() string { return TypeTurnStarted }
+
+// EventID implements Fact.
+func (f *TurnStarted) EventID() string { return f.TurnID.String() + ".started" }
+
+// Subject implements Fact.
+func (f *TurnStarted) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnStarted) names() Names {
 	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID}
 }
+func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question} }
+func (f *TurnStarted) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnStarted) check([]byte) Problem {
 	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
 }
@@ -70,12 +76,18 @@ type TurnFinalized struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-func (f *TurnFinalized) Type() string          { return TypeTurnFinalized }
-func (f *TurnFinalized) EventID() string       { return f.TurnID.String() + ".finalized" }
-func (f *TurnFinalized) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *TurnFinalized) Names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
-func (f *TurnFinalized) Texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
-func (f *TurnFinalized) Withdraws() Withdrawal { return WithdrawsNothing }
+// Type implements Fact.
+func (f *TurnFinalized) Type() string { return TypeTurnFinalized }
+
+// EventID implements Fact.
+func (f *TurnFinalized) EventID() string { return f.TurnID.String() + ".finalized" }
+
+// Subject implements Fact.
+func (f *TurnFinalized) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnFinalized) names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
+func (f *TurnFinalized) texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
+func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnFinalized) check([]byte) Problem {
 	return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
 }
@@ -90,14 +102,20 @@ type TurnCorrected struct {
 	Answer
 }
 
-func (f *TurnCorrected) Type() string          { return TypeTurnCorrected }
-func (f *TurnCorrected) EventID() string       { return f.TurnID.String() + ".corrected" }
-func (f *TurnCorrected) Subject() string       { return SessionSubject(f.SessionID) }
-func (f *TurnCorrected) Texts() Texts          { return Texts{Question: &f.Question, Answer: &f.Answer} }
-func (f *TurnCorrected) Withdraws() Withdrawal { return WithdrawsVersion }
-func (f *TurnCorrected) Names() Names {
+// Type implements Fact.
+func (f *TurnCorrected) Type() string { return TypeTurnCorrected }
+
+// EventID implements Fact.
+func (f *TurnCorrected) EventID() string { return f.TurnID.String() + ".corrected" }
+
+// Subject implements Fact.
+func (f *TurnCorrected) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnCorrected) names() Names {
 	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID, ReplacesTurnID: f.ReplacesTurnID}
 }
+func (f *TurnCorrected) texts() Texts          { return Texts{Question: &f.Question, Answer: &f.Answer} }
+func (f *TurnCorrected) withdraws() Withdrawal { return WithdrawsVersion }
 func (f *TurnCorrected) check([]byte) Problem {
 	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
 		nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())

@@ -59,10 +59,7 @@ func (r Rules) Question(q *events.Question) *events.Question {
 
 // Fill gives a turn the texts that a fact brings, as far as views may show them. A nil fact brings none.
 func (r Rules) Fill(t *Turn, f events.Fact) {
-	if f == nil {
-		return
-	}
-	texts := f.Texts()
+	texts := events.TextsOf(f)
 	if texts.Question != nil {
 		t.Question = r.Question(texts.Question)
 	}

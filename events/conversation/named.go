@@ -15,7 +15,7 @@ func Named(e events.Recorded) (turn, replaces uuid.UUID) {
 	if e.Fact == nil {
 		return named(e)
 	}
-	n := e.Fact.Names()
+	n := events.NamesOf(e.Fact)
 	return n.TurnID, n.ReplacesTurnID
 }
 

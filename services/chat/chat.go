@@ -338,9 +338,9 @@ func finishOf(t *Turn) Finish {
 	switch said.Why {
 	case Length, Filtered, Interrupted:
 		return said.Why
-	default:
-		return Stop
+	case Stop:
 	}
+	return Stop
 }
 
 const (

@@ -52,9 +52,7 @@ func read(chunk openai.ChatCompletionChunk) (piece string, why chat.Finish) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {
 			piece += choice.Delta.Content + choice.Delta.Refusal
-			switch why = chat.Finish(choice.FinishReason); why {
-			case "", chat.Length, chat.Filtered:
-			default:
+			if why = chat.Finish(choice.FinishReason); why != "" && why != chat.Length && why != chat.Filtered {
 				why = chat.Stop
 			}
 		}
