@@ -76,17 +76,16 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
 	}
 	out := Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
 	var written map[string]*stamped
-	switch f := marker.Fact.(type) {
-	case *events.SessionErased:
+	if f, ok := marker.Fact.(*events.SessionErased); ok {
 		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, f.SessionID, "", f.ReceiptID)
-	case *events.IdentityErased:
+	}
+	if f, ok := marker.Fact.(*events.IdentityErased); ok {
 		out.IdentityID = f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
-	case *events.TurnRedacted:
+	}
+	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
 		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.SessionLinked, *events.SessionReset,
-		*events.LinkRefused, *events.ErasureReceipt: // find returns none of these
 	}
 	if err != nil {
 		return Receipt{}, err
