@@ -148,18 +148,19 @@ func complete(ctx context.Context, log *jetlog.Log, packed *backup.Packed) error
 // erased says an erasure, and tells whether the log knows what it is of.
 func erased(ctx context.Context, s *history.Service, e backup.Erasure) (known bool, err error) {
 	d := &e.Data
-	switch e.Type {
-	case events.TypeSessionErased:
+	switch events.WithdrawalOf(e.Type) {
+	case events.WithdrawsSession:
 		_, err = s.EraseSession(ctx, d.SessionID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
-	case events.TypeIdentityErased:
+	case events.WithdrawsIdentity:
 		_, err = s.EraseIdentity(ctx, d.IdentityID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
-	default:
+	case events.WithdrawsTurn:
 		for _, turn := range d.Turns() {
 			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy})
 			if !errors.Is(err, conversation.ErrTurnNotFound) {
 				break
 			}
 		}
+	case events.WithdrawsNothing, events.WithdrawsVersion: // ReadErasures leaves these out
 	}
 	switch {
 	case err == nil, errors.Is(err, conversation.ErrSessionErased):

@@ -36,7 +36,7 @@ func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p
 			r.way = merged
 		case answered:
 			r.way = answeredAgain
-		default:
+		case merged, answeredAgain, untouched: // may be written twice
 		}
 	}
 	p.again = true

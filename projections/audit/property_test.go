@@ -249,7 +249,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
 		}
-	default:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 

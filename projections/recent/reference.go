@@ -109,7 +109,7 @@ func (r *Reference) Apply(_ context.Context, b projections.Batch) error {
 
 func (r *Reference) note(n *notes, e *projections.Judged) {
 	c := &e.Change
-	if !c.Kind.Applied() || c.Kind == conversation.Refused || c.Kind == conversation.Noted {
+	if !c.Kind.ChangesSession() {
 		return
 	}
 	s := n.sessions[e.SessionID]
@@ -139,7 +139,8 @@ func (r *Reference) note(n *notes, e *projections.Judged) {
 		})
 	case conversation.Erased:
 		s.turns = nil
-	default: // the head says it all
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
+		conversation.Refused, conversation.Noted: // the head says it all
 	}
 }
 

@@ -115,24 +115,27 @@ func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
 
 // look finds out what an event asks for.
 func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error {
-	seq, c := j.Position.Seq, j.Change
-	switch {
-	case c.Kind == conversation.TurnGone:
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
-	case c.Kind == conversation.Erased:
-		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
-	case late(j):
+	if late(j) {
 		e.enqueue(&e.urgent, p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
-	case c.Kind == conversation.Anomaly:
-		if session := conversation.Elsewhere(j.Recorded); session != "" {
+		return nil
+	}
+	switch j.Change.Kind {
+	case conversation.TurnGone:
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
+	case conversation.Erased:
+		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
+	case conversation.Anomaly:
+		if session := conversation.OtherSession(j.Recorded); session != "" {
 			e.enqueue(&e.urgent, p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
-	case c.Kind == conversation.Linked:
+	case conversation.Linked:
 		return e.linked(ctx, j)
-	case c.Kind == conversation.Noted:
-		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(seq) {
+	case conversation.Noted:
+		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(j.Position.Seq) {
 			e.enqueueIdentity(p, f, j.Position)
 		}
+	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
+		conversation.Reset, conversation.Refused: // asks for nothing
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (v *View) operations(b projections.Batch, now int64) []*group {
 // add puts an event into its session's group (apply.lua says what is done there).
 func (v *View) add(g *group, e *projections.Judged, now int64) {
 	k := e.Change.Kind
-	if !k.Applied() || k == conversation.Refused || k == conversation.Noted {
+	if !k.ChangesSession() {
 		g.operation("mark", e, 0, nil, nil)
 		return
 	}
@@ -65,7 +65,8 @@ func (v *View) add(g *group, e *projections.Judged, now int64) {
 		g.operation("redact", e, 0, ids(e.Change.Turns), nil)
 	case conversation.Erased:
 		g.operation("erase", e, 0, nil, nil)
-	default:
+	case conversation.Linked, conversation.Reset,
+		conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted:
 		g.operation("head", e, 0, nil, nil)
 	}
 }
