@@ -17,19 +17,21 @@ import (
 )
 
 // knowing is a memory, a rewriter and a model whose answers and errors are texts.
-type knowing struct{ err error }
+type textSteps struct{ err error }
 
-func (k knowing) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
+func (k textSteps) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
 	return "secret", k.err
 }
 
-func (k knowing) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
+func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
 	return "secret", k.err
 }
 
-func (knowing) Name() string   { return "m" }
-func (knowing) Format() string { return "openai" }
-func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (textSteps) Name() string { return "m" }
+
+func (textSteps) Format() string { return "openai" }
+
+func (k textSteps) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, chat.Finish, error) {
 	emit("secret")
 	emit("secret")
 	return "secret", chat.Stop, k.err
@@ -43,7 +45,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := newSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
-	for _, k := range []knowing{{}, {errors.New("a secret of its own")}} {
+	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
 		_, _ = steppedMemory{k, s}.Snippet(ctx, contextbuilder.MemoryQuery{Message: "secret"})
 		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
