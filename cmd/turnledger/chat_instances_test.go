@@ -25,7 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-// chatting is the chat of one process, on a log that others may share.
+// chatInstance is the chat of one process, on a log that other instances may share.
 type chatInstance struct {
 	*chat.Service
 	t     *testing.T
@@ -34,13 +34,13 @@ type chatInstance struct {
 	stop  func()
 }
 
-// chatOn gives the chat of a process of its own.
+// newChat returns the chat of a process of its own.
 func newChat(t *testing.T, server *embedded.Server, model *stack.Model) *chatInstance {
 	t.Helper()
 	return newChatWith(t, server, model, unchanged)
 }
 
-// chatThrough gives such a chat whose ports are changed.
+// newChatWith returns such a chat whose ports are changed.
 func newChatWith(t *testing.T, server *embedded.Server, model *stack.Model, change func(*chat.Config)) *chatInstance {
 	t.Helper()
 	nc := natstest.Connect(t, server)
@@ -69,7 +69,7 @@ func newChatWith(t *testing.T, server *embedded.Server, model *stack.Model, chan
 	return c
 }
 
-// heard is a listener, which tells when a turn has begun and when its first words come.
+// listener reports when a turn has begun and when the first words of its answer come.
 type listener struct {
 	begun, first chan struct{}
 	once         sync.Once
@@ -89,11 +89,12 @@ type outcome struct {
 	err error
 }
 
-// say sends a message, and gives what becomes of it.
+// send sends a message and returns its listener and what becomes of it.
 func (c *chatInstance) send(request, content string, policy chat.Policy) (*listener, <-chan outcome) {
 	h, out := newListener(), make(chan outcome, 1)
 	go func() {
-		r, err := c.Send(context.WithoutCancel(c.t.Context()), chat.Message{ThreadID: "s", RequestID: request, Content: content, Policy: policy}, h)
+		r, err := c.Send(context.WithoutCancel(c.t.Context()),
+			chat.Message{ThreadID: "s", RequestID: request, Content: content, Policy: policy}, h)
 		out <- outcome{r, err}
 	}()
 	return h, out
@@ -169,7 +170,8 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 			case <-time.After(30 * time.Second):
 				t.Fatal("it still waits")
 			}
-			require.Equal(t, []string{"user: slowly: who is Donald Trump?", "user: Who is Donald Trump?"}, <-other.Asked)
+			require.Equal(t, []string{"user: slowly: who is Donald Trump?", "user: Who is Donald Trump?"},
+				<-other.Asked)
 		})
 	}
 }
@@ -179,7 +181,8 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
 	t.Parallel()
 	c := newChat(t, natstest.Server(t), stack.NewModel(t))
-	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs", Question: events.Question{QuestionNeutral: "q"}})
+	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs",
+		Question: events.Question{QuestionNeutral: "q"}})
 	require.NoError(t, err)
 	_, refused := c.send("r1", "who?", chat.Reject)
 	require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
@@ -249,7 +252,8 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 			return err
 		}, conversation.ErrSessionErased},
 		"answered": {func(ctx context.Context, turns *history.Service) error {
-			_, err := turns.FinalizeTurn(ctx, conversation.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
+			_, err := turns.FinalizeTurn(ctx,
+				conversation.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
 			return err
 		}, nil},
 	} {
@@ -286,7 +290,7 @@ func unchanged(*chat.Config) {}
 
 func trimmed(c *chat.Config) { c.Sessions = trimmedSessions{c.Sessions} }
 
-// viewed gives of a session what a view holds of it: no tombstones.
+// trimmedSessions shows of a session what a view holds of it: no tombstones.
 type trimmedSessions struct{ chat.Sessions }
 
 func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
@@ -297,8 +301,8 @@ func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (
 	return state, err
 }
 
-// stalled is a view that does not go on: who asks for no more than it knows is shown what it
-// held at first.
+// stalledSessions is a view that stands still: a caller that asks for no more than it knows is shown
+// what the view held at first.
 type stalledSessions struct {
 	chat.Sessions
 	mu   sync.Mutex

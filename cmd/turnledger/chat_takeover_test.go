@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/services/chat"
 )
 
-// TestTheSameRequestElsewhereAsksOnce: who sends a message again, and comes to another
-// process, is given the answer that is under way, and the model is not asked for a second.
+// TestTheSameRequestElsewhereAsksOnce: a client sends a message again and comes to another process. It
+// gets the answer that is under way, and the model is not asked for a second one.
 func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
@@ -42,7 +42,7 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	require.Len(t, model.Asked, 1)
 }
 
-// answering is a process that has begun to answer r1, and never ends it.
+// newAnsweringChat is a process that has begun to answer r1, and never ends it.
 func newAnsweringChat(t *testing.T, server *embedded.Server) *chatInstance {
 	t.Helper()
 	model := stack.NewModel(t)
@@ -65,7 +65,9 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	free.Add(others)
 	var ends []<-chan outcome
 	for range others {
-		b := newChatWith(t, server, model, func(c *chat.Config) { c.Presence = &jointClaims{Presence: c.Presence, waiting: &waiting, free: &free} })
+		b := newChatWith(t, server, model, func(c *chat.Config) {
+			c.Presence = &jointClaims{Presence: c.Presence, waiting: &waiting, free: &free}
+		})
 		begun, end := b.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
 		<-begun.begun
 		ends = append(ends, end)
@@ -85,8 +87,8 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	require.Len(t, model.Asked, 1)
 }
 
-// TestATurnIsTakenOverWithoutNotes: where no claim can be noted, who waits for a process that
-// died asks the model all the same, as it could before there were claims.
+// TestATurnIsTakenOverWithoutNotes: where no claim can be noted, a process that waits for one that died
+// asks the model all the same, as it could before there were claims.
 func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(chat.Presence) chat.Presence{
@@ -119,7 +121,7 @@ func (noWriting) Claim(context.Context, uuid.UUID, uint64) (bool, error) {
 	return false, jetlog.ErrUnavailable
 }
 
-// gathered lets the processes claim a turn at once that have waited for another's answer: it
+// jointClaims lets the processes claim a turn at once that have waited for another's answer: it
 // holds each that sees for the second time that nobody answers.
 type jointClaims struct {
 	chat.Presence

@@ -29,9 +29,11 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 	log := natstest.Log(t, 1)
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(), SessionID: "s", RequestID: "r"}}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(),
+		SessionID: "s", RequestID: "r"}}})
 	require.NoError(t, err)
-	for why, told := range map[error]error{audit.ErrNotYet: httpapi.ErrRetentionWaits, errors.New("gone"): httpapi.ErrAuditUnavailable} {
+	for why, told := range map[error]error{audit.ErrNotYet: httpapi.ErrRetentionWaits,
+		errors.New("gone"): httpapi.ErrAuditUnavailable} {
 		x := &erasing{retention: eraser.NewRetention(log, notes, eraser.RetentionConfig{
 			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 			Forget: func(context.Context, string, int, []uint64, func(context.Context) error) error {
@@ -50,7 +52,9 @@ func TestAViewHasReachedWhatIsErased(t *testing.T) {
 	f := &events.SessionLinked{SessionID: "s", IdentityID: "alice"}
 	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 	require.NoError(t, err)
-	view := followed{log, "recent", func(context.Context, int) (events.Position, error) { return events.Position{}, nil }}
+	view := followed{log, "recent", func(context.Context, int) (events.Position, error) {
+		return events.Position{}, nil
+	}}
 	reached, err := view.Reached(t.Context(), ack.Position)
 	require.NoError(t, err)
 	require.False(t, reached)
@@ -71,8 +75,10 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
 	forwarder := memory.NewForwarder(store, log, conversation.Rules{})
-	a := &app{views: &views{}, memory: &outsideMemory{forwarder: forwarder, effect: effects.New(js, forwarder, effects.Config{Log: log})}}
-	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"), memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
+	a := &app{views: &views{}, memory: &outsideMemory{forwarder: forwarder,
+		effect: effects.New(js, forwarder, effects.Config{Log: log})}}
+	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"),
+		memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
 	purged := 0
 	forget := func(upTo uint64) error {
 		return a.forget(t.Context(), "s", 0, []uint64{upTo}, func(context.Context) error { purged++; return nil })

@@ -28,7 +28,8 @@ func layer(pkg string) int {
 // sibling names the group in which packages may not import each other.
 func sibling(pkg string) string {
 	parts := strings.Split(strings.TrimPrefix(pkg, module), "/")
-	if len(parts) > 1 && (parts[0] == "services" || parts[0] == "projections" && (parts[1] == "recent" || parts[1] == "audit")) {
+	if len(parts) > 1 && (parts[0] == "services" || parts[0] == "projections" &&
+		(parts[1] == "recent" || parts[1] == "audit")) {
 		return parts[0] + "/" + parts[1]
 	}
 	return ""

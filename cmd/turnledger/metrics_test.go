@@ -21,11 +21,12 @@ import (
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
-// exported gives the metrics of a process that has everything, with their labels.
+// describedMetrics returns the metrics of a process that has everything, with their labels.
 func describedMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	cfg := Config{
-		Listen: "127.0.0.1:0", DataDir: stack.DataDir(t), Partitions: 1, Replicas: 1, Sync: "group", SessionTTL: Duration(24 * time.Hour), SessionMax: 500, EraseRate: 40,
+		Listen: "127.0.0.1:0", DataDir: stack.DataDir(t), Partitions: 1, Replicas: 1, Sync: "group",
+		SessionTTL: Duration(24 * time.Hour), SessionMax: 500, EraseRate: 40,
 		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
@@ -139,7 +140,7 @@ func requireKnown(t *testing.T, have map[string]string, expr string) {
 	require.NotZero(t, named, expr)
 }
 
-// matching gives the alerts one of whose selectors takes a sample with these labels.
+// alertsMatching returns the alerts one of whose selectors takes a sample with these labels.
 func alertsMatching(t *testing.T, rules map[string]string, name string, labels map[string]string) (out []string) {
 	t.Helper()
 	for alert, expr := range rules {
@@ -180,9 +181,14 @@ func TestAlertsAreOfWhatTheySay(t *testing.T) {
 	for _, r := range file.Groups[0].Rules {
 		rules[r.Alert] = r.Expr
 	}
-	require.Empty(t, alertsMatching(t, rules, "turnledger_http_requests_total", map[string]string{"route": "GET /readyz", "status": "503"}))
-	require.Equal(t, []string{"TurnledgerErrors"}, alertsMatching(t, rules, "turnledger_http_requests_total", map[string]string{"route": "GET /v1/events", "status": "503"}))
-	for dependency, alert := range map[string]string{"log": "TurnledgerLogDown", "redis": "TurnledgerDependencyDown", "postgres": "TurnledgerDependencyDown", "issuer": "TurnledgerIssuerDown"} {
-		require.Equal(t, []string{alert}, alertsMatching(t, rules, "turnledger_dependency_up", map[string]string{"dependency": dependency}), dependency)
+	require.Empty(t, alertsMatching(t, rules, "turnledger_http_requests_total",
+		map[string]string{"route": "GET /readyz", "status": "503"}))
+	require.Equal(t, []string{"TurnledgerErrors"},
+		alertsMatching(t, rules, "turnledger_http_requests_total",
+			map[string]string{"route": "GET /v1/events", "status": "503"}))
+	for dependency, alert := range map[string]string{"log": "TurnledgerLogDown", "redis": "TurnledgerDependencyDown",
+		"postgres": "TurnledgerDependencyDown", "issuer": "TurnledgerIssuerDown"} {
+		require.Equal(t, []string{alert}, alertsMatching(t, rules, "turnledger_dependency_up",
+			map[string]string{"dependency": dependency}), dependency)
 	}
 }

@@ -41,11 +41,12 @@ func (o oneSession) Session(context.Context, string, uint64, uint64) iter.Seq2[e
 	return func(func(events.Recorded, error) bool) {}
 }
 
-func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*events.IdentityErased, events.Position, error) {
+func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*events.IdentityErased, events.Position,
+	error) {
 	return nil, events.Position{}, nil //nolint:nilnil // nobody was erased
 }
 
-// Load gives so many turns that shown finalized ones are among them, as every view does.
+// Load returns so many turns that shown finalized ones are among them, as every view does.
 func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snapshot, error) {
 	n, finalized := 0, 0
 	for _, t := range slices.Backward(o.state.Turns) {
@@ -60,13 +61,14 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 	return recent.Snapshot{State: o.state.Clone(n), Applied: o.at()}, nil
 }
 
-// fold gives an imported conversation as the log would have it.
+// foldImported returns an imported conversation as the log would have it.
 func foldImported(t *testing.T, session string, turns []turnIn) *conversation.State {
 	t.Helper()
 	state := conversation.New(session, conversation.Rules{})
 	fold := func(f events.Fact) {
 		seq := state.Applied + 1
-		require.True(t, state.Fold(events.Recorded{ID: f.EventID(), SessionID: session, Fact: f, Time: time.Unix(int64(seq), 0), Position: events.Position{Seq: seq}}).Kind.Applied())
+		require.True(t, state.Fold(events.Recorded{ID: f.EventID(), SessionID: session, Fact: f,
+			Time: time.Unix(int64(seq), 0), Position: events.Position{Seq: seq}}).Kind.Applied())
 	}
 	raw := func(h halfIn) (out json.RawMessage) {
 		if h.messages != nil {
@@ -78,9 +80,11 @@ func foldImported(t *testing.T, session string, turns []turnIn) *conversation.St
 	}
 	for _, in := range turns {
 		id := events.TurnID(session, in.requestID)
-		fold(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: in.requestID, Question: events.Question{QuestionNeutral: in.question.neutral, QuestionMessages: raw(in.question)}})
+		fold(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: in.requestID,
+			Question: events.Question{QuestionNeutral: in.question.neutral, QuestionMessages: raw(in.question)}})
 		if in.answer != nil {
-			fold(&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: in.answer.neutral, AnswerMessages: raw(*in.answer)}})
+			fold(&events.TurnFinalized{TurnID: id, SessionID: session,
+				Answer: events.Answer{AnswerNeutral: in.answer.neutral, AnswerMessages: raw(*in.answer)}})
 		}
 	}
 	return state
@@ -126,14 +130,15 @@ func TestEveryWindowOfRealToolCallsIsLegal(t *testing.T) {
 	}
 }
 
-// everyWindow holds all windows of a session against the rules, and tells how many
-// messages of it have no other half.
+// everyWindow checks all windows of a session and returns how many of its messages have no other half.
 func everyWindow(t *testing.T, state *conversation.State) int {
 	t.Helper()
 	log := oneSession{state}
-	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: log}), contextbuilder.Config{})
+	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: log}),
+		contextbuilder.Config{})
 	build := func(size int, form contextbuilder.Format) (contextbuilder.Result, []json.RawMessage) {
-		r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: state.SessionID, Message: "and now?", MaxMessages: size, Format: form, IncludePending: true})
+		r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: state.SessionID, Message: "and now?",
+			MaxMessages: size, Format: form, IncludePending: true})
 		require.NoError(t, err)
 		out := make([]json.RawMessage, len(r.Messages))
 		for i, m := range r.Messages {
@@ -147,7 +152,8 @@ func everyWindow(t *testing.T, state *conversation.State) int {
 	for _, size := range sizesThatMatter(state, whole) {
 		r, messages := build(size, contextbuilder.OpenAI)
 		require.Equal(t, all.HistoryTurns, r.HistoryTurns+r.DroppedTurns)
-		require.True(t, slices.EqualFunc(whole[len(whole)-len(messages):], messages, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }), "the last turns, whole and unchanged")
+		require.True(t, slices.EqualFunc(whole[len(whole)-len(messages):], messages,
+			func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }), "the last turns, whole and unchanged")
 		for _, p := range prompttest.OpenAI(messages) {
 			require.True(t, slices.Contains(recorded, p), "%s, window %d: %v", state.SessionID, size, p)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
-// knowing is a memory, a rewriter and a model whose answers and errors are texts.
+// textSteps is a memory, a rewriter and a model whose answers and errors are texts.
 type textSteps struct{ err error }
 
 func (k textSteps) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
@@ -55,7 +55,8 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
 		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
 	}
-	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0", "rewriter Error 0", "model Error 1"}, got)
+	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0",
+		"rewriter Error 0", "model Error 1"}, got)
 	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
 	require.Equal(t, 7, testutil.CollectAndCount(s.took), "two of each, and the first words")
 }

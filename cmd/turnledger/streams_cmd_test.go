@@ -16,9 +16,11 @@ func TestFollowersUnderLoadAreFilled(t *testing.T) {
 		a.Server, b.Server = "n2", "n3"
 		return []client.Stream{{Name: "TURNS-0", Replicas: 3, Followers: []client.StreamFollower{a, b}}}
 	}
-	there, near, far := client.StreamFollower{Current: true}, client.StreamFollower{Behind: 2}, client.StreamFollower{Behind: 5000}
+	there, near, far := client.StreamFollower{Current: true}, client.StreamFollower{Behind: 2},
+		client.StreamFollower{Behind: 5000}
 	seen := filled{}
-	require.EqualValues(t, 2, seen.look([]client.Stream{{Name: "TURNS-0", Replicas: 3}}), "followers that are not there yet")
+	require.EqualValues(t, 2, seen.look([]client.Stream{{Name: "TURNS-0", Replicas: 3}}),
+		"followers that are not there yet")
 	require.EqualValues(t, 5001, seen.look(stream(client.StreamFollower{}, far)), "and one that nothing is known of")
 	require.EqualValues(t, 2, seen.look(stream(there, near)))
 	require.Zero(t, seen.look(stream(near, there)))

@@ -15,13 +15,14 @@ import (
 func twoProcesses(t testing.TB) [2]*stack.Process {
 	t.Helper()
 	nats := stack.FreeAddress(t)
-	first := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context")
-	second := stack.Start(t, []string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, "serve", "--roles", "api,context")
+	first := stack.Serve(t, stack.ServeNATS(nats), "--roles", "api,context")
+	second := stack.Start(t, stack.JoinNATS(nats), "serve", "--roles", "api,context")
 	return [2]*stack.Process{first, second}
 }
 
-// both sends a request to each process at once and gives the two answers.
-func onBoth(t testing.TB, ps [2]*stack.Process, method, path string, body func(i int) map[string]any) (status [2]int, out [2]map[string]any) {
+// onBoth sends a request to each process at once and returns the two answers.
+func onBoth(t testing.TB, ps [2]*stack.Process, method, path string,
+	body func(i int) map[string]any) (status [2]int, out [2]map[string]any) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i, p := range ps {
@@ -36,8 +37,8 @@ func onBoth(t testing.TB, ps [2]*stack.Process, method, path string, body func(i
 	return status, out
 }
 
-// Two processes race on one session: each caller gets the verdict that the log
-// gives, no two both win, and a refused write leaves nothing that is shown.
+// Two processes write to one session at once: each caller gets the verdict of the log, never do both
+// win, and a refused write leaves nothing that is shown.
 func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 	t.Parallel()
 	ps := twoProcesses(t)
@@ -51,9 +52,10 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 		require.Equal(t, out[0]["question_neutral"], out[1]["question_neutral"], "the first question stands")
 		turn := out[0]["turn_id"].(string)
 
-		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/finalize", func(i int) map[string]any {
-			return map[string]any{"answer_neutral": fmt.Sprint("answer of ", i)}
-		})
+		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/finalize",
+			func(i int) map[string]any {
+				return map[string]any{"answer_neutral": fmt.Sprint("answer of ", i)}
+			})
 		require.Equal(t, [2]int{http.StatusOK, http.StatusOK}, status, "finalize")
 		require.NotEqual(t, out[0]["duplicate"], out[1]["duplicate"])
 		require.Equal(t, out[0]["answer_neutral"], out[1]["answer_neutral"], "the first answer stands")
@@ -64,16 +66,19 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 		require.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, status[:], "link")
 		winner := map[bool]string{true: "identity-0", false: "identity-1"}[status[0] == http.StatusOK]
 		for _, p := range ps {
-			require.Equal(t, winner, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(id), nil)["identity_id"])
+			require.Equal(t, winner, p.Get(t, stack.SessionPath(id))["identity_id"])
 		}
 
-		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/correct", func(i int) map[string]any {
-			return map[string]any{"request_id": fmt.Sprint("c", i), "answer_neutral": fmt.Sprint("corrected by ", i)}
-		})
+		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/correct",
+			func(i int) map[string]any {
+				return map[string]any{"request_id": fmt.Sprint("c", i),
+					"answer_neutral": fmt.Sprint("corrected by ", i)}
+			})
 		require.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, status[:], "correct")
 		loser := map[bool]int{true: 1, false: 0}[status[0] == http.StatusOK]
 		require.Equal(t, "turn_replaced", out[loser]["code"])
-		require.Equal(t, map[string]any{"turn_id": out[1-loser]["turn_id"], "record_version": 2.0}, out[loser]["current"])
+		require.Equal(t, map[string]any{"turn_id": out[1-loser]["turn_id"], "record_version": 2.0},
+			out[loser]["current"])
 		for _, p := range ps {
 			require.Equal(t, []any{
 				map[string]any{"role": "user", "content": out[1-loser]["question_neutral"]},
@@ -81,7 +86,8 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 			}, p.Context(t, id))
 		}
 
-		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/redact", func(int) map[string]any { return map[string]any{} })
+		status, out = onBoth(t, ps, http.MethodPost, stack.SessionPath(id)+"/turns/"+turn+"/redact",
+			func(int) map[string]any { return map[string]any{} })
 		require.Equal(t, [2]int{http.StatusOK, http.StatusOK}, status, "redact")
 		require.NotEqual(t, out[0]["duplicate"], out[1]["duplicate"])
 		for _, p := range ps {
@@ -107,7 +113,8 @@ func TestTwoProcessesStartOnOneSession(t *testing.T) {
 	}
 	for i := range 50 {
 		wg.Go(func() {
-			status, _, err := ps[i%2].Call(t.Context(), http.MethodPost, stack.SessionPath("one")+"/turns", map[string]any{"request_id": "r", "question_neutral": "q"})
+			status, _, err := ps[i%2].Call(t.Context(), http.MethodPost, stack.SessionPath("one")+"/turns",
+				map[string]any{"request_id": "r", "question_neutral": "q"})
 			if err != nil || status != http.StatusCreated && status != http.StatusOK {
 				t.Error(status, err)
 			}
@@ -115,7 +122,7 @@ func TestTwoProcessesStartOnOneSession(t *testing.T) {
 	}
 	wg.Wait()
 	for _, p := range ps {
-		require.EqualValues(t, 200, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("many"), nil)["turns"])
-		require.EqualValues(t, 1, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("one"), nil)["turns"])
+		require.EqualValues(t, 200, p.Get(t, stack.SessionPath("many"))["turns"])
+		require.EqualValues(t, 1, p.Get(t, stack.SessionPath("one"))["turns"])
 	}
 }

@@ -25,12 +25,15 @@ func onEveryBackend(t *testing.T, tests map[string]func(t *testing.T, p *stack.P
 		1: func(*testing.T) []string { return nil },
 		3: func(t *testing.T) []string {
 			c := natstest.StartCluster(t)
-			return []string{"TURNLEDGER_NATS_URL=" + c.Servers[0].ClientURL() + "," + c.Servers[1].ClientURL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3"}
+			return []string{"TURNLEDGER_NATS_URL=" + c.Servers[0].ClientURL() + "," + c.Servers[1].ClientURL(),
+				"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3"}
 		},
 	} {
 		for backend, env := range map[string]func(t *testing.T) []string{
 			"memory": func(*testing.T) []string { return nil },
-			"redis":  func(t *testing.T) []string { return []string{"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()} },
+			"redis": func(t *testing.T) []string {
+				return []string{"TURNLEDGER_REDIS_URL=" + redistest.Start(t).URL()}
+			},
 			"log only": func(t *testing.T) []string {
 				gone := redistest.Start(t)
 				gone.Stop()
@@ -44,7 +47,7 @@ func onEveryBackend(t *testing.T, tests map[string]func(t *testing.T, p *stack.P
 					roles = "api,context,chat"
 				}
 				model := stack.NewModel(t)
-				p := stack.Start(t, append(append(nats(t), env(t)...), model.Env()...), "serve", "--data-dir", stack.DataDir(t), "--roles", roles)
+				p := stack.Serve(t, append(append(nats(t), env(t)...), model.Env()...), "--roles", roles)
 				for name, test := range tests {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
@@ -67,7 +70,8 @@ func TestThreadsStore(t *testing.T) {
 		"thread persistence across multiple requests": func(t *testing.T, p *stack.Process, thread string) {
 			p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
 			for range 3 {
-				require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer}, stack.MessageLines(p.Context(t, thread)))
+				require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer},
+					stack.MessageLines(p.Context(t, thread)))
 			}
 		},
 		"turns accumulate": func(t *testing.T, p *stack.Process, thread string) {
@@ -92,21 +96,24 @@ func TestThreadsStore(t *testing.T) {
 		},
 		"an existing thread is used again, never replaced": func(t *testing.T, p *stack.Process, thread string) {
 			turn := p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
-			out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath(thread)+"/turns", map[string]any{"request_id": "r1", "question_neutral": "another"})
+			out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath(thread)+"/turns",
+				map[string]any{"request_id": "r1", "question_neutral": "another"})
 			require.Equal(t, turn, out["turn_id"])
-			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer}, stack.MessageLines(p.Context(t, thread)))
+			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer},
+				stack.MessageLines(p.Context(t, thread)))
 		},
 		"reading makes no thread": func(t *testing.T, p *stack.Process, thread string) {
 			require.Empty(t, p.Context(t, thread))
-			p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(thread)+"/turns", nil)
-			require.Equal(t, false, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(thread), nil)["found"])
+			p.Get(t, stack.SessionPath(thread)+"/turns")
+			require.Equal(t, false, p.Get(t, stack.SessionPath(thread))["found"])
 		},
 		"a window keeps the last turns and takes none away": func(t *testing.T, p *stack.Process, thread string) {
 			for i := range 8 {
 				p.RecordTurn(t, thread, fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
 			}
 			out := p.BuildContext(t, thread, map[string]any{"message": "m", "max_messages": 5})
-			require.Equal(t, []string{"user: q6", "assistant: a6", "user: q7", "assistant: a7", "user: m"}, stack.MessageLines(out["messages"]))
+			require.Equal(t, []string{"user: q6", "assistant: a6", "user: q7", "assistant: a7", "user: m"},
+				stack.MessageLines(out["messages"]))
 			require.EqualValues(t, 6, out["dropped_turns"])
 			require.EqualValues(t, 8, p.TurnCount(t, thread))
 			require.Len(t, p.Context(t, thread), 16)
@@ -121,22 +128,26 @@ func TestContextBuilderIntegration(t *testing.T) {
 			p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
 			out := p.BuildContext(t, thread, map[string]any{"message": "who are his children"})
 			require.EqualValues(t, 2, out["history_messages"])
-			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer, "user: who are his children"}, stack.MessageLines(out["messages"]))
+			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer,
+				"user: who are his children"}, stack.MessageLines(out["messages"]))
 			require.Equal(t, true, out["session_found"])
 		},
 		"the order is system, history, current message": func(t *testing.T, p *stack.Process, thread string) {
 			p.RecordTurn(t, thread, "r1", firstQuestion, firstAnswer)
 			out := p.BuildContext(t, thread, map[string]any{"message": "m", "system_prompt": "Be kind."})
-			require.Equal(t, []string{"system: Be kind.", "user: " + firstQuestion, "assistant: " + firstAnswer, "user: m"}, stack.MessageLines(out["messages"]))
-			out = p.BuildContext(t, thread, map[string]any{"message": "m", "system_prompt": "Be kind.", "format": "anthropic"})
+			require.Equal(t, []string{"system: Be kind.", "user: " + firstQuestion, "assistant: " + firstAnswer,
+				"user: m"}, stack.MessageLines(out["messages"]))
+			out = p.BuildContext(t, thread, map[string]any{"message": "m", "system_prompt": "Be kind.",
+				"format": "anthropic"})
 			require.Equal(t, "Be kind.", out["system"])
-			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer, "user: m"}, stack.MessageLines(out["messages"]))
+			require.Equal(t, []string{"user: " + firstQuestion, "assistant: " + firstAnswer, "user: m"},
+				stack.MessageLines(out["messages"]))
 		},
 		"only reads": func(t *testing.T, p *stack.Process, thread string) {
 			out := p.BuildContext(t, thread, map[string]any{"message": "m", "memory": true, "rewrite": true})
 			require.Equal(t, []string{"user: m"}, stack.MessageLines(out["messages"]))
 			require.Equal(t, false, out["session_found"])
-			require.Equal(t, false, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(thread), nil)["found"])
+			require.Equal(t, false, p.Get(t, stack.SessionPath(thread))["found"])
 			p.RecordTurn(t, thread, "r1", "q", "a")
 			p.BuildContext(t, thread, map[string]any{"message": "m"})
 			require.EqualValues(t, 1, p.TurnCount(t, thread))
@@ -162,7 +173,8 @@ func TestChatAPIContext(t *testing.T) {
 			made := p.Ask(t, "new", stack.Content(firstQuestion))["thread_id"].(string)
 			require.NotEqual(t, "new", made)
 			require.Contains(t, p.Ask(t, made, stack.Content("who are his children"))["content"], "Ivanka")
-			require.Contains(t, p.Ask(t, thread+"-other", stack.Content("who are his children"))["content"], "John Doe", "threads know nothing of each other")
+			require.Contains(t, p.Ask(t, thread+"-other", stack.Content("who are his children"))["content"], "John Doe",
+				"threads know nothing of each other")
 		},
 	})
 }

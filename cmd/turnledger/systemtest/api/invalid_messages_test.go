@@ -3,7 +3,6 @@ package api_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -19,14 +18,16 @@ import (
 
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// hostileMessage is what a NATS client should not publish.
+// invalidMessage returns what a NATS client should not publish.
 func invalidMessage(r *rand.Rand) *nats.Msg {
 	session := oneOf(r, "s", "s", "t", "~", "a.b", strings.Repeat("i", 200))
 	id := events.TurnID(session, oneOf(r, "r0", "r1", "x"))
 	q := events.Question{QuestionNeutral: "LIE"}
 	m := stack.EventMessage(oneOf[events.Fact](r,
-		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: "other", Question: q}, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: "r0", Question: q},
-		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "LIE"}}, &events.SessionLinked{SessionID: session, IdentityID: "thief"},
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: "other", Question: q},
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: "r0", Question: q},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "LIE"}},
+		&events.SessionLinked{SessionID: session, IdentityID: "thief"},
 	), "")
 	body := make([]byte, r.IntN(3000))
 	for i := range body {
@@ -42,13 +43,16 @@ func invalidMessage(r *rand.Rand) *nats.Msg {
 		case 2:
 			m.Data = []byte(strings.Repeat("[", deep) + strings.Repeat("]", deep))
 		case 3:
-			m.Header[events.HeaderType] = []string{oneOf(r, "", "org.example", "turnledger.session.erased.v9", strings.Repeat("t", 5000)), "twice"}
+			m.Header[events.HeaderType] = []string{oneOf(r, "", "org.example", "turnledger.session.erased.v9",
+				strings.Repeat("t", 5000)), "twice"}
 		case 4:
 			m.Header = nats.Header{oneOf(r, "a", "ce-id", "Nats-Msg-Id", "ce-specversion"): {"LIE", "LIE"}}
 		case 5:
-			m.Subject = oneOf(r, "turns.0.s", "turns.255.~", "turns.7.s", "turns.999.s", "turns.x.s", "identities.1.LIE", "turns.201.s")
+			m.Subject = oneOf(r, "turns.0.s", "turns.255.~", "turns.7.s", "turns.999.s", "turns.x.s",
+				"identities.1.LIE", "turns.201.s")
 		case 6:
-			m.Data = []byte(`{"turn_id":"` + id.String() + `","session_id":"` + session + `","request_id":"\ud800","question_neutral":{"LIE":"LIE"},"question_messages":"LIE"}`)
+			m.Data = []byte(`{"turn_id":"` + id.String() + `","session_id":"` + session +
+				`","request_id":"\ud800","question_neutral":{"LIE":"LIE"},"question_messages":"LIE"}`)
 		case 7:
 			m.Header["ce-id"] = []string{oneOf(r, "", "LIE", m.Header.Get("ce-id")+" ", "\x01")}
 		default:
@@ -59,7 +63,7 @@ func invalidMessage(r *rand.Rand) *nats.Msg {
 	return m
 }
 
-// TestHostileMessages: what others publish straight to the stream changes no view, stops
+// TestInvalidMessagesChangeNothing: what others publish straight to the stream changes no view, stops
 // nothing and parks nothing, and its text is nowhere. TURNLEDGER_TORTURE sends 10,000.
 func TestInvalidMessagesChangeNothing(t *testing.T) {
 	t.Parallel()
@@ -70,7 +74,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 	const seed = 6
 	r := rand.New(rand.NewPCG(seed, seed))
 	address := stack.FreeAddress(t)
-	p := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=" + address}, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, []string{"TURNLEDGER_NATS_LISTEN=" + address})
 	nc, err := nats.Connect("nats://" + address)
 	require.NoError(t, err)
 	defer nc.Close()
@@ -84,13 +88,14 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		require.NoError(t, err)
 		return info.State.Msgs
 	}
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	p.LinkIdentity(t, "s", "u")
 	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
 	began, taken, before := stored(), uint64(0), p.ResidentMemory(t)
 	for range total {
 		m := invalidMessage(r)
 		answer, err := nc.RequestMsg(m, 5*time.Second)
-		if err == nil && strings.Contains(string(answer.Data), `"stream"`) && !strings.Contains(string(answer.Data), `"error"`) {
+		if err == nil && strings.Contains(string(answer.Data), `"stream"`) &&
+			!strings.Contains(string(answer.Data), `"error"`) {
 			taken++
 		}
 		// Not into a stream that is none of its kind, and not to what runs the log.
@@ -100,7 +105,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 	p.WaitCaughtUp(t, "recent")
 	require.Equal(t, began+taken, stored(), "seed %d", seed)
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "s"), "seed %d", seed)
-	require.Equal(t, "u", p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s"), nil)["identity_id"])
+	require.Equal(t, "u", p.Get(t, stack.SessionPath("s"))["identity_id"])
 	p.RecordTurn(t, "s", "after", "question 1", "answer 1")
 	require.Equal(t, stack.Exchanges(2), p.Context(t, "s"))
 	require.NotContains(t, p.Metrics(t)+p.Log.String(), "LIE")

@@ -41,7 +41,7 @@ func (m modelled) key() string {
 	return fmt.Sprint(m.known, m.erased, m.identity, m.show(), m.turns)
 }
 
-// show is what a reading of all turns gives.
+// show returns what a reading of all turns shows.
 func (m modelled) show() string {
 	if m.erased {
 		return ""
@@ -56,7 +56,7 @@ func (m modelled) show() string {
 
 func refused(status int, code string) reply { return reply{status: status, code: code} }
 
-// step gives the session after a call, and what the API must say.
+// step returns the session after a call, and what the API must say.
 func (m modelled) step(c call) (modelled, reply) {
 	t, there := m.turns[c.request]
 	switch {
@@ -140,7 +140,7 @@ func (m modelled) correct(c call) (modelled, reply) {
 	return m, reply{status: http.StatusOK}
 }
 
-// sessionModel tells porcupine what a session is.
+// sessionModel returns a session as porcupine checks it.
 func sessionModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return modelled{turns: map[string]modelTurn{}} },

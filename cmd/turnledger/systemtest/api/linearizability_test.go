@@ -31,9 +31,10 @@ func TestSessionsAreLinearizable(t *testing.T) {
 		interleavings = 200
 	}
 	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pgtest.URL(t)
-	env := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_ERASE_RATE=1000"}
-	a := stack.Start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", stack.DataDir(t))
-	b := stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve")
+	env := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg,
+		"TURNLEDGER_ERASE_RATE=1000"}
+	a := stack.Serve(t, append(stack.ServeNATS(nats), env...))
+	b := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve")
 	clients := []*stack.Process{a, a, b, b}
 	for seed := range interleavings {
 		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed))
@@ -58,7 +59,8 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	require.Contains(t, out, "audit: ")
 }
 
-// interleave lets the clients loose on a session and gives what they did and heard.
+// interleave lets the clients do what they like to a session and returns what they did and were
+// answered.
 func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) (history []porcupine.Operation) {
 	t.Helper()
 	var mu sync.Mutex
@@ -76,7 +78,8 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 					return fmt.Errorf("%+v: %w", c, err)
 				}
 				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: n, Input: c, Output: r, Call: from.Nanoseconds(), Return: to.Nanoseconds()})
+				history = append(history, porcupine.Operation{ClientId: n, Input: c, Output: r,
+					Call: from.Nanoseconds(), Return: to.Nanoseconds()})
 				mu.Unlock()
 			}
 			return nil
@@ -88,7 +91,8 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 
 func randomCall(rng *rand.Rand) call {
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
-	c := call{kind: one("start", "start", "start", "finalize", "finalize", "finalize", "correct", "correct", "link", "redact", "reset", "read", "read", "read")}
+	c := call{kind: one("start", "start", "start", "finalize", "finalize", "finalize", "correct", "correct", "link",
+		"redact", "reset", "read", "read", "read")}
 	if rng.IntN(25) == 0 {
 		c.kind = "erase"
 	}
@@ -111,7 +115,7 @@ func randomCall(rng *rand.Rand) call {
 	return c
 }
 
-// does makes a call and reads the answer as the model sees it.
+// perform makes a call and reads the answer as the model sees it.
 func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, error) {
 	turn := func(request string) string {
 		return stack.SessionPath(id) + "/turns/" + events.TurnID(id, request).String()
@@ -119,7 +123,8 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 	method, path, body := http.MethodPost, "", map[string]any{}
 	switch c.kind {
 	case "start":
-		path, body = stack.SessionPath(id)+"/turns", map[string]any{"request_id": c.request, "question_neutral": "q " + c.request}
+		path, body = stack.SessionPath(id)+"/turns",
+			map[string]any{"request_id": c.request, "question_neutral": "q " + c.request}
 	case "finalize":
 		path, body = turn(c.request)+"/finalize", map[string]any{"answer_neutral": "a " + c.request}
 	case "redact":
@@ -127,7 +132,8 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 	case "correct":
 		path, body = turn(c.of)+"/correct", map[string]any{"request_id": c.request, "answer_neutral": "b " + c.request}
 	case "link":
-		method, path, body = http.MethodPut, stack.SessionPath(id)+"/identity", map[string]any{"identity_id": c.identity}
+		method, path, body = http.MethodPut, stack.SessionPath(id)+"/identity",
+			map[string]any{"identity_id": c.identity}
 	case "reset":
 		path = stack.SessionPath(id) + "/reset"
 	case "read":

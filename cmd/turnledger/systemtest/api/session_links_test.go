@@ -16,28 +16,30 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// Whoever asks for a session of another identity is refused and remembered: who, when,
-// and from where as a hash, which is the same in every process, after a restart and after
-// a rebuild; never a text, and never the key.
+// A caller who asks for a session of another identity is refused, and the attempt is recorded: the
+// identity, the time, and the address as a hash, which is the same in every process, after a restart and
+// after a rebuild. Neither a text nor the key is recorded.
 func TestWhoAskedForAForeignSessionIsRemembered(t *testing.T) {
 	t.Parallel()
 	nats, pg, dir := stack.FreeAddress(t), pgtest.URL(t), stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL="}
 	first := func() *stack.Process {
-		return stack.Start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", dir)
+		return stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--data-dir", dir)
 	}
 	a := first()
-	b := stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api,context")
+	b := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api,context")
 	a.RecordTurn(t, "s", "r1", "KEPT text", "KEPT answer")
-	a.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "alice"})
+	a.LinkIdentity(t, "s", "alice")
 	refused := func(p *stack.Process, identity string) {
 		t.Helper()
-		out := p.Must(t, http.StatusConflict, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": identity})
+		out := p.Must(t, http.StatusConflict, http.MethodPut, stack.SessionPath("s")+"/identity",
+			map[string]any{"identity_id": identity})
 		require.Equal(t, "session_linked_elsewhere", out["code"])
 	}
 	refused(a, "bob")
 	refused(b, "carol")
-	out := b.Must(t, http.StatusConflict, http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{"request_id": "r2", "question_neutral": "SECRET", "identity_id": "dave"})
+	out := b.Must(t, http.StatusConflict, http.MethodPost, stack.SessionPath("s")+"/turns",
+		map[string]any{"request_id": "r2", "question_neutral": "SECRET", "identity_id": "dave"})
 	require.Equal(t, "session_linked_elsewhere", out["code"])
 	b.Stop(t)
 	a.Stop(t)
@@ -49,7 +51,9 @@ func TestWhoAskedForAForeignSessionIsRemembered(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), pg)
 		require.NoError(t, err)
 		defer func() { _ = conn.Close(t.Context()) }()
-		found, err := conn.Query(t.Context(), `select identity_id, source_hash from turnledger.security_events where session_id = 's' and recorded_at > now() - interval '1 hour' order by seq`)
+		found, err := conn.Query(t.Context(),
+			`select identity_id, source_hash from turnledger.security_events
+			where session_id = 's' and recorded_at > now() - interval '1 hour' order by seq`)
 		require.NoError(t, err)
 		for found.Next() {
 			var identity, hash string
@@ -86,9 +90,9 @@ func TestALinkAndStartsRaceFromSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)}
-	ps := []*stack.Process{stack.Start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", stack.DataDir(t))}
+	ps := []*stack.Process{stack.Serve(t, append(stack.ServeNATS(nats), env...))}
 	for range 2 {
-		ps = append(ps, stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api,context"))
+		ps = append(ps, stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api,context"))
 	}
 	for round := range 8 {
 		id, identity := fmt.Sprint("s", round), fmt.Sprint("user-", round)
@@ -111,8 +115,10 @@ func TestALinkAndStartsRaceFromSeveralProcesses(t *testing.T) {
 			}
 			call(ps[n%3], http.StatusCreated, http.MethodPost, stack.SessionPath(id)+"/turns", body)
 			if n == during/2 {
-				call(ps[0], http.StatusOK, http.MethodPut, stack.SessionPath(id)+"/identity", map[string]any{"identity_id": identity})
-				call(ps[1], http.StatusOK, http.MethodPut, stack.SessionPath(id)+"/identity", map[string]any{"identity_id": identity})
+				call(ps[0], http.StatusOK, http.MethodPut, stack.SessionPath(id)+"/identity",
+					map[string]any{"identity_id": identity})
+				call(ps[1], http.StatusOK, http.MethodPut, stack.SessionPath(id)+"/identity",
+					map[string]any{"identity_id": identity})
 			}
 		}
 		wg.Wait()
@@ -122,9 +128,9 @@ func TestALinkAndStartsRaceFromSeveralProcesses(t *testing.T) {
 			}
 			return ids
 		}
-		want := order(ps[2].Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(id)+"/turns?status=all&limit=1000", nil))
+		want := order(ps[2].Get(t, stack.SessionPath(id)+"/turns?status=all&limit=1000"))
 		require.Len(t, want, before+during)
-		got := order(ps[0].Must(t, http.StatusOK, http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil))
+		got := order(ps[0].Get(t, "/v1/identities/"+identity+"/turns?limit=1000"))
 		require.Equal(t, want, got, "round %d", round)
 	}
 }

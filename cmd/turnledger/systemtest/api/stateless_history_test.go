@@ -15,9 +15,10 @@ import (
 // a client passes with each request.
 func TestStatelessHistory(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, nil, "--roles", "api,context,recent")
 	build := func(t *testing.T, message string, history any) map[string]any {
-		out := p.BuildContext(t, "client", map[string]any{"message": message, "conversation_history": history, "format": "anthropic"})
+		out := p.BuildContext(t, "client", map[string]any{"message": message, "conversation_history": history,
+			"format": "anthropic"})
 		raw, err := json.Marshal(out["messages"])
 		require.NoError(t, err)
 		var messages []json.RawMessage
@@ -27,23 +28,28 @@ func TestStatelessHistory(t *testing.T) {
 		return out
 	}
 	entry := func(role, content string) map[string]any {
-		return map[string]any{"role": role, "content": content, "thinkingSteps": []any{"x"}, "entities": map[string]any{}, "elapsedSeconds": 3, "timestamp": "now"}
+		return map[string]any{"role": role, "content": content, "thinkingSteps": []any{"x"},
+			"entities": map[string]any{}, "elapsedSeconds": 3, "timestamp": "now"}
 	}
 	t.Run("single message", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, []string{"user: What is Kartograph?"}, stack.MessageLines(build(t, "What is Kartograph?", []any{})["messages"]))
+		require.Equal(t, []string{"user: What is Kartograph?"},
+			stack.MessageLines(build(t, "What is Kartograph?", []any{})["messages"]))
 	})
 	t.Run("follow-up question", func(t *testing.T) {
 		t.Parallel()
-		out := build(t, "What about its dependencies?", []any{entry("user", "Who owns the Cincinnati service?"), entry("assistant", "Team Ohio.")})
+		out := build(t, "What about its dependencies?",
+			[]any{entry("user", "Who owns the Cincinnati service?"), entry("assistant", "Team Ohio.")})
 		require.Equal(t, []any{
-			map[string]any{"role": "user", "content": "Who owns the Cincinnati service?"}, map[string]any{"role": "assistant", "content": "Team Ohio."},
+			map[string]any{"role": "user", "content": "Who owns the Cincinnati service?"},
+			map[string]any{"role": "assistant", "content": "Team Ohio."},
 			map[string]any{"role": "user", "content": "What about its dependencies?"},
 		}, out["messages"], "what only the client's pages need is not sent")
 	})
 	t.Run("reference to a previous response", func(t *testing.T) {
 		t.Parallel()
-		out := build(t, "Tell me more about the first one", []any{entry("user", "List all services"), entry("assistant", "1. Alpha 2. Beta")})
+		out := build(t, "Tell me more about the first one",
+			[]any{entry("user", "List all services"), entry("assistant", "1. Alpha 2. Beta")})
 		require.Contains(t, stack.MessageLines(out["messages"]), "assistant: 1. Alpha 2. Beta")
 	})
 	t.Run("long conversation", func(t *testing.T) {
@@ -60,7 +66,9 @@ func TestStatelessHistory(t *testing.T) {
 	})
 	t.Run("malformed history", func(t *testing.T) {
 		t.Parallel()
-		for _, odd := range []any{"text", 7, map[string]any{"role": "user"}, true, []any{nil, 7, "x", []any{}, map[string]any{"role": "user"}, map[string]any{"role": 7, "content": "x"}, map[string]any{"role": "robot", "content": "x"}, map[string]any{"role": "user", "content": []any{}}}} {
+		for _, odd := range []any{"text", 7, map[string]any{"role": "user"}, true,
+			[]any{nil, 7, "x", []any{}, map[string]any{"role": "user"}, map[string]any{"role": 7, "content": "x"},
+				map[string]any{"role": "robot", "content": "x"}, map[string]any{"role": "user", "content": []any{}}}} {
 			require.Equal(t, []string{"user: now"}, stack.MessageLines(build(t, "now", odd)["messages"]), "%v", odd)
 		}
 	})

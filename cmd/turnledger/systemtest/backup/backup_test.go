@@ -26,11 +26,12 @@ import (
 func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	t.Parallel()
 	pg, redis := pgtest.Start(t), redistest.Start(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_PARTITIONS=2"}
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL(),
+		"TURNLEDGER_PARTITIONS=2"}
 	dir := stack.DataDir(t)
 	p := stack.Start(t, env, "serve", "--data-dir", dir)
 	for _, s := range []string{"kept", "redacted", "erased", "hers"} {
-		p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath(s)+"/identity", map[string]any{"identity_id": "of " + s})
+		p.LinkIdentity(t, s, "of "+s)
 		p.RecordExchange(t, s, 0)
 	}
 	p.RecordExchange(t, "kept", 1)
@@ -59,7 +60,8 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 		require.Equal(t, stack.ExitDone, code, errs)
 	}
 	facts := filepath.Join(t.TempDir(), "erasures.jsonl")
-	code, _, errs = p.Run(t, "replay", "--type", "turnledger.turn.redacted.v1,turnledger.session.erased.v1,turnledger.identity.erased.v1", "-o", facts)
+	code, _, errs = p.Run(t, "replay", "--type",
+		"turnledger.turn.redacted.v1,turnledger.session.erased.v1,turnledger.identity.erased.v1", "-o", facts)
 	require.Equal(t, stack.ExitDone, code, errs)
 	p.WaitCaughtUp(t, "recent", "audit")
 	p.Stop(t)
@@ -75,8 +77,10 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	for _, s := range []string{"redacted", "erased", "hers", "gone before"} {
 		require.Empty(t, p.Context(t, s), s)
 	}
-	p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("erased")+"/turns", map[string]any{"request_id": "late", "question_neutral": "q"})
-	require.Eventually(t, func() bool { return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"}) }, 30*time.Second, 20*time.Millisecond, "the views notice")
+	p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("erased")+"/turns",
+		map[string]any{"request_id": "late", "question_neutral": "q"})
+	require.Eventually(t, func() bool { return slices.Equal(viewsIn(t, p, "failed"), []string{"audit", "recent"}) },
+		30*time.Second, 20*time.Millisecond, "the views notice")
 	for _, name := range []string{"recent", "audit"} {
 		code, _, errs = p.Run(t, "projections", "rebuild", name, "--yes")
 		require.Equal(t, stack.ExitDone, code, errs)
@@ -88,7 +92,7 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	// The eraser begins again in the restored log.
 	code, _, errs = p.Run(t, "erase", "--receipt", receiptOf(t, p, "erased"), "--wait")
 	require.Equal(t, stack.ExitDone, code, errs)
-	turns := p.Must(t, http.StatusOK, http.MethodGet, "/v1/sessions/redacted/turns?status=all", nil)["turns"].([]any)
+	turns := p.Get(t, "/v1/sessions/redacted/turns?status=all")["turns"].([]any)
 	require.Equal(t, "redacted", turns[0].(map[string]any)["status"])
 	p.RecordExchange(t, "kept", 2)
 	require.Equal(t, stack.Exchanges(3), p.Context(t, "kept"))
@@ -101,12 +105,14 @@ func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 // first version only.
 func correctThenRedact(t *testing.T, p *stack.Process, turn string) {
 	t.Helper()
-	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("redacted")+"/turns/"+turn+"/correct", map[string]any{"request_id": "c", "answer_neutral": "better"})
+	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("redacted")+"/turns/"+turn+"/correct",
+		map[string]any{"request_id": "c", "answer_neutral": "better"})
 	replacing := out["turn_id"].(string)
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("redacted")+"/turns/"+replacing+"/redact", map[string]any{"reason": "asked"})
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("redacted")+"/turns/"+replacing+"/redact",
+		map[string]any{"reason": "asked"})
 }
 
-// receiptOf asks for an erasure again, which gives its first receipt.
+// receiptOf asks for an erasure again, which returns its first receipt.
 func receiptOf(t *testing.T, p *stack.Process, s string) string {
 	t.Helper()
 	return p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath(s), nil)["receipt_id"].(string)
@@ -138,7 +144,7 @@ func TestBackupInAStoreThatSpeaksS3(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
 	t.Setenv("AWS_REGION", "us-east-1")
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	for i := range 3 {
 		p.RecordExchange(t, "s", i)
 	}
@@ -149,7 +155,7 @@ func TestBackupInAStoreThatSpeaksS3(t *testing.T) {
 	var m struct{ Files []struct{ Name string } }
 	require.NoError(t, json.Unmarshal([]byte(out), &m))
 	require.Len(t, m.Files, 1)
-	q := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	q := stack.Serve(t, nil)
 	code, out, errs = stack.Run(t, append([]string{"restore", "--url", q.URL}, place...)...)
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.Contains(t, out, "is there again: say it again")
@@ -164,23 +170,26 @@ func TestBackupInAStoreThatSpeaksS3(t *testing.T) {
 // partitions neither.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	p.RecordExchange(t, "s", 0)
 	whole := t.TempDir()
 	code, _, errs := p.Run(t, "backup", filepath.Join(whole, "b"))
 	require.Equal(t, stack.ExitDone, code, errs)
-	empty := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	empty := stack.Serve(t, nil)
 	for name, c := range map[string]struct {
 		file   string
 		damage func([]byte) []byte
 		says   string
 	}{
-		"cut off":     {"TURNS-0.snapshot", func(b []byte) []byte { return b[:len(b)-5] }, "TURNS-0.snapshot has"},
-		"bit":         {"TURNS-0.snapshot", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "TURNS-0.snapshot has another SHA-256"},
+		"cut off": {"TURNS-0.snapshot", func(b []byte) []byte { return b[:len(b)-5] }, "TURNS-0.snapshot has"},
+		"bit": {"TURNS-0.snapshot", func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+			"TURNS-0.snapshot has another SHA-256"},
 		"no file":     {"TURNS-0.snapshot", nil, "TURNS-0.snapshot is missing"},
 		"no manifest": {"manifest.json", nil, "there is no manifest.json"},
 		"manifest":    {"manifest.json", func(b []byte) []byte { return b[:len(b)/2] }, "manifest.json can't be read"},
-		"a later one": {"manifest.json", func(b []byte) []byte { return []byte(strings.Replace(string(b), `"format": 1`, `"format": 2`, 1)) }, "has format 2"},
+		"a later one": {"manifest.json", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"format": 1`, `"format": 2`, 1))
+		}, "has format 2"},
 	} {
 		dir := filepath.Join(whole, name)
 		require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(whole, "b"))))

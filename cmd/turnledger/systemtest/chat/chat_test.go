@@ -18,14 +18,15 @@ import (
 func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
-	p := stack.Start(t, model.Env(), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, model.Env(), "--roles", "api,context,recent,chat")
 	first := p.Ask(t, "new", stack.Content("Who is Donald Trump?"))
 	thread := first["thread_id"].(string)
 	require.NotEqual(t, "new", thread)
 	second := p.Ask(t, thread, stack.Content("who are his children"))
 	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", second["content"])
 	require.Equal(t, []string{"user: Who is Donald Trump?"}, <-model.Asked)
-	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, <-model.Asked)
+	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.",
+		"user: who are his children"}, <-model.Asked)
 
 	// The same request again is answered from the log, and the model is not asked.
 	body := map[string]any{"content": "once", "request_id": "r"}
@@ -49,12 +50,13 @@ func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
-	p := stack.Start(t, model.Env(), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, model.Env(), "--roles", "api,context,recent,chat")
 	for _, how := range []string{"fail", "broken"} {
-		out := p.Must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/"+how+"/messages", map[string]any{"content": how + " please", "request_id": "r"})
+		out := p.Must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/"+how+"/messages",
+			map[string]any{"content": how + " please", "request_id": "r"})
 		require.Equal(t, "model_failed", out["code"])
 		<-model.Asked
-		require.EqualValues(t, 1, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(how), nil)["pending"])
+		require.EqualValues(t, 1, p.Get(t, stack.SessionPath(how))["pending"])
 		began := time.Now()
 		p.Ask(t, how, map[string]any{"content": "Who is Donald Trump?", "on_pending": "reject"})
 		require.Less(t, time.Since(began), 30*time.Second)
@@ -70,7 +72,7 @@ func TestAnswerIsRecordedWhenTheClientIsGone(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
 	release := model.Hold()
-	p := stack.Start(t, model.Env(), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, model.Env(), "--roles", "api,context,recent,chat")
 	ctx, gone := context.WithCancel(t.Context())
 	events := stream(ctx, p, t, "s", stack.Content("slowly: who is Donald Trump?"))
 	require.Equal(t, "begun", (<-events)[0])
@@ -88,17 +90,19 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	model := stack.NewModel(t)
 	release := model.Hold()
 	nats := stack.FreeAddress(t)
-	a := stack.Start(t, append(model.Env(), "TURNLEDGER_NATS_LISTEN="+nats, "TURNLEDGER_SYNC=always"), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
-	b := stack.Start(t, append(model.Env(), "TURNLEDGER_NATS_URL=nats://"+nats, "TURNLEDGER_NATS_LISTEN="), "serve", "--roles", "api,context,recent,chat")
+	a := stack.Serve(t, append(model.Env(), stack.ServeNATS(nats)...), "--roles", "api,context,recent,chat")
+	b := stack.Start(t, append(model.Env(), stack.JoinNATS(nats)...), "serve", "--roles", "api,context,recent,chat")
 
 	slow := stream(t.Context(), a, t, "s", stack.Content("slowly: who is Donald Trump?"))
 	var begun map[string]string
 	require.NoError(t, json.Unmarshal([]byte((<-slow)[1]), &begun))
 	require.Equal(t, "delta", (<-slow)[0])
-	out := b.Must(t, http.StatusConflict, http.MethodPost, "/v1/threads/s/messages", map[string]any{"content": "who?", "on_pending": "reject"})
+	out := b.Must(t, http.StatusConflict, http.MethodPost, "/v1/threads/s/messages",
+		map[string]any{"content": "who?", "on_pending": "reject"})
 	require.Equal(t, "turn_pending", out["code"])
-	require.Regexp(t, "^turn "+begun["turn_id"]+", begun 20.*Z, has no answer yet: .* on_pending enqueue or interrupt$", out["detail"])
-	require.EqualValues(t, 1, b.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s"), nil)["turns"])
+	require.Regexp(t, "^turn "+begun["turn_id"]+", begun 20.*Z, has no answer yet: .* on_pending enqueue or interrupt$",
+		out["detail"])
+	require.EqualValues(t, 1, b.Get(t, stack.SessionPath("s"))["turns"])
 
 	queued := stream(t.Context(), b, t, "s", stack.Content("who are his children"))
 	require.Equal(t, "begun", (<-queued)[0])
@@ -121,14 +125,17 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 	require.Contains(t, last[1], `"interrupted":true`)
 	turns := waitFinalized(t, a, "i", 2)
 	require.Equal(t, "Donald ", turns[0].(map[string]any)["answer_neutral"])
-	again := b.Ask(t, "i", map[string]any{"content": "slowly: who is Donald Trump?", "request_id": turns[0].(map[string]any)["request_id"]})
-	require.Equal(t, []any{true, true, "interrupted"}, []any{again["duplicate"], again["interrupted"], again["finish_reason"]}, "as it was told at first")
+	again := b.Ask(t, "i", map[string]any{"content": "slowly: who is Donald Trump?",
+		"request_id": turns[0].(map[string]any)["request_id"]})
+	require.Equal(t, []any{true, true, "interrupted"},
+		[]any{again["duplicate"], again["interrupted"], again["finish_reason"]}, "as it was told at first")
 }
 
-// TestAnAnswerThatWasCutSaysSo: in the answer, in the stream, to who asks again, and on record.
+// TestAnAnswerThatWasCutSaysSo: in the answer, in the stream, to a client that asks again, and on
+// record.
 func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, stack.NewModel(t).Env(), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, stack.NewModel(t).Env(), "--roles", "api,context,recent,chat")
 	require.Equal(t, "stop", p.Ask(t, "s", stack.Content("Who is Donald Trump?"))["finish_reason"])
 	long := map[string]any{"content": "at length: who?", "request_id": "r"}
 	for range 2 {
@@ -147,7 +154,8 @@ func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 func TestEchoAnswersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	p := stack.Start(t, nil, "dev", "--data-dir", stack.DataDir(t))
-	require.Eventually(t, func() bool { return strings.Contains(p.Out.String(), "an echo") }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.Out.String(), "an echo") }, 30*time.Second,
+		10*time.Millisecond)
 	out := p.Must(t, http.StatusOK, http.MethodPost, "/v1/chat", stack.Content("hello"))
 	require.Equal(t, "echo", out["model"])
 	require.Contains(t, out["content"], "no model is configured")
@@ -158,15 +166,18 @@ func TestEchoAnswersWithoutAKey(t *testing.T) {
 func TestChatWithAnthropic(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
-	p := stack.Start(t, append(model.Env(), "TURNLEDGER_MODEL_API=anthropic", "TURNLEDGER_SYSTEM_PROMPT=Be kind."), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MODEL_API=anthropic", "TURNLEDGER_SYSTEM_PROMPT=Be kind."),
+		"--roles", "api,context,recent,chat")
 	p.Must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/failing/messages", stack.Content("fail please"))
 	<-model.Asked
 	p.Ask(t, "s", stack.Content("Who is Donald Trump?"))
 	<-model.Asked
-	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", p.Ask(t, "s", stack.Content("who are his children"))["content"])
+	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.",
+		p.Ask(t, "s", stack.Content("who are his children"))["content"])
 	asked := <-model.Asked
 	require.Equal(t, "system: Be kind.", asked[0])
-	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.", "user: who are his children"}, asked[1:])
+	require.Equal(t, []string{"user: Who is Donald Trump?", "assistant: Donald Trump is an American politician.",
+		"user: who are his children"}, asked[1:])
 }
 
 // TestAModelMayBeSilentAsLongAsConfigured and no longer; by itself that is 30 s.
@@ -174,7 +185,7 @@ func TestAModelMayBeSilentAsLongAsConfigured(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
 	model.Hold()
-	p := stack.Start(t, append(model.Env(), "TURNLEDGER_MODEL_SILENCE=1s"), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MODEL_SILENCE=1s"), "--roles", "api,context,recent,chat")
 	began := time.Now()
 	p.Must(t, http.StatusBadGateway, http.MethodPost, "/v1/threads/s/messages", stack.Content("slowly"))
 	require.Less(t, time.Since(began), 25*time.Second)
@@ -185,12 +196,14 @@ func TestAModelMayBeSilentAsLongAsConfigured(t *testing.T) {
 // the message is recorded, streamed or not.
 func TestARefusedMessageLeavesNothing(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, stack.NewModel(t).Env(), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,chat")
+	p := stack.Serve(t, stack.NewModel(t).Env(), "--roles", "api,context,recent,chat")
 	for _, path := range []string{"/messages", "/messages/stream"} {
-		for member, value := range map[string]any{"max_messages": 1, "max_tokens": -1, "language": "both", "on_pending": "maybe", "idle_timeout": "soon", "user_id": "..", "bogus": true} {
-			refused := p.Must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/threads/s"+path, map[string]any{"content": "hello", member: value})
+		for member, value := range map[string]any{"max_messages": 1, "max_tokens": -1, "language": "both",
+			"on_pending": "maybe", "idle_timeout": "soon", "user_id": "..", "bogus": true} {
+			refused := p.Must(t, http.StatusUnprocessableEntity, http.MethodPost, "/v1/threads/s"+path,
+				map[string]any{"content": "hello", member: value})
 			require.Equal(t, "invalid_argument", refused["code"], member)
-			require.Equal(t, false, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s"), nil)["found"], member)
+			require.Equal(t, false, p.Get(t, stack.SessionPath("s"))["found"], member)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package chat_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"syscall"
 	"testing"
@@ -30,7 +29,7 @@ func TestAnAnswerLongerThanTheStopIsToldOf(t *testing.T) {
 	require.Equal(t, "error", last[0])
 	require.Contains(t, last[1], `"model_failed"`)
 	p = stack.Start(t, model.Env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
-	require.EqualValues(t, 1, p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s"), nil)["pending"])
+	require.EqualValues(t, 1, p.Get(t, stack.SessionPath("s"))["pending"])
 }
 
 // TestNoTurnIsLostWhenTheServerEnds streams 50 threads at once, and ends the server in
@@ -52,7 +51,8 @@ func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 				p.Ask(t, fmt.Sprint("t", i), map[string]any{"content": "Who is he?", "request_id": "first"})
 			}
 			for i := range threads {
-				events := stream(context.WithoutCancel(t.Context()), p, t, fmt.Sprint("t", i), map[string]any{"content": "slowly: who is Donald Trump?", "request_id": "r"})
+				events := stream(context.WithoutCancel(t.Context()), p, t, fmt.Sprint("t", i),
+					map[string]any{"content": "slowly: who is Donald Trump?", "request_id": "r"})
 				ends.Go(func() {
 					for e := range events {
 						if e[0] == "delta" && e[1] == `{"content":"Donald "}` {
@@ -72,10 +72,11 @@ func TestNoTurnIsLostWhenTheServerEnds(t *testing.T) {
 			ends.Wait()
 			p = stack.Start(t, model.Env(), "serve", "--data-dir", dir, "--roles", "api,context,recent,chat")
 			for i := range threads {
-				s := p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(fmt.Sprint("t", i)), nil)
+				s := p.Get(t, stack.SessionPath(fmt.Sprint("t", i)))
 				require.EqualValues(t, 2, s["turns"], "%v", s)
-				answered := p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(fmt.Sprint("t", i))+"/history", nil)["history"].([]any)
-				require.Equal(t, map[string]any{"question_neutral": "Who is he?", "answer_neutral": "Donald Trump is an American politician."}, answered[0], "acknowledged")
+				answered := p.Get(t, stack.SessionPath(fmt.Sprint("t", i))+"/history")["history"].([]any)
+				require.Equal(t, map[string]any{"question_neutral": "Who is he?",
+					"answer_neutral": "Donald Trump is an American politician."}, answered[0], "acknowledged")
 				want := 0
 				if signal == syscall.SIGKILL {
 					want = 1

@@ -15,12 +15,13 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// stream opens a stream and gives its events; it ends with ctx.
+// stream opens a stream and returns its events; it ends with ctx.
 func stream(ctx context.Context, p *stack.Process, t testing.TB, thread string, body map[string]any) <-chan [2]string {
 	t.Helper()
 	raw, err := json.Marshal(body)
 	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/v1/threads/"+thread+"/messages/stream", bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/v1/threads/"+thread+"/messages/stream",
+		bytes.NewReader(raw))
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -42,12 +43,12 @@ func stream(ctx context.Context, p *stack.Process, t testing.TB, thread string, 
 	return out
 }
 
-// finalized waits until a session has so many answers.
+// waitFinalized waits until a session has so many answers.
 func waitFinalized(t testing.TB, p *stack.Process, id string, n int) []any {
 	t.Helper()
 	var turns []any
 	require.Eventually(t, func() bool {
-		turns = p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(id)+"/turns", nil)["turns"].([]any)
+		turns = p.Get(t, stack.SessionPath(id)+"/turns")["turns"].([]any)
 		return len(turns) == n
 	}, 20*time.Second, 20*time.Millisecond)
 	return turns

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +37,7 @@ func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	}
 	run(append([]string{"import"}, files...)...)
 	run("link", "example-follow-up", "ada")
-	out := p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("example-dripping-tap")+"/turns", nil)
+	out := p.Get(t, stack.SessionPath("example-dripping-tap")+"/turns")
 	first := out["turns"].([]any)[0].(map[string]any)["turn_id"].(string)
 	run("redact", "--yes", "example-dripping-tap", first)
 	run("replay", "--format", "parquet", "-o", eventsFile)
@@ -54,7 +53,8 @@ func TestAnswersOfTheAnalystsPage(t *testing.T) {
 		}
 	}
 	var rows [][]string
-	for _, typ := range slices.SortedFunc(maps.Keys(types), func(a, b string) int { return cmp.Or(types[b]-types[a], cmp.Compare(a, b)) }) {
+	for _, typ := range slices.SortedFunc(maps.Keys(types),
+		func(a, b string) int { return cmp.Or(types[b]-types[a], cmp.Compare(a, b)) }) {
 		rows = append(rows, []string{typ, fmt.Sprint(types[typ]), fmt.Sprint(hidden[typ])})
 	}
 	requireShown(t, page, []string{"type", "events", "redacted"}, rows)

@@ -15,7 +15,7 @@ import (
 // today's redactions applied.
 func TestContextAsOf(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	first := p.RecordTurn(t, "s", "1", "question 1", "answer 1")
 	p.RecordTurn(t, "s", "2", "question 2", "answer 2")
 	between := time.Now().UTC().Format(time.RFC3339Nano)

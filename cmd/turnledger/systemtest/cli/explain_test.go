@@ -31,11 +31,12 @@ type explainedTurn struct {
 
 func TestExplainATurn(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	gone := p.RecordTurn(t, "s", "gone", "SECRET", "SECRET")
 	var earlier []string
 	for k := range 4 {
-		earlier = append(earlier, p.RecordTurn(t, "s", fmt.Sprint(k), fmt.Sprint("question ", k), fmt.Sprint("answer ", k)))
+		earlier = append(earlier, p.RecordTurn(t, "s", fmt.Sprint(k), fmt.Sprint("question ", k),
+			fmt.Sprint("answer ", k)))
 	}
 	turn := p.RecordTurn(t, "s", "this", "WHY", "BECAUSE")
 	p.RecordTurn(t, "s", "later", "later", "later")
@@ -70,11 +71,12 @@ func TestExplainATurn(t *testing.T) {
 // turns before it.
 func TestExplainACorrectedTurn(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	first := p.RecordTurn(t, "s", "1", "question 1", "answer 1")
 	wrong := p.RecordTurn(t, "s", "2", "question 2", "wrong")
 	corrected := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+wrong+"/correct",
-		map[string]any{"request_id": "2b", "question_neutral": "question 2", "answer_neutral": "right"})["turn_id"].(string)
+		map[string]any{"request_id": "2b", "question_neutral": "question 2",
+			"answer_neutral": "right"})["turn_id"].(string)
 	p.RecordTurn(t, "s", "3", "about "+corrected, "answer 3")
 	p.RecordTurn(t, "s", "4", "question 4", "answer 4")
 	for _, version := range []string{wrong, corrected} {

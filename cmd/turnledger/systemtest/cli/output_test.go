@@ -13,7 +13,7 @@ import (
 // What could not be printed was not done.
 func TestLostOutputIsAFailure(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	p.RecordTurn(t, "s", "r", "question", "answer")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -30,7 +30,8 @@ func linesOf(s string) []string {
 func TestReplayInEveryFormat(t *testing.T) {
 	t.Parallel()
 	// Without an eraser, which takes the redacted events out of the log.
-	p := stack.Start(t, []string{"TURNLEDGER_PARTITIONS=2"}, "serve", "--roles", "api,context", "--data-dir", stack.DataDir(t))
+	p := stack.Start(t, []string{"TURNLEDGER_PARTITIONS=2"}, "serve", "--roles", "api,context",
+		"--data-dir", stack.DataDir(t))
 	gone := p.RecordTurn(t, "s0", "r", "SECRET", "SECRET")
 	for k := range 6 {
 		p.RecordTurn(t, fmt.Sprint("s", k), "r1", "question", "answer")
@@ -85,7 +86,8 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"}, {"--since", "yesterday"}, {"--session", ""}, {"--identity="}, {"-o", dir}} {
+	for _, args := range [][]string{{"--turns", "--follow"}, {"--follow", "--format", "parquet"},
+		{"--since", "yesterday"}, {"--session", ""}, {"--identity="}, {"-o", dir}} {
 		code, _, _ = p.Run(t, append([]string{"replay"}, args...)...)
 		require.Equal(t, stack.ExitUsage, code, args)
 	}
@@ -94,8 +96,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.Contains(t, said, "turnledger.turn.started.v1")
 }
 
-// A follower outlives the server, misses nothing and gives nothing twice; Ctrl-C is its
-// end.
+// A follower outlives the server, misses nothing and prints nothing twice; Ctrl-C is its end.
 func TestReplayFollowsOverARestart(t *testing.T) {
 	t.Parallel()
 	dir, address := stack.DataDir(t), stack.FreeAddress(t)
@@ -140,7 +141,9 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Turnledger-From", "0:0")
 		w.Header().Set("Turnledger-End", "0:9")
-		_, _ = fmt.Fprintln(w, `{"specversion":"1.0","id":"a.started","source":"x","type":"t","subject":"s","position":"0:4","recordedat":"2026-11-21T08:00:00Z","data":{}}`)
+		_, _ = fmt.Fprintln(w,
+			`{"specversion":"1.0","id":"a.started","source":"x","type":"t","subject":"s",`+
+				`"position":"0:4","recordedat":"2026-11-21T08:00:00Z","data":{}}`)
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	}))
@@ -180,7 +183,7 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 // TestReplayIntoAPipeLeavesAPipe, and so /dev/null where it is: root once lost it.
 func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, nil, "--roles", "api,context,recent")
 	p.RecordTurn(t, "s", "r1", "a question", "an answer")
 	name := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(name, 0o600))
@@ -200,7 +203,7 @@ func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 // What could not be written is no place to go on after.
 func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	for k := range 20 {
 		p.RecordTurn(t, "s", fmt.Sprint(k), strings.Repeat("long ", 100), "answer")
 	}
@@ -227,13 +230,15 @@ func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 // What a client may send, and the log keeps as it was, is read by every format.
 func TestReplayOfHalfASurrogatePair(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	status, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns",
-		json.RawMessage(`{"request_id":"1","question_neutral":"ok","question_messages":[{"role":"user","content":"ok","x":"\ud800"}],"metadata":{"locale":"\ud800"}}`))
+		json.RawMessage(`{"request_id":"1","question_neutral":"ok",`+
+			`"question_messages":[{"role":"user","content":"ok","x":"\ud800"}],"metadata":{"locale":"\ud800"}}`))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusCreated, status, out)
 	id := out["turn_id"].(string)
-	for _, args := range [][]string{{"--format", "csv"}, {"--format", "parquet"}, {"--format", "jsonl", "--turns"}, {"--format", "parquet", "--turns"}} {
+	for _, args := range [][]string{{"--format", "csv"}, {"--format", "parquet"}, {"--format", "jsonl", "--turns"},
+		{"--format", "parquet", "--turns"}} {
 		code, _, said := p.Run(t, append([]string{"replay", "-o", filepath.Join(t.TempDir(), "log")}, args...)...)
 		require.Zero(t, code, "%v: %s", args, said)
 	}

@@ -29,25 +29,31 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 		code int
 		says string
 	}{
-		"taken API port":         {[]string{"--listen", taken.Addr().String()}, stack.ExitFailed, "set TURNLEDGER_LISTEN"},
-		"taken NATS port":        {[]string{"--nats-listen", taken.Addr().String()}, stack.ExitUsage, "NATS_LISTEN"},
-		"no NATS address":        {[]string{"--nats-listen", "abc"}, stack.ExitUsage, "want host:port"},
-		"NATS open to all":       {[]string{"--nats-listen", "0.0.0.0:0"}, stack.ExitUsage, "put credentials into it"},
-		"no PostgreSQL URL":      {[]string{"--postgres-url", "host=x passwd hidden"}, stack.ExitFailed, "PostgreSQL URL"},
-		"no Redis URL":           {[]string{"--redis-url", "redis:/x:hidden@h"}, stack.ExitFailed, "Redis URL"},
-		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, stack.ExitFailed, "is it running"},
-		"NATS token":             {[]string{"--nats-url", "nats://hidden@127.0.0.1:1"}, stack.ExitFailed, "is it running"},
-		"no NATS URL":            {[]string{"--nats-url", "nats://u:hidden@[bad"}, stack.ExitUsage, "want nats://"},
-		"TTL of minutes":         {[]string{"--session-ttl", "29m"}, stack.ExitUsage, "between 30m and 90d"},
-		"TTL of months":          {[]string{"--session-ttl", "91d"}, stack.ExitUsage, "between 30m and 90d"},
-		"a silence of minutes":   {[]string{"--model-silence", "3m"}, stack.ExitUsage, "at most 2m"},
-		"a shadow of itself":     {[]string{"--redis-url", "redis://:hidden@h", "--recent-shadow", "redis://:hidden@h"}, stack.ExitUsage, "is the first view itself"},
-		"partitions":             {[]string{"--partitions", "3"}, stack.ExitUsage, "power of two"},
-		"data in a file":         {[]string{"--data-dir", file}, stack.ExitFailed, "not a directory"},
+		"taken API port": {[]string{"--listen", taken.Addr().String()}, stack.ExitFailed,
+			"set TURNLEDGER_LISTEN"},
+		"taken NATS port":  {[]string{"--nats-listen", taken.Addr().String()}, stack.ExitUsage, "NATS_LISTEN"},
+		"no NATS address":  {[]string{"--nats-listen", "abc"}, stack.ExitUsage, "want host:port"},
+		"NATS open to all": {[]string{"--nats-listen", "0.0.0.0:0"}, stack.ExitUsage, "put credentials into it"},
+		"no PostgreSQL URL": {[]string{"--postgres-url", "host=x passwd hidden"}, stack.ExitFailed,
+			"PostgreSQL URL"},
+		"no Redis URL": {[]string{"--redis-url", "redis:/x:hidden@h"}, stack.ExitFailed, "Redis URL"},
+		"NATS that is not there": {[]string{"--nats-url", "nats://u:hidden@127.0.0.1:1"}, stack.ExitFailed,
+			"is it running"},
+		"NATS token": {[]string{"--nats-url", "nats://hidden@127.0.0.1:1"}, stack.ExitFailed,
+			"is it running"},
+		"no NATS URL":          {[]string{"--nats-url", "nats://u:hidden@[bad"}, stack.ExitUsage, "want nats://"},
+		"TTL of minutes":       {[]string{"--session-ttl", "29m"}, stack.ExitUsage, "between 30m and 90d"},
+		"TTL of months":        {[]string{"--session-ttl", "91d"}, stack.ExitUsage, "between 30m and 90d"},
+		"a silence of minutes": {[]string{"--model-silence", "3m"}, stack.ExitUsage, "at most 2m"},
+		"a shadow of itself": {[]string{"--redis-url", "redis://:hidden@h", "--recent-shadow", "redis://:hidden@h"},
+			stack.ExitUsage, "is the first view itself"},
+		"partitions":     {[]string{"--partitions", "3"}, stack.ExitUsage, "power of two"},
+		"data in a file": {[]string{"--data-dir", file}, stack.ExitFailed, "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data")}, c.args...)
+			args := append([]string{"serve", "--listen", "127.0.0.1:0",
+				"--data-dir", filepath.Join(t.TempDir(), "data")}, c.args...)
 			code, _, errs := stack.Run(t, args...)
 			require.Equal(t, c.code, code, errs)
 			require.Contains(t, errs, c.says)
@@ -71,7 +77,8 @@ func TestAStoreThatLetsNobodyInEndsAStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, _, errs := stack.Run(t, "serve", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(t.TempDir(), "data"), "--roles", c.roles, c.flag, c.store)
+			code, _, errs := stack.Run(t, "serve", "--listen", "127.0.0.1:0",
+				"--data-dir", filepath.Join(t.TempDir(), "data"), "--roles", c.roles, c.flag, c.store)
 			require.Equal(t, stack.ExitFailed, code, errs)
 			require.Contains(t, errs, c.says)
 			require.NotContains(t, errs, "hidden")

@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
-// answers holds that every server acknowledges a write to every partition again within a
-// time, and gives how long that took.
+// waitAnswers requires that every server acknowledges a write to every partition again within a time,
+// and returns how long that took.
 func (s *turnLoad) waitAnswers(t *testing.T, within time.Duration, servers ...*stack.Process) time.Duration {
 	t.Helper()
 	s.probes++
@@ -44,7 +44,7 @@ func (s *turnLoad) waitAnswers(t *testing.T, within time.Duration, servers ...*s
 	return time.Since(began)
 }
 
-// sessionOf gives a session of a partition.
+// sessionOf returns a session of a partition.
 func sessionOf(partition int, name string) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("%s-%d", name, i); events.Partition(id, partitions) == partition {
@@ -53,14 +53,15 @@ func sessionOf(partition int, name string) string {
 	}
 }
 
-// goesOn waits for more turns.
+// waitTurns waits for more turns.
 func (s *turnLoad) waitTurns(t *testing.T, more int64) {
 	t.Helper()
 	from := s.turns.Load()
-	require.Eventually(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, time.Minute, 10*time.Millisecond, "no turn is recorded any more")
+	require.Eventually(t, func() bool { return t.Failed() || s.turns.Load() >= from+more }, time.Minute,
+		10*time.Millisecond, "no turn is recorded any more")
 }
 
-// end stops the load and holds all that is left to what was acknowledged: the log, what
+// finish stops the load and holds all that is left to what was acknowledged: the log, what
 // each server shows, and the views.
 func (s *turnLoad) finish(t *testing.T, nodes *natstest.Nodes) {
 	t.Helper()
@@ -94,14 +95,16 @@ func (s *turnLoad) finish(t *testing.T, nodes *natstest.Nodes) {
 	require.Equal(t, stack.ExitDone, code, out+errs)
 	require.Contains(t, out, "recent: ")
 	require.Contains(t, out, "audit: ")
-	t.Logf("seed %d: %d turns acknowledged, %d reads, %d of them refused", s.seed, s.turns.Load(), s.reads.Load(), s.refused.Load())
+	t.Logf("seed %d: %d turns acknowledged, %d reads, %d of them refused", s.seed, s.turns.Load(), s.reads.Load(),
+		s.refused.Load())
 }
 
-// logHolds reads the whole log, past the API: every acknowledged half stands there once,
-// each talk in its order.
+// checkLog reads the whole log, past the API: every acknowledged half stands there once, each session in
+// its order.
 func (s *turnLoad) checkLog(t *testing.T, nodes *natstest.Nodes) {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), nodes.Connect(t), jetlog.Config{Partitions: partitions, Replicas: 3, Outside: true})
+	log, err := jetlog.Open(t.Context(), nodes.Connect(t),
+		jetlog.Config{Partitions: partitions, Replicas: 3, Outside: true})
 	require.NoError(t, err)
 	want := map[string]int{}
 	for _, x := range s.sessions {
@@ -127,7 +130,8 @@ func (s *turnLoad) checkLog(t *testing.T, nodes *natstest.Nodes) {
 				}
 				half := found[id]
 				kind := []string{"started", "finalized"}[half%2]
-				require.Equal(t, events.TurnID(id, fmt.Sprint("r", half/2)).String()+"."+kind, e.ID, "seed %d: half %d of %s", s.seed, half, id)
+				require.Equal(t, events.TurnID(id, fmt.Sprint("r", half/2)).String()+"."+kind, e.ID,
+					"seed %d: half %d of %s", s.seed, half, id)
 				found[id]++
 			}
 		}
@@ -138,5 +142,5 @@ func (s *turnLoad) checkLog(t *testing.T, nodes *natstest.Nodes) {
 	}
 }
 
-// pick gives the nodes in an order of the seed.
+// nodeOrder returns the nodes in an order of the seed.
 func nodeOrder(seed uint64) []int { return rand.New(rand.NewPCG(seed, 7)).Perm(3) }

@@ -19,9 +19,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// siege is what users do while a cluster breaks. Writers record turns, and ask again until
-// each half is acknowledged; readers hold every answer against what was acknowledged, and
-// what was shown, before they asked. It ends with its test.
+// turnLoad is what users do while a cluster breaks. Writers record turns, and ask again until each half
+// is acknowledged. Readers compare every answer with what was acknowledged, and what was shown, before
+// they asked. The load ends with its test.
 type turnLoad struct {
 	seed    uint64
 	servers []*stack.Process
@@ -39,25 +39,24 @@ type turnLoad struct {
 	sessions []*writtenSession
 }
 
-// talk is a session that one writer writes. Its halves are question 0, answer 0,
-// question 1, and so on.
+// writtenSession is a session of one writer. Its halves are question 0, answer 0, question 1, and so on.
 type writtenSession struct {
 	id string
 
 	mu sync.Mutex
-	// acked halves, and the most halves that a reading has shown.
+	// How many halves were acknowledged, and the most that a reading has shown.
 	acknowledged, shown int
 	position            string // of the last half that was acknowledged
 }
 
 const (
-	// besieged partitions of the log.
+	// partitions of the log.
 	partitions = 8
-	// talkTurns of a talk, before its writer begins another.
+	// sessionTurns is how many turns a session gets before its writer begins another.
 	sessionTurns = 30
 )
 
-// besiege begins the load: turns a second that are asked for, by so many writers.
+// startLoad begins the load: turns a second that are asked for, by so many writers.
 func startLoad(t *testing.T, seed uint64, perSecond float64, writers int, servers ...*stack.Process) *turnLoad {
 	t.Helper()
 	s := &turnLoad{
@@ -79,14 +78,14 @@ func startLoad(t *testing.T, seed uint64, perSecond float64, writers int, server
 	return s
 }
 
-// judge fails the test, unless that is over.
+// reportError fails the test, unless that is over.
 func (*turnLoad) reportError(t *testing.T, err error) {
 	if t.Context().Err() == nil {
 		assert.NoError(t, err)
 	}
 }
 
-// over tells whether the load is to end.
+// stopping reports whether the load is to end.
 func (s *turnLoad) stopping() bool {
 	select {
 	case <-s.stop:
@@ -98,7 +97,7 @@ func (s *turnLoad) stopping() bool {
 
 func (s *turnLoad) write(ctx context.Context, writer int, rng *rand.Rand) error {
 	for n := 0; ; n++ {
-		x := &writtenSession{id: fmt.Sprintf("talk-%d-%d", writer, n)}
+		x := &writtenSession{id: fmt.Sprintf("session-%d-%d", writer, n)}
 		s.mu.Lock()
 		s.sessions = append(s.sessions, x)
 		s.mu.Unlock()
@@ -120,8 +119,8 @@ func (s *turnLoad) write(ctx context.Context, writer int, rng *rand.Rand) error 
 	}
 }
 
-// record writes a half, first at any server, and where it is not taken at the next, until
-// it is. Half of the sessions are of an identity.
+// record writes a half, first at any server, and where it is not taken at the next, until it is. Every
+// second session is linked to an identity.
 func (s *turnLoad) record(ctx context.Context, id string, half int, rng *rand.Rand) (position string, err error) {
 	path, body := halfRequest(id, half)
 	if half == 0 && rng.IntN(2) == 0 {
@@ -148,13 +147,15 @@ func (s *turnLoad) record(ctx context.Context, id string, half int, rng *rand.Ra
 	return "", ctx.Err()
 }
 
-// halfRequest is how a half is recorded.
+// halfRequest returns the request that records a half.
 func halfRequest(id string, half int) (path string, body map[string]any) {
 	request := fmt.Sprint("r", half/2)
 	if half%2 == 0 {
-		return stack.SessionPath(id) + "/turns", map[string]any{"request_id": request, "question_neutral": halfText(half)}
+		return stack.SessionPath(id) + "/turns",
+			map[string]any{"request_id": request, "question_neutral": halfText(half)}
 	}
-	return stack.SessionPath(id) + "/turns/" + events.TurnID(id, request).String() + "/finalize", map[string]any{"answer_neutral": halfText(half)}
+	return stack.SessionPath(id) + "/turns/" + events.TurnID(id, request).String() + "/finalize",
+		map[string]any{"answer_neutral": halfText(half)}
 }
 
 func halfText(half int) string {
@@ -169,7 +170,7 @@ func call(ctx context.Context, p *stack.Process, path string, body map[string]an
 	return p.Call(ctx, http.MethodPost, path, body)
 }
 
-// read reads talks at any server, some twenty times a second.
+// read reads sessions at any server, some twenty times a second.
 func (s *turnLoad) read(ctx context.Context, rng *rand.Rand) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -190,7 +191,7 @@ func (s *turnLoad) read(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// anyTalk gives one of the newest talks.
+// anySession returns one of the newest sessions.
 func (s *turnLoad) anySession(rng *rand.Rand) *writtenSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,15 +201,17 @@ func (s *turnLoad) anySession(rng *rand.Rand) *writtenSession {
 	return s.sessions[len(s.sessions)-1-rng.IntN(min(100, len(s.sessions)))]
 }
 
-// look reads a talk in one of four ways and holds that it has not gone back. It tells
+// readSession reads a session in one of four ways and checks that it has not gone back. It reports
 // whether the reading was answered; 503 is right at any time.
-func (s *turnLoad) readSession(ctx context.Context, p *stack.Process, x *writtenSession, way int) (answered bool, err error) {
+func (s *turnLoad) readSession(ctx context.Context, p *stack.Process, x *writtenSession, way int) (answered bool,
+	err error) {
 	x.mu.Lock()
 	least, position := max(x.acknowledged, x.shown), x.position
 	x.mu.Unlock()
 	path, body := stack.SessionPath(x.id)+"/turns?status=all&limit=10000", map[string]any(nil)
 	if way%2 == 1 {
-		path, body = stack.SessionPath(x.id)+"/context?", map[string]any{"message": "now", "include_pending": true, "max_messages": 100_000}
+		path, body = stack.SessionPath(x.id)+"/context?",
+			map[string]any{"message": "now", "include_pending": true, "max_messages": 100_000}
 	}
 	if way >= 2 && position != "" {
 		path += "&min_position=" + position
@@ -227,7 +230,8 @@ func (s *turnLoad) readSession(ctx context.Context, p *stack.Process, x *written
 	case err != nil:
 		return true, fmt.Errorf("seed %d: %w", s.seed, err)
 	case shown < least:
-		return true, fmt.Errorf("seed %d: STALE: %s of %s shows %d halves, and %d were acknowledged or shown before", s.seed, path, p.URL, shown, least)
+		return true, fmt.Errorf("seed %d: STALE: %s of %s shows %d halves, and %d were acknowledged or shown before",
+			s.seed, path, p.URL, shown, least)
 	}
 	x.mu.Lock()
 	x.shown = max(x.shown, shown)
@@ -235,8 +239,8 @@ func (s *turnLoad) readSession(ctx context.Context, p *stack.Process, x *written
 	return true, nil
 }
 
-// halves counts what a list of turns or a context shows, and holds that it is the talk
-// from its beginning, each half once and in its place.
+// halves counts what a list of turns or a context shows. It checks that this is the session from its
+// beginning, each half once and in its place.
 func halves(id string, out map[string]any) (n int, err error) {
 	if messages, ok := out["messages"].([]any); ok {
 		for i, m := range messages[:len(messages)-1] {
@@ -250,7 +254,8 @@ func halves(id string, out map[string]any) (n int, err error) {
 	for i, x := range turns {
 		turn := x.(map[string]any)
 		final := turn["status"] == "finalized"
-		if turn["turn_id"] != events.TurnID(id, fmt.Sprint("r", i)).String() || turn["question_neutral"] != halfText(2*i) ||
+		if turn["turn_id"] != events.TurnID(id, fmt.Sprint("r", i)).String() ||
+			turn["question_neutral"] != halfText(2*i) ||
 			final && turn["answer_neutral"] != halfText(2*i+1) || !final && i < len(turns)-1 {
 			return 0, fmt.Errorf("%s: turn %d is %v", id, i, turn)
 		}

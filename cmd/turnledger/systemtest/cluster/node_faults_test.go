@@ -22,7 +22,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// stronghold is a cluster with two servers on it, and the load that it must stand.
+// loadedCluster is a cluster with two servers on it, and the load that it must stand.
 type loadedCluster struct {
 	*turnLoad
 	nodes *natstest.Nodes
@@ -46,7 +46,8 @@ func newCluster(t *testing.T, seed uint64, opts natstest.NodesOptions, perSecond
 	}
 	var servers []*stack.Process
 	for range 2 {
-		servers = append(servers, stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=" + h.nodes.URL()}, h.env...), "serve"))
+		servers = append(servers, stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=" + h.nodes.URL()}, h.env...),
+			"serve"))
 	}
 	t.Cleanup(func() {
 		for _, p := range servers {
@@ -61,7 +62,7 @@ func newCluster(t *testing.T, seed uint64, opts natstest.NodesOptions, perSecond
 	return h
 }
 
-// calm tells how many turns there are while nothing is broken.
+// measureUnbroken logs how many turns there are while nothing is broken.
 func (h *loadedCluster) measureUnbroken(t *testing.T, d time.Duration) {
 	t.Helper()
 	before := h.turns.Load()
@@ -69,8 +70,7 @@ func (h *loadedCluster) measureUnbroken(t *testing.T, d time.Duration) {
 	t.Logf("unbroken: %.0f turns/s", float64(h.turns.Load()-before)/d.Seconds())
 }
 
-// fault does what is wrong, holds that writes are answered again in time, and makes all
-// whole again.
+// injectFault breaks something, requires that writes are answered again in time, and mends it.
 func (h *loadedCluster) injectFault(t *testing.T, name string, within time.Duration, breaks, mends func()) {
 	t.Helper()
 	before, began := h.turns.Load(), time.Now()
@@ -82,30 +82,33 @@ func (h *loadedCluster) injectFault(t *testing.T, name string, within time.Durat
 	h.nodes.Ready(t)
 	h.waitTurns(t, 20)
 	require.False(t, t.Failed())
-	t.Logf("%s: every partition answered after %s; %d turns in %s", name, took.Round(10*time.Millisecond), h.turns.Load()-before, time.Since(began).Round(time.Second))
+	t.Logf("%s: every partition answered after %s; %d turns in %s", name, took.Round(10*time.Millisecond),
+		h.turns.Load()-before, time.Since(began).Round(time.Second))
 }
 
 func (h *loadedCluster) killNode(t *testing.T, i int) {
 	t.Helper()
-	h.injectFault(t, "kill -9 of node "+strconv.Itoa(i), answerTime, func() { h.nodes.Kill(t, i) }, func() { h.nodes.Start(t, i) })
+	h.injectFault(t, "kill -9 of node "+strconv.Itoa(i), answerTime, func() { h.nodes.Kill(t, i) },
+		func() { h.nodes.Start(t, i) })
 }
 
-// leader is the node that leads some partition.
+// leader returns the node that leads some partition.
 func (h *loadedCluster) leader(t *testing.T) int {
 	t.Helper()
 	return h.nodes.Leader(t, events.StreamName(h.rng.IntN(partitions)))
 }
 
-// outpost is a server that reaches one node and no other.
+// startSingleNodeServer starts a server that reaches one node and no other.
 func (h *loadedCluster) startSingleNodeServer(t *testing.T, i int) *stack.Process {
 	t.Helper()
-	p := stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=" + h.nodes.URL(i)}, h.env...), "serve", "--roles", "api,context")
+	p := stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=" + h.nodes.URL(i)}, h.env...), "serve",
+		"--roles", "api,context")
 	p.Client = h.client
 	return p
 }
 
-// watch reads one session of each partition at an outpost until it is told to end, and
-// gives what was answered since. Nothing that it shows is ever older than what was
+// readContinuously reads the newest sessions at a server until end is called; answered returns how many
+// readings were answered since its last call. Nothing that is shown is ever older than what was
 // acknowledged before.
 func (h *loadedCluster) readContinuously(t *testing.T, p *stack.Process) (answered func() int, end func()) {
 	t.Helper()
@@ -134,15 +137,16 @@ func (h *loadedCluster) readContinuously(t *testing.T, p *stack.Process) (answer
 	return func() int { return int(n.Swap(0)) }, func() { close(stop); all.Wait() }
 }
 
-// away takes a leader from the others, in one way or another, while a server that reaches
-// nobody else is read: once another leads it answers no read, and as soon as it answers
-// again it is not behind.
+// withoutLeader takes a leader from the others, in one way or another, while a server that reaches that
+// node alone is read: once another node leads it answers no read, and as soon as it answers again it is
+// not behind.
 func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives func(i int), atLeast time.Duration) {
 	t.Helper()
 	i := h.leader(t)
 	p := h.startSingleNodeServer(t, i)
 	answered, end := h.readContinuously(t, p)
-	require.Eventually(t, func() bool { return answered() > 0 }, time.Minute, 10*time.Millisecond, "the outpost does not answer")
+	require.Eventually(t, func() bool { return answered() > 0 }, time.Minute, 10*time.Millisecond,
+		"the server of one node does not answer")
 	h.injectFault(t, name+strconv.Itoa(i), answerTime, func() { takes(i) }, func() {
 		answered()
 		h.waitTurns(t, 20)
@@ -153,7 +157,8 @@ func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives fu
 		<-time.After(atLeast)
 		gives(i)
 	})
-	require.Eventually(t, func() bool { return answered() > 0 }, time.Minute, 10*time.Millisecond, "the outpost does not answer again")
+	require.Eventually(t, func() bool { return answered() > 0 }, time.Minute, 10*time.Millisecond,
+		"the server of one node does not answer again")
 	end()
 	p.Kill(t)
 }
@@ -168,7 +173,7 @@ func (h *loadedCluster) pauseLeader(t *testing.T, d time.Duration) {
 	h.withoutLeader(t, "paused node ", func(i int) { h.nodes.Pause(t, i) }, func(i int) { h.nodes.Resume(t, i) }, d)
 }
 
-// allKilled kills all nodes at once.
+// killAllNodes kills all nodes at once.
 func (h *loadedCluster) killAllNodes(t *testing.T) {
 	t.Helper()
 	h.injectFault(t, "kill -9 of all nodes", answerTimeAll, func() {
@@ -181,7 +186,7 @@ func (h *loadedCluster) killAllNodes(t *testing.T) {
 	}, func() {})
 }
 
-// fullDisk fills the disk of node 0, a mounted tmpfs, while it leads.
+// fillLeaderDisk fills the disk of node 0, a mounted tmpfs, while it leads.
 func (h *loadedCluster) fillLeaderDisk(t *testing.T, dir string) {
 	t.Helper()
 	h.nodes.Lead(t, events.StreamName(0), 0)
@@ -196,7 +201,7 @@ func (h *loadedCluster) fillLeaderDisk(t *testing.T, dir string) {
 	})
 }
 
-// withSmallDisk is a stronghold whose node 0 has a small disk of its own.
+// newClusterWithSmallDisk returns a cluster whose node 0 has a small disk of its own.
 func newClusterWithSmallDisk(t *testing.T, seed uint64, perSecond float64, writers int) (h *loadedCluster, dir string) {
 	t.Helper()
 	var opts natstest.NodesOptions

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,9 +44,12 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 				default:
 				}
 				i, id := wrote[w].Load(), fmt.Sprint("load", w)
-				turn, err := r.OnRequestStarted(t.Context(), client.Start{SessionID: id, RequestID: fmt.Sprint("r", i), QuestionNeutral: fmt.Sprint("question ", i)})
+				turn, err := r.OnRequestStarted(t.Context(),
+					client.Start{SessionID: id, RequestID: fmt.Sprint("r", i),
+						QuestionNeutral: fmt.Sprint("question ", i)})
 				if err == nil {
-					err = r.OnRequestFinalized(t.Context(), client.Finalize{SessionID: id, TurnID: turn, AnswerNeutral: fmt.Sprint("answer ", i)})
+					err = r.OnRequestFinalized(t.Context(),
+						client.Finalize{SessionID: id, TurnID: turn, AnswerNeutral: fmt.Sprint("answer ", i)})
 				}
 				if err != nil {
 					t.Error(err)
@@ -78,6 +80,7 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 		}
 	}
 	refused := stack.Launch(t, env, "serve")
-	require.Eventually(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") }, 30*time.Second, 20*time.Millisecond)
-	a.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)
+	require.Eventually(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") },
+		30*time.Second, 20*time.Millisecond)
+	a.Get(t, "/readyz")
 }

@@ -23,8 +23,7 @@ const (
 	roleChat    = "chat"
 )
 
-// fleet is a deployment: every process has one role, and the log, Redis and PostgreSQL
-// are outside of all of them.
+// deployment has processes of one role each; the log, Redis and PostgreSQL are outside of all of them.
 type deployment struct {
 	t   *testing.T
 	env []string
@@ -33,11 +32,12 @@ type deployment struct {
 	processes map[string][]*stack.Process
 }
 
-// newFleet starts so many processes of each role, and waits until all are ready. env names
-// the stores of the views.
+// newDeployment starts so many processes of each role, and waits until all are ready. env names the
+// stores of the views.
 func newDeployment(t *testing.T, count map[string]int, env ...string) *deployment {
 	t.Helper()
-	f := &deployment{t: t, env: append([]string{"TURNLEDGER_NATS_URL=" + startNATS(t), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...), processes: map[string][]*stack.Process{}}
+	f := &deployment{t: t, env: append([]string{"TURNLEDGER_NATS_URL=" + startNATS(t), "TURNLEDGER_NATS_LISTEN=",
+		"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...), processes: map[string][]*stack.Process{}}
 	for r, n := range count {
 		for range n {
 			f.processes[r] = append(f.processes[r], f.launch(r))
@@ -94,7 +94,7 @@ func (f *deployment) all() (out []*stack.Process) {
 	return out
 }
 
-// of gives the processes of a role as their callers know them: one that is away is among
+// ofRole returns the processes of a role as their callers know them: a process that is away is among
 // them until another has taken its place.
 func (f *deployment) ofRole(r string) []*stack.Process {
 	f.mu.RLock()
@@ -112,14 +112,16 @@ func (f *deployment) replace(r string, i int) {
 	f.processes[r][i] = p
 }
 
-// roll stops every process of every role, one after the other, and starts another.
+// restartEachProcess stops every process of every role, one after the other, and starts another in its
+// place.
 func (f *deployment) restartEachProcess() {
 	f.t.Helper()
 	for _, r := range f.roles() {
 		for i, p := range f.ofRole(r) {
 			p.Stop(f.t)
 			f.replace(r, i)
-			// Who was turned away by the one must not meet the other's end at once (as minReadySeconds of a deployment).
+			// A caller that one process turned away must not meet the end of the next at once
+			// (as minReadySeconds of a Kubernetes deployment).
 			f.wait(time.Second)
 		}
 	}
@@ -141,7 +143,7 @@ func (f *deployment) killAtRandom(rng *rand.Rand, length time.Duration, least in
 	return kills
 }
 
-// pass lets time go by under load.
+// wait lets time pass under load.
 func (f *deployment) wait(d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is the network between a fleet and a store, which can be made slow or taken away.
+// link is the network between a deployment and a store, which can be made slow or be cut.
 type link struct {
 	t     *testing.T
 	proxy *toxiproxy.Proxy
 }
 
-// wireTo lays a wire to a store behind a unix socket.
+// newLink returns a link to a store behind a unix socket.
 func newLink(t *testing.T, socket string) *link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
@@ -32,7 +32,7 @@ func newLink(t *testing.T, socket string) *link {
 
 func (w *link) address() string { return w.proxy.Listen }
 
-// with makes the wire as a toxic says, until what it gives back is called.
+// degrade makes the link as a toxic says, until mend is called.
 func (w *link) degrade(toxic string) (mend func()) {
 	w.t.Helper()
 	_, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
@@ -40,13 +40,13 @@ func (w *link) degrade(toxic string) (mend func()) {
 	return func() { w.proxy.Toxics.ResetToxics(w.t.Context()) }
 }
 
-// away closes the wire and all that is on it, until what it gives back is called.
+// cut closes the link and all connections on it, until back is called.
 func (w *link) cut() (back func()) {
 	w.proxy.Stop()
 	return func() { w.t.Helper(); require.NoError(w.t, w.proxy.Start()) }
 }
 
-// bridge gives a unix socket a port, since a toxiproxy knows only those.
+// listenFor listens on a port for a unix socket, since toxiproxy knows only ports.
 func listenFor(t *testing.T, socket string) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func listenFor(t *testing.T, socket string) string {
 				continue
 			}
 			carry := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from) // a wire that is cut ends both
+				_, _ = io.Copy(to, from) // a link that is cut ends both
 				_, _ = to.Close(), from.Close()
 			}
 			all.Go(func() { carry(out, in) })
@@ -75,7 +75,7 @@ func listenFor(t *testing.T, socket string) string {
 	return l.Addr().String()
 }
 
-// socketOf is the file behind the address of a local PostgreSQL.
+// socketPath returns the file behind the address of a local PostgreSQL.
 func socketPath(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

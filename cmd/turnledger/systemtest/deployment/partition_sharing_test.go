@@ -2,7 +2,6 @@ package deployment_test
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -13,10 +12,10 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// feeds tells which partitions of a view a process feeds now.
+// fedPartitions returns the partitions of a view that a process feeds now.
 func fedPartitions(t testing.TB, p *stack.Process, name string) (own []int) {
 	t.Helper()
-	for _, x := range p.Must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+	for _, x := range p.Get(t, "/v1/projections")["projections"].([]any) {
 		if s := x.(map[string]any); s["name"] == name && s["state"] == "live" {
 			own = append(own, int(s["partition"].(float64)))
 		}
@@ -30,10 +29,10 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	t.Parallel()
 	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pgtest.URL(t)
 	env := []string{"TURNLEDGER_PARTITIONS=8", "TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg}
-	api := stack.Start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context")
+	api := stack.Serve(t, append(stack.ServeNATS(nats), env...), "--roles", "api,context")
 	var feeders [2]*stack.Process
 	for i := range feeders {
-		feeders[i] = stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "audit,recent")
+		feeders[i] = stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "audit,recent")
 	}
 	for _, view := range []string{"audit", "recent"} {
 		require.Eventually(t, func() bool {
@@ -43,7 +42,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	}
 	const sessions = 24
 	for s := range sessions {
-		api.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath(fmt.Sprint("s", s))+"/identity", map[string]any{"identity_id": fmt.Sprint("u", s)})
+		api.LinkIdentity(t, fmt.Sprint("s", s), fmt.Sprint("u", s))
 		api.RecordExchange(t, fmt.Sprint("s", s), 0)
 		if s == sessions/2 {
 			feeders[0].Kill(t)
@@ -51,7 +50,8 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 	}
 	killed := time.Now()
 	for _, view := range []string{"audit", "recent"} {
-		require.Eventually(t, func() bool { return len(fedPartitions(t, feeders[1], view)) == 8 }, 30*time.Second, 50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].Log)
+		require.Eventually(t, func() bool { return len(fedPartitions(t, feeders[1], view)) == 8 }, 30*time.Second,
+			50*time.Millisecond, "%s is not taken over: %s", view, feeders[1].Log)
 	}
 	t.Logf("taken over %s after the load ended", time.Since(killed).Round(100*time.Millisecond))
 	for s := range sessions {
@@ -65,7 +65,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 
 	// The log goes: nobody knows how far behind the views are, and nobody says 0.
 	api.Kill(t)
-	for _, x := range feeders[1].Must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+	for _, x := range feeders[1].Get(t, "/v1/projections")["projections"].([]any) {
 		s := x.(map[string]any)
 		require.Nil(t, s["head"])
 		require.Nil(t, s["lag_events"])

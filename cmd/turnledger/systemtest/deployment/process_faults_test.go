@@ -12,11 +12,13 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// wholeFleet has every role: two of those that are called, one of those that follow.
+// newFullDeployment has every role: two of those that are called, one of those that follow.
 func newFullDeployment(t *testing.T) *deployment {
 	t.Helper()
-	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(), "TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
-	return newDeployment(t, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 1, roleAudit: 1, roleEraser: 1}, env...)
+	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(),
+		"TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+	return newDeployment(t, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 1, roleAudit: 1,
+		roleEraser: 1}, env...)
 }
 
 // Every process of every role is stopped and another one started under load, and no

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// stores are a Redis and a PostgreSQL, and the wires to them.
+// linkedStores are a Redis and a PostgreSQL, and the links to them.
 type linkedStores struct {
 	t             *testing.T
 	redis         *redistest.Server
@@ -27,7 +27,7 @@ type linkedStores struct {
 	toRedis, toPG *link
 }
 
-// asking opens a connection to Redis for commands that are one line.
+// dialRedis opens a connection to Redis for commands that are one line.
 func (s *linkedStores) dialRedis() (ask func(line string)) {
 	s.t.Helper()
 	conn, err := net.Dial("unix", strings.TrimPrefix(s.redis.URL(), "unix://"))
@@ -44,8 +44,8 @@ func (s *linkedStores) dialRedis() (ask func(line string)) {
 	}
 }
 
-// do gives PostgreSQL a statement, again where it is the one that a deadlock ends: to drop
-// a schema takes the locks of its tables in another order than who writes them.
+// exec runs a statement in PostgreSQL, again where a deadlock ended it: to drop a schema takes the locks
+// of its tables in another order than its writers take them.
 func (s *linkedStores) exec(sql string) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.pg.URL())
@@ -69,8 +69,10 @@ func (s *linkedStores) faults(pass func(time.Duration), away, slow time.Duration
 		name string
 		do   func()
 	}{
-		{"Redis is stopped, and comes back with what it held", func() { s.redis.Stop(); pass(away); s.redis.Restart(redistest.Kept) }},
-		{"Redis is stopped, and comes back empty", func() { s.redis.Stop(); pass(away); s.redis.Restart(redistest.Empty) }},
+		{"Redis is stopped, and comes back with what it held",
+			func() { s.redis.Stop(); pass(away); s.redis.Restart(redistest.Kept) }},
+		{"Redis is stopped, and comes back empty",
+			func() { s.redis.Stop(); pass(away); s.redis.Restart(redistest.Empty) }},
 		{"Redis is emptied under way", func() { s.dialRedis()("FLUSHALL"); pass(slow) }},
 		{"PostgreSQL is stopped", func() {
 			require.NoError(s.t, s.pg.Stop(s.t.Context()))
@@ -78,13 +80,13 @@ func (s *linkedStores) faults(pass func(time.Duration), away, slow time.Duration
 			require.NoError(s.t, s.pg.Restart(s.t.Context()))
 		}},
 		{"PostgreSQL is emptied under way", func() { s.exec("drop schema turnledger cascade"); pass(slow) }},
-		{"the wires are cut", func() {
+		{"the links are cut", func() {
 			a, b := s.toRedis.cut(), s.toPG.cut()
 			pass(slow)
 			a()
 			b()
 		}},
-		{"the wires are slow", func() {
+		{"the links are slow", func() {
 			a, b := s.toRedis.degrade(latency), s.toPG.degrade(latency)
 			pass(slow)
 			a()
@@ -109,11 +111,12 @@ func (s *linkedStores) faults(pass func(time.Duration), away, slow time.Duration
 	}
 }
 
-// take ends all other connections to PostgreSQL, and takes as many as there may be.
+// takeConnections ends all other connections to PostgreSQL, and takes as many as there may be.
 func (s *linkedStores) takeConnections() (free func()) {
 	s.t.Helper()
 	var taken []*pgx.Conn
-	s.exec("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
+	s.exec("select pg_terminate_backend(pid) from pg_stat_activity " +
+		"where pid <> pg_backend_pid() and backend_type = 'client backend'")
 	for {
 		conn, err := pgx.Connect(s.t.Context(), s.pg.URL())
 		if err != nil {
@@ -137,7 +140,9 @@ func TestTheMainJobGoesOnWhateverBecomesOfTheStores(t *testing.T) {
 	s := &linkedStores{t: t, redis: redistest.Start(t), pg: pgtest.Start(t)}
 	s.toRedis, s.toPG = newLink(t, strings.TrimPrefix(s.redis.URL(), "unix://")), newLink(t, socketPath(t, s.pg.URL()))
 	f := newDeployment(t, map[string]int{roleAPI: 1, roleContext: 1, roleRecent: 1, roleAudit: 1, roleEraser: 1},
-		"TURNLEDGER_REDIS_URL=redis://"+s.toRedis.address(), "TURNLEDGER_POSTGRES_URL=postgres://turnledger@"+s.toPG.address()+"/turnledger?sslmode=disable&pool_max_conns=2")
+		"TURNLEDGER_REDIS_URL=redis://"+s.toRedis.address(),
+		"TURNLEDGER_POSTGRES_URL=postgres://turnledger@"+s.toPG.address()+
+			"/turnledger?sslmode=disable&pool_max_conns=2")
 	away, slow := time.Second, time.Second
 	if stack.Long() {
 		away, slow = time.Minute, 20*time.Second

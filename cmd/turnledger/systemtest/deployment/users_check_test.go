@@ -15,9 +15,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// check is what every fault must leave behind: each acknowledged turn is there once and in
-// order, to whichever process one turns; the log holds no event twice; and both views
-// equal a fresh fold of the log.
+// check requires what every fault must leave behind: each acknowledged turn is there once and in order,
+// whichever process is asked; the log holds no event twice; and both views equal a fresh fold of the
+// log.
 func (c *userLoad) check() {
 	t := c.deployment.t
 	t.Helper()
@@ -37,14 +37,16 @@ func (c *userLoad) check() {
 		}
 		for _, x := range said {
 			turn := events.TurnID(id, x.request).String()
-			for kind, there := range map[string]bool{"started": !x.redacted, "finalized": !x.redacted && x.answer != "", "redacted": x.redacted} {
+			for kind, there := range map[string]bool{"started": !x.redacted, "finalized": !x.redacted && x.answer != "",
+				"redacted": x.redacted} {
 				if there {
 					require.Equal(t, 1, ids[turn+" turnledger.turn."+kind+".v1"], "%s of %s in %s", kind, x.request, id)
 				}
 			}
 		}
 	}
-	for view, p := range map[string]*stack.Process{"recent": c.deployment.ofRole(roleRecent)[0], "audit": c.deployment.ofRole(roleAudit)[0]} {
+	for view, p := range map[string]*stack.Process{"recent": c.deployment.ofRole(roleRecent)[0],
+		"audit": c.deployment.ofRole(roleAudit)[0]} {
 		var code int
 		var out, errs string
 		require.Eventually(t, func() bool { // a store that had no connection to spare a moment ago may be asked again
@@ -57,7 +59,7 @@ func (c *userLoad) check() {
 	}
 }
 
-// told is a turn as a reading of all turns shows it.
+// line returns the turn as a reading of all turns shows it.
 func (x *userTurn) line() string {
 	switch {
 	case x.redacted:
@@ -69,7 +71,7 @@ func (x *userTurn) line() string {
 	}
 }
 
-// told gives all turns of a session.
+// allTurns returns all turns of a session.
 func allTurns(t require.TestingT, p *stack.Process, id string) (out []string) {
 	resp, err := http.Get(p.URL + stack.SessionPath(id) + "/turns?status=all&limit=10000")
 	require.NoError(t, err)
@@ -90,7 +92,7 @@ func allTurns(t require.TestingT, p *stack.Process, id string) (out []string) {
 	return out
 }
 
-// inTheLog counts the events of each turn by their type.
+// countLogEvents counts the events of each turn by their type.
 func (c *userLoad) countLogEvents() map[string]int {
 	t := c.deployment.t
 	t.Helper()

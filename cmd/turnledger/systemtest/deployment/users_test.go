@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// crowd is a load: users who each remember what was acknowledged to them, and who look
-// after every step whether the next context has it.
+// userLoad is the load of users who each remember what was acknowledged to them, and check after every
+// step whether the next context has it.
 type userLoad struct {
 	deployment *deployment
 	patience   time.Duration // of a call; 0: it is tried again once, at once, elsewhere
@@ -30,16 +30,16 @@ type userLoad struct {
 	listed   int // readings of the audit tables that were answered
 }
 
-// exchanged is a turn, as its user knows it: without an answer it is pending.
+// userTurn is a turn, as its user knows it: without an answer it is pending.
 type userTurn struct {
 	request, question, answer string
 	redacted                  bool
 }
 
-// turnsOfASession is after how many a user begins another session.
+// turnsOfASession is how many turns a session gets before its user begins another.
 const turnsOfASession = 30
 
-// gather lets users loose on a fleet until disperse.
+// startUsers starts users who call a deployment until finish.
 func startUsers(f *deployment, seed uint64, users int, patience time.Duration) *userLoad {
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	c := &userLoad{deployment: f, patience: patience, stop: stop, sessions: map[string][]*userTurn{}}
@@ -60,7 +60,7 @@ func startUsers(f *deployment, seed uint64, users int, patience time.Duration) *
 	return c
 }
 
-// disperse ends the load, and fails where a user was told otherwise than he knows.
+// finish ends the load, and fails where a user was shown anything other than what was acknowledged.
 func (c *userLoad) finish() {
 	c.deployment.t.Helper()
 	c.stop()
@@ -69,10 +69,11 @@ func (c *userLoad) finish() {
 	for _, s := range c.sessions {
 		turns += len(s)
 	}
-	c.deployment.t.Logf("%d turns in %d sessions, %d calls tried again, %d readings of the audit", turns, len(c.sessions), c.retried, c.listed)
+	c.deployment.t.Logf("%d turns in %d sessions, %d calls tried again, %d readings of the audit", turns,
+		len(c.sessions), c.retried, c.listed)
 }
 
-// talker is a user, who does one thing after the other.
+// user does one thing after the other.
 type user struct {
 	*userLoad
 	rng   *rand.Rand
@@ -117,7 +118,8 @@ func (u *user) step(ctx context.Context) error {
 	}
 	if u.rng.IntN(10) > 0 {
 		answer := "answer to " + t.question
-		if _, err := u.call(ctx, roleAPI, http.MethodPost, path+"/finalize", map[string]any{"answer_neutral": answer}); err != nil {
+		if _, err := u.call(ctx, roleAPI, http.MethodPost, path+"/finalize",
+			map[string]any{"answer_neutral": answer}); err != nil {
 			return err
 		}
 		t.answer = answer
@@ -136,11 +138,12 @@ func (u *user) step(ctx context.Context) error {
 	return u.checkContext(ctx, id)
 }
 
-// lists asks the audit tables for all turns of the user, which are all that was
-// acknowledged, or not to be had: then it is said so.
+// checkAudit reads all turns of the user from the audit tables. They are all that was acknowledged, or
+// the tables are away, and the answer says so.
 func (u *user) checkAudit(ctx context.Context) error {
 	ps := u.deployment.ofRole(roleContext)
-	status, out, err := ps[u.rng.IntN(len(ps))].Call(ctx, http.MethodGet, "/v1/identities/"+u.name+"/turns?limit=10000", nil)
+	status, out, err := ps[u.rng.IntN(len(ps))].Call(ctx, http.MethodGet, "/v1/identities/"+u.name+"/turns?limit=10000",
+		nil)
 	if err != nil || status == http.StatusServiceUnavailable {
 		return nil // away
 	}
@@ -164,7 +167,7 @@ func (u *user) checkAudit(ctx context.Context) error {
 	return nil
 }
 
-// said is what was acknowledged in a session. Only its own user writes there.
+// acknowledged returns what was acknowledged in a session. Only its own user writes there.
 func (u *user) acknowledged(id string) []*userTurn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -173,7 +176,8 @@ func (u *user) acknowledged(id string) []*userTurn {
 
 // chat says something to the model.
 func (u *user) chat(ctx context.Context, id string, t *userTurn) error {
-	out, err := u.call(ctx, roleChat, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"request_id": t.request, "content": t.question})
+	out, err := u.call(ctx, roleChat, http.MethodPost, "/v1/threads/"+id+"/messages",
+		map[string]any{"request_id": t.request, "content": t.question})
 	if err != nil {
 		return err
 	}
@@ -190,9 +194,10 @@ func (u *user) note(id string, t *userTurn) {
 
 var errUnexpected = errors.New("other than what was acknowledged")
 
-// sees asks for the next context, which must hold all that was acknowledged, in order.
+// checkContext asks for the next context, which must hold all that was acknowledged, in order.
 func (u *user) checkContext(ctx context.Context, id string) error {
-	out, err := u.call(ctx, roleContext, http.MethodPost, stack.SessionPath(id)+"/context", map[string]any{"message": "now", "include_pending": true, "max_messages": 1000})
+	out, err := u.call(ctx, roleContext, http.MethodPost, stack.SessionPath(id)+"/context",
+		map[string]any{"message": "now", "include_pending": true, "max_messages": 1000})
 	if err != nil {
 		return err
 	}
@@ -215,8 +220,8 @@ func (u *user) checkContext(ctx context.Context, id string) error {
 // attemptLimit is how long one try of a call may take.
 const attemptLimit = 40 * time.Second
 
-// call asks a process of a role, and again another one where the first gives no answer, or
-// one that says that it can't.
+// call asks a process of a role, and then another one where the first does not answer or says that it
+// can't.
 func (u *user) call(ctx context.Context, r string, method, path string, body any) (map[string]any, error) {
 	at := u.rng.IntN(2)
 	began := time.Now()
@@ -233,7 +238,8 @@ func (u *user) call(ctx context.Context, r string, method, path string, body any
 		case u.patience == 0 && tries == 2:
 			return nil, fmt.Errorf("%s %s by %s, tried again: %d %v %w", method, path, r, status, out["code"], err)
 		case u.patience > 0 && time.Since(began) > u.patience:
-			return nil, fmt.Errorf("%s %s by %s, for %s: %d %v %w", method, path, r, u.patience, status, out["code"], err)
+			return nil, fmt.Errorf("%s %s by %s, for %s: %d %v %w", method, path, r, u.patience, status, out["code"],
+				err)
 		}
 		u.mu.Lock()
 		u.retried++

@@ -16,7 +16,7 @@ import (
 
 func TestErasureOverTheCommandLine(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	p.RecordTurn(t, "s", "r1", "question", "answer")
 	for _, args := range [][]string{{"erase"}, {"erase", "s", "--identity", "alice"}} {
 		code, _, errs := p.Run(t, args...)

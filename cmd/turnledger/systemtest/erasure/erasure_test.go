@@ -17,26 +17,30 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	t.Parallel()
 	d, env := newStorage(t)
 	p := stack.Start(t, env, "serve", "--data-dir", d.nats)
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "alice"})
+	p.LinkIdentity(t, "s", "alice")
 	p.RecordTurn(t, "s", "r0", "KEPT-0", "KEPT-0")
 	turn := p.RecordTurn(t, "s", "r1", "SECRET-A one", "SECRET-A two")
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct", map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
+		map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})
 	p.RecordTurn(t, "t", "r1", "SECRET-B one", "SECRET-B two")
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("t")+"/identity", map[string]any{"identity_id": "bob"})
+	p.LinkIdentity(t, "t", "bob")
 	p.RecordTurn(t, "u", "r1", "SECRET-C one", "SECRET-C two")
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("u")+"/identity", map[string]any{"identity_id": "carol"})
+	p.LinkIdentity(t, "u", "carol")
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
 	secrets := []string{"SECRET-A", "SECRET-B", "SECRET-C"}
 	for _, secret := range secrets {
-		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, secret), "the search finds what there is")
+		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, secret),
+			"the search finds what there is")
 	}
 
-	gone := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact", map[string]any{"reason": "asked to"})
+	gone := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact",
+		map[string]any{"reason": "asked to"})
 	code, out, errs := p.Run(t, "erase", "t", "--wait")
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.Contains(t, out, "session t, complete")
-	identity := p.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/carol", map[string]any{"reason": "left", "redacted_by": "ops"})
+	identity := p.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/carol",
+		map[string]any{"reason": "left", "redacted_by": "ops"})
 	require.Len(t, waitReceipt(t, p, identity["receipt_id"].(string))["places"], 3)
 	waitReceipt(t, p, url.PathEscape(gone["position"].(string)))
 	p.WaitCaughtUp(t, "recent", "audit")
@@ -50,7 +54,8 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		}
 		require.NotEmpty(t, d.storesHolding(t, "KEPT-0"))
 		require.Equal(t, before, turnsJSON(t, p, "s"), "the tombstone is the same as before")
-		require.Equal(t, "session_erased", p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("u")+"/turns", map[string]any{"request_id": "r9", "question_neutral": "q"})["code"])
+		require.Equal(t, "session_erased", p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("u")+"/turns",
+			map[string]any{"request_id": "r9", "question_neutral": "q"})["code"])
 		code, out, errs := p.Run(t, "projections", "verify")
 		require.Equal(t, stack.ExitDone, code, out+errs)
 		code, out, errs = p.Run(t, "export", "--identity", "alice")
@@ -68,7 +73,8 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
 	nothing()
-	again := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{"request_id": "r1", "question_neutral": "SECRET-A one"})
+	again := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns",
+		map[string]any{"request_id": "r1", "question_neutral": "SECRET-A one"})
 	require.Equal(t, "redacted", again["status"], "a late retry brings nothing back")
 	nothing()
 }

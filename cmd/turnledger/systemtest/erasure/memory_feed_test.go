@@ -16,13 +16,15 @@ import (
 func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
-	p := stack.Start(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_KEY=k", "TURNLEDGER_MEMORY_BUDGET=5s"}, "serve", "--data-dir", stack.DataDir(t))
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("old")+"/identity", map[string]any{"identity_id": "ada"})
+	p := stack.Serve(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_KEY=k",
+		"TURNLEDGER_MEMORY_BUDGET=5s"})
+	p.LinkIdentity(t, "old", "ada")
 	p.RecordTurn(t, "old", "r1", "My favourite paint is teal.", "Noted.")
 	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, 20*time.Second, 10*time.Millisecond)
-	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("new")+"/context", map[string]any{"message": "which paint", "memory": true, "identity_id": "ada"})
+	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("new")+"/context",
+		map[string]any{"message": "which paint", "memory": true, "identity_id": "ada"})
 	require.Equal(t, "- User: My favourite paint is teal. Assistant: Noted.", out["memory_snippet"])
-	list := p.Must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any)
+	list := p.Get(t, "/v1/projections")["projections"].([]any)
 	found := false
 	for _, entry := range list {
 		if one := entry.(map[string]any); one["name"] == "memory" {
@@ -41,7 +43,8 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 func TestAMemoryThatNobodyFeedsIsToldOf(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
-	p := stack.Start(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"},
+		"--roles", "api,context,recent")
 	p.WaitLog(t, "one with the role audit must run")
 	secret := p.RecordTurn(t, "s", "r1", "I like teal.", "Noted.")
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+secret+"/redact", nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/services/memory/memorytest"
 )
 
-// remembered is what the memory outside gives a prompt of an identity.
+// memorySnippet returns what the memory outside adds to a prompt of an identity.
 func memorySnippet(t testing.TB, p *stack.Process, identity, message string) string {
 	t.Helper()
 	out := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("somewhere of "+identity)+"/context",
@@ -34,7 +34,8 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			service, dir := memorytest.New(t), stack.DataDir(t)
-			env := []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_API=" + version, "TURNLEDGER_MEMORY_BUDGET=5s"}
+			env := []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_API=" + version,
+				"TURNLEDGER_MEMORY_BUDGET=5s"}
 			run := func() *stack.Process { return stack.Start(t, env, "serve", "--data-dir", dir) }
 			refuse := func() {
 				service.Fail(func(r *http.Request, _ string) int {
@@ -46,7 +47,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 			}
 			p := run()
 			for id, identity := range map[string]string{"s": "alice", "t": "alice", "u": "bob"} {
-				p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath(id)+"/identity", map[string]any{"identity_id": identity})
+				p.LinkIdentity(t, id, identity)
 			}
 			teal := p.RecordTurn(t, "s", "r1", "I like teal.", "Teal it is.")
 			p.RecordTurn(t, "s", "r2", "I like tea.", "Tea it is.")
@@ -59,7 +60,8 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				}
 				return strings.Join(out, "\n")
 			}
-			require.Eventually(t, func() bool { return len(service.Documents()) == 4 }, 30*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return len(service.Documents()) == 4 }, 30*time.Second,
+				20*time.Millisecond)
 			require.Contains(t, memorySnippet(t, p, "alice", "what do I like"), "teal")
 			disks := &storage{nats: dir}
 			// withheld is what must be true while the service confirms nothing.
@@ -67,7 +69,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				t.Helper()
 				require.Empty(t, memorySnippet(t, p, "alice", "what do I like"))
 				require.Contains(t, memorySnippet(t, p, "bob", "what do I like"), "rum")
-				r := p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+url.PathEscape(receipt), nil)
+				r := p.Get(t, "/v1/receipts/"+url.PathEscape(receipt))
 				require.Equal(t, "running", r["state"])
 				require.Equal(t, "waiting", receiptPlace(t, r, "log")["state"])
 				require.Contains(t, disks.storesHolding(t, text), "nats", "the log waits")
@@ -120,7 +122,8 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 func TestTheSystemIsNotRemindedEither(t *testing.T) {
 	t.Parallel()
 	service, model := memorytest.New(t), stack.NewModel(t)
-	p := stack.Start(t, append(model.Env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent,audit,chat")
+	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"),
+		"--roles", "api,context,recent,audit,chat")
 	p.RecordTurn(t, "s", "r1", "I like teal.", "Teal it is.")
 	require.Eventually(t, func() bool { return len(service.Documents()) == 1 }, 30*time.Second, 20*time.Millisecond)
 	p.Ask(t, "s", map[string]any{"content": "what do I like", "user_id": "system", "memory": true})

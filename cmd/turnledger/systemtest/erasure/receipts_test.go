@@ -2,7 +2,6 @@ package erasure_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"testing"
 	"time"
 
@@ -11,26 +10,26 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// receipt waits until an erasure is complete.
+// waitReceipt waits until an erasure is complete.
 func waitReceipt(t testing.TB, p *stack.Process, id string) map[string]any {
 	t.Helper()
 	var out map[string]any
 	require.Eventually(t, func() bool {
-		out = p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)
+		out = p.Get(t, "/v1/receipts/"+id)
 		return out["state"] == "complete"
 	}, 30*time.Second, 20*time.Millisecond, "%v", out)
 	return out
 }
 
-// tombstones gives a session's turns as JSON, but for what the answer alone has.
+// turnsJSON returns a session's turns as JSON, without what an answer has beside them.
 func turnsJSON(t testing.TB, p *stack.Process, id string) string {
 	t.Helper()
-	raw, err := json.Marshal(p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(id)+"/turns?status=all", nil)["turns"])
+	raw, err := json.Marshal(p.Get(t, stack.SessionPath(id)+"/turns?status=all")["turns"])
 	require.NoError(t, err)
 	return string(raw)
 }
 
-// placeOf gives what a receipt says of a place.
+// receiptPlace returns what a receipt says of a place.
 func receiptPlace(t testing.TB, receipt map[string]any, name string) map[string]any {
 	t.Helper()
 	for _, x := range receipt["places"].([]any) {

@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// disks are where a deployment keeps what it was told.
+// storage names the folders in which a deployment keeps what it was told.
 type storage struct {
 	nats, redis, postgres string
 	redisURL, postgresURL string
@@ -25,7 +25,8 @@ func newStorage(t *testing.T) (*storage, []string) {
 	t.Helper()
 	pg, redis := pgtest.Start(t), redistest.Start(t)
 	d := &storage{
-		nats: filepath.Join(stack.DataDir(t), "d"), postgres: filepath.Dir(pg.LogFile()), redis: filepath.Dir(strings.TrimPrefix(redis.URL(), "unix://")),
+		nats: filepath.Join(stack.DataDir(t), "d"), postgres: filepath.Dir(pg.LogFile()),
+		redis:    filepath.Dir(strings.TrimPrefix(redis.URL(), "unix://")),
 		redisURL: redis.URL(), postgresURL: pg.URL(),
 	}
 	return d, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
@@ -38,12 +39,13 @@ func (d *storage) sql(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// settle writes to the disks what the stores hold in memory, and cleans up as they do.
+// flush writes to disk what the stores hold in memory, and cleans up as their operators do.
 func (d *storage) flush(t *testing.T) {
 	t.Helper()
 	conn := d.sql(t)
 	// What docs/erasure.md tells the operator.
-	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers", "checkpoint"} {
+	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers",
+		"checkpoint"} {
 		_, err := conn.Exec(t.Context(), statement)
 		require.NoError(t, err)
 	}
@@ -54,8 +56,8 @@ func (d *storage) flush(t *testing.T) {
 	require.NoError(t, c.Do(t.Context(), c.B().Save().Build()).Error())
 }
 
-// holding names the stores whose files hold a text. PostgreSQL's WAL is left out: it
-// holds what was written until it is recycled.
+// storesHolding names the stores whose files hold a text. PostgreSQL's WAL is left out: it holds what
+// was written until it is recycled.
 func (d *storage) storesHolding(t *testing.T, text string) (out []string) {
 	t.Helper()
 	for name, dir := range map[string]string{"nats": d.nats, "redis": d.redis, "postgres": d.postgres} {

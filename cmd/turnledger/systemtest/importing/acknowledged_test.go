@@ -107,7 +107,7 @@ func (a *acknowledgements) check(t testing.TB, p *stack.Process, seed uint64) {
 	for id, turns := range sessions {
 		found := map[string]string{}
 		path := stack.SessionPath(id) + "/turns?status=all&limit=10000"
-		for _, x := range p.Must(t, http.StatusOK, http.MethodGet, path, nil)["turns"].([]any) {
+		for _, x := range p.Get(t, path)["turns"].([]any) {
 			turn := x.(map[string]any)
 			require.NotContains(t, found, turn["turn_id"], "seed %d: a turn stands twice", seed)
 			found[turn["turn_id"].(string)] = turn["status"].(string)

@@ -2,7 +2,6 @@ package importing_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // TestALineThatCannotBeReadIsReported holds that the rest goes in. Each round imports sessions of its own.
 func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	lines := "\xef\xbb\xbf" +
 		`{"conversation_id":"a#","messages":[{"role":"user","content":"first"}]}
 {"conversation_id":"a#","messages":[{"role":"user","content":"second"}]}
@@ -32,9 +31,10 @@ func TestALineThatCannotBeReadIsReported(t *testing.T) {
 		require.Contains(t, errs, "c.jsonl:4: not UTF-8")
 		require.Contains(t, errs, "2 lines were not imported whole")
 		for id, question := range map[string]string{"a": "first", "c": "last"} {
-			require.Equal(t, []any{map[string]any{"role": "user", "content": question}}, p.Context(t, fmt.Sprint(id, round)))
+			require.Equal(t, []any{map[string]any{"role": "user", "content": question}},
+				p.Context(t, fmt.Sprint(id, round)))
 		}
-		found := p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath(fmt.Sprint("b", round)), nil)["found"]
+		found := p.Get(t, stack.SessionPath(fmt.Sprint("b", round)))["found"]
 		require.Equal(t, false, found)
 	}
 }

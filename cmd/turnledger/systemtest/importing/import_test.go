@@ -32,7 +32,8 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 	code, out, errs = p.Run(t, append([]string{"import"}, files...)...)
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.Contains(t, out, ": 0 turns recorded")
-	require.Equal(t, head, p.Must(t, 200, "GET", stack.SessionPath(conversations[0].ID), nil)["position"], "the second import wrote to the log")
+	require.Equal(t, head, p.Must(t, 200, "GET", stack.SessionPath(conversations[0].ID), nil)["position"],
+		"the second import wrote to the log")
 	p.Stop(t)
 	p = stack.Start(t, nil, "dev", "--data-dir", dir)
 	same("after a restart")

@@ -46,7 +46,7 @@ func BenchmarkCapacity(b *testing.B) {
 	}
 }
 
-// fill records sessions of so many turns, 64 at once.
+// recordSessions records sessions of so many turns, 64 at once.
 func recordSessions(b *testing.B, p *stack.Process, sessions, turns int) {
 	b.Helper()
 	question, answer := strings.Repeat("q", 200), strings.Repeat("a", 800)
@@ -65,7 +65,8 @@ func recordSessions(b *testing.B, p *stack.Process, sessions, turns int) {
 					{"/turns", map[string]any{"request_id": request, "question_neutral": question}},
 					{"/turns/" + turn + "/finalize", map[string]any{"answer_neutral": answer}},
 				} {
-					if status, out, err := p.Call(ctx, http.MethodPost, stack.SessionPath(id)+c.path, c.body); err != nil || status >= http.StatusMultipleChoices {
+					if status, out, err := p.Call(ctx, http.MethodPost, stack.SessionPath(id)+c.path,
+						c.body); err != nil || status >= http.StatusMultipleChoices {
 						return fmt.Errorf("%d %v: %w", status, out["code"], err)
 					}
 				}

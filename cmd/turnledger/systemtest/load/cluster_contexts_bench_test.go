@@ -22,7 +22,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// cpu is the processor time that a process has taken.
+// processorTime returns the processor time that a process has taken.
 func processorTime(b *testing.B, p *stack.Process) time.Duration {
 	b.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
@@ -46,13 +46,15 @@ func BenchmarkClusterContexts(b *testing.B) {
 	const sessions, during = 20, 15 * time.Second
 	nodes := natstest.StartNodes(b, natstest.NodesOptions{})
 	env := []string{
-		"TURNLEDGER_NATS_URL=" + nodes.URL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3", "TURNLEDGER_PARTITIONS=8",
+		"TURNLEDGER_NATS_URL=" + nodes.URL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_REPLICAS=3",
+		"TURNLEDGER_PARTITIONS=8",
 		"TURNLEDGER_REDIS_URL=" + redistest.Start(b).URL(),
 	}
 	writer := stack.Start(b, env, "serve", "--roles", "api,recent")
 	for s := range sessions {
 		for i := range 50 {
-			writer.RecordTurn(b, fmt.Sprint("s", s), fmt.Sprint(i), strings.Repeat("question ", 30), strings.Repeat("answer ", 30))
+			writer.RecordTurn(b, fmt.Sprint("s", s), fmt.Sprint(i), strings.Repeat("question ", 30),
+				strings.Repeat("answer ", 30))
 		}
 	}
 	writer.WaitCaughtUp(b, "recent")
@@ -104,7 +106,8 @@ func contextsAt(b *testing.B, at []*stack.Process, sessions int, during time.Dur
 		all.Go(func() {
 			for i := w; limit.Wait(b.Context()) == nil && time.Now().Before(end); i++ {
 				id := fmt.Sprint("s", rand.IntN(sessions))
-				status, out, err := at[i%len(at)].Call(b.Context(), http.MethodPost, stack.SessionPath(id)+"/context", map[string]any{"message": "now"})
+				status, out, err := at[i%len(at)].Call(b.Context(), http.MethodPost, stack.SessionPath(id)+"/context",
+					map[string]any{"message": "now"})
 				if err != nil || status != http.StatusOK || out["history_messages"] != 20.0 {
 					b.Errorf("%d %v: %v", status, out["code"], err)
 					return

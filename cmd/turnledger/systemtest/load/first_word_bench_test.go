@@ -34,8 +34,10 @@ func BenchmarkChatFirstWord(b *testing.B) {
 	model := modeltest.New(b, func([]string) modeltest.Answer {
 		return modeltest.Answer{Text: strings.Repeat("word ", 20), Every: 10 * time.Millisecond}
 	})
-	p := stack.Start(b, []string{"TURNLEDGER_MODEL_URL=" + model.URL + "/v1", "TURNLEDGER_MODEL_NAME=m"}, "serve", "--data-dir", stack.DataDir(b), "--roles", "api,context,recent,chat")
-	bare, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, stack.DataDir(b), embedded.Always)), jetlog.Config{})
+	p := stack.Serve(b, []string{"TURNLEDGER_MODEL_URL=" + model.URL + "/v1", "TURNLEDGER_MODEL_NAME=m"},
+		"--roles", "api,context,recent,chat")
+	bare, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, stack.DataDir(b), embedded.Always)),
+		jetlog.Config{})
 	require.NoError(b, err)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 	b.Cleanup(client.CloseIdleConnections)
@@ -45,14 +47,17 @@ func BenchmarkChatFirstWord(b *testing.B) {
 			run++
 			var direct, ours, floor times
 			ask := func() { // the model itself
-				took, err := firstWord(b.Context(), client, model.URL+"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"and now?"}]}`)
+				took, err := firstWord(b.Context(), client, model.URL+"/v1/chat/completions",
+					`{"model":"m","stream":true,"messages":[{"role":"user","content":"and now?"}]}`)
 				direct.add(b, took, err)
 				<-model.Asked
 			}
 			rounds(streams, b.N, func(i, round int) {
 				ask()
 				// Twenty messages a thread, so that most prompts have a history.
-				took, err := firstWord(b.Context(), client, fmt.Sprint(p.URL, "/v1/threads/t-", run, "-", i, "-", round/20, "/messages/stream"), `{"content":"and now?"}`)
+				took, err := firstWord(b.Context(), client,
+					fmt.Sprint(p.URL, "/v1/threads/t-", run, "-", i, "-", round/20, "/messages/stream"),
+					`{"content":"and now?"}`)
 				ours.add(b, took, err)
 				<-model.Asked
 			})
@@ -61,10 +66,14 @@ func BenchmarkChatFirstWord(b *testing.B) {
 				session, request := fmt.Sprint("t-", run, "-", i, "-", round/20), fmt.Sprint("r-", round)
 				id := events.TurnID(session, request)
 				began := time.Now()
-				_, err := bare.Append(b.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "and now?"}}}})
+				_, err := bare.Append(b.Context(),
+					jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: id, SessionID: session,
+						RequestID: request, Question: events.Question{QuestionNeutral: "and now?"}}}})
 				floor.add(b, time.Since(began), err)
 				ask()
-				_, err = bare.Append(b.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: strings.Repeat("word ", 20)}}}})
+				_, err = bare.Append(b.Context(),
+					jetlog.Append{Facts: []events.Fact{&events.TurnFinalized{TurnID: id, SessionID: session,
+						Answer: events.Answer{AnswerNeutral: strings.Repeat("word ", 20)}}}})
 				require.NoError(b, err)
 			})
 			for _, at := range []int{50, 99} {
@@ -113,7 +122,7 @@ func (l *times) percentile(p int) float64 {
 	return float64(l.all[(len(l.all)-1)*p/100].Microseconds()) / 1000
 }
 
-// firstWord tells how long the first line with a word in it took, and reads to the end.
+// firstWord returns how long the first line with a word in it took, and reads to the end.
 func firstWord(ctx context.Context, client *http.Client, url, body string) (took time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
 	if err != nil {

@@ -20,7 +20,7 @@ func TestIdleConnectionsTakeLittle(t *testing.T) {
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		total = 5000
 	}
-	p := stack.Start(t, []string{"TURNLEDGER_HTTP_IDLE_TIMEOUT=5s", "TURNLEDGER_HTTP_HEADER_TIMEOUT=5s"}, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, []string{"TURNLEDGER_HTTP_IDLE_TIMEOUT=5s", "TURNLEDGER_HTTP_HEADER_TIMEOUT=5s"})
 	p.RecordTurn(t, "s", "r0", "question 0", "answer 0")
 	before := p.ResidentMemory(t)
 	conns := make([]net.Conn, total)

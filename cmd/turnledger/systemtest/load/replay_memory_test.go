@@ -16,11 +16,11 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// A replay holds a part of the log at a time: of a log that is 48 MB longer it takes no more memory. (A Parquet file is written a
-// row group at a time: services/export.)
+// A replay holds a part of the log at a time: of a log that is 48 MB longer it takes no more memory. (A
+// Parquet file is written a row group at a time: services/export.)
 func TestAReplayTakesNoMoreMemoryOfALongLog(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context")
+	p := stack.Serve(t, nil, "--roles", "api,context")
 	recordLongTurns(t, p, 0, 50)
 	lines, table := replayPeakMemory(t, p, "jsonl", 50), replayPeakMemory(t, p, "csv", 50)
 	recordLongTurns(t, p, 50, 800)
@@ -28,7 +28,7 @@ func TestAReplayTakesNoMoreMemoryOfALongLog(t *testing.T) {
 	require.Less(t, replayPeakMemory(t, p, "csv", 800)-table, int64(24<<20))
 }
 
-// long records turns with questions of 64 KB.
+// recordLongTurns records turns with questions of 64 KB.
 func recordLongTurns(t testing.TB, p *stack.Process, from, to int) {
 	t.Helper()
 	g, ctx := errgroup.WithContext(t.Context())
@@ -48,8 +48,9 @@ func recordLongTurns(t testing.TB, p *stack.Process, from, to int) {
 	require.NoError(t, g.Wait())
 }
 
-// replayed gives the most memory that a replay of so many turns took, in bytes. It follows, so that it is there to be asked; what
-// the system tells of a process that has ended counts its parent's in.
+// replayPeakMemory returns the most memory that a replay of so many turns took, in bytes. The replay
+// follows, so that it is there to be asked: what Linux says of a process that has ended includes its
+// parent.
 func replayPeakMemory(t testing.TB, p *stack.Process, form string, turns int64) int64 {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "log")

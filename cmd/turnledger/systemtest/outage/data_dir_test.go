@@ -32,7 +32,8 @@ func TestATornLastBlockLosesNothing(t *testing.T) {
 			said++
 		}
 		p.Kill(t)
-		blocks, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "*", "streams", "TURNS-0", "msgs", "*.blk"))
+		blocks, err := filepath.Glob(filepath.Join(dir, "nats", "jetstream", "*", "streams", "TURNS-0", "msgs",
+			"*.blk"))
 		require.NoError(t, err)
 		require.NotEmpty(t, blocks)
 		slices.SortFunc(blocks, func(a, b string) int { return len(a) - len(b) })

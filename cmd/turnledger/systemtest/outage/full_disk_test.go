@@ -14,17 +14,18 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// large records a large question, or tells that it was not acknowledged.
+// recordLargeQuestion records a large question, or returns why it was not acknowledged.
 func recordLargeQuestion(t testing.TB, p *stack.Process, request string) error {
 	t.Helper()
-	status, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{"request_id": request, "question_neutral": strings.Repeat("x", 900_000)})
+	status, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns",
+		map[string]any{"request_id": request, "question_neutral": strings.Repeat("x", 900_000)})
 	if err == nil && status >= http.StatusBadRequest {
 		err = fmt.Errorf("%d %v", status, out["code"])
 	}
 	return err
 }
 
-// ready asks /readyz.
+// logReadiness returns the status of /readyz and its reason about the log.
 func logReadiness(t testing.TB, p *stack.Process) (status int, reason string) {
 	t.Helper()
 	status, out, err := p.Call(t.Context(), http.MethodGet, "/readyz", nil)
@@ -33,7 +34,7 @@ func logReadiness(t testing.TB, p *stack.Process) (status int, reason string) {
 	return status, reason
 }
 
-// stopsAndGoesOn writes until no write is taken, makes room, and finds all that was acknowledged, and writes that
+// writesStopAndResume writes until no write is taken, makes room, and finds all that was acknowledged, and writes that
 // go on in the same process.
 func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	var acknowledged []string
@@ -47,7 +48,8 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	}
 	// A busy machine may answer 503 to a large write, which is said again.
 	goesOn := func() {
-		require.Eventually(t, func() bool { return record() == nil }, time.Minute, 100*time.Millisecond, "no write goes through: %s", p.Log)
+		require.Eventually(t, func() bool { return record() == nil }, time.Minute, 100*time.Millisecond,
+			"no write goes through: %s", p.Log)
 	}
 	for range 3 {
 		goesOn()
@@ -62,21 +64,23 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	require.Equal(t, http.StatusServiceUnavailable, status, "the disk is full, and it says that it is ready")
 	// A write is refused with the reason, as often as it comes, and what is there is read.
 	for range 20 {
-		_, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns", map[string]any{"request_id": "refused", "question_neutral": "x"})
+		_, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns",
+			map[string]any{"request_id": "refused", "question_neutral": "x"})
 		require.NoError(t, err)
 		require.Equal(t, "log_unavailable", out["code"], out)
 		require.Contains(t, out["detail"], "takes no writes")
 	}
-	p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s")+"/history", nil)
+	p.Get(t, stack.SessionPath("s")+"/history")
 	p.WaitLog(t, "the log takes no writes")
 	room()
 	goesOn()
-	require.Eventually(t, func() bool { status, _ := logReadiness(t, p); return status == http.StatusOK }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { status, _ := logReadiness(t, p); return status == http.StatusOK },
+		20*time.Second, 50*time.Millisecond)
 	for range 3 {
 		goesOn()
 	}
 	var found []string
-	out := p.Must(t, http.StatusOK, http.MethodGet, stack.SessionPath("s")+"/turns?status=all&limit=10000", nil)
+	out := p.Get(t, stack.SessionPath("s")+"/turns?status=all&limit=10000")
 	for _, x := range out["turns"].([]any) {
 		found = append(found, x.(map[string]any)["request_id"].(string))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// door lets clients into a NATS server while it is open, and counts those that it did not.
+// gate lets clients into a NATS server while it is open, and counts those that it turned away.
 type gate struct {
 	closed  atomic.Bool
 	refused atomic.Int64
@@ -27,20 +27,22 @@ func (d *gate) Check(natsserver.ClientAuthentication) bool {
 	return !d.closed.Load()
 }
 
-// Whoever changes the password of NATS by mistake, or is late with new credentials, mends
-// it there alone: the process was not let in many times, said so, and comes back by itself.
+// An operator changes the password of NATS by mistake, or is late with new credentials, and mends it
+// there alone. The process was turned away many times, said so, and comes back by itself.
 func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	t.Parallel()
 	d := &gate{}
 	ns, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(),
 		SyncAlways: true, MaxPayload: 8 << 20, CustomClientAuthentication: d,
 	})
 	require.NoError(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
 	require.True(t, ns.ReadyForConnections(20*time.Second))
-	p := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_NATS_URL=nats://u:SECRET@" + ns.Addr().String()}, "serve", "--roles", "api,context")
+	p := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=",
+		"TURNLEDGER_NATS_URL=nats://u:SECRET@" + ns.Addr().String()}, "serve", "--roles", "api,context")
 	p.RecordExchange(t, "s", 0)
 
 	d.closed.Store(true)

@@ -19,17 +19,17 @@ import (
 func TestReadinessTellsWhatIsOut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", stack.DataDir(t))
-	require.Equal(t, "ok", p.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["status"])
+	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()})
+	require.Equal(t, "ok", p.Get(t, "/readyz")["status"])
 	before := time.Now().Add(-time.Second)
 	redis.Stop()
 	var got map[string]any
 	require.Eventually(t, func() bool {
-		got = p.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)
+		got = p.Get(t, "/readyz")
 		return got["status"] == "degraded"
 	}, 30*time.Second, 50*time.Millisecond)
 	since := func() string {
-		return p.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["checks"].(map[string]any)["redis"].(map[string]any)["since"].(string)
+		return p.Get(t, "/readyz")["checks"].(map[string]any)["redis"].(map[string]any)["since"].(string)
 	}
 	first := since()
 	at, err := time.Parse(time.RFC3339Nano, first)

@@ -20,7 +20,7 @@ import (
 func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "--roles", "api,context,recent")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "recent")
 	redis.Stop()
@@ -35,8 +35,8 @@ func TestWithRedisStoppedTheNextContextIsRight(t *testing.T) {
 func TestWithPostgresStoppedTheNextContextIsRight(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()}, "serve", "--data-dir", stack.DataDir(t))
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()})
+	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "audit")
 	require.Equal(t, stack.Questions(1), p.AuditedQuestions(t, "u"))
@@ -57,10 +57,10 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 	redis, pg := redistest.Start(t), pgtest.Start(t)
 	nats := stack.FreeAddress(t)
 	views := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg.URL()}
-	api := stack.Start(t, append(views, "TURNLEDGER_NATS_LISTEN="+nats, "TURNLEDGER_SYNC=always"), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context")
-	outside := append(views, "TURNLEDGER_NATS_URL=nats://"+nats, "TURNLEDGER_NATS_LISTEN=")
+	api := stack.Serve(t, append(views, stack.ServeNATS(nats)...), "--roles", "api,context")
+	outside := append(views, stack.JoinNATS(nats)...)
 	projectors := stack.Start(t, outside, "serve", "--roles", "recent,audit")
-	api.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	api.LinkIdentity(t, "s", "u")
 	api.RecordExchange(t, "s", 0)
 	projectors.WaitCaughtUp(t, "recent", "audit")
 	projectors.Kill(t)
@@ -76,11 +76,12 @@ func TestWithTheProjectorsStoppedTheNextContextIsRight(t *testing.T) {
 func TestARedisThatWasEmptiedIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, []string{"TURNLEDGER_REDIS_URL=" + redis.URL()}, "--roles", "api,context,recent")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "recent")
 	source := func() any {
-		return p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/context", map[string]any{"message": "next"})["source"]
+		return p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/context",
+			map[string]any{"message": "next"})["source"]
 	}
 	require.Equal(t, "view", source())
 	redis.Stop()
@@ -95,7 +96,7 @@ func TestDevStartsItsPostgresAgain(t *testing.T) {
 	t.Parallel()
 	dir := stack.DataDir(t)
 	p := stack.Start(t, nil, "dev", "--data-dir", dir)
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	p.LinkIdentity(t, "s", "u")
 	p.RecordExchange(t, "s", 0)
 	p.WaitCaughtUp(t, "audit")
 	raw, err := os.ReadFile(filepath.Join(dir, "postgres", "cluster", "postmaster.pid"))

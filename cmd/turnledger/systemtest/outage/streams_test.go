@@ -22,7 +22,7 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 	dir := stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}
 	p := stack.Start(t, env, "serve", "--data-dir", dir)
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("old")+"/identity", map[string]any{"identity_id": "u"})
+	p.LinkIdentity(t, "old", "u")
 	p.RecordTurn(t, "old", "r0", "question 0", "answer 0")
 	p.WaitCaughtUp(t, "recent", "audit")
 	p.Stop(t)
@@ -44,13 +44,14 @@ func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 		}
 		return failed == 2
 	}, 30*time.Second, 50*time.Millisecond)
-	ready := p.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)["checks"].(map[string]any)
+	ready := p.Get(t, "/readyz")["checks"].(map[string]any)
 	for check, view := range map[string]string{"redis": "recent", "postgres": "audit"} {
-		require.Contains(t, ready[check].(map[string]any)["reason"], "turnledger projections rebuild "+view, "the store is not to blame")
+		require.Contains(t, ready[check].(map[string]any)["reason"], "turnledger projections rebuild "+view,
+			"the store is not to blame")
 	}
 	require.Empty(t, p.Context(t, "old"), "the view of another log is not history")
 	p.Must(t, http.StatusServiceUnavailable, http.MethodGet, "/v1/identities/u/turns", nil)
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("new")+"/identity", map[string]any{"identity_id": "u"})
+	p.LinkIdentity(t, "new", "u")
 	p.RecordTurn(t, "new", "r0", "question 0", "answer 0")
 	require.Equal(t, stack.Exchanges(1), p.Context(t, "new"))
 	for _, name := range []string{"recent", "audit"} {

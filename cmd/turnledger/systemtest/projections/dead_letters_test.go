@@ -2,7 +2,6 @@ package projections_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -19,18 +18,20 @@ import (
 func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.URL(t)
-	p := stack.Start(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg}, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg})
 	db, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)
 	defer func() { _ = db.Close(t.Context()) }()
-	_, err = db.Exec(t.Context(), "alter table turnledger.questions add constraint poison check (question_neutral <> 'question 1')")
+	_, err = db.Exec(t.Context(),
+		"alter table turnledger.questions add constraint poison check (question_neutral <> 'question 1')")
 	require.NoError(t, err)
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	p.LinkIdentity(t, "s", "u")
 	for i := range 4 {
 		p.RecordExchange(t, "s", i)
 	}
 	p.WaitCaughtUp(t, "audit")
-	require.Equal(t, []string{"question 0", "question 2", "question 3"}, p.AuditedQuestions(t, "u"), "those behind it went on")
+	require.Equal(t, []string{"question 0", "question 2", "question 3"}, p.AuditedQuestions(t, "u"),
+		"those behind it went on")
 	require.Contains(t, p.Metrics(t), `turnledger_projection_dead_letters{projection="audit",state="waiting"} 1`)
 	require.Contains(t, p.Metrics(t), `turnledger_projection_dead_letters{projection="recent",state="waiting"} 0`)
 	require.Contains(t, p.Metrics(t), `turnledger_projection_dead_letters_total{projection="audit"} 1`)
@@ -67,14 +68,16 @@ func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 
 	status, _, problems = p.Run(t, "projections", "verify", "audit")
 	require.Equal(t, stack.ExitFailed, status)
-	require.Contains(t, problems, "audit lacks what its dead letters say: 1, 1 of them dropped (turnledger deadletters list)")
+	require.Contains(t, problems,
+		"audit lacks what its dead letters say: 1, 1 of them dropped (turnledger deadletters list)")
 	_, err = db.Exec(t.Context(), "alter table turnledger.questions drop constraint poison")
 	require.NoError(t, err)
 	status, out, _ = p.Run(t, "deadletters", "retry", "audit", "0:4")
 	require.Zero(t, status)
 	require.Equal(t, "0:4 of audit: applied; its session is as the log has it\n", out)
 	require.Equal(t, stack.Questions(4), p.AuditedQuestions(t, "u"))
-	for _, gone := range [][]string{{"show", "audit", "0:4"}, {"retry", "audit", "0:4"}, {"show", "other", "0:4"}, {"list", "--projection", "other"}} {
+	for _, gone := range [][]string{{"show", "audit", "0:4"}, {"retry", "audit", "0:4"}, {"show", "other", "0:4"},
+		{"list", "--projection", "other"}} {
 		status, _, problems = p.Run(t, append([]string{"deadletters"}, gone...)...)
 		require.Equal(t, stack.ExitFailed, status)
 		require.Contains(t, problems, "not_found", "%v", gone)

@@ -3,7 +3,6 @@ package projections_test
 import (
 	"errors"
 	"io"
-	"net/http"
 	"os/exec"
 	"regexp"
 	"syscall"
@@ -24,8 +23,8 @@ import (
 func TestARebuildOnATerminal(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()}, "serve", "--data-dir", stack.DataDir(t))
-	p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL()})
+	p.LinkIdentity(t, "s", "u")
 	p.RecordTurn(t, "s", "r", "question", "answer")
 	p.WaitCaughtUp(t, "audit")
 	reader, err := pgx.Connect(t.Context(), pg.URL())
@@ -41,7 +40,9 @@ func TestARebuildOnATerminal(t *testing.T) {
 	look.says(t, `rebuild audit +100% .*\(3/3, .* events/s\)`)
 	look.types(t, "\x03")
 	require.Equal(t, stack.ExitFailed, look.ended(t), look.screen.String())
-	require.Regexp(t, `turnledger: stopped waiting; the rebuild goes on in the server: turnledger projections list shows how far, projections rebuild --cancel breaks it off\r\n$`, look.screen.String())
+	require.Regexp(t, `turnledger: stopped waiting; the rebuild goes on in the server: `+
+		`turnledger projections list shows how far, projections rebuild --cancel breaks it off\r\n$`,
+		look.screen.String())
 
 	require.NoError(t, read.Rollback(t.Context()))
 	require.NoError(t, reader.Close(t.Context()))
@@ -87,7 +88,8 @@ func onTerminal(t testing.TB, args ...string) *terminal {
 
 func (s *terminal) says(t testing.TB, pattern string) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, pattern, s.screen.String()) }, 20*time.Second, 10*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, pattern, s.screen.String()) },
+		20*time.Second, 10*time.Millisecond)
 }
 
 func (s *terminal) types(t testing.TB, keys string) {
@@ -96,7 +98,7 @@ func (s *terminal) types(t testing.TB, keys string) {
 	require.NoError(t, err)
 }
 
-// ended gives the exit status.
+// ended returns the exit status.
 func (s *terminal) ended(t testing.TB) int {
 	t.Helper()
 	var status *exec.ExitError

@@ -21,10 +21,10 @@ import (
 func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	t.Parallel()
 	pg, redis := pgtest.Start(t), redistest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()}, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + redis.URL()})
 	for i := range 3 {
 		s := fmt.Sprint("s", i)
-		p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath(s)+"/identity", map[string]any{"identity_id": "u"})
+		p.LinkIdentity(t, s, "u")
 		p.RecordTurn(t, s, "r0", "question 0", "answer 0")
 	}
 	p.WaitCaughtUp(t, "recent", "audit")
@@ -43,12 +43,15 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 
 	conn, err := pgx.Connect(t.Context(), pg.URL())
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "update turnledger.answers set answer_neutral = 'SECRET' where final_position = (select min(final_position) from turnledger.answers)")
+	_, err = conn.Exec(t.Context(),
+		"update turnledger.answers set answer_neutral = 'SECRET' "+
+			"where final_position = (select min(final_position) from turnledger.answers)")
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
 	code, out, errs = p.Run(t, "projections", "verify", "audit")
 	require.Equal(t, stack.ExitFailed, code)
-	require.Regexp(t, `audit  session s0  answers  view [0-9a-f]{16}  log [0-9a-f]{16}\naudit: 3 sessions looked at, 1 differences`, out)
+	require.Regexp(t, `audit  session s0  answers  view [0-9a-f]{16}  log [0-9a-f]{16}\n`+
+		`audit: 3 sessions looked at, 1 differences`, out)
 	require.Contains(t, errs, "projections rebuild")
 	code, out, _ = p.Run(t, "projections", "verify", "audit", "--json")
 	require.Equal(t, stack.ExitFailed, code)
@@ -76,7 +79,7 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	require.Contains(t, errs, "not_found")
 }
 
-// cancelled breaks a rebuild of the audit off, which leaves what is served, and begins another.
+// cancelRebuild cancels a rebuild of the audit, which leaves what is served, and begins another.
 func cancelRebuild(t *testing.T, p *stack.Process, pg *localpg.Server) {
 	t.Helper()
 	reader, err := pgx.Connect(t.Context(), pg.URL())
@@ -106,11 +109,10 @@ func cancelRebuild(t *testing.T, p *stack.Process, pg *localpg.Server) {
 	require.Equal(t, stack.ExitDone, code, errs)
 }
 
-// A process that does not feed a view says who does, and one of several that feed it
-// may rebuild it at a time.
+// A process that does not feed a view names the role that does, and refuses to rebuild it.
 func TestRebuildWhereNobodyFeeds(t *testing.T) {
 	t.Parallel()
-	p := stack.Start(t, nil, "serve", "--data-dir", stack.DataDir(t))
+	p := stack.Serve(t, nil)
 	out := p.Must(t, http.StatusConflict, http.MethodPost, "/v1/projections/audit/rebuild", nil)
 	require.Equal(t, "projection_not_fed", out["code"])
 	require.Contains(t, out["detail"], "--roles audit")
@@ -136,7 +138,7 @@ func TestKilledInARebuild(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, errs)
 	said := stack.ReadConversations(t, []string{file})
 	for _, c := range said {
-		p.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath(c.ID)+"/identity", map[string]any{"identity_id": "u"})
+		p.LinkIdentity(t, c.ID, "u")
 	}
 	p.WaitCaughtUp(t, "recent", "audit")
 	for round := range rounds {
@@ -150,11 +152,13 @@ func TestKilledInARebuild(t *testing.T) {
 		p.Kill(t)
 		p = stack.Start(t, env, "serve", "--data-dir", dir)
 		p.WaitCaughtUp(t, "recent", "audit")
-		require.Len(t, p.AuditedQuestions(t, "u"), stack.WrittenTurns, "seed %d round %d (%s at %.2f)", seed, round, name, part)
+		require.Len(t, p.AuditedQuestions(t, "u"), stack.WrittenTurns, "seed %d round %d (%s at %.2f)", seed, round,
+			name, part)
 		c := said[rng.IntN(len(said))]
 		require.Equal(t, c.Messages, p.Context(t, c.ID), "seed %d round %d (%s at %.2f)", seed, round, name, part)
 		code, out, errs := p.Run(t, "projections", "verify")
-		require.Equal(t, stack.ExitDone, code, "seed %d round %d (%s at %.2f): %s%s", seed, round, name, part, out, errs)
+		require.Equal(t, stack.ExitDone, code, "seed %d round %d (%s at %.2f): %s%s", seed, round, name, part, out,
+			errs)
 	}
 	for _, name := range []string{"audit", "recent"} {
 		require.Eventually(t, func() bool {
@@ -168,12 +172,13 @@ func TestKilledInARebuild(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	var schemas int
-	require.NoError(t, conn.QueryRow(t.Context(), "select count(*) from pg_namespace where nspname like 'turnledger%'").Scan(&schemas))
+	require.NoError(t, conn.QueryRow(t.Context(),
+		"select count(*) from pg_namespace where nspname like 'turnledger%'").Scan(&schemas))
 	require.Equal(t, 1, schemas)
 	t.Logf("seed %d: %d rounds", seed, rounds)
 }
 
-// rebuilding waits until a rebuild has come through a part of the log, or has ended.
+// waitRebuild waits until a rebuild has come through a part of the log, or has ended.
 func waitRebuild(t testing.TB, p *stack.Process, name string, part float64) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -16,7 +16,7 @@ import (
 func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := stack.Start(t, []string{"TURNLEDGER_RECENT_SHADOW=" + redis.URL()}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context,recent")
+	p := stack.Serve(t, []string{"TURNLEDGER_RECENT_SHADOW=" + redis.URL()}, "--roles", "api,context,recent")
 	p.RecordTurn(t, "s", "r1", "a secret question", "an answer")
 	metric := func(result string) bool {
 		require.Len(t, p.Context(t, "s"), 2)
@@ -25,6 +25,7 @@ func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	require.Eventually(t, func() bool { return metric("same") }, 20*time.Second, 20*time.Millisecond)
 	require.NotContains(t, p.Metrics(t), `result="different"`)
 	redis.Restart(redistest.Empty)
-	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return metric("behind") || metric("failed") }, 20*time.Second,
+		20*time.Millisecond)
 	require.NotContains(t, p.Log.String(), "secret")
 }

@@ -15,21 +15,23 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// A process that feeds no view tells how far those in the stores are, and that they are not its own: it offers no rebuild, counts
-// nothing, and a store that is silent never looks like a view without lag.
+// A process that feeds no view reports how far the views in the stores are, and that others feed them:
+// it offers no rebuild and counts nothing, and a store that does not answer never looks like a view
+// without lag.
 func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	t.Parallel()
 	nats, pg, rd := stack.FreeAddress(t), pgtest.Start(t), redistest.Start(t)
-	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + rd.URL(), "TURNLEDGER_PARTITIONS=2"}
-	feeds := stack.Start(t, append([]string{"TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, env...), "serve", "--data-dir", stack.DataDir(t))
-	writes := stack.Start(t, append([]string{"TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, env...), "serve", "--roles", "api")
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg.URL(), "TURNLEDGER_REDIS_URL=" + rd.URL(),
+		"TURNLEDGER_PARTITIONS=2"}
+	feeds := stack.Serve(t, append(stack.ServeNATS(nats), env...))
+	writes := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve", "--roles", "api")
 	feeds.RecordTurn(t, "s", "r1", "question", "answer")
-	feeds.Must(t, http.StatusOK, http.MethodPut, stack.SessionPath("s")+"/identity", map[string]any{"identity_id": "u"})
+	feeds.LinkIdentity(t, "s", "u")
 	feeds.WaitCaughtUp(t, "recent", "audit")
 
 	list := func() map[string][]map[string]any {
 		out := map[string][]map[string]any{}
-		for _, x := range writes.Must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+		for _, x := range writes.Get(t, "/v1/projections")["projections"].([]any) {
 			one := x.(map[string]any)
 			out[one["name"].(string)] = append(out[one["name"].(string)], one)
 		}
@@ -51,13 +53,14 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 
 	db, err := pgx.Connect(t.Context(), pg.URL())
 	require.NoError(t, err)
-	_, err = db.Exec(t.Context(), "alter table turnledger.questions add constraint poison check (question_neutral <> 'refused')")
+	_, err = db.Exec(t.Context(),
+		"alter table turnledger.questions add constraint poison check (question_neutral <> 'refused')")
 	require.NoError(t, errors.Join(err, db.Close(t.Context())))
 	writes.RecordTurn(t, "s", "r2", "refused", "answer")
 	feeds.WaitCaughtUp(t, "audit")
-	letters := writes.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters", nil)["deadletters"]
+	letters := writes.Get(t, "/v1/deadletters")["deadletters"]
 	require.Len(t, letters, 1)
-	require.Equal(t, feeds.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters", nil)["deadletters"], letters)
+	require.Equal(t, feeds.Get(t, "/v1/deadletters")["deadletters"], letters)
 	require.NotContains(t, writes.Metrics(t), "turnledger_projection_dead_letters{")
 
 	require.NoError(t, pg.Stop(t.Context()))
@@ -70,7 +73,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	id := writes.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
 	var receipt map[string]any
 	require.Eventually(t, func() bool {
-		receipt = writes.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)
+		receipt = writes.Get(t, "/v1/receipts/"+id)
 		return receipt["places"].([]any)[0].(map[string]any)["state"] == "done"
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, "running", receipt["state"], receipt)

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// madeKey makes a key with the verb and gives its text and its prefix.
+// createKey makes a key with the verb and returns its text and its prefix.
 func createKey(t *testing.T, file string, args ...string) (text, prefix string) {
 	t.Helper()
 	code, out, errs := stack.Run(t, append([]string{"keys", "create", "--auth", "keys:" + file}, args...)...)
@@ -39,7 +39,8 @@ func TestKeysVerbs(t *testing.T) {
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, errs, "turnledger keys create")
 	text, prefix := createKey(t, file, "pipeline", "--scopes", "turns:write,context:read", "--expires", "90d")
-	code, out, _ := stack.Run(t, "keys", "create", "ada's phone", "--scopes", "context:read", "--identity", "ada", "--auth", auth, "--json")
+	code, out, _ := stack.Run(t, "keys", "create", "ada's phone", "--scopes", "context:read", "--identity", "ada",
+		"--auth", auth, "--json")
 	require.Equal(t, stack.ExitDone, code)
 	var made struct{ Key, Prefix string }
 	require.NoError(t, json.Unmarshal([]byte(out), &made))
@@ -47,7 +48,8 @@ func TestKeysVerbs(t *testing.T) {
 
 	code, out, _ = stack.Run(t, "keys", "list", "--auth", auth)
 	require.Equal(t, stack.ExitDone, code)
-	for _, there := range []string{prefix, "pipeline", "turns:write,context:read", "ada's phone", time.Now().Add(90 * 24 * time.Hour).UTC().Format(time.DateOnly), "never", "active"} {
+	for _, there := range []string{prefix, "pipeline", "turns:write,context:read", "ada's phone",
+		time.Now().Add(90 * 24 * time.Hour).UTC().Format(time.DateOnly), "never", "active"} {
 		require.Contains(t, out, there)
 	}
 	code, out, errs = stack.Run(t, "keys", "rotate", prefix, "--auth", auth, "--keep", "2d")
@@ -124,7 +126,8 @@ func TestAServerOffLoopbackAsksForKeys(t *testing.T) {
 	require.Equal(t, stack.ExitFailed, code)
 	require.Contains(t, out, "TURNLEDGER_KEY")
 	for _, args := range [][]string{
-		{"import", "../../../../docs/examples/questions.jsonl"}, {"link", "s", "ada"}, {"history", "s"}, {"context", "s", "m"}, {"replay"}, {"config"},
+		{"import", "../../../../docs/examples/questions.jsonl"}, {"link", "s", "ada"}, {"history", "s"},
+		{"context", "s", "m"}, {"replay"}, {"config"},
 	} {
 		code, out := verb(all, args...)
 		require.Equal(t, stack.ExitDone, code, "%s: %s", args, out)

@@ -15,8 +15,8 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/certfile/certtest"
 )
 
-// outsideNATS is a server that takes only clients with a certificate of the authority and
-// with credentials; it gives its address and a file of them.
+// startSecureNATS starts a server that takes only clients with a certificate of the authority and with
+// credentials. It returns the server's address and a file of credentials.
 func startSecureNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
 	t.Helper()
 	operator, err := nkeys.CreateOperator()
@@ -32,7 +32,8 @@ func startSecureNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
 	}
 	oc := jwt.NewOperatorClaims(public(operator))
 	ac := jwt.NewAccountClaims(public(account))
-	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit,
+		Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
 	accountJWT, err := ac.Encode(operator)
 	require.NoError(t, err)
 	userJWT, err := jwt.NewUserClaims(public(user)).Encode(account)
@@ -55,9 +56,12 @@ func startSecureNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
 	require.NoError(t, err)
 	require.NoError(t, resolver.Store(public(system), systemJWT))
 	ns, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-		SyncAlways: true, MaxPayload: 8 << 20, TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver, SystemAccount: public(system),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
+		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(),
+		SyncAlways: true, MaxPayload: 8 << 20, TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver,
+		SystemAccount: public(system),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool,
+			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
 		TLSVerify: true, TLSTimeout: 5,
 	})
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// with sends a request with a key.
+// request sends a request with a key.
 func request(t testing.TB, p *stack.Process, key, method, path, body string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, p.URL+path, bytes.NewBufferString(body))
@@ -29,7 +29,7 @@ func requestStatus(t testing.TB, p *stack.Process, key, method, path, body strin
 	return resp.StatusCode
 }
 
-// as asks with a key or a token.
+// requestBody sends a request with a key or a token and returns the status and the body.
 func requestBody(t *testing.T, p *stack.Process, token, method, path, body string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, p.URL+path, bytes.NewBufferString(body))

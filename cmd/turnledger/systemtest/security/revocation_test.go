@@ -28,8 +28,8 @@ func TestARevokedKeyEndsAtEveryProcess(t *testing.T) {
 	nats := stack.FreeAddress(t)
 	auth := "TURNLEDGER_AUTH=keys:" + file
 	ps := []*stack.Process{
-		stack.Start(t, []string{auth, "TURNLEDGER_NATS_LISTEN=" + nats, "TURNLEDGER_SYNC=always"}, "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context"),
-		stack.Start(t, []string{auth, "TURNLEDGER_NATS_URL=nats://" + nats, "TURNLEDGER_NATS_LISTEN="}, "serve", "--roles", "api,context"),
+		stack.Serve(t, append(stack.ServeNATS(nats), auth), "--roles", "api,context"),
+		stack.Start(t, append(stack.JoinNATS(nats), auth), "serve", "--roles", "api,context"),
 	}
 	ended := make(chan error, len(ps))
 	for _, p := range ps {
@@ -46,7 +46,8 @@ func TestARevokedKeyEndsAtEveryProcess(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, errs)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for _, p := range ps {
-			assert.Equal(c, http.StatusUnauthorized, requestStatus(t, p, key, http.MethodGet, stack.SessionPath("s"), ""))
+			assert.Equal(c, http.StatusUnauthorized,
+				requestStatus(t, p, key, http.MethodGet, stack.SessionPath("s"), ""))
 		}
 	}, revocation, 20*time.Millisecond)
 	late := time.After(30 * time.Second)
@@ -57,7 +58,8 @@ func TestARevokedKeyEndsAtEveryProcess(t *testing.T) {
 			n++
 		case <-time.After(100 * time.Millisecond):
 			request := fmt.Sprintf(`{"request_id":"%d","question_neutral":"q"}`, time.Now().UnixNano())
-			require.Equal(t, http.StatusCreated, requestStatus(t, ps[0], stays, http.MethodPost, stack.SessionPath("s")+"/turns", request))
+			require.Equal(t, http.StatusCreated,
+				requestStatus(t, ps[0], stays, http.MethodPost, stack.SessionPath("s")+"/turns", request))
 		case <-late:
 			require.FailNow(t, "the streams go on")
 		}

@@ -30,9 +30,12 @@ func TestSecretsComeFromFilesAndAreNotShown(t *testing.T) {
 		return string(out), err
 	}
 	secrets := map[string]string{
-		"TURNLEDGER_POSTGRES_URL": "postgres://u:SECRET@db.example/t?sslmode=verify-full&sslrootcert=/ca.pem", "TURNLEDGER_REDIS_URL": "rediss://:SECRET@redis.example:6379/0",
-		"TURNLEDGER_NATS_URL": "tls://u:SECRET@nats.example:4222,tls://u:SECRET@nats2.example:4222", "TURNLEDGER_MODEL_KEY": "SECRET", "TURNLEDGER_MODEL_URL": "https://model.example/v1",
-		"TURNLEDGER_REWRITER_KEY": "SECRET", "TURNLEDGER_MEMORY_KEY": "SECRET", "TURNLEDGER_HASH_KEY": "SECRET", "TURNLEDGER_MODEL_NAME": "m",
+		"TURNLEDGER_POSTGRES_URL": "postgres://u:SECRET@db.example/t?sslmode=verify-full&sslrootcert=/ca.pem",
+		"TURNLEDGER_REDIS_URL":    "rediss://:SECRET@redis.example:6379/0",
+		"TURNLEDGER_NATS_URL":     "tls://u:SECRET@nats.example:4222,tls://u:SECRET@nats2.example:4222",
+		"TURNLEDGER_MODEL_KEY":    "SECRET", "TURNLEDGER_MODEL_URL": "https://model.example/v1",
+		"TURNLEDGER_REWRITER_KEY": "SECRET", "TURNLEDGER_MEMORY_KEY": "SECRET", "TURNLEDGER_HASH_KEY": "SECRET",
+		"TURNLEDGER_MODEL_NAME":    "m",
 		"TURNLEDGER_RECENT_SHADOW": "redis://:SECRET@shadow.example:6379",
 	}
 	var plain, filed []string

@@ -18,7 +18,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// issuerOf serves an OpenID Connect issuer with one key, which is out while out is true; sign makes its tokens.
+// startIssuer serves an OpenID Connect issuer with one key, which is out while out is true; sign makes
+// its tokens.
 func startIssuer(t *testing.T) (url string, out *atomic.Bool, sign func(subject, scope string) string) {
 	t.Helper()
 	out = &atomic.Bool{}
@@ -41,7 +42,8 @@ func startIssuer(t *testing.T) (url string, out *atomic.Bool, sign func(subject,
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k"}}, nil)
 	require.NoError(t, err)
 	return s.URL, out, func(subject, scope string) string {
-		raw, err := json.Marshal(map[string]any{"iss": s.URL, "aud": "turnledger", "sub": subject, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()})
+		raw, err := json.Marshal(map[string]any{"iss": s.URL, "aud": "turnledger", "sub": subject, "scope": scope,
+			"exp": time.Now().Add(time.Hour).Unix()})
 		require.NoError(t, err)
 		jws, err := signer.Sign(raw)
 		require.NoError(t, err)
@@ -60,11 +62,12 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 	file := filepath.Join(stack.DataDir(t), "keys.json")
 	key, _ := createKey(t, file, "pipeline", "--scopes", "turns:write,context:read")
 	serve := func(auth string) *stack.Process {
-		return stack.Launch(t, []string{"TURNLEDGER_AUTH=" + auth + "oidc:" + issuer, "TURNLEDGER_AUTH_AUDIENCE=turnledger"}, "serve", "--data-dir", stack.DataDir(t))
+		return stack.Launch(t, []string{"TURNLEDGER_AUTH=" + auth + "oidc:" + issuer,
+			"TURNLEDGER_AUTH_AUDIENCE=turnledger"}, "serve", "--data-dir", stack.DataDir(t))
 	}
 	alone, both := serve(""), serve("keys:"+file+",")
 	both.WaitReady(t)
-	ready := both.Must(t, http.StatusOK, http.MethodGet, "/readyz", nil)
+	ready := both.Get(t, "/readyz")
 	require.Equal(t, "degraded", ready["status"], ready)
 	check := ready["checks"].(map[string]any)["issuer"].(map[string]any)
 	require.Contains(t, check["reason"], "the issuer of tokens has not told its keys yet")
@@ -77,7 +80,8 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 
 	require.Eventually(t, func() bool {
 		status, ready, err := alone.Call(t.Context(), http.MethodGet, "/readyz", nil)
-		return err == nil && status == http.StatusServiceUnavailable && ready["checks"].(map[string]any)["log"].(map[string]any)["ok"] == true
+		return err == nil && status == http.StatusServiceUnavailable &&
+			ready["checks"].(map[string]any)["log"].(map[string]any)["ok"] == true
 	}, time.Minute, 50*time.Millisecond, "only tokens count there: %s", alone.Log)
 	out.Store(false)
 	for _, p := range []*stack.Process{alone, both} {
@@ -97,11 +101,14 @@ func TestUsersComeWithTokensAndPipelinesWithKeys(t *testing.T) {
 	file := filepath.Join(dir, "secrets", "keys.json")
 	key, prefix := createKey(t, file, "pipeline", "--scopes", "turns:write,context:read")
 	address := stack.FreeAddress(t)
-	env := []string{"TURNLEDGER_AUTH=keys:" + file + ",oidc:" + issuer, "TURNLEDGER_AUTH_AUDIENCE=turnledger", "TURNLEDGER_AUTH_SERVICES=robot", "TURNLEDGER_VERBOSE=true", "TURNLEDGER_SYNC=always"}
+	env := []string{"TURNLEDGER_AUTH=keys:" + file + ",oidc:" + issuer, "TURNLEDGER_AUTH_AUDIENCE=turnledger",
+		"TURNLEDGER_AUTH_SERVICES=robot", "TURNLEDGER_VERBOSE=true", "TURNLEDGER_SYNC=always"}
 	p := stack.Start(t, append(env, "TURNLEDGER_NATS_LISTEN="+address), "serve", "--data-dir", dir)
-	second := stack.Start(t, append(env, "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_NATS_URL=nats://"+address), "serve", "--roles", "api,context", "--data-dir", stack.DataDir(t))
+	second := stack.Start(t, append(env, "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_NATS_URL=nats://"+address), "serve",
+		"--roles", "api,context", "--data-dir", stack.DataDir(t))
 	for id, who := range map[string]string{"of-ada": "ada", "of-bob": "bob"} {
-		status, body := requestBody(t, p, key, http.MethodPost, stack.SessionPath(id)+"/turns", `{"request_id":"r","question_neutral":"q","identity_id":"`+who+`"}`)
+		status, body := requestBody(t, p, key, http.MethodPost, stack.SessionPath(id)+"/turns",
+			`{"request_id":"r","question_neutral":"q","identity_id":"`+who+`"}`)
 		require.Equal(t, http.StatusCreated, status, body)
 	}
 	ada := sign("ada", "openid context:read turns:write admin")
@@ -113,7 +120,8 @@ func TestUsersComeWithTokensAndPipelinesWithKeys(t *testing.T) {
 		require.Equal(t, []int{http.StatusNotFound, http.StatusNotFound}, []int{foreignStatus, unknownStatus})
 		require.Equal(t, foreign, unknown)
 	}
-	status, body := requestBody(t, p, ada, http.MethodPost, stack.SessionPath("of-ada")+"/turns", `{"request_id":"r2","question_neutral":"q"}`)
+	status, body := requestBody(t, p, ada, http.MethodPost, stack.SessionPath("of-ada")+"/turns",
+		`{"request_id":"r2","question_neutral":"q"}`)
 	require.Equal(t, http.StatusCreated, status, body)
 	status, _ = requestBody(t, p, ada, http.MethodGet, "/v1/projections", "")
 	require.Equal(t, http.StatusForbidden, status)

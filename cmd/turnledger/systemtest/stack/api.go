@@ -48,6 +48,12 @@ func (p *Process) Must(t testing.TB, status int, method, path string, body any) 
 	return out
 }
 
+// Get reads what has to be there.
+func (p *Process) Get(t testing.TB, path string) map[string]any {
+	t.Helper()
+	return p.Must(t, http.StatusOK, http.MethodGet, path, nil)
+}
+
 // SessionPath returns the path of a session.
 func SessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
 
@@ -60,6 +66,13 @@ func (p *Process) RecordTurn(t testing.TB, id, request, question, answer string)
 	p.Must(t, http.StatusOK, http.MethodPost, SessionPath(id)+"/turns/"+turn+"/finalize",
 		map[string]any{"answer_neutral": answer})
 	return turn
+}
+
+// LinkIdentity links a session to an identity.
+func (p *Process) LinkIdentity(t testing.TB, id, identity string) {
+	t.Helper()
+	body := map[string]any{"identity_id": identity}
+	p.Must(t, http.StatusOK, http.MethodPut, SessionPath(id)+"/identity", body)
 }
 
 // BuildContext asks for a session's context and returns the answer.
@@ -89,7 +102,7 @@ func MessageLines(messages any) (out []string) {
 // TurnCount returns how many turns a session has.
 func (p *Process) TurnCount(t testing.TB, id string) float64 {
 	t.Helper()
-	return p.Must(t, http.StatusOK, http.MethodGet, SessionPath(id), nil)["turns"].(float64)
+	return p.Get(t, SessionPath(id))["turns"].(float64)
 }
 
 // Ask sends a message to a thread and returns the model's answer.

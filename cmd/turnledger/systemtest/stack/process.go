@@ -71,12 +71,28 @@ func DataDir(t testing.TB) string {
 	return dir
 }
 
+// ServeNATS returns the settings of a process whose NATS other processes use at an address.
+func ServeNATS(address string) []string {
+	return []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_SYNC=always"}
+}
+
+// JoinNATS returns the settings of a process that uses the NATS of another.
+func JoinNATS(address string) []string {
+	return []string{"TURNLEDGER_NATS_URL=nats://" + address, "TURNLEDGER_NATS_LISTEN="}
+}
+
 // Start runs the binary and waits until it is ready.
 func Start(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := Launch(t, env, args...)
 	p.WaitReady(t)
 	return p
+}
+
+// Serve starts a server on a data directory of its own.
+func Serve(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	return Start(t, env, append([]string{"serve", "--data-dir", DataDir(t)}, args...)...)
 }
 
 // Launch runs the binary at a free address and returns at once.

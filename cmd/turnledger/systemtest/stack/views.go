@@ -13,7 +13,7 @@ import (
 func (p *Process) WaitNoLag(t testing.TB) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		for _, x := range p.Must(t, http.StatusOK, http.MethodGet, "/v1/projections", nil)["projections"].([]any) {
+		for _, x := range p.Get(t, "/v1/projections")["projections"].([]any) {
 			assert.InDelta(c, 0, x.(map[string]any)["lag_events"], 0, "%v", x)
 		}
 	}, 30*time.Second, 20*time.Millisecond)
