@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
 )
 
 // reference knows what a cut may leave, worked out without any of the model's machinery: for each

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
 )
 
 // disk is a mounted disk in a test.

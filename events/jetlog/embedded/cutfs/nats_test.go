@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
 )
 
 // serve runs a private server on the disk and returns its JetStream; both end with the test.

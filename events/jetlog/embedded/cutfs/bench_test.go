@@ -5,7 +5,7 @@ package cutfs_test
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
 )
 
 func BenchmarkWriteAndSync(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/natstest/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
 )
 
 func read(t testing.TB, path string) string {
