@@ -11,18 +11,35 @@ var (
 	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger projections rebuild")
 	// ErrNoDeadLetter: a projection has no dead letter of that position.
 	ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")
-	errPermanent    = errors.New("permanent")
+	// ErrNoProjection: no view has that name.
+	ErrNoProjection = errors.New("there is no such projection")
+	// ErrNotFed: the view is fed by another process.
+	ErrNotFed = errors.New("this process does not feed the projection")
+	// ErrNoRebuild: no rebuild of the view runs in this process.
+	ErrNoRebuild = errors.New("no rebuild of the projection runs in this process")
+	// ErrUnavailable: a view's own store does not answer, or not as it should.
+	ErrUnavailable = errors.New("the view's store does not answer")
+	// ErrNotYet: a view is not ready for events to leave the log.
+	ErrNotYet    = errors.New("what is to be forgotten is not applied yet")
+	errPermanent = errors.New("permanent")
 )
 
 // Permanent marks an error that trying again can't mend: the event is parked in
 // the dead letters.
-func Permanent(err error) error { return &permanent{err} }
+func Permanent(err error) error { return &marked{err, errPermanent} }
 
 // IsPermanent tells whether an error was marked so.
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
-type permanent struct{ err error }
+// Unavailable marks an error as ErrUnavailable; its text stays.
+func Unavailable(err error) error { return &marked{err, ErrUnavailable} }
 
-func (p *permanent) Error() string        { return p.err.Error() }
-func (p *permanent) Unwrap() error        { return p.err }
-func (p *permanent) Is(target error) bool { return target == errPermanent }
+// NotYet marks an error as ErrNotYet; its text stays.
+func NotYet(err error) error { return &marked{err, ErrNotYet} }
+
+// marked is an error that is also another one, in its own words.
+type marked struct{ err, as error }
+
+func (m *marked) Error() string        { return m.err.Error() }
+func (m *marked) Unwrap() error        { return m.err }
+func (m *marked) Is(target error) bool { return target == m.as }

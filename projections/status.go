@@ -30,7 +30,9 @@ type Status struct {
 	LastError   string
 	// Generation that this is; 0 where it is not known.
 	Generation uint64
-	ETA        time.Duration
+	// Rebuildable: what this process feeds is a view, and no effect on the outside.
+	Rebuildable bool
+	ETA         time.Duration
 }
 
 // follower is what a log tells of its events; jetlog.Log does.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -30,7 +31,6 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/certfile"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 // app is a process in some roles: built, run, stopped.
@@ -156,29 +156,28 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
-	c.Owners = serving.Sessions{Reader: reader}
+	c.Owners = reader
 	if c.Open = a.callers == nil; !c.Open {
 		c.Auth = a.callers
 	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
-		a.history = history.New(a.store.log, history.Config{
+		a.history = history.New(history.On(a.store.log), history.Config{
 			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
 	}
 	if a.roles.has(roleAPI) {
-		writes := serving.Writer{Service: a.history}
-		c.Turns, c.SessionWrites, c.Erasures = writes, writes, writes
+		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
-	c.Receipts = receipts{a.erasing.receipts}
+	c.Receipts = a.erasing.receipts
 	c.Streams, c.Backups = a.store.log, backups{a}
 	if a.roles.has(roleEraser) {
-		c.Retention = a.erasing
+		c.Retention = a.erasing.retention
 	}
 	if a.roles.has(roleContext) {
-		c.Sessions, c.Contexts = serving.Sessions{Reader: reader}, serving.Contexts{Builder: builder}
+		c.Sessions, c.Contexts = reader, builder
 		c.Identities = identities{a.views.audit, a.store.log}
 		a.replay = replay.New(a.store.log, a.logger)
-		c.Events, c.MetadataKeys = eventLog{a.replay}, a.cfg.rules().MetadataKeys
+		c.Events, c.MetadataKeys = a.replay, a.cfg.rules().MetadataKeys
 	}
 	if a.roles.has(roleChat) {
 		c.Chat = a.chat(reader, builder)
@@ -187,7 +186,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 }
 
 // readSide reads from the views that there are, and the log.
-func (a *app) readSide() (*contextbuilder.Reader, serving.Builder) {
+func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.recent != nil {
 		rc.View = a.views.guarded()
@@ -200,7 +199,7 @@ func (a *app) readSide() (*contextbuilder.Reader, serving.Builder) {
 }
 
 // chat answers with the model that is configured, or an echo.
-func (a *app) chat(reader *contextbuilder.Reader, builder serving.Builder) httpapi.Chat {
+func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
 	var model chat.Model = chat.Echo{}
 	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: time.Duration(a.cfg.ModelSilence)}); {
 	case at.URL == "":
@@ -210,10 +209,10 @@ func (a *app) chat(reader *contextbuilder.Reader, builder serving.Builder) httpa
 		model = openai.New(at)
 	}
 	a.chatting = chat.New(chat.Config{
-		Turns: chatTurns{a.history}, Sessions: chatSessions{reader}, Contexts: chatContexts{builder, model.Format()},
-		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc, a.notes), Policy: chat.Policy(a.cfg.OnPending), Logger: a.logger,
+		Turns: a.history, Sessions: reader, Contexts: builder,
+		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 	})
-	return chats{a.chatting}
+	return a.chatting
 }
 
 // stopDeadline is how long requests in hand may take to end, and answersDeadline how long

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
@@ -48,15 +49,15 @@ func newChatWith(t *testing.T, server *embedded.Server, model *stack.Model, chan
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
-	writes := history.New(log, history.Config{Rules: rules})
+	writes := history.New(history.On(log), history.Config{Rules: rules})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = writes.Run(ctx) })
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
 	cfg := chat.Config{
-		Turns: chatTurns{writes}, Sessions: chatSessions{reader}, Model: m, Presence: presence.New(nc, notes),
-		Contexts: chatContexts{contextbuilder.NewBuilder(reader, contextbuilder.Config{}), m.Format()},
+		Turns: writes, Sessions: reader, Model: m, Presence: presence.New(nc, notes),
+		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	}
 	change(&cfg)
 	c := &chatInstance{t: t, model: model, turns: writes, Service: chat.New(cfg)}
@@ -85,16 +86,16 @@ func (h *listener) Piece(string) { h.once.Do(func() { close(h.first) }) }
 
 // outcome is what became of a message.
 type outcome struct {
-	chat.Reply
+	services.ChatReply
 	err error
 }
 
 // send sends a message and returns its listener and what becomes of it.
-func (c *chatInstance) send(request, content string, policy chat.Policy) (*listener, <-chan outcome) {
+func (c *chatInstance) send(request, content string, policy services.OnPending) (*listener, <-chan outcome) {
 	h, out := newListener(), make(chan outcome, 1)
 	go func() {
 		r, err := c.Send(context.WithoutCancel(c.t.Context()),
-			chat.Message{ThreadID: "s", RequestID: request, Content: content, Policy: policy}, h)
+			services.ChatMessage{ThreadID: "s", RequestID: request, Content: content, OnPending: policy}, h)
 		out <- outcome{r, err}
 	}()
 	return h, out
@@ -105,15 +106,15 @@ func (c *chatInstance) send(request, content string, policy chat.Policy) (*liste
 func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 	t.Parallel()
 	c := newChat(t, natstest.Server(t), stack.NewModel(t))
-	_, failed := c.send("r1", "fail: Who is Donald Trump?", chat.Enqueue)
-	require.ErrorIs(t, (<-failed).err, chat.ErrModel)
-	_, other := c.send("r2", "Who is Donald Trump?", chat.Interrupt)
+	_, failed := c.send("r1", "fail: Who is Donald Trump?", services.Enqueue)
+	require.ErrorIs(t, (<-failed).err, services.ErrModelFailed)
+	_, other := c.send("r2", "Who is Donald Trump?", services.Interrupt)
 	require.NoError(t, (<-other).err)
 	c.model.Script(func([]string) (a modeltest.Answer) { a.Text = "At last."; return a })
-	_, again := c.send("r1", "fail: Who is Donald Trump?", chat.Enqueue)
+	_, again := c.send("r1", "fail: Who is Donald Trump?", services.Enqueue)
 	r := <-again
 	require.NoError(t, r.err)
-	require.NotEqual(t, chat.Interrupted, r.Finish)
+	require.NotEqual(t, services.FinishInterrupted, r.Finish)
 	require.Equal(t, "At last.", r.Content)
 }
 
@@ -125,20 +126,20 @@ func TestInterruptWhileQueued(t *testing.T) {
 	model := stack.NewModel(t)
 	model.Hold()
 	a, b := newChat(t, server, model), newChat(t, server, model)
-	first, one := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
-	second, two := b.send("r2", "and what else?", chat.Enqueue)
+	second, two := b.send("r2", "and what else?", services.Enqueue)
 	<-second.begun
-	_, three := a.send("r3", "stop: Who is Donald Trump?", chat.Interrupt)
+	_, three := a.send("r3", "stop: Who is Donald Trump?", services.Interrupt)
 	r1, r2, r3 := <-one, <-two, <-three
 	for _, r := range []outcome{r1, r2, r3} {
 		require.NoError(t, r.err)
 	}
-	require.Equal(t, chat.Interrupted, r1.Finish)
+	require.Equal(t, services.FinishInterrupted, r1.Finish)
 	require.Equal(t, "Donald ", r1.Content)
-	require.Equal(t, chat.Interrupted, r2.Finish)
+	require.Equal(t, services.FinishInterrupted, r2.Finish)
 	require.Equal(t, "[Interrupted]", r2.Content)
-	require.NotEqual(t, chat.Interrupted, r3.Finish)
+	require.NotEqual(t, services.FinishInterrupted, r3.Finish)
 	require.Len(t, model.Asked, 2, "the second never got to the model")
 }
 
@@ -156,11 +157,11 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 			model, other := stack.NewModel(t), stack.NewModel(t)
 			model.Hold()
 			a, b := newChat(t, server, model), newChat(t, server, other)
-			first, _ := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 			<-first.first
-			_, refused := b.send("r2", "who?", chat.Reject)
+			_, refused := b.send("r2", "who?", services.Reject)
 			require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
-			waits, two := b.send("r3", "Who is Donald Trump?", chat.Enqueue)
+			waits, two := b.send("r3", "Who is Donald Trump?", services.Enqueue)
 			<-waits.begun
 			require.Empty(t, other.Asked)
 			end(a, model)
@@ -184,7 +185,7 @@ func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
 	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs",
 		Question: events.Question{QuestionNeutral: "q"}})
 	require.NoError(t, err)
-	_, refused := c.send("r1", "who?", chat.Reject)
+	_, refused := c.send("r1", "who?", services.Reject)
 	require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
 }
 
@@ -194,9 +195,9 @@ func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 	model := stack.NewModel(t)
 	release := model.Hold()
 	c := newChat(t, natstest.Server(t), model)
-	first, one := c.send("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := c.send("r", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
-	again, two := c.send("r", "slowly: who is Donald Trump?", chat.Enqueue)
+	again, two := c.send("r", "slowly: who is Donald Trump?", services.Enqueue)
 	<-again.begun // it hears at once that it is waited for
 	release()
 	r1, r2 := <-one, <-two
@@ -216,19 +217,19 @@ func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
 	model := stack.NewModel(t)
 	model.Hold()
 	a, b := newChat(t, server, model), newChat(t, server, stack.NewModel(t))
-	first, one := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
-	second, two := a.send("r2", "and then?", chat.Enqueue)
+	second, two := a.send("r2", "and then?", services.Enqueue)
 	<-second.begun
 	a.Stop()
 	for _, end := range []<-chan outcome{one, two} {
 		r := <-end
-		require.ErrorIs(t, r.err, chat.ErrModel)
+		require.ErrorIs(t, r.err, services.ErrModelFailed)
 		require.Equal(t, conversation.Pending, r.Turn.Status)
 	}
-	_, late := a.send("r3", "slowly: one more?", chat.Interrupt)
-	require.ErrorIs(t, (<-late).err, chat.ErrModel)
-	_, again := b.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	_, late := a.send("r3", "slowly: one more?", services.Interrupt)
+	require.ErrorIs(t, (<-late).err, services.ErrModelFailed)
+	_, again := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	r := <-again
 	require.NoError(t, r.err)
 	require.Contains(t, r.Content, "Donald Trump is")
@@ -248,7 +249,7 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 			return err
 		}, conversation.ErrTurnRedacted},
 		"erased": {func(ctx context.Context, turns *history.Service) error {
-			_, err := turns.EraseSession(ctx, "s", history.Erasure{})
+			_, err := turns.EraseSession(ctx, "s", services.Erasure{})
 			return err
 		}, conversation.ErrSessionErased},
 		"answered": {func(ctx context.Context, turns *history.Service) error {
@@ -265,17 +266,17 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 					model.Hold()
 					c := newChatWith(t, natstest.Server(t), model, through)
 					if queued {
-						ahead, _ := c.send("r0", "slowly: who is Donald Trump?", chat.Enqueue)
+						ahead, _ := c.send("r0", "slowly: who is Donald Trump?", services.Enqueue)
 						<-ahead.first
 					}
-					begun, one := c.send("r1", "slowly: and who else?", chat.Enqueue)
+					begun, one := c.send("r1", "slowly: and who else?", services.Enqueue)
 					if <-begun.begun; !queued {
 						<-begun.first
 					}
 					require.NoError(t, x.settle(t.Context(), c.turns))
 					r := <-one
 					require.ErrorIs(t, r.err, x.want)
-					require.NotEqual(t, chat.Interrupted, r.Finish)
+					require.NotEqual(t, services.FinishInterrupted, r.Finish)
 					require.Len(t, model.Asked, 1)
 					if x.want == nil {
 						require.Equal(t, "by hand", r.Content)
@@ -328,13 +329,13 @@ func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	server, model := natstest.Server(t), stack.NewModel(t)
 	model.Hold()
 	a := newChatWith(t, server, model, func(c *chat.Config) { c.Sessions = &stalledSessions{Sessions: c.Sessions} })
-	first, one := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
-	_, two := newChat(t, server, model).send("r2", "who else?", chat.Interrupt)
+	_, two := newChat(t, server, model).send("r2", "who else?", services.Interrupt)
 	select {
 	case r := <-one:
 		require.NoError(t, r.err)
-		require.Equal(t, chat.Interrupted, r.Finish)
+		require.Equal(t, services.FinishInterrupted, r.Finish)
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}

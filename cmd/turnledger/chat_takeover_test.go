@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 )
 
@@ -24,12 +25,12 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	model := stack.NewModel(t)
 	release := model.Hold()
 	a, b := newChat(t, server, model), newChat(t, server, model)
-	first, one := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	sub, err := natstest.Connect(t, server).SubscribeSync("turnledger.answering.*")
 	require.NoError(t, err)
 	require.NoError(t, sub.AutoUnsubscribe(1))
-	again, two := b.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	again, two := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-again.begun
 	_, err = sub.NextMsg(30 * time.Second)
 	require.NoError(t, err, "nobody asks who answers")
@@ -48,7 +49,7 @@ func newAnsweringChat(t *testing.T, server *embedded.Server) *chatInstance {
 	model := stack.NewModel(t)
 	model.Hold()
 	a := newChat(t, server, model)
-	first, _ := a.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+	first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	return a
 }
@@ -68,7 +69,7 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 		b := newChatWith(t, server, model, func(c *chat.Config) {
 			c.Presence = &jointClaims{Presence: c.Presence, waiting: &waiting, free: &free}
 		})
-		begun, end := b.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+		begun, end := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 		<-begun.begun
 		ends = append(ends, end)
 	}
@@ -101,7 +102,7 @@ func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 			a, model := newAnsweringChat(t, server), stack.NewModel(t)
 			a.stop()
 			b := newChatWith(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
-			_, end := b.send("r1", "slowly: who is Donald Trump?", chat.Enqueue)
+			_, end := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 			r := <-end
 			require.NoError(t, r.err)
 			require.Equal(t, "Donald Trump is an American politician.", r.Content)

@@ -11,7 +11,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/recent/redis"
-	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 // stateNotFed is that of a view in a store which other processes feed, if any does.
@@ -42,7 +41,7 @@ func (v *views) openStored(ctx context.Context) error {
 }
 
 // elsewhere is what the stores tell of the views that this process does not feed.
-func (v *views) elsewhere(ctx context.Context) (out []httpapi.Projection) {
+func (v *views) elsewhere(ctx context.Context) (out []projections.Status) {
 	ctx, cancel := context.WithTimeout(ctx, collectDeadline)
 	defer cancel()
 	if v.storedRecent != nil && len(v.feeds) == 0 {
@@ -55,9 +54,9 @@ func (v *views) elsewhere(ctx context.Context) (out []httpapi.Projection) {
 }
 
 // stored holds the checkpoints of a view against the log.
-func (v *views) stored(ctx context.Context, view projections.Rebuildable) []httpapi.Projection {
+func (v *views) stored(ctx context.Context, view projections.Rebuildable) []projections.Status {
 	number, served, silent := view.Served(ctx)
-	out := make([]httpapi.Projection, v.log.Partitions())
+	out := make([]projections.Status, v.log.Partitions())
 	var g errgroup.Group
 	for k := range out {
 		cp := projections.Checkpoint{Partition: k}
@@ -67,8 +66,8 @@ func (v *views) stored(ctx context.Context, view projections.Rebuildable) []http
 			}
 		}
 		g.Go(func() error {
-			out[k] = httpapi.Projection{Status: v.storedStatus(ctx, cp, silent), Generation: int(number)} //nolint:gosec // counts rebuilds
-			out[k].Name = view.Name()
+			out[k] = v.storedStatus(ctx, cp, silent)
+			out[k].Name, out[k].Generation = view.Name(), number
 			return nil
 		})
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 // erasing is what a process has to do with erasures: it reads their receipts, and in the
@@ -42,16 +42,17 @@ func (a *app) openErasing(ctx context.Context) error {
 	if a.memory != nil {
 		places = append(places, followed{a.store.log, "memory", a.memory.effect.Done})
 	}
-	a.erasing = &erasing{receipts: eraser.NewReceipts(a.store.log, notes, places)}
+	log := eraser.On(a.store.log)
+	a.erasing = &erasing{receipts: eraser.NewReceipts(log, notes, places)}
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(a.store.log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
+	a.erasing.eraser = eraser.New(log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
 	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
 		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.feeding.metrics, Traces: a.views.feeding.traces,
 	})
 	a.views.eraserFeed = a.erasing.feed
-	a.erasing.retention = eraser.NewRetention(a.store.log, notes, eraser.RetentionConfig{
+	a.erasing.retention = eraser.NewRetention(log, notes, eraser.RetentionConfig{
 		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
 		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
 	})
@@ -70,12 +71,6 @@ func (x *erasing) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Sweep implements httpapi.Retention.
-func (x *erasing) Sweep(ctx context.Context, dry bool) (httpapi.Swept, error) {
-	n, err := x.retention.Sweep(ctx, dry)
-	return httpapi.Swept(n), inTransportTerms(err)
-}
-
 // redactForAge redacts a turn that retention no longer keeps.
 func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID) error {
 	_, err := a.history.RedactTurn(ctx, sessionID, conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"})
@@ -92,30 +87,6 @@ func (c Config) anonymousRetention() time.Duration {
 		return 0
 	}
 	return time.Duration(max(c.AnonymousRetention, c.SessionTTL))
-}
-
-// receipts tells the transport of them.
-type receipts struct{ *eraser.Receipts }
-
-func (r receipts) Receipt(ctx context.Context, id string) (httpapi.Receipt, error) {
-	got, err := r.Receipts.Receipt(ctx, id)
-	if errors.Is(err, eraser.ErrNoReceipt) {
-		return httpapi.Receipt{}, fmt.Errorf("%w: %w", httpapi.ErrNoReceipt, err)
-	}
-	if err != nil {
-		return httpapi.Receipt{}, err
-	}
-	out := httpapi.Receipt{
-		ID: got.ID, SessionID: got.SessionID, IdentityID: got.IdentityID, TurnID: got.TurnID, Position: got.Position,
-		RequestedAt: got.RequestedAt, Complete: got.Complete(),
-	}
-	for _, p := range got.Places {
-		out.Places = append(out.Places, httpapi.ReceiptPlace(p))
-	}
-	if p := got.Progress; p != nil {
-		out.Progress = &httpapi.ErasureProgress{Began: p.Began, Events: p.Events, Erased: p.Erased, Sessions: p.Sessions, SessionsDone: p.SessionsDone}
-	}
-	return out, nil
 }
 
 // places are the views that this process feeds or reads, and those in the stores that others do: whoever is asked, an erasure
@@ -186,7 +157,7 @@ func (a *app) forget(ctx context.Context, sessionID string, partition int, gone 
 			err = a.memory.forwarder.Purge(ctx, sessionID, upTo.Seq)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", httpapi.ErrRetentionWaits, err)
+			return fmt.Errorf("%w: %w", projections.ErrNotYet, err)
 		}
 	}
 	return a.views.forget(ctx, partition, gone, purge)

@@ -14,10 +14,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/httpapi"
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/memory/memorytest"
 	"github.com/turnledger/turnledger/services/memory/supermemory"
@@ -32,15 +32,15 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(),
 		SessionID: "s", RequestID: "r"}}})
 	require.NoError(t, err)
-	for why, told := range map[error]error{audit.ErrNotYet: httpapi.ErrRetentionWaits,
-		errors.New("gone"): httpapi.ErrAuditUnavailable} {
-		x := &erasing{retention: eraser.NewRetention(log, notes, eraser.RetentionConfig{
+	for why, told := range map[error]error{audit.ErrNotYet: projections.ErrNotYet,
+		errors.New("gone"): projections.ErrUnavailable} {
+		retention := eraser.NewRetention(eraser.On(log), notes, eraser.RetentionConfig{
 			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 			Forget: func(context.Context, string, int, []uint64, func(context.Context) error) error {
 				return errors.Join(audit.ErrUnavailable, why)
 			},
-		})}
-		_, err := x.Sweep(t.Context(), false)
+		})
+		_, err := retention.Sweep(t.Context(), false)
 		require.ErrorIs(t, err, told)
 	}
 }
@@ -83,7 +83,7 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	forget := func(upTo uint64) error {
 		return a.forget(t.Context(), "s", 0, []uint64{upTo}, func(context.Context) error { purged++; return nil })
 	}
-	require.ErrorIs(t, forget(1), httpapi.ErrRetentionWaits, "nothing was forwarded yet")
+	require.ErrorIs(t, forget(1), projections.ErrNotYet, "nothing was forwarded yet")
 	require.Zero(t, purged)
 	require.Len(t, service.Documents(), 1)
 	require.NoError(t, forget(0))

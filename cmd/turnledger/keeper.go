@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,9 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/rebuild"
-	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services"
 )
 
 // keeper runs the rebuilds of a process, and remembers the last of each view.
@@ -66,17 +64,17 @@ func (k *keeper) hand(ctx context.Context, name string, r *rebuild.Rebuild) erro
 	}
 }
 
-// cancel breaks off the rebuild of a view; httpapi.ErrNoRebuild where none runs here.
+// cancel breaks off the rebuild of a view; projections.ErrNoRebuild where none runs here.
 func (k *keeper) cancel(ctx context.Context, name string) (generation uint64, err error) {
 	k.mu.Lock()
 	r := k.last[name]
 	k.mu.Unlock()
 	if r == nil {
-		return 0, httpapi.ErrNoRebuild
+		return 0, projections.ErrNoRebuild
 	}
 	cancelled, err := r.Cancel(ctx)
 	if err == nil && !cancelled {
-		err = httpapi.ErrNoRebuild
+		err = projections.ErrNoRebuild
 	}
 	return r.Generation(), err
 }
@@ -112,21 +110,21 @@ func (v *views) kept(name string) (kept, rebuild.Config, error) {
 			return v.audit.open.Load(), cfg, nil
 		}
 	default:
-		return nil, cfg, httpapi.ErrNoProjection
+		return nil, cfg, projections.ErrNoProjection
 	}
-	return nil, cfg, httpapi.ErrNotFed
+	return nil, cfg, projections.ErrNotFed
 }
 
 // fed is the views that this process feeds.
 type fed struct{ views *views }
 
 var (
-	_ httpapi.ProjectionReader = fed{}
-	_ httpapi.ProjectionKeeper = fed{}
+	_ services.ProjectionReader = fed{}
+	_ services.ProjectionKeeper = fed{}
 )
 
 // Projections tells how far they are, how far the generations that rebuilds fill, and what is known of the views that others feed.
-func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
+func (f fed) Projections(ctx context.Context) ([]projections.Status, error) {
 	// Before what is served: a rebuild that has ended is seen in one of both.
 	filling := f.views.keeper.status(ctx)
 	numbers := map[string]uint64{}
@@ -138,13 +136,15 @@ func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 			}
 		}
 	}
-	var out []httpapi.Projection
+	var out []projections.Status
 	for _, s := range f.views.status(ctx) {
-		out = append(out, httpapi.Projection{Status: s, Generation: int(numbers[s.Name]), Rebuildable: f.rebuildable(s.Name)}) //nolint:gosec // counts rebuilds
+		s.Generation, s.Rebuildable = numbers[s.Name], f.rebuildable(s.Name)
+		out = append(out, s)
 	}
 	out = append(out, f.views.elsewhere(ctx)...)
 	for _, s := range filling {
-		out = append(out, httpapi.Projection{Status: s, Generation: int(s.Generation), Rebuildable: true}) //nolint:gosec // counts rebuilds
+		s.Rebuildable = true
+		out = append(out, s)
 	}
 	return out, nil
 }
@@ -153,10 +153,10 @@ func (f fed) Projections(ctx context.Context) ([]httpapi.Projection, error) {
 // be filled again.
 func (f fed) rebuildable(name string) bool {
 	_, _, err := f.views.kept(name)
-	return !errors.Is(err, httpapi.ErrNoProjection)
+	return !errors.Is(err, projections.ErrNoProjection)
 }
 
-// Rebuild implements httpapi.ProjectionKeeper.
+// Rebuild implements services.ProjectionKeeper.
 func (f fed) Rebuild(ctx context.Context, name string) (uint64, error) {
 	view, cfg, err := f.views.kept(name)
 	if err != nil {
@@ -164,15 +164,15 @@ func (f fed) Rebuild(ctx context.Context, name string) (uint64, error) {
 	}
 	r, err := rebuild.Begin(ctx, f.views.log, view, cfg)
 	if err != nil {
-		return 0, inTransportTerms(err)
+		return 0, err
 	}
 	return r.Generation(), f.views.keeper.hand(ctx, name, r)
 }
 
-// CancelRebuild implements httpapi.ProjectionKeeper.
+// CancelRebuild implements services.ProjectionKeeper.
 func (f fed) CancelRebuild(ctx context.Context, name string) (uint64, error) {
 	if !f.rebuildable(name) {
-		return 0, httpapi.ErrNoProjection
+		return 0, projections.ErrNoProjection
 	}
 	return f.views.keeper.cancel(ctx, name)
 }
@@ -180,7 +180,7 @@ func (f fed) CancelRebuild(ctx context.Context, name string) (uint64, error) {
 // verifyTick is the pause between two words on how far a verification is.
 const verifyTick = 500 * time.Millisecond
 
-// Verify implements httpapi.ProjectionKeeper.
+// Verify implements services.ProjectionKeeper.
 func (f fed) Verify(ctx context.Context, name string, sample int, progress func(done, of uint64) error, found func(projections.Difference) error) (int, error) {
 	view, cfg, err := f.views.kept(name)
 	if err != nil {
@@ -198,7 +198,7 @@ func (f fed) Verify(ctx context.Context, name string, sample int, progress func(
 			defer say.Unlock()
 			return found(d)
 		})
-		return inTransportTerms(err)
+		return err
 	})
 	g.Go(func() error {
 		tick := time.NewTicker(verifyTick)
@@ -222,18 +222,4 @@ func (f fed) Verify(ctx context.Context, name string, sample int, progress func(
 		f.views.logger.Warn("a verification has ended early", "projection", name, "err", err)
 	}
 	return sessions, err
-}
-
-// inTransportTerms says in the transport's terms what is in the way.
-func inTransportTerms(err error) error {
-	switch {
-	case errors.Is(err, projections.ErrRebuilding):
-		return fmt.Errorf("%w: %w", httpapi.ErrRebuildRunning, err)
-	case errors.Is(err, audit.ErrNotYet):
-		return fmt.Errorf("%w: %w", httpapi.ErrRetentionWaits, err)
-	case errors.Is(err, audit.ErrUnavailable):
-		return fmt.Errorf("%w: %w", httpapi.ErrAuditUnavailable, err)
-	default:
-		return err
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,10 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
-	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/memory/supermemory"
 )
@@ -76,28 +74,17 @@ func (m *outsideMemory) run(ctx context.Context) error {
 
 // snippets gives prompts their memory: that outside, or the audit tables; nil where
 // there is neither.
-func (a *app) snippets() contextbuilder.Memory {
+func (a *app) snippets() services.Memory {
 	budget := time.Duration(a.cfg.MemoryBudget)
 	switch {
 	case a.memory != nil:
-		return snippets{memory.NewSnippets(a.memory.searcher, a.memory.deletions.Confirmed, budget)}
+		return memory.NewSnippets(a.memory.searcher, a.memory.deletions.Confirmed, budget)
 	case a.views.audit != nil:
 		tables := identities{a.views.audit, a.store.log}
-		return snippets{memory.NewSnippets(tables, tables.confirmed, budget)}
+		return memory.NewSnippets(tables, tables.confirmed, budget)
 	default:
 		return nil
 	}
-}
-
-type snippets struct{ *memory.Snippets }
-
-// Snippet implements contextbuilder.Memory.
-func (s snippets) Snippet(ctx context.Context, q contextbuilder.MemoryQuery) (string, error) {
-	text, err := s.Snippets.Snippet(ctx, memory.Query(q))
-	if errors.Is(err, memory.ErrWithheld) {
-		err = fmt.Errorf("%w: %w", contextbuilder.ErrWithheld, err)
-	}
-	return text, err
 }
 
 // Search implements memory.Searcher over the audit tables, which hold the turns of
@@ -106,7 +93,7 @@ func (i identities) Search(ctx context.Context, scope memory.Scoped, query strin
 	if scope.IdentityID == "" {
 		return nil, nil
 	}
-	if erased, _, err := i.log.IdentityErasure(ctx, scope.IdentityID, events.Position{}); err != nil || erased != nil {
+	if erased, err := i.log.IdentityErasedNow(ctx, scope.IdentityID); err != nil || erased != nil {
 		return nil, err
 	}
 	tables, err := i.tables.get()

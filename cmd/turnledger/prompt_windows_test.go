@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
 )
@@ -136,8 +137,8 @@ func everyWindow(t *testing.T, state *conversation.State) int {
 	log := oneSession{state}
 	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: log}),
 		contextbuilder.Config{})
-	build := func(size int, form contextbuilder.Format) (contextbuilder.Result, []json.RawMessage) {
-		r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: state.SessionID, Message: "and now?",
+	build := func(size int, form services.Format) (services.Context, []json.RawMessage) {
+		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: state.SessionID, Message: "and now?",
 			MaxMessages: size, Format: form, IncludePending: true})
 		require.NoError(t, err)
 		out := make([]json.RawMessage, len(r.Messages))
@@ -146,18 +147,18 @@ func everyWindow(t *testing.T, state *conversation.State) int {
 		}
 		return r, out
 	}
-	all, whole := build(math.MaxInt32, contextbuilder.OpenAI)
+	all, whole := build(math.MaxInt32, services.OpenAI)
 	require.Zero(t, all.DroppedTurns)
 	recorded := prompttest.OpenAI(whole)
 	for _, size := range sizesThatMatter(state, whole) {
-		r, messages := build(size, contextbuilder.OpenAI)
+		r, messages := build(size, services.OpenAI)
 		require.Equal(t, all.HistoryTurns, r.HistoryTurns+r.DroppedTurns)
 		require.True(t, slices.EqualFunc(whole[len(whole)-len(messages):], messages,
 			func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }), "the last turns, whole and unchanged")
 		for _, p := range prompttest.OpenAI(messages) {
 			require.True(t, slices.Contains(recorded, p), "%s, window %d: %v", state.SessionID, size, p)
 		}
-		_, messages = build(size, contextbuilder.Anthropic)
+		_, messages = build(size, services.Anthropic)
 		require.Empty(t, prompttest.Anthropic(messages), "%s, window %d", state.SessionID, size)
 	}
 	return len(recorded)

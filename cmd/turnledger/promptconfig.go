@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
@@ -50,7 +50,7 @@ func (c promptConfig) anthropic() bool {
 }
 
 func (c promptConfig) validate(complain func(name, format string, args ...any)) {
-	if !slices.Contains([]chat.Policy{chat.Reject, chat.Enqueue, chat.Interrupt}, chat.Policy(c.OnPending)) {
+	if !slices.Contains([]services.OnPending{services.Reject, services.Enqueue, services.Interrupt}, services.OnPending(c.OnPending)) {
 		complain("TURNLEDGER_ON_PENDING", "must be reject, enqueue or interrupt")
 	}
 	for name, address := range map[string]string{"TURNLEDGER_MODEL_URL": c.ModelURL, "TURNLEDGER_REWRITER_URL": c.RewriterURL, "TURNLEDGER_MEMORY_URL": c.MemoryURL} {

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -74,7 +75,7 @@ func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, u
 			return 0, 0, err
 		}
 	}
-	s := history.New(log, history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
+	s := history.New(history.On(log), history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
 	life, end := context.WithCancel(ctx)
 	defer end()
 	var g errgroup.Group
@@ -99,9 +100,9 @@ func erased(ctx context.Context, s *history.Service, e backup.Erasure) (known bo
 	d := &e.Data
 	switch e.Type {
 	case events.TypeSessionErased:
-		_, err = s.EraseSession(ctx, d.SessionID, history.Erasure{Reason: d.Reason, By: d.ErasedBy})
+		_, err = s.EraseSession(ctx, d.SessionID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
 	case events.TypeIdentityErased:
-		_, err = s.EraseIdentity(ctx, d.IdentityID, history.Erasure{Reason: d.Reason, By: d.ErasedBy})
+		_, err = s.EraseIdentity(ctx, d.IdentityID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
 	default:
 		for _, turn := range d.Turns() {
 			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy})

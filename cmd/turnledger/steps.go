@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 // steps makes the parts of a request known that take their time: each is a span below
@@ -55,23 +55,23 @@ func (s *steps) note(ctx context.Context, step string, took time.Duration, err e
 }
 
 type steppedBuilder struct {
-	serving.Builder
+	chat.Contexts
 	steps *steps
 }
 
-func (b steppedBuilder) Build(ctx context.Context, req contextbuilder.Request) (contextbuilder.Result, error) {
+func (b steppedBuilder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	ctx, end := b.steps.begin(ctx, "prompt")
-	r, err := b.Builder.Build(ctx, req)
+	r, err := b.Contexts.Build(ctx, req)
 	end(err)
 	return r, err
 }
 
 type steppedMemory struct {
-	contextbuilder.Memory
+	services.Memory
 	steps *steps
 }
 
-func (m steppedMemory) Snippet(ctx context.Context, q contextbuilder.MemoryQuery) (string, error) {
+func (m steppedMemory) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
 	ctx, end := m.steps.begin(ctx, "memory")
 	text, err := m.Memory.Snippet(ctx, q)
 	end(err)
@@ -95,7 +95,7 @@ type steppedModel struct {
 	steps *steps
 }
 
-func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	began, first := time.Now(), true
 	inside, end := m.steps.begin(ctx, "model")
 	text, why, err := m.Model.Answer(inside, p, func(piece string) {

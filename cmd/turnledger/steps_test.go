@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
@@ -19,7 +20,7 @@ import (
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
 type textSteps struct{ err error }
 
-func (k textSteps) Snippet(context.Context, contextbuilder.MemoryQuery) (string, error) {
+func (k textSteps) Snippet(context.Context, services.MemoryQuery) (string, error) {
 	return "secret", k.err
 }
 
@@ -29,12 +30,12 @@ func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, st
 
 func (textSteps) Name() string { return "m" }
 
-func (textSteps) Format() string { return "openai" }
+func (textSteps) Format() services.Format { return services.OpenAI }
 
-func (k textSteps) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (k textSteps) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	emit("secret")
 	emit("secret")
-	return "secret", chat.Stop, k.err
+	return "secret", services.FinishStop, k.err
 }
 
 // TestStepsAreSpansAndMeasuresWithoutText: each is a span below its request's.
@@ -46,7 +47,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	s := newSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
-		_, _ = steppedMemory{k, s}.Snippet(ctx, contextbuilder.MemoryQuery{Message: "secret"})
+		_, _ = steppedMemory{k, s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
 	}

@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrUnavailable: PostgreSQL did not answer, or not as it should. Nothing may be concluded about what it holds.
-	ErrUnavailable = errors.New("the audit tables do not answer")
+	ErrUnavailable = projections.Unavailable(errors.New("the audit tables do not answer"))
 	// ErrCursor: the cursor is not one that IdentityTurns gave.
 	ErrCursor error = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	// ErrMissing: PostgreSQL answers, but can't be used as it is. The text says what to do.

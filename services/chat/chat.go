@@ -13,24 +13,11 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-)
-
-// Policy says what becomes of a message that comes while another is being answered.
-type Policy string
-
-// Reject refuses it (conversation.ErrTurnPending). Enqueue lets it wait for its turn.
-// Interrupt ends the answers before it where they are.
-const (
-	Reject    Policy = "reject"
-	Enqueue   Policy = "enqueue"
-	Interrupt Policy = "interrupt"
+	"github.com/turnledger/turnledger/services"
 )
 
 // SystemUser is answered, but neither reads nor leaves history.
 const SystemUser = "system"
-
-// ErrModel says that the model did not answer, or not to the end. The turn is pending.
-var ErrModel = errors.New("the model did not answer")
 
 // Config of a Service.
 type Config struct {
@@ -39,7 +26,8 @@ type Config struct {
 	Contexts Contexts
 	Model    Model
 	Presence Presence
-	Policy   Policy // of messages that name none; Enqueue by default
+	// OnPending of messages that name none; Enqueue by default.
+	OnPending services.OnPending
 	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
 	Timeout time.Duration
 	Now     func() time.Time
@@ -58,10 +46,12 @@ type Service struct {
 	failed map[uuid.UUID]time.Time
 }
 
+var _ services.Chat = (*Service)(nil)
+
 // New makes a service; it does no I/O.
 func New(cfg Config) *Service {
-	if cfg.Policy == "" {
-		cfg.Policy = Enqueue
+	if cfg.OnPending == "" {
+		cfg.OnPending = services.Enqueue
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 120 * time.Second
@@ -75,55 +65,24 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, running: map[uuid.UUID]*attempt{}, failed: map[uuid.UUID]time.Time{}}
 }
 
-// Message is what a user says in a thread. An empty RequestID is made up.
-type Message struct {
-	ThreadID, UserID, RequestID, Content string
-	Policy                               Policy
-	Options
-}
-
-// Reply is the model's answer. Of a message of the system, Turn is empty.
-type Reply struct {
-	ThreadID string
-	Turn     Turn
-	Content  string
-	Model    string
-	// What was taken from history for the prompt, and from where.
-	HistoryTurns, HistoryMessages, DroppedTurns int
-	Source                                      string
-	RewrittenQuery                              string
-	// Again: the request was answered before.
-	Again bool
-	// Finish says why the answer ended; "" where there is none.
-	Finish Finish
-}
-
-// Listener is told of a reply while it is made. Its methods are called by one
-// goroutine, in order; they must not block for long.
-type Listener interface {
-	// Begun tells the thread and the turn, before the model is called.
-	Begun(threadID string, turnID uuid.UUID)
-	Piece(text string)
-}
-
 // Send answers a message. The answer is recorded also when ctx ends after the turn has
 // begun. Errors: those of Turns and Contexts, conversation.ErrTurnPending under Reject,
-// and ErrModel.
-func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, error) {
-	if err := m.complete(s.cfg.Policy); err != nil {
-		return Reply{}, err
+// and services.ErrModelFailed.
+func (s *Service) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+	if err := complete(&m, s.cfg.OnPending); err != nil {
+		return services.ChatReply{}, err
 	}
-	if err := s.cfg.Contexts.Valid(PromptRequest{SessionID: m.ThreadID, Message: m.Content, Options: m.Options}); err != nil {
-		return Reply{}, err
+	if err := s.cfg.Contexts.Valid(s.request(m)); err != nil {
+		return services.ChatReply{}, err
 	}
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
 	turn, try, err := s.begin(ctx, m, to)
 	if err != nil {
-		return Reply{}, err
+		return services.ChatReply{}, err
 	}
-	reply := Reply{ThreadID: m.ThreadID, Turn: turn, Model: s.cfg.Model.Name()}
+	reply := services.ChatReply{ThreadID: m.ThreadID, Turn: turn, Model: s.cfg.Model.Name()}
 	if turn.Status != conversation.Pending {
 		// The same request again: its answer stands.
 		reply.Again = true
@@ -146,7 +105,7 @@ func (s *Service) Send(ctx context.Context, m Message, to Listener) (Reply, erro
 // begin records the message, says so, and makes this process known as the one that answers
 // it. A message that is being answered already, here or by another process, is waited for:
 // its answer is this one's.
-func (s *Service) begin(ctx context.Context, m Message, to Listener) (Turn, *attempt, error) {
+func (s *Service) begin(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.Turn, *attempt, error) {
 	id := events.TurnID(m.ThreadID, m.RequestID)
 	try, other := s.register(id)
 	turn, err := s.start(ctx, m)
@@ -182,7 +141,7 @@ func (s *Service) begin(ctx context.Context, m Message, to Listener) (Turn, *att
 
 // since is the place in the log after which a message that interrupts concerns this
 // attempt: those before a retry had their effect on the attempts before it.
-func (s *Service) since(ctx context.Context, m Message, turn Turn) (uint64, error) {
+func (s *Service) since(ctx context.Context, m services.ChatMessage, turn services.Turn) (uint64, error) {
 	if !turn.Duplicate {
 		return turn.Place, nil
 	}
@@ -194,40 +153,40 @@ func (s *Service) since(ctx context.Context, m Message, turn Turn) (uint64, erro
 }
 
 // complete fills what may be left out, and refuses what can't be.
-func (m *Message) complete(policy Policy) error {
+func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	if m.ThreadID == "" || m.ThreadID == "new" {
 		m.ThreadID = uuid.NewString()
 	}
 	if m.RequestID == "" {
 		m.RequestID = uuid.NewString()
 	}
-	if m.Policy == "" {
-		m.Policy = policy
+	if m.OnPending == "" {
+		m.OnPending = onPending
 	}
 	switch {
 	case m.Content == "":
 		return &conversation.Invalid{Field: "content", Why: "is required"}
-	case m.Policy != Reject && m.Policy != Enqueue && m.Policy != Interrupt:
+	case m.OnPending != services.Reject && m.OnPending != services.Enqueue && m.OnPending != services.Interrupt:
 		return &conversation.Invalid{Field: "on_pending", Why: "must be reject, enqueue or interrupt"}
 	}
 	return nil
 }
 
-func (s *Service) start(ctx context.Context, m Message) (Turn, error) {
+func (s *Service) start(ctx context.Context, m services.ChatMessage) (services.Turn, error) {
 	c := conversation.Start{
 		SessionID: m.ThreadID, RequestID: m.RequestID, IdentityID: m.UserID,
 		Question: events.Question{QuestionNeutral: m.Content, PipelineName: pipeline},
 	}
-	switch m.Policy {
-	case Reject:
+	switch m.OnPending {
+	case services.Reject:
 		busy, err := s.busyIn(ctx, m.ThreadID)
 		if err != nil {
-			return Turn{}, err
+			return services.Turn{}, err
 		}
 		c.Busy = busy
-	case Interrupt:
+	case services.Interrupt:
 		c.Question.PipelineName = interrupting
-	case Enqueue:
+	case services.Enqueue:
 	}
 	return s.cfg.Turns.StartTurn(ctx, c)
 }
@@ -239,45 +198,65 @@ const (
 	interrupting = "chat.interrupt"
 )
 
+// request asks for the prompt of a message. Other questions without an answer stand before it: the model is shown them.
+func (s *Service) request(m services.ChatMessage) services.ContextRequest {
+	return services.ContextRequest{
+		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt, MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens,
+		IdleTimeout: m.IdleTimeout, Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,
+		IncludePending: true, Format: s.cfg.Model.Format(),
+	}
+}
+
+// prompt takes from a context what the model is sent.
+func prompt(c *services.Context) Prompt {
+	p := Prompt{System: c.System, Messages: make([]json.RawMessage, len(c.Messages))}
+	for i, m := range c.Messages {
+		p.Messages[i] = m.JSON()
+	}
+	return p
+}
+
 // aside answers the system: no history, and none left.
-func (s *Service) aside(ctx context.Context, m Message, to Listener) (Reply, error) {
+func (s *Service) aside(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
 	m.Memory = false // it is made of history, too
-	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, Fresh: true, Options: m.Options})
+	req := s.request(m)
+	req.History = []json.RawMessage{}
+	built, err := s.cfg.Contexts.Build(ctx, req)
 	if err != nil {
-		return Reply{}, err
+		return services.ChatReply{}, err
 	}
 	to.Begun(m.ThreadID, uuid.Nil)
-	text, why, err := s.cfg.Model.Answer(ctx, prompt, to.Piece)
+	text, why, err := s.cfg.Model.Answer(ctx, prompt(&built), to.Piece)
 	if err != nil {
-		return Reply{}, fmt.Errorf("%w: %w", ErrModel, err)
+		return services.ChatReply{}, fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	}
-	return Reply{ThreadID: m.ThreadID, Content: text, Finish: why, Model: s.cfg.Model.Name()}, nil
+	return services.ChatReply{ThreadID: m.ThreadID, Content: text, Finish: why, Model: s.cfg.Model.Name()}, nil
 }
 
 // answer waits for the turn's place, calls the model and records what it says.
-func (s *Service) answer(ctx context.Context, m Message, try *attempt, reply Reply, to Listener) (Reply, error) {
+func (s *Service) answer(ctx context.Context, m services.ChatMessage, try *attempt, reply services.ChatReply, to services.ChatListener) (services.ChatReply, error) {
 	said := &pieces{to: to}
 	text, why, err := s.ask(ctx, m, try, &reply, said)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // whatever failed, it was stopped
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
-		why, err = Interrupted, nil
+		why, err = services.FinishInterrupted, nil
 		if text = said.text.String(); text == "" {
 			text = interruptedText
 		}
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed", errors.Is(err, ErrModel))
+		s.cfg.Logger.Warn("a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed", errors.Is(err, services.ErrModelFailed))
 		return reply, err
 	}
 	return s.record(ctx, reply, text, why)
 }
 
 // ask gives the model's answer, or errInterrupted, or errSettled.
-func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply, said *pieces) (string, Finish, error) {
+func (s *Service) ask(ctx context.Context, m services.ChatMessage, try *attempt, reply *services.ChatReply, said *pieces) (string, services.Finish, error) {
 	known, err := s.wait(ctx, m, try, reply.Turn)
 	if err != nil {
 		return "", "", err
@@ -285,16 +264,18 @@ func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply
 	// The time in a queue is not the answer's.
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
-	prompt, err := s.cfg.Contexts.Build(ctx, PromptRequest{SessionID: m.ThreadID, Message: m.Content, TurnID: reply.Turn.ID, Known: known, Options: m.Options})
+	req := s.request(m)
+	req.TurnID, req.Known = reply.Turn.ID, known
+	built, err := s.cfg.Contexts.Build(ctx, req)
 	if err != nil {
 		return "", "", err
 	}
-	reply.HistoryTurns, reply.HistoryMessages, reply.DroppedTurns = prompt.HistoryTurns, prompt.HistoryMessages, prompt.DroppedTurns
-	reply.Source, reply.RewrittenQuery = prompt.Source, prompt.RewrittenQuery
+	reply.HistoryTurns, reply.HistoryMessages, reply.DroppedTurns = built.HistoryTurns, built.HistoryMessages, built.DroppedTurns
+	reply.Source, reply.RewrittenQuery = built.Source, built.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn.ID, try, stop) })
-	text, why, err := s.cfg.Model.Answer(calling, prompt, said.add)
+	text, why, err := s.cfg.Model.Answer(calling, prompt(&built), said.add)
 	cause := context.Cause(calling)
 	stop(nil)
 	watching.Wait()
@@ -302,20 +283,20 @@ func (s *Service) ask(ctx context.Context, m Message, try *attempt, reply *Reply
 	case errors.Is(cause, errInterrupted), errors.Is(cause, errSettled):
 		return "", "", cause
 	case err != nil:
-		return "", "", fmt.Errorf("%w: %w", ErrModel, err)
+		return "", "", fmt.Errorf("%w: %w", services.ErrModelFailed, err)
 	case text == "":
-		return "", "", fmt.Errorf("%w: it said nothing", ErrModel)
+		return "", "", fmt.Errorf("%w: it said nothing", services.ErrModelFailed)
 	default:
 		return text, why, nil
 	}
 }
 
 // record gives the turn its answer. Where somebody else was faster, theirs stands.
-func (s *Service) record(ctx context.Context, reply Reply, text string, why Finish) (Reply, error) {
+func (s *Service) record(ctx context.Context, reply services.ChatReply, text string, why services.Finish) (services.ChatReply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
 	f := conversation.Finalize{SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text}}
-	if why != Stop {
+	if why != services.FinishStop {
 		f.FinishReason = string(why)
 	}
 	turn, err := s.cfg.Turns.FinalizeTurn(ctx, f)
@@ -330,16 +311,16 @@ func (s *Service) record(ctx context.Context, reply Reply, text string, why Fini
 }
 
 // finishOf tells why the recorded answer of a turn ended: it is whole where nothing says else.
-func finishOf(t *Turn) Finish {
+func finishOf(t *services.Turn) services.Finish {
 	var said struct {
-		Why Finish `json:"finish_reason"`
+		Why services.Finish `json:"finish_reason"`
 	}
 	_ = json.Unmarshal(t.AnswerMetadata, &said) // of another pipeline it may be anything
 	switch said.Why {
-	case Length, Filtered, Interrupted:
+	case services.FinishLength, services.FinishFiltered, services.FinishInterrupted:
 		return said.Why
 	default:
-		return Stop
+		return services.FinishStop
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/turnledger/turnledger/services"
 )
 
 // Echo is the built-in model, for trying things out without a key: it repeats the last
@@ -17,10 +19,10 @@ var _ Model = Echo{}
 func (Echo) Name() string { return "echo" }
 
 // Format implements Model.
-func (Echo) Format() string { return "openai" }
+func (Echo) Format() services.Format { return services.OpenAI }
 
 // Answer implements Model.
-func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, Finish, error) {
+func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, services.Finish, error) {
 	var last struct {
 		Content string `json:"content"`
 	}
@@ -31,5 +33,5 @@ func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, Fini
 	for word := range strings.SplitAfterSeq(answer, " ") {
 		emit(word)
 	}
-	return answer, Stop, nil
+	return answer, services.FinishStop, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -36,7 +37,7 @@ func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *mo
 			if vendor == "anthropic" {
 				m = anthropic.New(cfg)
 			}
-			require.Equal(t, vendor, m.Format())
+			require.Equal(t, services.Format(vendor), m.Format())
 			test(t, server, m)
 		})
 	}
@@ -101,7 +102,7 @@ func TestModelsThatFail(t *testing.T) {
 // An answer that the model's limit of tokens cuts is told from one that is whole.
 func TestModelsSayWhyTheyEnd(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
-		for long, want := range map[bool]chat.Finish{false: chat.Stop, true: chat.Length} {
+		for long, want := range map[bool]services.Finish{false: services.FinishStop, true: services.FinishLength} {
 			server.Script(always(modeltest.Answer{Text: "It is", Long: long}))
 			text, why, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"now"}`), func(string) {})
 			require.NoError(t, err)

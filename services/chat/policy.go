@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // errInterrupted ends an answer since a later message interrupts it.
@@ -33,9 +34,9 @@ const looksAtView = 10
 // An interrupting turn ends those of this process at once; other processes see it in the
 // log. Whatever was acknowledged before the message stands before its own place, so that
 // the first look need not ask for the log's end.
-func (s *Service) wait(ctx context.Context, m Message, try *attempt, turn Turn) (uint64, error) {
+func (s *Service) wait(ctx context.Context, m services.ChatMessage, try *attempt, turn services.Turn) (uint64, error) {
 	known := try.since
-	if m.Policy == Reject {
+	if m.OnPending == services.Reject {
 		return known, nil
 	}
 	for look := known; ; look = 0 {
@@ -53,7 +54,7 @@ func (s *Service) wait(ctx context.Context, m Message, try *attempt, turn Turn) 
 		if len(ahead) == 0 {
 			return known, nil
 		}
-		if m.Policy == Interrupt {
+		if m.OnPending == services.Interrupt {
 			s.interrupt(ahead)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
@@ -302,7 +303,7 @@ func (s *Service) interrupt(turns []uuid.UUID) {
 }
 
 // errStopping ends answers since this process stops.
-var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", ErrModel)
+var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", services.ErrModelFailed)
 
 // Stop ends the answers that are under way, and those that come: their turns stay
 // pending, their clients are told, and who sends the same request again has an answer.
@@ -319,7 +320,7 @@ func (s *Service) Stop() {
 
 // pieces passes an answer on and keeps it, for one that is broken off.
 type pieces struct {
-	to   Listener
+	to   services.ChatListener
 	text strings.Builder
 }
 

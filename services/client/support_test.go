@@ -19,7 +19,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +35,7 @@ type server struct {
 func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	t.Helper()
 	log := natstest.Log(t, 1)
-	service := history.New(log, history.Config{Rules: rules})
+	service := history.New(history.On(log), history.Config{Rules: rules})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- service.Run(ctx) }()
@@ -47,8 +46,8 @@ func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 	var h http.Handler = httpapi.New(httpapi.Config{
 		Open:  true,
-		Turns: serving.Writer{Service: service}, SessionWrites: serving.Writer{Service: service}, Sessions: serving.Sessions{Reader: reader},
-		Contexts: serving.Contexts{Builder: contextbuilder.NewBuilder(reader, contextbuilder.Config{})},
+		Turns: service, SessionWrites: service, Sessions: reader,
+		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
 	})
 	if wrap != nil {
 		h = wrap(h)

@@ -10,15 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Format of a prompt.
-type Format string
-
-// The forms of the two vendors.
-const (
-	OpenAI    Format = "openai"
-	Anthropic Format = "anthropic"
-)
-
 // block is a content block of the Anthropic form.
 type block struct {
 	Type      string          `json:"type"`

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/turnledger/turnledger/services"
 )
 
 // around is how many messages a prompt has besides its history.
@@ -12,7 +14,7 @@ const around = 3
 
 // assemble puts the prompt together: system prompt, memory, history, message. It
 // takes the history over.
-func (b *Builder) assemble(ctx context.Context, req Request, p *prompt) {
+func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) {
 	if req.Memory {
 		p.MemorySnippet = b.remember(ctx, req, p)
 	}
@@ -28,15 +30,18 @@ func (b *Builder) assemble(ctx context.Context, req Request, p *prompt) {
 		before = append(before, textMessage(roleSystem, "Long-term memory:\n"+p.MemorySnippet))
 	}
 	messages := append(slices.Insert(p.history, 0, before...), textMessage(roleUser, current))
-	if req.Format == Anthropic {
+	if req.Format == services.Anthropic {
 		p.System, messages = toAnthropic(messages)
 	}
-	p.Messages = messages
+	p.Messages = make([]services.Message, len(messages))
+	for i := range messages {
+		p.Messages[i] = &messages[i]
+	}
 }
 
 // remember gives the memory's snippet. A prompt is never delayed beyond the memory's
 // budget, and never fails for it: the warnings say what is missing.
-func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
+func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	switch {
 	case b.cfg.Memory == nil:
 		p.Warnings = append(p.Warnings, "memory: none is configured")
@@ -47,7 +52,7 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 	}
 	if req.History != nil {
 		// The session was not read: whose it is and where it begins is still the log's to say.
-		reading, now, err := b.read(ctx, req, 1)
+		reading, now, err := b.read(ctx, req, services.Ask{Shown: 1})
 		if err != nil {
 			p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
 			return ""
@@ -58,7 +63,7 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 		p.Warnings = append(p.Warnings, "memory: the session belongs to another identity than identity_id")
 		return ""
 	}
-	q := MemoryQuery{SessionID: req.SessionID, IdentityID: p.identity, Message: req.Message, Shown: p.shown}
+	q := services.MemoryQuery{SessionID: req.SessionID, IdentityID: p.identity, Message: req.Message, Shown: p.shown}
 	if q.IdentityID == "" {
 		q.IdentityID = req.IdentityID
 	}
@@ -73,15 +78,11 @@ func (b *Builder) remember(ctx context.Context, req Request, p *prompt) string {
 	return snippet
 }
 
-// ErrWithheld says that a memory keeps back what it has: a deletion in it is not
-// confirmed yet.
-var ErrWithheld = errors.New("withheld until a deletion is confirmed")
-
 // whyNot gives of an error what can't hold a text.
 func whyNot(err error) string {
 	switch {
-	case errors.Is(err, ErrWithheld):
-		return ErrWithheld.Error()
+	case errors.Is(err, services.ErrWithheld):
+		return services.ErrWithheld.Error()
 	case errors.Is(err, errNoRewriter):
 		return errNoRewriter.Error()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -94,7 +95,7 @@ func whyNot(err error) string {
 var errNoRewriter = errors.New("none is configured")
 
 // rewrite gives the last message's content; the original always stands in it.
-func (b *Builder) rewrite(ctx context.Context, req Request, p *prompt) string {
+func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {
 		rewritten, err = b.cfg.Rewriter.Rewrite(ctx, req.Message, p.history, p.MemorySnippet)

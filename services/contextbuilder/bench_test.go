@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
@@ -72,9 +73,9 @@ func BenchmarkBuild(b *testing.B) {
 				took := make([]time.Duration, 0, b.N)
 				for b.Loop() {
 					began := time.Now()
-					r, err := builder.Build(b.Context(), contextbuilder.Request{SessionID: session, Message: "now", MaxTokens: tokens})
+					r, err := builder.Build(b.Context(), services.ContextRequest{SessionID: session, Message: "now", MaxTokens: tokens})
 					took = append(took, time.Since(began))
-					if err != nil || r.HistoryMessages != 20 || r.Source != contextbuilder.FromView {
+					if err != nil || r.HistoryMessages != 20 || r.Source != services.FromView {
 						b.Fatal(err, r.HistoryMessages, r.Source)
 					}
 				}
@@ -117,7 +118,7 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}), contextbuilder.Config{Tokens: counter})
 	build := func(messages, tokens int) int64 {
 		counter.texts.Store(0)
-		_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", MaxMessages: messages, MaxTokens: tokens})
+		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: messages, MaxTokens: tokens})
 		require.NoError(t, err)
 		return counter.texts.Load()
 	}

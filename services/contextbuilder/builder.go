@@ -2,7 +2,6 @@ package contextbuilder
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -11,53 +10,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
-
-// Request for a context (CONTRACT §2 "Context").
-type Request struct {
-	SessionID    string
-	Message      string
-	TurnID       uuid.UUID
-	SystemPrompt string
-	MaxMessages  int // 0: 20
-	MaxTokens    int // 0: no bound
-	// IdleTimeout: nil is the deployment's, 0 is off.
-	IdleTimeout    *time.Duration
-	Language       Language
-	IncludePending bool
-	Memory         bool
-	Rewrite        bool
-	IdentityID     string
-	// History, where not nil, is the client's own instead of the stored one.
-	History     []json.RawMessage
-	Format      Format
-	AsOf        *AsOf
-	MinPosition []events.Position
-	Known       uint64 // as in an Ask; not with AsOf
-}
-
-// AsOf is a place in the log, inclusive, or a time.
-type AsOf struct {
-	Position *events.Position
-	Time     time.Time
-}
-
-// Result is a context. Messages are in the form that was asked for; System is apart
-// in the Anthropic form.
-type Result struct {
-	Messages        []Message
-	System          string
-	SessionFound    bool
-	HistoryMessages int
-	HistoryTurns    int
-	DroppedTurns    int
-	MemorySnippet   string
-	RewrittenQuery  string
-	RewriteFallback bool
-	Warnings        []string
-	Position        events.Position
-	Source          Source
-}
 
 // Limits of a window (CONTRACT §2).
 const (
@@ -71,28 +25,12 @@ type Rewriter interface {
 	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
 }
 
-// Memory gives what is known of an identity, or of an anonymous session, that the
-// history does not say: whole sentences, at most 2,000 characters. It answers within a
-// budget of its own.
-type Memory interface {
-	Snippet(ctx context.Context, q MemoryQuery) (string, error)
-}
-
-// MemoryQuery asks for what is known about a message. IdentityID is empty for an
-// anonymous session; Shown are the turns that the prompt shows anyway, and After is the
-// boundary of an anonymous session, the place after which its turns may be shown.
-type MemoryQuery struct {
-	SessionID, IdentityID, Message string
-	Shown                          []uuid.UUID
-	After                          uint64
-}
-
 // Config of a Builder. Rewriter and Memory may be nil.
 type Config struct {
 	SystemPrompt string
 	IdleTimeout  time.Duration
 	Rewriter     Rewriter
-	Memory       Memory
+	Memory       services.Memory
 	// Tokens of the model's encoding; an Estimate by default.
 	Tokens TokenCounter
 	Now    func() time.Time
@@ -103,6 +41,8 @@ type Builder struct {
 	reader *Reader
 	cfg    Config
 }
+
+var _ services.ContextBuilder = (*Builder)(nil)
 
 // NewBuilder makes a builder; it does no I/O.
 func NewBuilder(r *Reader, cfg Config) *Builder {
@@ -117,29 +57,29 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 
 // Build gives the messages that a model is to be sent. History is read before
 // anything else; an unknown session has none, and nothing is made of it.
-func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
+func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	if req.MaxMessages == 0 {
 		req.MaxMessages = DefaultMessages
 	}
 	req.MaxMessages = min(req.MaxMessages, MostMessages)
-	if err := req.Valid(); err != nil {
-		return Result{}, err
+	if err := b.Valid(req); err != nil {
+		return services.Context{}, err
 	}
 	if req.SystemPrompt == "" {
 		req.SystemPrompt = b.cfg.SystemPrompt
 	}
 	p, err := b.history(ctx, req)
 	if err != nil {
-		return Result{}, err
+		return services.Context{}, err
 	}
 	p.HistoryMessages = len(p.history)
 	b.assemble(ctx, req, p)
-	return p.Result, nil
+	return p.Context, nil
 }
 
-// prompt is a result on its way, with what was taken from history.
+// prompt is a context on its way, with what was taken from history.
 type prompt struct {
-	Result
+	services.Context
 	history []Message
 	// identity that the session is linked to, and the turns that are shown.
 	identity string
@@ -157,8 +97,8 @@ func (p *prompt) begins(s *conversation.State, now time.Time) {
 	}
 }
 
-// Valid tells what is wrong with a request, as Build does: a *conversation.Invalid.
-func (r Request) Valid() error {
+// Valid returns what Build would say is wrong with a request: a *conversation.Invalid.
+func (*Builder) Valid(r services.ContextRequest) error {
 	switch {
 	case events.ValidID(r.SessionID) != nil:
 		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
@@ -168,9 +108,9 @@ func (r Request) Valid() error {
 		return &conversation.Invalid{Field: "max_messages", Why: "must be at least 2, a question and its answer"}
 	case r.MaxTokens < 0:
 		return &conversation.Invalid{Field: "max_tokens", Why: "must not be negative"}
-	case r.Language != "" && r.Language != Neutral && r.Language != Translated:
+	case r.Language != "" && r.Language != services.Neutral && r.Language != services.Translated:
 		return &conversation.Invalid{Field: "language", Why: "must be neutral or translated"}
-	case r.Format != "" && r.Format != OpenAI && r.Format != Anthropic:
+	case r.Format != "" && r.Format != services.OpenAI && r.Format != services.Anthropic:
 		return &conversation.Invalid{Field: "format", Why: "must be openai or anthropic"}
 	default:
 		return nil
@@ -178,10 +118,10 @@ func (r Request) Valid() error {
 }
 
 // history gives the previous messages, oldest first.
-func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
+func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*prompt, error) {
 	if req.History != nil {
 		messages, warnings := cleanHistory(req.History, b.budget(req))
-		return &prompt{Result: Result{Source: FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
+		return &prompt{Context: services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
 	}
 	// A finalized turn shows at least two messages, so half as many turns do; one
 	// more may be the turn that is being answered. Where a call in the window lacks its
@@ -192,20 +132,20 @@ func (b *Builder) history(ctx context.Context, req Request) (*prompt, error) {
 	if req.IncludePending {
 		first = req.MaxMessages + 2 // a turn without an answer is one message
 	}
-	for _, turns := range []int{first, MostMessages, -1} {
+	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {Whole: true}} {
 		var whole bool
 		var err error
-		if p, whole, err = b.recall(ctx, req, turns); err != nil || whole {
+		if p, whole, err = b.recall(ctx, req, ask); err != nil || whole {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
-// recall gives the previous messages out of at least so many turns of the session, -1
-// for all of the log; whole is false where more of them may hold what the window needs.
-func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *prompt, whole bool, err error) {
-	reading, now, err := b.read(ctx, req, turnsRead)
+// recall returns the previous messages out of at least as many turns as ask wants; whole is false where more of them may
+// hold what the window needs.
+func (b *Builder) recall(ctx context.Context, req services.ContextRequest, ask services.Ask) (p *prompt, whole bool, err error) {
+	reading, now, err := b.read(ctx, req, ask)
 	if err != nil {
 		return nil, false, err
 	}
@@ -238,31 +178,30 @@ func (b *Builder) recall(ctx context.Context, req Request, turnsRead int) (p *pr
 	if len(calls)+len(results) == 0 {
 		return p, true, nil
 	}
-	mend(p.history, places, calls, results, reading.unseen(turns))
-	return p, reading.Source == FromLog || state.Whole || len(results) == 0 && endsWith(state, places[calls[0].at]), nil
+	mend(p.history, places, calls, results, unseen(reading, turns))
+	return p, reading.Source == services.FromLog || state.Whole || len(results) == 0 && endsWith(state, places[calls[0].at]), nil
 }
 
-func (b *Builder) budget(req Request) budget {
+func (b *Builder) budget(req services.ContextRequest) budget {
 	return budget{req.MaxMessages, req.MaxTokens, b.cfg.Tokens.Count}
 }
 
-func (b *Builder) idle(req Request) time.Duration {
+func (b *Builder) idle(req services.ContextRequest) time.Duration {
 	if req.IdleTimeout != nil {
 		return *req.IdleTimeout
 	}
 	return b.cfg.IdleTimeout
 }
 
-// read gives the session with at least so many of its turns, and the time that the
-// prompt is for.
-func (b *Builder) read(ctx context.Context, req Request, turns int) (Reading, time.Time, error) {
+// read returns the session with at least as many turns as ask wants, and the time that the prompt is for.
+func (b *Builder) read(ctx context.Context, req services.ContextRequest, ask services.Ask) (services.Reading, time.Time, error) {
 	if req.AsOf != nil {
 		return b.readAsOf(ctx, req)
 	}
-	ask := Ask{SessionID: req.SessionID, Shown: turns, Pending: req.IncludePending, MinPosition: req.MinPosition, Known: req.Known}
+	ask.SessionID, ask.Pending, ask.MinPosition, ask.Known = req.SessionID, req.IncludePending, req.MinPosition, req.Known
 	reading, err := b.reader.Read(ctx, ask)
 	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
-		ask.Shown = -1
+		ask.Whole = true
 		reading, err = b.reader.Read(ctx, ask)
 	}
 	return reading, b.cfg.Now(), err
@@ -274,9 +213,9 @@ func laterThanFirst(s *conversation.State, id uuid.UUID) bool {
 	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
 }
 
-func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time, error) {
+func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (services.Reading, time.Time, error) {
 	if err := b.reached(ctx, req); err != nil {
-		return Reading{}, time.Time{}, err
+		return services.Reading{}, time.Time{}, err
 	}
 	var last time.Time
 	reading, err := b.reader.AsOf(ctx, req.SessionID, func(e events.Recorded) bool {
@@ -299,7 +238,7 @@ func (b *Builder) readAsOf(ctx context.Context, req Request) (Reading, time.Time
 // reached waits for the place that an as-of names, and for the positions that the
 // answer must have reached. A place in another partition is before or after nothing
 // of the session.
-func (b *Builder) reached(ctx context.Context, req Request) error {
+func (b *Builder) reached(ctx context.Context, req services.ContextRequest) error {
 	partition := b.reader.log.Partition(req.SessionID)
 	least := slices.Clone(req.MinPosition)
 	if p := req.AsOf.Position; p != nil {
@@ -316,9 +255,9 @@ func (b *Builder) reached(ctx context.Context, req Request) error {
 // them, those that are not held included. A silence is one in which nobody asked
 // anything: a question without an answer ends it, too, and so does the one that is
 // being answered.
-func asked(req Request, r Reading, idle time.Duration, now time.Time) (turns []*conversation.Turn, total int) {
+func asked(req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time) (turns []*conversation.Turn, total int) {
 	s, until := r.State, ^uint64(0)
-	if t := r.turn(req.TurnID); req.TurnID != uuid.Nil && t != nil {
+	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
 	}
 	// What is not held is older than what is.
@@ -346,7 +285,7 @@ func asked(req Request, r Reading, idle time.Duration, now time.Time) (turns []*
 			}
 		}
 	}
-	if s.Whole || r.Source == FromLog {
+	if s.Whole || r.Source == services.FromLog {
 		total = held
 	}
 	return turns, total

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -45,7 +46,7 @@ func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder 
 	return contextbuilder.NewBuilder(r, contextbuilder.Config{})
 }
 
-func texts(t require.TestingT, r contextbuilder.Result) []string {
+func texts(t require.TestingT, r services.Context) []string {
 	raw, err := json.Marshal(r.Messages)
 	require.NoError(t, err)
 	var list []struct{ Role, Content string }
@@ -61,7 +62,7 @@ func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
-	r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "who are his children", SystemPrompt: "Be brief."})
+	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "who are his children", SystemPrompt: "Be brief."})
 	require.NoError(t, err)
 	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?", "assistant: Donald Trump is a politician.", "user: who are his children"}, texts(t, r))
 	require.Equal(t, 2, r.HistoryMessages)
@@ -76,16 +77,16 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
 		add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
 	}
-	build := func(lang contextbuilder.Language) []string {
-		r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", Language: lang})
+	build := func(lang services.Language) []string {
+		r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", Language: lang})
 		require.NoError(t, err)
 		return texts(t, r)
 	}
-	neutral := build(contextbuilder.Neutral)
+	neutral := build(services.Neutral)
 	require.Len(t, neutral, 5)
 	require.NotContains(t, strings.Join(neutral, " "), "Nikim")
 	require.Equal(t, neutral, build(""))
-	translated := build(contextbuilder.Translated)
+	translated := build(services.Translated)
 	require.Contains(t, translated[0], "Kim on jest?")
 	require.Contains(t, translated[1], "Nikim.")
 	require.Contains(t, translated[2], "Who is he?", "what has no translation stays as it is")
@@ -94,7 +95,7 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	r, err := builder(log, nil).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "hi"})
+	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "hi"})
 	require.NoError(t, err)
 	require.False(t, r.SessionFound)
 	require.Equal(t, []string{"user: hi"}, texts(t, r))
@@ -121,10 +122,10 @@ func TestABrokenViewIsNeverNoHistory(t *testing.T) {
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "q", "a")
 	for _, view := range []contextbuilder.View{brokenView{}, lostView{}} {
-		r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "next"})
+		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "next"})
 		require.NoError(t, err)
 		require.Equal(t, 2, r.HistoryMessages)
-		require.Equal(t, contextbuilder.FromLog, r.Source)
+		require.Equal(t, services.FromLog, r.Source)
 	}
 }
 
@@ -133,11 +134,11 @@ func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
 	log := natstest.Log(t, 1)
 	at := record(t, log, "s", "r1", "q", "a")
 	b := builder(log, nil)
-	_, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
 	require.NoError(t, err)
 	at.Seq++
-	_, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
-	require.ErrorIs(t, err, contextbuilder.ErrPositionNotReached)
+	_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	require.ErrorIs(t, err, services.ErrPositionNotReached)
 }
 
 func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
 	then := record(t, log, "s", "r2", "q2", "a2")
 	record(t, log, "s", "r3", "q3", "a3")
 	b := builder(log, nil)
-	req := contextbuilder.Request{SessionID: "s", Message: "m", AsOf: &contextbuilder.AsOf{Position: &then}}
+	req := services.ContextRequest{SessionID: "s", Message: "m", AsOf: &services.AsOf{Position: &then}}
 	r, err := b.Build(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2", "assistant: a2", "user: m"}, texts(t, r))
@@ -167,7 +168,7 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	at := record(t, log, "s", "now", "asked now", "")
 	for _, b := range []*contextbuilder.Builder{builder(log, nil), builder(log, fed(t, log, at))} {
 		for _, pending := range []bool{false, true} {
-			r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: pending})
+			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: pending})
 			require.NoError(t, err)
 			require.Equal(t, 20, r.HistoryMessages)
 			require.Equal(t, 10, r.HistoryTurns)
@@ -176,7 +177,7 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 		}
 	}
 	b := builder(log, nil)
-	r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
+	r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
 }
@@ -184,7 +185,7 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	b := builder(natstest.Log(t, 1), nil)
-	for name, req := range map[string]contextbuilder.Request{
+	for name, req := range map[string]services.ContextRequest{
 		"no message":   {SessionID: "s"},
 		"no session":   {Message: "m"},
 		"small window": {SessionID: "s", Message: "m", MaxMessages: 1},
@@ -233,11 +234,11 @@ func TestAQuestionEndsASilence(t *testing.T) {
 		{"", 80, 30 * time.Minute, 0},
 		{"now", 46, 22 * time.Minute, 0},
 	} {
-		req := contextbuilder.Request{}
+		req := services.ContextRequest{}
 		if c.turn != "" {
 			req.TurnID = events.TurnID("s", c.turn)
 		}
-		turns, total := contextbuilder.Asked(req, contextbuilder.Reading{State: state}, c.idle, at(c.now))
+		turns, total := contextbuilder.Asked(req, services.Reading{State: state}, c.idle, at(c.now))
 		require.Len(t, turns, c.want, "%+v", c)
 		require.Equal(t, 1, total)
 	}
@@ -260,12 +261,12 @@ func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
 	head := turn("late", events.Answer{AnswerMessages: []byte(`[{"role":"tool","tool_call_id":"call_9","content":"sun"},{"role":"assistant","content":"It is sunny."}]`)})
 	viewed, bare := builder(log, fed(t, log, head)), builder(log, nil)
 	for _, most := range []int{2, 4, 20, 60} {
-		ask := contextbuilder.Request{SessionID: "s", Message: "thanks", MaxMessages: most}
+		ask := services.ContextRequest{SessionID: "s", Message: "thanks", MaxMessages: most}
 		want, err := bare.Build(t.Context(), ask)
 		require.NoError(t, err)
 		got, err := viewed.Build(t.Context(), ask)
 		require.NoError(t, err)
-		require.Equal(t, contextbuilder.FromView, got.Source)
+		require.Equal(t, services.FromView, got.Source)
 		require.Equal(t, want.Messages, got.Messages, "max_messages %d", most)
 		require.Equal(t, "far", got.Messages[0].Text())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -51,7 +52,7 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 			require.NoError(t, err)
 		}
 		reader := contextbuilder.NewReader(erasing, contextbuilder.ReaderConfig{Rules: rules, View: view})
-		reading, err := reader.Read(t.Context(), contextbuilder.Ask{SessionID: "s", Shown: 20})
+		reading, err := reader.Read(t.Context(), services.Ask{SessionID: "s", Shown: 20})
 		require.NoError(t, err, name)
 		require.NotZero(t, reading.State.Erased, name)
 		require.Empty(t, reading.State.Turns, name)
@@ -87,7 +88,7 @@ func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
 				view = fed(t, reading, last)
 			}
 			reader := contextbuilder.NewReader(reading, contextbuilder.ReaderConfig{Rules: rules, View: view})
-			ask := contextbuilder.Ask{SessionID: session, Shown: 20}
+			ask := services.Ask{SessionID: session, Shown: 20}
 			r, err := reader.Read(t.Context(), ask)
 			require.NoError(t, err)
 			require.Len(t, r.State.Turns, 1)

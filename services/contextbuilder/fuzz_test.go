@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
 )
 
@@ -129,7 +130,7 @@ func FuzzWindow(f *testing.F) {
 			}
 			shown = append(shown, m.turn)
 		}
-		taken := window(piecesOf(shown, Neutral), budget{messages: max(int(most), LeastMessages)})
+		taken := window(piecesOf(shown, services.Neutral), budget{messages: max(int(most), LeastMessages)})
 		var list []Message
 		var places []uint64
 		for _, p := range taken {
@@ -149,7 +150,7 @@ func FuzzWindow(f *testing.F) {
 				all = append(all, m.turn)
 			}
 		}
-		if last := lastComplete(piecesOf(all, Neutral)); last >= 0 {
+		if last := lastComplete(piecesOf(all, services.Neutral)); last >= 0 {
 			at := lastComplete(taken)
 			require.GreaterOrEqual(t, at, 0)
 			require.Equal(t, all[last].Place, taken[at].turn.Place, "the last complete pair is missing")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // An answer whose words stand elsewhere than in its content is no missing half.
@@ -28,7 +29,7 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: noText,
 	} {
 		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"}, Answer: &events.Answer{AnswerMessages: []byte(answer)}}
-		_, out := toAnthropic(append(appendMessages(nil, turn, Neutral), textMessage("user", "m")))
+		_, out := toAnthropic(append(appendMessages(nil, turn, services.Neutral), textMessage("user", "m")))
 		require.Equal(t, "assistant", out[1].Role(), answer)
 		require.Contains(t, string(out[1].JSON()), want)
 	}

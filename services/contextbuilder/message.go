@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Message is a chat message in the OpenAI form. Stored messages are given back as they
@@ -192,17 +193,8 @@ func parseMessages(list json.RawMessage) []Message {
 	return out
 }
 
-// Language of a prompt.
-type Language string
-
-// The neutral text, or the translated one where there is one.
-const (
-	Neutral    Language = "neutral"
-	Translated Language = "translated"
-)
-
 // appendMessages appends what a prompt shows of a turn.
-func appendMessages(out []Message, t *conversation.Turn, lang Language) []Message {
+func appendMessages(out []Message, t *conversation.Turn, lang services.Language) []Message {
 	if q := t.Question; q != nil {
 		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
 	}
@@ -212,22 +204,22 @@ func appendMessages(out []Message, t *conversation.Turn, lang Language) []Messag
 	return out
 }
 
-func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang Language) []Message {
+func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang services.Language) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
 		for _, m := range list {
 			out = append(out, m.in(lang))
 		}
 		return out
 	}
-	if lang == Translated && translated != "" {
+	if lang == services.Translated && translated != "" {
 		return append(out, textMessage(role, translated))
 	}
 	return append(out, textMessage(role, neutral))
 }
 
 // in gives a stored message that carries its own translation in that language.
-func (m Message) in(lang Language) Message {
-	if lang != Translated || m.stored.Translated == "" {
+func (m Message) in(lang services.Language) Message {
+	if lang != services.Translated || m.stored.Translated == "" {
 		return m
 	}
 	var members map[string]json.RawMessage

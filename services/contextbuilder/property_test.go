@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/projections/viewtest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -83,14 +84,14 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
 	patient := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	for n := range viewtest.Sessions {
-		whole, err := reader.Read(t.Context(), contextbuilder.Ask{SessionID: viewtest.Session(n), Shown: -1})
+		whole, err := reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), Whole: true})
 		require.NoError(t, err)
 		for _, size := range []int{2, 4, 20} {
 			for _, pending := range []bool{false, true} {
-				r, err := patient.Build(t.Context(), contextbuilder.Request{SessionID: viewtest.Session(n), Message: "now", MaxMessages: size, IncludePending: pending})
+				r, err := patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n), Message: "now", MaxMessages: size, IncludePending: pending})
 				require.NoError(t, err)
 				if v != nil && r.SessionFound && len(whole.State.Turns) <= kept {
-					require.NotEqual(t, contextbuilder.FromLog, r.Source, "session %d, %d messages", n, size)
+					require.NotEqual(t, services.FromLog, r.Source, "session %d, %d messages", n, size)
 				}
 				out = append(out, seen{r.SessionFound, r.HistoryMessages, r.HistoryTurns, r.DroppedTurns, texts(t, r)})
 			}

@@ -14,10 +14,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 )
-
-// ErrPositionNotReached says that the log does not hold the position that a read asked for.
-var ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")
 
 // Log is what reads need of the log; *jetlog.Log is one.
 type Log interface {
@@ -62,6 +60,8 @@ type Reader struct {
 	cfg ReaderConfig
 }
 
+var _ services.SessionReader = (*Reader)(nil)
+
 // NewReader makes a reader; it does no I/O.
 func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
@@ -77,48 +77,12 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 	return &Reader{log: log, cfg: cfg}
 }
 
-// Source says where a reading comes from.
-type Source string
-
-// The sources (CONTRACT §2 "Context").
-const (
-	FromView    Source = "view"
-	FromViewLog Source = "view+log"
-	FromLog     Source = "log"
-	FromRequest Source = "request"
-)
-
-// Reading is a session as it is at Position. State is the caller's own.
-type Reading struct {
-	State    *conversation.State
-	Position events.Position
-	Source   Source
-	// Gone are turns that AsOf left out, since they were redacted later.
-	Gone []*conversation.Turn
-}
-
-// Ask says how much of a session a read needs.
-type Ask struct {
-	SessionID string
-	// Shown is the number of finalized turns that are needed, -1 for the whole
-	// session with its tombstones and replaced turns.
-	Shown int
-	// Pending: turns without an answer count among them.
-	Pending bool
-	// MinPosition that the reading must have reached.
-	MinPosition []events.Position
-	// Known, where it is above 0, is a sequence in the session's partition that the caller saw
-	// durable after all that the reading must show: the log is not asked for its end then, nor
-	// waited for until what others wrote meanwhile is on disk.
-	Known uint64
-}
-
 // Read gives a session, at least as new as all that was acknowledged before the
 // call, or as what the caller knows.
-func (r *Reader) Read(ctx context.Context, ask Ask) (Reading, error) {
+func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := r.read(ctx, ask)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	return reading, r.forget(ctx, reading.State, reading.Position)
 }
@@ -137,20 +101,20 @@ func (r *Reader) forget(ctx context.Context, state *conversation.State, at event
 	return err
 }
 
-func (r *Reader) read(ctx context.Context, ask Ask) (Reading, error) {
+func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.Known}
 	if ask.Known == 0 {
 		var err error
 		if head, err = r.head(ctx, head.Partition, ask.MinPosition); err != nil {
-			return Reading{}, err
+			return services.Reading{}, err
 		}
 	}
-	if r.cfg.View == nil || ask.Shown < 0 {
+	if r.cfg.View == nil || ask.Whole {
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return Reading{}, ctx.Err() // nobody waits any more: that is no fault of the view
+		return services.Reading{}, ctx.Err() // nobody waits any more: that is no fault of the view
 	}
 	if err != nil {
 		r.cfg.Logger.Warn("the recent view does not answer; the log does", "session_id", ask.SessionID, "err", err)
@@ -168,7 +132,7 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 	defer cancel()
 	for _, p := range least {
 		if p.Partition >= r.log.Partitions() {
-			return events.Position{}, fmt.Errorf("%w: the log has no partition %d", ErrPositionNotReached, p.Partition)
+			return events.Position{}, fmt.Errorf("%w: the log has no partition %d", services.ErrPositionNotReached, p.Partition)
 		}
 		for {
 			head, err := r.log.Head(wait, p.Partition)
@@ -180,7 +144,7 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 			}
 			select {
 			case <-wait.Done():
-				return events.Position{}, fmt.Errorf("%w: %s", ErrPositionNotReached, p)
+				return events.Position{}, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
@@ -190,20 +154,20 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 
 // fromView answers from the view and the tail that it has not seen; ok is false
 // where the view can't answer for the session.
-func (r *Reader) fromView(ctx context.Context, ask Ask, head events.Position) (Reading, bool, error) {
+func (r *Reader) fromView(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, bool, error) {
 	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
 	if err != nil || snap.State == nil {
-		return Reading{}, false, err
+		return services.Reading{}, false, err
 	}
 	if snap.Applied.Seq >= head.Seq {
-		return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask), nil
+		return services.Reading{State: snap.State, Position: snap.Applied, Source: services.FromView}, enough(snap.State, ask), nil
 	}
 	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
 	switch {
 	case err != nil:
-		return Reading{}, false, err
+		return services.Reading{}, false, err
 	case len(tail) == 0:
-		return Reading{State: snap.State, Position: head, Source: FromView}, enough(snap.State, ask), nil
+		return services.Reading{State: snap.State, Position: head, Source: services.FromView}, enough(snap.State, ask), nil
 	}
 	return r.onTop(ctx, ask, head, tail)
 }
@@ -211,31 +175,31 @@ func (r *Reader) fromView(ctx context.Context, ask Ask, head events.Position) (R
 // onTop folds the unread tail on the view's turns. A state that has lost turns
 // can't tell a new turn from one that it no longer holds, so it is given a moment
 // to catch up instead.
-func (r *Reader) onTop(ctx context.Context, ask Ask, head events.Position, tail []events.Recorded) (Reading, bool, error) {
+func (r *Reader) onTop(ctx context.Context, ask services.Ask, head events.Position, tail []events.Recorded) (services.Reading, bool, error) {
 	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, -1)
 	if err != nil || snap.State == nil {
-		return Reading{}, false, err
+		return services.Reading{}, false, err
 	}
 	if snap.State.Whole {
 		for _, e := range tail {
 			snap.State.Fold(e)
 		}
-		return Reading{State: snap.State, Position: head, Source: FromViewLog}, true, nil
+		return services.Reading{State: snap.State, Position: head, Source: services.FromViewLog}, true, nil
 	}
 	view, ok := r.cfg.View.(waiter)
 	if !ok {
-		return Reading{}, false, nil
+		return services.Reading{}, false, nil
 	}
 	moment, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	if err := view.Wait(moment, head); err != nil {
-		return Reading{}, false, nil //nolint:nilerr // the log answers instead
+		return services.Reading{}, false, nil //nolint:nilerr // the log answers instead
 	}
 	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
 	if err != nil || snap.State == nil || snap.Applied.Seq < head.Seq {
-		return Reading{}, false, err
+		return services.Reading{}, false, err
 	}
-	return Reading{State: snap.State, Position: snap.Applied, Source: FromView}, enough(snap.State, ask), nil
+	return services.Reading{State: snap.State, Position: snap.Applied, Source: services.FromView}, enough(snap.State, ask), nil
 }
 
 // catchUp is how long a read waits for a view that holds only part of a session.
@@ -244,7 +208,7 @@ const catchUp = 50 * time.Millisecond
 // enough tells whether a state holds as many turns as are asked for, or all that there
 // are after the boundary: finalized ones, and pending ones where they are wanted. The last
 // finalized turn is one of them, however many questions without an answer came after it.
-func enough(s *conversation.State, ask Ask) bool {
+func enough(s *conversation.State, ask services.Ask) bool {
 	if s.Whole {
 		return true
 	}
@@ -270,37 +234,37 @@ const archivePatience = time.Second
 
 // fromArchive answers from the audit tables for a linked session that has left the
 // recent view, and from the log for all others.
-func (r *Reader) fromArchive(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
+func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	if r.cfg.Archive == nil {
 		return r.fromLog(ctx, ask, head)
 	}
 	last, err := r.log.Last(ctx, ask.SessionID)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	if last == 0 {
-		return Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: FromLog}, nil
+		return services.Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: services.FromLog}, nil
 	}
 	moment, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
 	state, applied, err := r.cfg.Archive.SessionTurns(moment, ask.SessionID, ask.Shown)
 	if err == nil && state != nil && applied.Seq >= min(last, head.Seq) && enough(state, ask) {
-		return Reading{State: state, Position: head, Source: FromView}, nil
+		return services.Reading{State: state, Position: head, Source: services.FromView}, nil
 	}
 	return r.fromLog(ctx, ask, head)
 }
 
 // fromLog folds the session from the log alone.
-func (r *Reader) fromLog(ctx context.Context, ask Ask, head events.Position) (Reading, error) {
+func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	state := conversation.New(ask.SessionID, r.cfg.Rules)
 	all, err := r.tail(ctx, ask.SessionID, 0, &head)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	for _, e := range all {
 		state.Fold(e)
 	}
-	return Reading{State: state, Position: head, Source: FromLog}, nil
+	return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 }
 
 // tail gives a session's events after a sequence to its very end, and moves head there.
@@ -322,17 +286,17 @@ func (r *Reader) tail(ctx context.Context, sessionID string, after uint64, head 
 
 // AsOf gives a session as it was at a place in the log, with what was redacted or
 // erased since left out.
-func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Recorded) bool) (Reading, error) {
+func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Recorded) bool) (services.Reading, error) {
 	partition := r.log.Partition(sessionID)
 	head, err := r.log.Head(ctx, partition)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	state, today := conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)
 	at := events.Position{Partition: partition}
 	all, err := r.tail(ctx, sessionID, 0, &head)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	for _, e := range all {
 		today.Fold(e)
@@ -342,10 +306,10 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 		}
 	}
 	if err := r.forget(ctx, today, head); err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	state.Erased = today.Erased
-	reading := Reading{State: state, Position: at, Source: FromLog}
+	reading := services.Reading{State: state, Position: at, Source: services.FromLog}
 	state.Remove(func(t *conversation.Turn) bool {
 		now := today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
@@ -359,8 +323,8 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 	return reading, nil
 }
 
-// turn finds a turn of the session, or of those that are gone, or nil.
-func (r Reading) turn(id uuid.UUID) *conversation.Turn {
+// turnOf finds a turn of the session, or of those that are gone, or nil.
+func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	if t := r.State.Turn(id); t != nil {
 		return t
 	}

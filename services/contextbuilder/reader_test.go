@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -83,7 +84,7 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
-			r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", IncludePending: true})
+			r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", IncludePending: true})
 			require.NoError(t, err)
 			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
 			require.NotZero(t, view.asked)
@@ -103,7 +104,7 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &still{state: folded(t, log, "s", at, keep), at: at}
-		r, err := builder(log, view).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", MaxMessages: 4, IncludePending: true})
+		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4, IncludePending: true})
 		require.NoError(t, err)
 		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6", "user: open7", "user: now"}, texts(t, r), "kept %d", keep)
 	}
@@ -121,13 +122,13 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 		"with part of it": {state: folded(t, log, "s", at[5], 1), at: at[5]},
 	} {
 		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: archive, Deadline: time.Second})
-		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now"})
+		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
 		require.NoError(t, err)
 		require.Equal(t, exchange(0, 6), texts(t, r), name)
 		require.Equal(t, 1, archive.asked, name)
-		want := contextbuilder.FromLog
+		want := services.FromLog
 		if name == "caught up" {
-			want = contextbuilder.FromView
+			want = services.FromView
 		}
 		require.Equal(t, want, r.Source, name)
 	}
@@ -148,7 +149,7 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
-	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx, contextbuilder.Request{SessionID: "s", Message: "now"})
+	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx, services.ContextRequest{SessionID: "s", Message: "now"})
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 3), texts(t, r))
 }
@@ -169,10 +170,10 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
 		reader := contextbuilder.NewReader(endless{log}, contextbuilder.ReaderConfig{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
-		r, err := b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now", Known: at[5]})
+		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", Known: at[5]})
 		require.NoError(t, err)
 		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
-		_, err = b.Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "now"})
+		_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
 		require.ErrorContains(t, err, "asked for its end", "what is acknowledged is not known")
 	}
 }
@@ -192,7 +193,7 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var told strings.Builder
 	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules, Logger: slog.New(slog.NewTextHandler(&told, nil))})
-	_, err := r.Read(ctx, contextbuilder.Ask{SessionID: "s", Shown: 2})
+	_, err := r.Read(ctx, services.Ask{SessionID: "s", Shown: 2})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, told.String())
 }

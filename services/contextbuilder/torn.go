@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // end is a call without its result, or a result without its call, among the messages of a prompt: the
@@ -63,7 +64,7 @@ type hidden struct {
 }
 
 // unseen gives the turns of a reading that are not among those that may be shown.
-func (r Reading) unseen(shown []*conversation.Turn) (out []hidden) {
+func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	seen := make(map[uint64]bool, len(shown))
 	for _, t := range shown {
 		seen[t.Place] = true

@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -52,7 +53,7 @@ func redact(t testing.TB, log *jetlog.Log, request string) events.Position {
 	return add(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"})
 }
 
-func raws(t testing.TB, log *jetlog.Log, head events.Position, req contextbuilder.Request) (out []string) {
+func raws(t testing.TB, log *jetlog.Log, head events.Position, req services.ContextRequest) (out []string) {
 	t.Helper()
 	req.SessionID, req.Message = "s", "m"
 	for name, b := range map[string]*contextbuilder.Builder{"log": builder(log, nil), "view": builder(log, fed(t, log, head))} {
@@ -85,22 +86,22 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 
 	log := calling(t)
 	pending := add(t, log, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
-	same([]string{ask, half, wet}, raws(t, log, pending, contextbuilder.Request{}))
-	same([]string{ask, half, wet}, raws(t, log, pending, contextbuilder.Request{IncludePending: true, TurnID: events.TurnID("s", "tell")}))
-	whole := raws(t, log, pending, contextbuilder.Request{IncludePending: true})
+	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{}))
+	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{IncludePending: true, TurnID: events.TurnID("s", "tell")}))
+	whole := raws(t, log, pending, services.ContextRequest{IncludePending: true})
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
 	require.JSONEq(t, "["+whole[3]+"]", told)
 	before := answered(t, log)
-	whole = raws(t, log, before, contextbuilder.Request{})
+	whole = raws(t, log, before, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
 	gone := redact(t, log, "tell")
-	same([]string{ask, half, wet}, raws(t, log, gone, contextbuilder.Request{}))
-	same([]string{ask, half, wet}, raws(t, log, gone, contextbuilder.Request{AsOf: &contextbuilder.AsOf{Position: &before}}))
+	same([]string{ask, half, wet}, raws(t, log, gone, services.ContextRequest{}))
+	same([]string{ask, half, wet}, raws(t, log, gone, services.ContextRequest{AsOf: &services.AsOf{Position: &before}}))
 
 	log = calling(t)
 	answered(t, log)
 	gone = redact(t, log, "ask")
-	same([]string{telling, tell}, raws(t, log, gone, contextbuilder.Request{}))
+	same([]string{telling, tell}, raws(t, log, gone, services.ContextRequest{}))
 
 	log = natstest.Log(t, 1)
 	record(t, log, "s", "another", "still pending", "")
@@ -108,7 +109,7 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
 	add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	alone := record(t, log, "s", "more", "pending too", "")
-	whole = raws(t, log, alone, contextbuilder.Request{})
+	whole = raws(t, log, alone, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
 }
@@ -128,7 +129,7 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 			_, err := log.Erase(t.Context(), events.Position{Seq: seq})
 			require.NoError(t, err)
 		}
-		for _, req := range []contextbuilder.Request{{AsOf: &contextbuilder.AsOf{Position: &before}}, {AsOf: &contextbuilder.AsOf{Position: &later}, TurnID: id}} {
+		for _, req := range []services.ContextRequest{{AsOf: &services.AsOf{Position: &before}}, {AsOf: &services.AsOf{Position: &later}, TurnID: id}} {
 			got := raws(t, log, last, req)
 			require.JSONEq(t, "["+strings.Join(want, ",")+"]", "["+strings.Join(got, ",")+"]", "gone from the log: %t", gone)
 		}
@@ -160,14 +161,14 @@ func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
 	} {
 		whole := callingIn(t, c.asks, c.told)
 		head := answered(t, whole)
-		got := raws(t, whole, head, contextbuilder.Request{})
+		got := raws(t, whole, head, services.ContextRequest{})
 		require.Contains(t, got, c.told[1:len(c.told)-1], name+": nothing is torn")
-		got = raws(t, whole, redact(t, whole, "tell"), contextbuilder.Request{})
+		got = raws(t, whole, redact(t, whole, "tell"), services.ContextRequest{})
 		require.JSONEq(t, c.half, got[1], name)
 
 		whole = callingIn(t, c.asks, c.told)
 		answered(t, whole)
-		got = raws(t, whole, redact(t, whole, "ask"), contextbuilder.Request{})
+		got = raws(t, whole, redact(t, whole, "ask"), services.ContextRequest{})
 		require.JSONEq(t, c.telling, got[0], name)
 	}
 }
@@ -183,13 +184,13 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 	id := events.TurnID("s", "ask")
 	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask", Question: events.Question{QuestionNeutral: "ask"}})
 	head := add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
-	source := func(head events.Position) contextbuilder.Source {
-		r, err := builder(log, fed(t, log, head)).Build(t.Context(), contextbuilder.Request{SessionID: "s", Message: "m", MaxMessages: 6})
+	source := func(head events.Position) services.Source {
+		r, err := builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MaxMessages: 6})
 		require.NoError(t, err)
 		return r.Source
 	}
-	require.Equal(t, contextbuilder.FromView, source(head))
+	require.Equal(t, services.FromView, source(head))
 	record(t, log, "s", "tell", "It is blue.", "Thanks.")
-	require.Equal(t, contextbuilder.FromView, source(record(t, log, "s", "next", "q", "a")), "the view has the whole session")
-	require.Equal(t, contextbuilder.FromLog, source(redact(t, log, "tell")), "what was redacted may have been the result")
+	require.Equal(t, services.FromView, source(record(t, log, "s", "next", "q", "a")), "the view has the whole session")
+	require.Equal(t, services.FromLog, source(redact(t, log, "tell")), "what was redacted may have been the result")
 }

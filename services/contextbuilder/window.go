@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // piece is a turn with the messages that a prompt shows of it.
@@ -14,7 +15,7 @@ type piece struct {
 }
 
 // piecesOf gives every turn its messages; they stand side by side in memory.
-func piecesOf(turns []*conversation.Turn, lang Language) []piece {
+func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 	all := make([]Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
 	for i, t := range turns {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // drawPieces makes a session of turns, some pending, some with tool calls whose
@@ -33,7 +34,7 @@ func drawPieces(t *rapid.T) []piece {
 			open = fmt.Sprint("call", i)
 			turn.Answer.AnswerMessages = json.RawMessage(fmt.Sprintf(`[{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}]}]`, open))
 		}
-		out = append(out, piece{turn: turn, messages: appendMessages(nil, turn, Neutral)})
+		out = append(out, piece{turn: turn, messages: appendMessages(nil, turn, services.Neutral)})
 	}
 	return out
 }

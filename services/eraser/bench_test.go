@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // owned is an identity of the benchmark: the first turns of its sessions stand near the
@@ -158,7 +158,7 @@ func report(b *testing.B, what string, took []time.Duration) {
 
 // timed is a log that tells how long it takes to overwrite an event.
 type timed struct {
-	eraser.Log
+	Log
 	mu   sync.Mutex
 	took []time.Duration
 }
@@ -195,10 +195,10 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	load := w.writers()
 	b.ResetTimer()
 	began := time.Now()
-	id, err := w.history.EraseIdentity(b.Context(), o.identity, history.Erasure{Reason: "bench"})
+	id, err := w.history.EraseIdentity(b.Context(), o.identity, services.Erasure{Reason: "bench"})
 	require.NoError(b, err)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
-	var got eraser.Receipt
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+	var got services.Receipt
 	said, halfway := time.Time{}, false
 	for poll := time.NewTicker(100 * time.Millisecond); ; {
 		<-poll.C

@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // On three replicas a text leaves the blocks of every node. The Raft logs the server never
@@ -36,7 +36,7 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	}
 	w.erase(w.log, eraser.Config{})
 	w.redact("s", turn)
-	_, err := w.history.EraseSession(t.Context(), "t", history.Erasure{Reason: "asked to"})
+	_, err := w.history.EraseSession(t.Context(), "t", services.Erasure{Reason: "asked to"})
 	require.NoError(t, err)
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted)
 	w.left("t", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)

@@ -16,14 +16,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // mortal is a log whose user dies at a step: before it is done, or just after, without
 // having heard of it. Then it can do nothing more.
 type mortal struct {
-	eraser.Log
+	Log
 	steps atomic.Int64
 	after bool
 	dead  chan struct{}
@@ -31,7 +31,7 @@ type mortal struct {
 
 var errDead = errors.New("dead")
 
-func newMortal(log eraser.Log, steps int64, after bool) *mortal {
+func newMortal(log Log, steps int64, after bool) *mortal {
 	m := &mortal{Log: log, after: after, dead: make(chan struct{})}
 	m.steps.Store(steps)
 	return m
@@ -131,7 +131,7 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 				w.turn("erased", fmt.Sprint(i), "SECRET")
 			}
 			w.link("erased", "bob")
-			_, err := w.history.EraseSession(w.Context(), "erased", history.Erasure{})
+			_, err := w.history.EraseSession(w.Context(), "erased", services.Erasure{})
 			require.NoError(w, err)
 		},
 		func() {
@@ -144,7 +144,7 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 			w.link("hers too", "alice")
 		},
 		func() {
-			_, err := w.history.EraseIdentity(w.Context(), "alice", history.Erasure{})
+			_, err := w.history.EraseIdentity(w.Context(), "alice", services.Erasure{})
 			require.NoError(w, err)
 		},
 	}

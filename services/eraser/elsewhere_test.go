@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // A raw publisher may put the text of a turn on any subject of the log.
@@ -42,7 +42,7 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 	gone := w.turn("redacted", "r1", "text")
 	w.redact("redacted", gone)
 	w.turn("closed", "r1", "text")
-	_, err := w.history.EraseSession(t.Context(), "closed", history.Erasure{})
+	_, err := w.history.EraseSession(t.Context(), "closed", services.Erasure{})
 	require.NoError(t, err)
 
 	nc := natstest.Connect(t, s)

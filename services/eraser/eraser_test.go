@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 type assertT = assert.CollectT
@@ -70,7 +70,7 @@ func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
 
 // sessionReads counts how often sessions are read.
 type sessionReads struct {
-	eraser.Log
+	Log
 	n atomic.Int64
 }
 
@@ -119,7 +119,7 @@ func TestWhatComesLateIsErased(t *testing.T) {
 	require.True(t, w.start("s", "r1", "SECRET").Duplicate, "a late retry brings nothing back")
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 
-	_, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to"})
+	_, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to"})
 	require.NoError(t, err)
 	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
 	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
@@ -141,7 +141,7 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	w.erase(w.log, eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	complete := func(at events.Position) bool {
 		r, err := receipts.Receipt(t.Context(), at.String())
 		require.NoError(t, err)
@@ -159,15 +159,15 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	w.link("s", "alice")
 	w.turn("s", "r2", "SECRET")
 	docs := &documents{}
-	receipt, err := w.history.EraseSession(t.Context(), "s", history.Erasure{Reason: "asked to", By: "ops"})
+	receipt, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to", By: "ops"})
 	require.NoError(t, err)
-	again, err := w.history.EraseSession(t.Context(), "s", history.Erasure{})
+	again, err := w.history.EraseSession(t.Context(), "s", services.Erasure{})
 	require.NoError(t, err)
 	require.Equal(t, receipt, again)
 	closed := w.state("s")
 
 	place := &place{name: "recent"}
-	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{place})
+	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{place})
 	r, err := receipts.Receipt(t.Context(), receipt)
 	require.NoError(t, err)
 	require.False(t, r.Complete())
@@ -202,13 +202,13 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			}
 			w.turn("other", "r1", "KEPT")
 			w.link("other", "bob")
-			receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{Reason: "left"})
+			receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{Reason: "left"})
 			require.NoError(t, err)
-			again, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+			again, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
 			require.Equal(t, receipt, again)
-			receipts := eraser.NewReceipts(w.log, w.notes, nil)
-			var got eraser.Receipt
+			receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+			var got services.Receipt
 			require.Eventually(t, func() bool {
 				got, err = receipts.Receipt(t.Context(), receipt)
 				require.NoError(t, err)
@@ -241,9 +241,9 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 	// It has seen the links when it has done something behind them.
 	w.redact("seen", w.turn("seen", "r1", "SECRET"))
 	w.left("seen", events.TypeTurnRedacted)
-	receipt, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	require.Eventually(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), receipt)
 		require.NoError(t, err)
@@ -261,8 +261,8 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	memory := &place{name: "memory"}
 	first := w.turn("s", "r1", "SECRET")
 	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(w.log, w.notes, []eraser.Place{memory})
-	receipt := func() eraser.Receipt {
+	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{memory})
+	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
@@ -290,8 +290,8 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	memory := &place{name: "memory"}
 	places := []eraser.Place{memory}
 	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(w.log, w.notes, places)
-	receipt := func() eraser.Receipt {
+	receipts := eraser.NewReceipts(on(w.log), w.notes, places)
+	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
@@ -323,10 +323,10 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "text")
-	receipts := eraser.NewReceipts(w.log, w.notes, nil)
+	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
 	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
 		_, err := receipts.Receipt(t.Context(), id)
-		require.ErrorIs(t, err, eraser.ErrNoReceipt, id)
+		require.ErrorIs(t, err, services.ErrNoReceipt, id)
 	}
 	redacted := w.redact("s", events.TurnID("s", "r1"))
 	r, err := receipts.Receipt(t.Context(), redacted.Position.String())

@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/services/eraser"
 )
 
 // place is a view that follows when it is told to.
@@ -59,7 +58,7 @@ func (p *slow) Reached(ctx context.Context, at events.Position) (bool, error) {
 // closedSessions knows how many sessions are closed whose events are not all gone, and
 // how many there were at most.
 type closedSessions struct {
-	eraser.Log
+	Log
 	mu        sync.Mutex
 	open, max int
 }

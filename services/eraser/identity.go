@@ -9,6 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 )
 
 // enqueueIdentity lets an identity's erasure run beside everything else: it closes one
@@ -47,7 +48,7 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	leave := sync.OnceFunc(func() { <-e.atOnce })
 	defer leave()
 	key := progressKey(f.ReceiptID, "")
-	told := Progress{Began: time.Now().UTC()}
+	told := services.ErasureProgress{Began: time.Now().UTC()}
 	if revision, err := e.notes.Read(ctx, key, &told); err != nil {
 		return err
 	} else if revision == 0 {

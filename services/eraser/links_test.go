@@ -10,13 +10,13 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // scanned is a log that counts how often it is read as a whole.
 type scanned struct {
-	eraser.Log
+	Log
 	n atomic.Int64
 }
 
@@ -47,7 +47,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		}
 		// One that is gone already has a receipt of its own.
 		w.link(life+" gone", "alice")
-		_, err := w.history.EraseSession(t.Context(), life+" gone", history.Erasure{})
+		_, err := w.history.EraseSession(t.Context(), life+" gone", services.Erasure{})
 		require.NoError(t, err)
 		members++
 	}
@@ -61,7 +61,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	looked("first")
 	stop()
 	begins := func() uint64 {
-		at, err := eraser.New(w.log, w.notes, eraser.Config{Rules: rules}).Claim(t.Context(), 0)
+		at, err := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules}).Claim(t.Context(), 0)
 		require.NoError(t, err)
 		return at.Seq
 	}
@@ -71,12 +71,12 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	write("third")
 	looked("third")
 
-	erase := func(identity string) eraser.Receipt {
-		id, err := w.history.EraseIdentity(t.Context(), identity, history.Erasure{Reason: "asked to"})
+	erase := func(identity string) services.Receipt {
+		id, err := w.history.EraseIdentity(t.Context(), identity, services.Erasure{Reason: "asked to"})
 		require.NoError(t, err)
-		var got eraser.Receipt
+		var got services.Receipt
 		require.Eventually(t, func() bool {
-			got, err = eraser.NewReceipts(w.log, w.notes, nil).Receipt(t.Context(), id)
+			got, err = eraser.NewReceipts(on(w.log), w.notes, nil).Receipt(t.Context(), id)
 			require.NoError(t, err)
 			return got.Complete()
 		}, patience, lookEvery)

@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // A mirror keeps what the log has erased, also where an eraser dies between the two.
@@ -34,7 +34,7 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w.redact("redacted", redacted)
 	w.turn("redacted", "r2", "KEPT")
 	w.turn("closed", "r1", "SECRET")
-	_, err = w.history.EraseSession(t.Context(), "closed", history.Erasure{})
+	_, err = w.history.EraseSession(t.Context(), "closed", services.Erasure{})
 	require.NoError(t, err)
 	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
 	w.turn("other", "r1", "KEPT")
@@ -57,7 +57,7 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 }
 
 // lagging is a log whose mirrors are behind.
-type lagging struct{ eraser.Log }
+type lagging struct{ Log }
 
 func (lagging) Mirrors(context.Context, string, events.Position) ([]string, error) {
 	return nil, jetlog.ErrUnavailable
@@ -74,7 +74,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
 	require.NoError(t, err)
 	gone := w.turn("redacted", "r1", "text")
-	progress := eraser.New(w.log, w.notes, eraser.Config{Rules: rules})
+	progress := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules})
 	done := func(seq uint64) {
 		require.EventuallyWithT(t, func(c *assertT) {
 			at, err := progress.Applied(t.Context(), 0)

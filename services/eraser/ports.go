@@ -11,34 +11,59 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Log is what the eraser needs of the log; *jetlog.Log is one.
-type Log interface {
+// Log is what erasures, receipts and retention need of the log, by what it is needed for.
+type Log struct {
+	Reader
+	Scanner
+	Writer
+	Overwriter
+	Mirrored
+}
+
+// On returns the parts of a log that is kept in JetStream.
+func On(l *jetlog.Log) Log { return Log{l, l, l, l, l} }
+
+// Reader reads what was said of sessions and identities.
+type Reader interface {
 	Partitions() int
-	Partition(id string) int
 	Created(partition int) time.Time
 	Head(ctx context.Context, partition int) (events.Position, error)
-	Last(ctx context.Context, sessionID string) (uint64, error)
-	After(ctx context.Context, partition int, seq uint64) (uint64, bool, error)
-	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
-	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
 	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
+}
+
+// Scanner looks through a partition.
+type Scanner interface {
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error)
+	Last(ctx context.Context, sessionID string) (uint64, error)
+}
+
+// Writer closes the sessions of an identity and writes receipts down.
+type Writer interface {
 	Warm(ctx context.Context, sessionID string) error
 	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
 	Durable(ctx context.Context, at events.Position) error
+}
+
+// Overwriter takes events out of the log: Erase each by itself, Purge those of a session up to a sequence. What it took
+// out is gone from the disk after Settle, or SettlePurge.
+type Overwriter interface {
 	Erase(ctx context.Context, at events.Position) (bool, error)
-	Mirrors(ctx context.Context, subject string, at events.Position) ([]string, error)
-	LeftIn(ctx context.Context, mirror, sessionID string, upTo uint64) ([]uint64, error)
-	EraseIn(ctx context.Context, mirror string, seq uint64) error
-	Purge(ctx context.Context, sessionID string, upTo uint64) (int, error)
 	Settle(ctx context.Context, partition int) error
+	Purge(ctx context.Context, sessionID string, upTo uint64) (int, error)
 	SettlePurge(ctx context.Context, partition int) error
 }
 
-var _ Log = (*jetlog.Log)(nil)
+// Mirrored takes events out of the mirrors of the log.
+type Mirrored interface {
+	Mirrors(ctx context.Context, subject string, at events.Position) ([]string, error)
+	LeftIn(ctx context.Context, mirror, sessionID string, upTo uint64) ([]uint64, error)
+	EraseIn(ctx context.Context, mirror string, seq uint64) error
+}
 
 // Place is somewhere else than the log where texts are kept, and that follows the log:
 // a view. What it holds of a turn or a session is gone when it has applied the event

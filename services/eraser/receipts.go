@@ -13,40 +13,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
-
-// ErrNoReceipt says that nothing was erased under a receipt.
-var ErrNoReceipt = errors.New("there is no such receipt")
-
-// Receipt tells what an erasure has reached. One of SessionID and IdentityID is what it
-// is of; with TurnID it is of a redaction.
-type Receipt struct {
-	ID, SessionID, IdentityID, TurnID string
-	Position                          events.Position
-	RequestedAt                       time.Time
-	Places                            []Reached
-	// Progress of what is under way.
-	Progress *Progress
-}
-
-// Reached is what an erasure has done in one place: At is when that was written down,
-// and zero where nobody has.
-type Reached struct {
-	Place  string
-	Done   bool
-	Erased *int
-	At     time.Time
-}
-
-// Complete tells whether every place is done.
-func (r Receipt) Complete() bool {
-	for _, p := range r.Places {
-		if !p.Done {
-			return false
-		}
-	}
-	return true
-}
 
 // Receipts reads receipts from the log. It does not erase. Safe for concurrent use.
 type Receipts struct {
@@ -58,6 +26,8 @@ type Receipts struct {
 	closed *lru.Cache[string, []events.Position]
 }
 
+var _ services.ReceiptReader = (*Receipts)(nil)
+
 // closedKept bounds the receipts of which that is kept; of others it is looked at anew.
 const closedKept = 1024
 
@@ -68,13 +38,13 @@ func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
 }
 
 // Receipt gives the receipt of an id, which is that of an erasure, or the position of a
-// redaction. ErrNoReceipt where the log has neither.
-func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
+// redaction. services.ErrNoReceipt where the log has neither.
+func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, error) {
 	marker, err := r.find(ctx, id)
 	if err != nil {
-		return Receipt{}, err
+		return services.Receipt{}, err
 	}
-	out := Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
+	out := services.Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
 	var written map[string]*stamped
 	switch f := marker.Fact.(type) {
 	case *events.SessionErased:
@@ -87,17 +57,17 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
 		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
 	}
 	if err != nil {
-		return Receipt{}, err
+		return services.Receipt{}, err
 	}
 	r.fill(ctx, &out, written)
 	if out.TurnID != "" {
 		return out, r.stamped(ctx, &out)
 	}
 	if !out.Complete() {
-		var told Progress
+		var told services.ErasureProgress
 		revision, err := r.notes.Read(ctx, progressKey(id, out.SessionID), &told)
 		if err != nil {
-			return Receipt{}, err
+			return services.Receipt{}, err
 		}
 		if revision != 0 {
 			out.Progress = &told
@@ -107,16 +77,16 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (Receipt, error) {
 }
 
 // fill says of each place what was written down, and of the others how far they are.
-func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*stamped) {
-	log := Reached{Place: PlaceLog}
+func (r *Receipts) fill(ctx context.Context, out *services.Receipt, written map[string]*stamped) {
+	log := services.ReceiptPlace{Place: PlaceLog}
 	names := []string{}
-	byName := map[string]Reached{}
+	byName := map[string]services.ReceiptPlace{}
 	markers := []events.Position{out.Position}
 	if out.SessionID == "" {
 		markers = r.heads(ctx, out.ID, written)
 	}
 	for _, p := range r.places {
-		x := Reached{Place: p.Name()}
+		x := services.ReceiptPlace{Place: p.Name()}
 		if len(markers) > 0 {
 			reached, err := reachedAll(ctx, p, markers)
 			x.Done = err == nil && reached
@@ -128,7 +98,7 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 		if name == PlaceLog {
 			x = log
 		} else if !known {
-			x = Reached{Place: name}
+			x = services.ReceiptPlace{Place: name}
 			names = append(names, name)
 		}
 		n := w.Erased
@@ -139,7 +109,7 @@ func (r *Receipts) fill(ctx context.Context, out *Receipt, written map[string]*s
 			byName[name] = x
 		}
 	}
-	out.Places = []Reached{log}
+	out.Places = []services.ReceiptPlace{log}
 	for _, name := range names {
 		out.Places = append(out.Places, byName[name])
 	}
@@ -178,7 +148,7 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	}
 	partition, after, ok := askedAfter(id)
 	if !ok || partition >= r.log.Partitions() {
-		return events.Recorded{}, ErrNoReceipt
+		return events.Recorded{}, services.ErrNoReceipt
 	}
 	var found events.Recorded
 	errFound := errors.New("found")
@@ -199,7 +169,7 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	case err != nil && !errors.Is(err, errFound):
 		return events.Recorded{}, err
 	case found.Fact == nil:
-		return events.Recorded{}, ErrNoReceipt
+		return events.Recorded{}, services.ErrNoReceipt
 	}
 	return found, nil
 }
@@ -207,14 +177,14 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 // marker gives the redaction or the erasure at a position, if it counted.
 func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recorded, error) {
 	if at.Partition >= r.log.Partitions() {
-		return events.Recorded{}, ErrNoReceipt
+		return events.Recorded{}, services.ErrNoReceipt
 	}
 	e, found, err := r.log.At(ctx, at)
 	if err != nil {
 		return events.Recorded{}, err
 	}
 	if _, redacted := e.Fact.(*events.TurnRedacted); !found || !redacted && receiptOf(e) == "" {
-		return events.Recorded{}, ErrNoReceipt
+		return events.Recorded{}, services.ErrNoReceipt
 	}
 	return e, nil
 }
@@ -252,7 +222,7 @@ type stamped struct {
 
 // receiptsAt gives the receipts that were written of an erasure at a position, by their
 // places: of a session, or of an identity. An empty receipt id is any.
-func receiptsAt(ctx context.Context, log Log, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
+func receiptsAt(ctx context.Context, log Reader, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
 	all := log.Identity(ctx, identity)
 	if session != "" {
 		all = log.Session(ctx, session, at.Seq, maxSeq)

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // RetentionConfig of a Retention.
@@ -45,6 +46,8 @@ type Retention struct {
 	turn  sync.Mutex // one sweep at a time
 }
 
+var _ services.Retention = (*Retention)(nil)
+
 // NewRetention makes a retention; it does no I/O.
 func NewRetention(log Log, notes *jetlog.Notes, cfg RetentionConfig) *Retention {
 	if cfg.Every <= 0 {
@@ -58,12 +61,6 @@ func NewRetention(log Log, notes *jetlog.Notes, cfg RetentionConfig) *Retention 
 	}
 	cfg.Rules.Slim = true
 	return &Retention{log: log, notes: notes, cfg: cfg}
-}
-
-// Swept counts what a sweep took out, or would.
-type Swept struct {
-	// Sessions and Events of anonymous sessions; Turns of LinkedSessions.
-	Sessions, Events, LinkedSessions, Turns int
 }
 
 // sweepAgain is the pause after a sweep that failed, such as the first of a process whose
@@ -85,17 +82,17 @@ func (r *Retention) Run(ctx context.Context) error {
 }
 
 // Sweep takes out what is too old, or with dry only counts it.
-func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
+func (r *Retention) Sweep(ctx context.Context, dry bool) (services.Swept, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
-	var out Swept
+	var out services.Swept
 	now := r.cfg.Now()
 	// What a rule waits for in a partition, such as a view, holds up no other.
 	err := errors.Join(
 		r.rule(ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous}, r.cfg.Anonymous, &out),
 		r.rule(ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out),
 	)
-	if !dry && out != (Swept{}) {
+	if !dry && out != (services.Swept{}) {
 		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions", out.LinkedSessions, "turns", out.Turns)
 	}
 	return out, err
@@ -103,7 +100,7 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (Swept, error) {
 
 // rule sweeps all partitions by one rule, each by itself, and gives the first error; 0 is
 // never.
-func (r *Retention) rule(ctx context.Context, s sweep, after time.Duration, out *Swept) error {
+func (r *Retention) rule(ctx context.Context, s sweep, after time.Duration, out *services.Swept) error {
 	if after <= 0 {
 		return nil
 	}
@@ -126,7 +123,7 @@ type sweep struct {
 	partition int
 	before    time.Time
 	dry       bool
-	session   func(ctx context.Context, s sweep, id string, cut uint64, out *Swept) error
+	session   func(ctx context.Context, s sweep, id string, cut uint64, out *services.Swept) error
 }
 
 // swept is what the notes keep of a rule in a partition.
@@ -137,7 +134,7 @@ type swept struct {
 
 // window looks at the sessions with events between where the last sweep ended and what
 // is too old now.
-func (r *Retention) window(ctx context.Context, s sweep, out *Swept) error {
+func (r *Retention) window(ctx context.Context, s sweep, out *services.Swept) error {
 	key := fmt.Sprintf("retention.%s.%d", s.rule, s.partition)
 	at := swept{Created: r.log.Created(s.partition)}
 	var stored swept
@@ -188,7 +185,7 @@ func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uin
 // anonymous takes an anonymous session out that has been silent for too long. Markers of
 // redactions and of an erasure stay, with what they rest on: without them a late retry
 // would bring a text back.
-func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint64, out *Swept) error {
+func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint64, out *services.Swept) error {
 	if last, err := r.log.Last(ctx, id); err != nil || last > cut {
 		return err
 	}
@@ -262,7 +259,7 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 }
 
 // linked redacts the turns of a linked session that are too old.
-func (r *Retention) linked(ctx context.Context, s sweep, id string, _ uint64, out *Swept) error {
+func (r *Retention) linked(ctx context.Context, s sweep, id string, _ uint64, out *services.Swept) error {
 	state := conversation.New(id, r.cfg.Rules)
 	for e, err := range r.log.Session(ctx, id, 0, maxSeq) {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
@@ -45,8 +46,8 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 			return purge(ctx)
 		},
 	}
-	r := eraser.NewRetention(w.log, w.notes, cfg)
-	sweep := func(dry bool) eraser.Swept {
+	r := eraser.NewRetention(on(w.log), w.notes, cfg)
+	sweep := func(dry bool) services.Swept {
 		got, err := r.Sweep(t.Context(), dry)
 		require.NoError(t, err)
 		return got
@@ -55,7 +56,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 
 	now = cut.Add(cfg.Anonymous)
 	all := append(w.types("anonymous"), w.types("redacted")...)
-	would := eraser.Swept{Sessions: 2, Events: len(all) - 1}
+	would := services.Swept{Sessions: 2, Events: len(all) - 1}
 	require.Equal(t, would, sweep(true))
 	require.Equal(t, all, append(w.types("anonymous"), w.types("redacted")...), "a dry run changes nothing")
 	require.Equal(t, would, sweep(false))
@@ -87,7 +88,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	w.link("linked", "alice")
 	away := errors.New("away")
 	var redacted []string
-	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Linked: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Redact: func(_ context.Context, session string, _ uuid.UUID) error {
 			redacted = append(redacted, session)
@@ -107,7 +108,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	away = nil
 	got, err := r.Sweep(t.Context(), false)
 	require.NoError(t, err)
-	require.Equal(t, eraser.Swept{Sessions: 1, Events: 2}, got)
+	require.Equal(t, services.Swept{Sessions: 1, Events: 2}, got)
 	require.Empty(t, w.types("s"))
 }
 
@@ -120,12 +121,12 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	gone := w.turn("s", "r2", "old")
 	w.turn("s", "r3", "old")
 	w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
-	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 	})
 	got, err := r.Sweep(t.Context(), false)
 	require.NoError(t, err)
-	require.Equal(t, eraser.Swept{Sessions: 1, Events: 4}, got)
+	require.Equal(t, services.Swept{Sessions: 1, Events: 4}, got)
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
 	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "again"}}, "late")
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
@@ -139,7 +140,7 @@ func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
 	first := w.publish(&events.TurnRedacted{TurnID: uuid.New(), SessionID: "s"}, "")
 	w.redact("s", w.turn("s", "r1", "old"))
 	var forgotten []uint64
-	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Forget: func(ctx context.Context, _ string, _ int, gone []uint64, purge func(context.Context) error) error {
 			forgotten = gone
@@ -165,7 +166,7 @@ func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	behind := errors.New("behind")
-	r := eraser.NewRetention(w.log, w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Forget: func(ctx context.Context, _ string, partition int, _ []uint64, purge func(context.Context) error) error {
 			if partition == 0 {

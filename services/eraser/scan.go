@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
@@ -15,9 +16,16 @@ const maxSeq = math.MaxUint64
 // the last events may have been erased.
 const stillFor = 250 * time.Millisecond
 
+// scanned is a log that a scan reads.
+type scanned interface {
+	Head(ctx context.Context, partition int) (events.Position, error)
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
+	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
+}
+
 // scan reads a partition after a sequence: the headers of its events, or with bodies all.
 type scan struct {
-	log       Log
+	log       scanned
 	partition int
 	after     uint64
 	bodies    bool

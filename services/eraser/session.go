@@ -12,20 +12,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // PlaceLog is the log's own name in receipts.
 const PlaceLog = "log"
-
-// Progress of an erasure that is under way.
-type Progress struct {
-	Began        time.Time `json:"began"`
-	Events       int       `json:"events"`
-	Erased       int       `json:"erased"`
-	Turns        int       `json:"turns,omitempty"`
-	Sessions     int       `json:"sessions,omitempty"`
-	SessionsDone int       `json:"sessions_done,omitempty"`
-}
 
 // closed is an erased session with what is left of it to erase.
 type closed struct {
@@ -105,9 +96,9 @@ const progressEvery = 64
 
 // eraseAll erases from the newest back, and tells what is gone by this erasure, what
 // went before a crash included as far as it was told.
-func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told Progress, err error) {
+func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.ErasureProgress, err error) {
 	key := progressKey(c.ReceiptID, c.SessionID)
-	told = Progress{Began: time.Now().UTC()}
+	told = services.ErasureProgress{Began: time.Now().UTC()}
 	if _, err := e.notes.Read(ctx, key, &told); err != nil {
 		return told, err
 	}
@@ -134,14 +125,14 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told Progress, err er
 }
 
 // tellLast says how far the erasure is when it is stopped.
-func (e *Eraser) tellLast(ctx context.Context, c *closed, key string, told Progress) error {
+func (e *Eraser) tellLast(ctx context.Context, c *closed, key string, told services.ErasureProgress) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	return e.tell(last, c, key, told)
 }
 
 // tell settles on the disk what was erased, and says how far the erasure is.
-func (e *Eraser) tell(ctx context.Context, c *closed, key string, told Progress) error {
+func (e *Eraser) tell(ctx context.Context, c *closed, key string, told services.ErasureProgress) error {
 	if err := e.log.Settle(ctx, c.at.Partition); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // stamp is what the notes keep of a redaction in one place; when, is the note's own
@@ -121,7 +122,7 @@ func (s *stamper) run(ctx context.Context, e *Eraser) error {
 
 // stamped says of the places of a redaction's receipt when they were reached. The log is
 // done when the eraser has said so: it leaves what it must not take out.
-func (r *Receipts) stamped(ctx context.Context, out *Receipt) error {
+func (r *Receipts) stamped(ctx context.Context, out *services.Receipt) error {
 	return jetlog.EachNote(ctx, r.notes, stampsOf(out.Position)+"*", func(n jetlog.Note[stamp]) {
 		if n.Value.Open || !n.Value.Created.Equal(r.log.Created(out.Position.Partition)) {
 			return

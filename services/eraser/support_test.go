@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -50,12 +51,26 @@ func newWorld(t testing.TB, partitions int) *world {
 // newWorldOn is a world on a log whose files are below a folder.
 func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
-	w := &world{TB: t, dir: dir, log: log, history: history.New(log, history.Config{Rules: rules})}
+	w := &world{TB: t, dir: dir, log: log, history: history.New(history.On(log), history.Config{Rules: rules})}
 	w.run(w.history.Run)
 	var err error
 	w.notes, err = w.log.Notes(t.Context())
 	require.NoError(t, err)
 	return w
+}
+
+// Log is a log of one piece, as tests wrap it.
+type Log interface {
+	eraser.Reader
+	eraser.Scanner
+	eraser.Writer
+	eraser.Overwriter
+	eraser.Mirrored
+}
+
+// on returns the parts of a log.
+func on(l Log) eraser.Log {
+	return eraser.Log{Reader: l, Scanner: l, Writer: l, Overwriter: l, Mirrored: l}
 }
 
 // run runs something until the test ends, or until what it gives back is called.
@@ -72,9 +87,9 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 }
 
 // erase runs an eraser on a log that may lose its life at any step.
-func (w *world) erase(log eraser.Log, cfg eraser.Config) (stop func()) {
+func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
 	cfg.Rules = rules
-	e := eraser.New(log, w.notes, cfg)
+	e := eraser.New(on(log), w.notes, cfg)
 	return w.run(func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return e.Run(ctx) })
@@ -94,7 +109,7 @@ func (w *world) turn(session, request, text string) uuid.UUID {
 	return id
 }
 
-func (w *world) start(session, request, text string) history.Turn {
+func (w *world) start(session, request, text string) services.Turn {
 	w.Helper()
 	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + text}})
 	require.NoError(w, err)
@@ -108,7 +123,7 @@ func (w *world) correct(session, request string, turn uuid.UUID, text string) uu
 	return t.ID
 }
 
-func (w *world) redact(session string, turn uuid.UUID) history.Turn {
+func (w *world) redact(session string, turn uuid.UUID) services.Turn {
 	w.Helper()
 	t, err := w.history.RedactTurn(w.Context(), session, conversation.Redact{TurnID: turn, Reason: "asked to"})
 	require.NoError(w, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/history"
 )
 
 // However much is erased while a view is down, one asks for it.
@@ -22,7 +22,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	for i := range sessions {
 		closed, redacted := fmt.Sprint("closed-", i), fmt.Sprint("redacted-", i)
 		w.turn(closed, "r1", "text")
-		id, err := w.history.EraseSession(t.Context(), closed, history.Erasure{})
+		id, err := w.history.EraseSession(t.Context(), closed, services.Erasure{})
 		require.NoError(t, err)
 		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
 		receipts = append(receipts, id, events.Position{Seq: redaction.Gone}.String())
@@ -33,7 +33,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	}
 	require.Equal(t, int64(1), view.most.Load())
 	close(view.answer)
-	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{view})
+	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{view})
 	for _, id := range receipts {
 		require.EventuallyWithT(t, func(c *assertT) {
 			r, err := reader.Receipt(t.Context(), id)
@@ -52,10 +52,10 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 	w.turn("s", "r1", "text")
 	w.link("s", "alice")
 	w.erase(w.log, eraser.Config{Rate: 1000})
-	id, err := w.history.EraseIdentity(t.Context(), "alice", history.Erasure{})
+	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	own := &place{name: "own"}
-	reader := eraser.NewReceipts(w.log, w.notes, []eraser.Place{own})
+	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{own})
 	complete := func() (log, all bool) {
 		r, err := reader.Receipt(t.Context(), id)
 		require.NoError(t, err)

@@ -107,7 +107,7 @@ func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
 func TestMetadataIsWhatViewsShow(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	s := history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
+	s := history.New(history.On(log), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

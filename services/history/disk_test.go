@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -124,13 +125,13 @@ func (d *lazyDisk) kept(t testing.TB, id string) (st *conversation.State, refuse
 
 // shown is what an answer tells.
 type shown struct {
-	turn    *history.Turn
-	session *history.Session
+	turn    *services.Turn
+	session *services.Session
 	err     error
 }
 
-func ofTurn(x history.Turn, err error) shown       { return shown{turn: &x, err: err} }
-func ofSession(x history.Session, err error) shown { return shown{session: &x, err: err} }
+func ofTurn(x services.Turn, err error) shown       { return shown{turn: &x, err: err} }
+func ofSession(x services.Session, err error) shown { return shown{session: &x, err: err} }
 
 // writes are all kinds of them, on session s with a final turn "final", a pending one
 // "pending", and a corrected one "old" in whose place is "new".

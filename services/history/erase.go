@@ -9,16 +9,13 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
-
-// Erasure asks for a session or an identity to be forgotten. Reason and By are kept in
-// the log for ever.
-type Erasure struct{ Reason, By string }
 
 // EraseSession closes a session for ever and gives the receipt that tells how far its
 // texts are gone. Of one that was erased before it gives the first receipt.
 // conversation.ErrSessionNotFound where the log knows no such session.
-func (s *Service) EraseSession(ctx context.Context, sessionID string, c Erasure) (receipt string, err error) {
+func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
 	if err := validSession(sessionID); err != nil {
 		return "", err
 	}
@@ -48,7 +45,7 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c Erasure)
 // EraseIdentity says that all sessions of an identity go, also those linked later, and
 // gives the receipt. Of one that was erased before it gives the first receipt. From then
 // on reads show none of them, and writes to them are conversation.ErrSessionErased.
-func (s *Service) EraseIdentity(ctx context.Context, identityID string, c Erasure) (receipt string, err error) {
+func (s *Service) EraseIdentity(ctx context.Context, identityID string, c services.Erasure) (receipt string, err error) {
 	if events.ValidID(identityID) != nil {
 		return "", &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
 	}

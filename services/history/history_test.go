@@ -23,14 +23,21 @@ var policy = conversation.Policy{MetadataKeys: []string{"channel", "locale"}}
 // run starts a service, as a process of its own would have it.
 func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) }
 
-func runOn(t testing.TB, log history.Log) *history.Service {
+// whole is a log of one piece, as tests wrap it.
+type whole interface {
+	history.Writer
+	history.Reader
+	history.Follower
+}
+
+func runOn(t testing.TB, log whole) *history.Service {
 	t.Helper()
 	return runWith(t, log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
 }
 
-func runWith(t testing.TB, log history.Log, cfg history.Config) *history.Service {
+func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 	t.Helper()
-	s := history.New(log, cfg)
+	s := history.New(history.Log{Writer: log, Reader: log, Follower: log}, cfg)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

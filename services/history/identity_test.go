@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services"
 )
 
 // One process erases an identity; another, which may not have read that yet, takes no
@@ -26,7 +26,7 @@ func TestAWriteRightAfterAnIdentityIsErased(t *testing.T) {
 			require.NoError(t, err)
 			_, err = writing.LinkSession(t.Context(), session, identity, "")
 			require.NoError(t, err)
-			_, err = erasing.EraseIdentity(t.Context(), identity, history.Erasure{})
+			_, err = erasing.EraseIdentity(t.Context(), identity, services.Erasure{})
 			require.NoError(t, err)
 			_, err = writing.StartTurn(t.Context(), start(session, "r2"))
 			require.ErrorIs(t, err, conversation.ErrSessionErased, session)

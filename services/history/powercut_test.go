@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
 
@@ -149,7 +150,7 @@ func (l *lives) write(ctx context.Context, t *testing.T, log *jetlog.Log, rng *r
 	var running, writing sync.WaitGroup
 	services := make([]*history.Service, 2)
 	for i := range services {
-		services[i] = history.New(log, history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+		services[i] = history.New(history.On(log), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
 		running.Go(func() {
 			if err := services[i].Run(life); err != nil {
 				t.Error(err)
@@ -218,7 +219,7 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 const refusedLink = "the attempt of "
 
 // turn holds the log to what an answer shows of a turn. What is known of a turn stays, and so do sequences.
-func (l *lives) turn(x history.Turn, err error) {
+func (l *lives) turn(x services.Turn, err error) {
 	if err != nil {
 		return
 	}
@@ -229,7 +230,7 @@ func (l *lives) turn(x history.Turn, err error) {
 	}})
 }
 
-func (l *lives) head(x history.Session, err error) {
+func (l *lives) head(x services.Session, err error) {
 	if err != nil {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"time"
 
@@ -14,21 +13,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
-
-// Log is what the command side needs of the log; *jetlog.Log is one.
-type Log interface {
-	Partitions() int
-	Partition(sessionID string) int
-	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
-	Durable(ctx context.Context, at events.Position) error
-	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
-	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
-	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
-	Head(ctx context.Context, partition int) (events.Position, error)
-	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
-}
 
 // Config of a Service.
 type Config struct {
@@ -52,6 +38,12 @@ type Service struct {
 	loads    chan struct{}
 	parts    []*following
 }
+
+var (
+	_ services.TurnWriter    = (*Service)(nil)
+	_ services.SessionWriter = (*Service)(nil)
+	_ services.ErasureWriter = (*Service)(nil)
+)
 
 // following is the service's own tail of one partition.
 type following struct {
@@ -80,7 +72,7 @@ func New(log Log, cfg Config) *Service {
 		ExpiryCalculator: forgotten(cfg.Rules.SessionTTL),
 		Clock:            clock{},
 	})
-	for range log.Partitions() {
+	for range s.log.Partitions() {
 		s.parts = append(s.parts, &following{started: make(chan struct{})})
 	}
 	return s

@@ -9,46 +9,28 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
-
-// Turn is the answer to a write on a turn. Position is that of the event that the
-// answer rests on.
-type Turn struct {
-	conversation.Turn
-	SessionID, IdentityID string
-	Position              events.Position
-	Partition             int
-	Duplicate             bool
-	DroppedMetadata       []string
-}
-
-// Session is the answer to a write on a session.
-type Session struct {
-	SessionID string
-	conversation.Head
-	Position  events.Position
-	Duplicate bool
-}
 
 // StartTurn records the start of a turn, and with it the link to an identity where
 // one is given. The same session and request again give the same turn, and the
 // first question stands. Errors: a *conversation.Refusal or *conversation.Invalid,
 // jetlog.ErrTooLarge, jetlog.ErrUnavailable.
-func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (Turn, error) {
+func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalStart(c)
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
 	w.ofTurn, w.begins = true, true
 	if c.IdentityID != "" {
 		if err := w.mayBegin(ctx, c.IdentityID); err != nil {
-			return Turn{}, err
+			return services.Turn{}, err
 		}
 	}
 	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	return s.fullTurn(ctx, c.SessionID, v, dropped)
 }
@@ -61,7 +43,7 @@ func (w *writing) mayBegin(ctx context.Context, identity string) error {
 			return err
 		}
 	}
-	gone, _, err := w.log.IdentityErasure(ctx, identity, events.Position{})
+	gone, err := w.log.IdentityErasedNow(ctx, identity)
 	switch {
 	case err != nil:
 		return err
@@ -87,13 +69,13 @@ func (w *writing) hasIdentity(ctx context.Context) (bool, error) {
 
 // FinalizeTurn records a turn's answer; a turn that is final already keeps its
 // first. A turn id that is none names no turn.
-func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error) {
+func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalFinalize(c)
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	if c.StartFirst, err = s.startFirst(c); err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	var asked *events.Question
 	v, err := s.writeTurn(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
@@ -103,7 +85,7 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (Tu
 		return st.DecideFinalize(c)
 	})
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	if v.turn.Status != conversation.Redacted {
 		v.turn.Question = asked
@@ -124,29 +106,29 @@ func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, erro
 }
 
 // RedactTurn records that a turn, with all its versions, must never be shown again.
-func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error) {
+func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error) {
 	if err := validSession(sessionID); err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	c.Partition = s.log.Partition(sessionID)
 	v, err := s.writeTurn(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	return s.turn(sessionID, v, nil), nil
 }
 
 // CorrectTurn records a replacing turn in the place of another.
-func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error) {
+func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (services.Turn, error) {
 	c, err := s.cfg.Policy.NormalCorrect(c)
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
 	w.ofTurn = true
 	old, err := w.correctable(ctx, c)
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
 		if old == nil {
@@ -156,7 +138,7 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (Turn
 		return st.DecideCorrect(c, old)
 	})
 	if err != nil {
-		return Turn{}, err
+		return services.Turn{}, err
 	}
 	return s.fullTurn(ctx, c.SessionID, v, nil)
 }
@@ -204,26 +186,26 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 }
 
 // LinkSession records that a session belongs to an identity.
-func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error) {
+func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (services.Session, error) {
 	if err := validSession(sessionID); err != nil {
-		return Session{}, err
+		return services.Session{}, err
 	}
 	if events.ValidID(identityID) != nil {
-		return Session{}, &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
+		return services.Session{}, &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
 	}
 	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) })
-	return Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }
 
 // ResetSession makes prompts and history start anew; nothing is deleted.
-func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (Session, error) {
+func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (services.Session, error) {
 	if err := validSession(sessionID); err != nil {
-		return Session{}, err
+		return services.Session{}, err
 	}
 	// What a reset leaves behind is what the log holds when it is asked for.
 	w := s.writing(sessionID)
 	if _, err := w.refresh(ctx); err != nil {
-		return Session{}, err
+		return services.Session{}, err
 	}
 	var before *uint64
 	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
@@ -237,7 +219,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (S
 		}
 		return st.DecideReset(reason, w.partition)
 	})
-	return Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }
 
 func validSession(id string) error {
@@ -247,15 +229,15 @@ func validSession(id string) error {
 	return nil
 }
 
-func (s *Service) turn(sessionID string, v verdict, dropped []string) Turn {
-	return Turn{
+func (s *Service) turn(sessionID string, v verdict, dropped []string) services.Turn {
+	return services.Turn{
 		Turn: *v.turn, SessionID: sessionID, IdentityID: v.head.Identity, Position: v.position,
-		Partition: v.position.Partition, Duplicate: v.duplicate, DroppedMetadata: dropped,
+		Duplicate: v.duplicate, DroppedMetadata: dropped,
 	}
 }
 
 // fullTurn gives the turn with its texts as the log has them.
-func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dropped []string) (Turn, error) {
+func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dropped []string) (services.Turn, error) {
 	t := s.turn(sessionID, v, dropped)
 	if !v.duplicate && t.Status != conversation.Redacted {
 		for _, f := range v.facts {

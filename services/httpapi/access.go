@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Scopes are what a caller may do; a call needs one or more. The zero value is nothing,
@@ -199,7 +200,7 @@ func (a *API) ownerOf(ctx context.Context, sessionID string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
-	reading, err := a.cfg.Owners.Read(ctx, Ask{SessionID: sessionID})
+	reading, err := a.cfg.Owners.Read(ctx, services.Ask{SessionID: sessionID})
 	if err != nil {
 		return "", err
 	}

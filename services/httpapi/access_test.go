@@ -15,7 +15,6 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 const (
@@ -82,9 +81,9 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
 	s := startOn(t, events, append([]setting{func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.RefusalTime = time.Millisecond
-		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, eventLog{r}, model, nothing{}
+		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
-		c.Owners = serving.Sessions{Reader: contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})}
+		c.Owners = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
 	}}, more...)...)
 	return s, model
 }

@@ -19,34 +19,35 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Config of an API. A process that does not write has neither Turns nor
 // SessionWrites, one that does not read has neither Sessions nor Contexts; it then
 // lacks those calls.
 type Config struct {
-	Turns         TurnWriter
-	SessionWrites SessionWriter
+	Turns         services.TurnWriter
+	SessionWrites services.SessionWriter
 	// Erasures and Receipts are nil in a process that can't tell of them.
-	Erasures ErasureWriter
-	Receipts ReceiptReader
+	Erasures services.ErasureWriter
+	Receipts services.ReceiptReader
 	// Retention is nil in a process that does not look after it.
-	Retention Retention
-	Sessions  SessionReader
-	Contexts  ContextBuilder
+	Retention services.Retention
+	Sessions  services.SessionReader
+	Contexts  services.ContextBuilder
 	// Identities is nil where no Postgres is configured.
-	Identities  IdentityReader
-	Projections ProjectionReader
+	Identities  services.IdentityReader
+	Projections services.ProjectionReader
 	// Chat is nil where no model is asked.
-	Chat Chat
+	Chat services.Chat
 	// DeadLetters of the views that this process can look after.
 	DeadLetters []projections.DeadLetterQueue
 	// Events is nil in a process that does not read. MetadataKeys, where not nil, are the
 	// keys that views show of metadata: who folds the events himself is told.
-	Events       EventReader
+	Events       services.EventReader
 	MetadataKeys []string
 	// Keeper is nil where no view can be rebuilt.
-	Keeper ProjectionKeeper
+	Keeper services.ProjectionKeeper
 	// Streams and Backups are nil where the log is nobody's to look after.
 	Streams StreamKeeper
 	Backups Backups
@@ -79,7 +80,7 @@ type Config struct {
 	Auth Authenticator
 	// Owners reads of sessions whose they are, for callers who are bound to an identity
 	// (without it they reach no session) and for rates of identities.
-	Owners SessionReader
+	Owners services.SessionReader
 	// Open says that nobody is authenticated: the API then answers only where it is
 	// called by address or as localhost, so that no page that a browser on this machine
 	// shows can reach it under a name of its own.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // call is what the log line tells of a request. It is the request's context, too.
@@ -23,7 +24,7 @@ type call struct {
 	caller   Caller
 	session  string
 	position events.Position
-	from     string
+	from     services.Source
 	turns    int
 	err      error
 	// prompt is set where a prompt was built: each of those is a line of the log.
@@ -151,7 +152,7 @@ func (a *API) log(w *answer, c *call, route string, took time.Duration) {
 		kv = append(kv, "position", c.position.String())
 	}
 	if c.from != "" {
-		kv = append(kv, "source", c.from)
+		kv = append(kv, "source", string(c.from))
 	}
 	if c.turns > 0 || c.prompt != nil {
 		kv = append(kv, "turns", c.turns)
@@ -183,7 +184,7 @@ func tellable(err error) string {
 	if errors.As(err, &broken) {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	if errors.Is(err, ErrModelFailed) || errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
+	if errors.Is(err, services.ErrModelFailed) || errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
 		return err.Error()
 	}
 	return types(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
 
@@ -26,43 +27,43 @@ func (r ring) Authenticate(_ context.Context, token string) (httpapi.Caller, err
 
 // silentModel fails every message, and keeps the last.
 type silentModel struct {
-	last atomic.Pointer[httpapi.ChatMessage]
+	last atomic.Pointer[services.ChatMessage]
 }
 
-func (s *silentModel) Send(_ context.Context, m httpapi.ChatMessage, _ httpapi.ChatListener) (httpapi.ChatReply, error) {
+func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.ChatListener) (services.ChatReply, error) {
 	s.last.Store(&m)
-	return httpapi.ChatReply{}, httpapi.ErrModelFailed
+	return services.ChatReply{}, services.ErrModelFailed
 }
 
 // nothing has no views and erases nothing.
 type nothing struct{}
 
 func (nothing) Rebuild(context.Context, string) (uint64, error) {
-	return 0, httpapi.ErrNoProjection
+	return 0, projections.ErrNoProjection
 }
 
 func (nothing) CancelRebuild(context.Context, string) (uint64, error) {
-	return 0, httpapi.ErrNoProjection
+	return 0, projections.ErrNoProjection
 }
 
 func (nothing) Verify(context.Context, string, int, func(done, of uint64) error, func(projections.Difference) error) (int, error) {
-	return 0, httpapi.ErrNoProjection
+	return 0, projections.ErrNoProjection
 }
 
-func (nothing) EraseSession(context.Context, string, string, string) (string, error) {
-	return "", httpapi.ErrAuditUnavailable
+func (nothing) EraseSession(context.Context, string, services.Erasure) (string, error) {
+	return "", projections.ErrUnavailable
 }
 
-func (nothing) EraseIdentity(context.Context, string, string, string) (string, error) {
-	return "", httpapi.ErrAuditUnavailable
+func (nothing) EraseIdentity(context.Context, string, services.Erasure) (string, error) {
+	return "", projections.ErrUnavailable
 }
 
-func (nothing) Receipt(context.Context, string) (httpapi.Receipt, error) {
-	return httpapi.Receipt{}, httpapi.ErrNoReceipt
+func (nothing) Receipt(context.Context, string) (services.Receipt, error) {
+	return services.Receipt{}, services.ErrNoReceipt
 }
 
-func (nothing) Sweep(context.Context, bool) (httpapi.Swept, error) {
-	return httpapi.Swept{}, httpapi.ErrAuditUnavailable
+func (nothing) Sweep(context.Context, bool) (services.Swept, error) {
+	return services.Swept{}, projections.ErrUnavailable
 }
 
 func (nothing) Snapshot(_ context.Context, _ int, begin func(jetlog.Moment) (io.Writer, error)) error {

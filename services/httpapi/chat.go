@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
 
 type threadIn struct {
@@ -43,11 +44,11 @@ type chatBody struct {
 	Rewrite      bool        `json:"rewrite,omitempty"`
 }
 
-func (b chatBody) message(threadID, key string) (m ChatMessage, err error) {
-	m = ChatMessage{
-		ThreadID: threadID, Content: b.Content, OnPending: b.OnPending, SystemPrompt: b.SystemPrompt,
+func (b chatBody) message(threadID, key string) (m services.ChatMessage, err error) {
+	m = services.ChatMessage{
+		ThreadID: threadID, Content: b.Content, OnPending: services.OnPending(b.OnPending), SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
-		Language: b.Language, Memory: b.Memory, Rewrite: b.Rewrite,
+		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
 	}
 	if b.Content == "" {
 		return m, invalid("content", "is required")
@@ -75,7 +76,7 @@ func (b chatBody) message(threadID, key string) (m ChatMessage, err error) {
 // chatMessage reads a message, and holds who sends it to the rate. A thread that is new
 // has none yet. A caller who is bound to an identity speaks as that, in threads of its
 // own or new ones.
-func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody) (ChatMessage, error) {
+func (a *API) chatMessage(ctx context.Context, threadID, key string, b chatBody) (services.ChatMessage, error) {
 	m, err := b.message(threadID, key)
 	if err != nil {
 		return m, err
@@ -113,9 +114,9 @@ type chatJSON struct {
 	Position       *events.Position `json:"position" example:"0:42"`
 }
 
-func newChatJSON(r *ChatReply) chatJSON {
+func newChatJSON(r *services.ChatReply) chatJSON {
 	out := chatJSON{
-		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again, FinishReason: optional(&r.FinishReason), Interrupted: r.FinishReason == "interrupted",
+		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again, FinishReason: optional((*string)(&r.Finish)), Interrupted: r.Finish == services.FinishInterrupted,
 		Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: optional(&r.RewrittenQuery),
 	}
 	if r.Turn.ID != uuid.Nil {
@@ -161,7 +162,7 @@ func (a *API) send(ctx context.Context, threadID, key string, b chatBody) (*chat
 }
 
 // answered notes what the prompt of a reply was built of.
-func (c *call) answered(r *ChatReply) {
+func (c *call) answered(r *services.ChatReply) {
 	c.position, c.turns, c.from = r.Turn.Position, r.HistoryTurns, r.Source
 	c.prompt = &prompted{r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns}
 }

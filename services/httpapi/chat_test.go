@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -21,13 +22,13 @@ import (
 // when it has said it all.
 type talkative chan struct{}
 
-func (c talkative) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
 	to.Begun(m.ThreadID, uuid.New())
 	for range 500 {
 		to.Piece(strings.Repeat("word ", 20_000))
 	}
 	close(c)
-	return httpapi.ChatReply{}, nil
+	return services.ChatReply{}, nil
 }
 
 // streamOf sends a message and gives the stream of its answer.
@@ -60,10 +61,10 @@ func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 // thoughtful answers after a time.
 type thoughtful time.Duration
 
-func (d thoughtful) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
 	to.Begun(m.ThreadID, uuid.New())
 	<-time.After(time.Duration(d))
-	return httpapi.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 }
 
 // TestALongAnswerIsSent: a chat may wait for others and then for its model, longer than
@@ -81,13 +82,13 @@ func TestALongAnswerIsSent(t *testing.T) {
 // waiting answers when it may.
 type waiting chan struct{}
 
-func (w waiting) Send(ctx context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
 	to.Begun(m.ThreadID, uuid.New())
 	select {
 	case <-w:
-		return httpapi.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+		return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 	case <-ctx.Done():
-		return httpapi.ChatReply{}, ctx.Err()
+		return services.ChatReply{}, ctx.Err()
 	}
 }
 

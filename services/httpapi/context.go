@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 type contextIn struct {
@@ -60,7 +61,7 @@ type asOfBody struct {
 }
 
 // asOf reads the body's form; exactly one of the two must be there.
-func (b *asOfBody) asOf() (*AsOf, error) {
+func (b *asOfBody) asOf() (*services.AsOf, error) {
 	if b == nil {
 		return nil, nil //nolint:nilnil // no as-of is a valid answer
 	}
@@ -69,13 +70,13 @@ func (b *asOfBody) asOf() (*AsOf, error) {
 	}
 	if b.Time != "" {
 		t, err := moment("as_of.time", b.Time)
-		return &AsOf{Time: t}, err
+		return &services.AsOf{Time: t}, err
 	}
 	at, err := events.ParsePosition(b.Position)
 	if err != nil {
 		return nil, invalid("as_of.position", "must be a position such as 0:42")
 	}
-	return &AsOf{Position: &at}, nil
+	return &services.AsOf{Position: &at}, nil
 }
 
 // UnmarshalJSON is as strict as for the body itself.
@@ -96,11 +97,11 @@ func (b *asOfBody) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (b contextBody) request(in *contextIn) (req ContextRequest, err error) {
-	req = ContextRequest{
+func (b contextBody) request(in *contextIn) (req services.ContextRequest, err error) {
+	req = services.ContextRequest{
 		SessionID: in.SessionID, Message: b.Message, SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
-		Language: b.Language, Format: b.Format,
+		Language: services.Language(b.Language), Format: services.Format(b.Format),
 		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, History: b.ConversationHistory.list,
 	}
 	if b.TurnID != nil {
@@ -163,17 +164,17 @@ func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, err
 	return &contextOut{func(ctx huma.Context) { writeContext(ctx, built.Messages, rest) }}, nil
 }
 
-func newContextJSON(c *Context, req ContextRequest) contextJSON {
+func newContextJSON(c *services.Context, req services.ContextRequest) contextJSON {
 	out := contextJSON{
 		Messages:     rawList{json.RawMessage("[]")},
 		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns, DroppedTurns: c.DroppedTurns,
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery), RewriteFallback: c.RewriteFallback,
-		Warnings: c.Warnings, Source: c.Source,
+		Warnings: c.Warnings, Source: string(c.Source),
 	}
 	if out.Warnings == nil {
 		out.Warnings = []string{}
 	}
-	if req.Format == "anthropic" {
+	if req.Format == services.Anthropic {
 		out.System = &c.System
 	}
 	if req.History == nil {
@@ -190,7 +191,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // keepBuffer is the largest buffer that is used again.
 const keepBuffer = 1 << 20
 
-func writeContext(ctx huma.Context, messages []Message, rest []byte) {
+func writeContext(ctx huma.Context, messages []services.Message, rest []byte) {
 	held := buffers.Get().(*[]byte)
 	buf := append((*held)[:0], beforeMessages...)
 	for i, m := range messages {

@@ -19,7 +19,6 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
 	"github.com/turnledger/turnledger/services/ratelimit"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 var contextMembers = []string{
@@ -174,7 +173,7 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := startOn(t, log, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Owners = serving.Sessions{Reader: contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})}
+		c.Owners = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
 	})
 	for _, session := range []string{"one", "two"} {

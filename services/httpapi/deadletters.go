@@ -191,6 +191,6 @@ func letterError(err error) error {
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
-		return fmt.Errorf("%w: %w", ErrProjectionUnavailable, err)
+		return fmt.Errorf("%w: %w", errLetters, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -33,7 +34,7 @@ func (c *clocked) SetReadDeadline(t time.Time) error  { c.reading = t; return ni
 // slowly works between the pieces of long bodies, and notes the deadlines there.
 type slowly struct {
 	httpapi.Backups
-	httpapi.ProjectionKeeper
+	services.ProjectionKeeper
 
 	c    *clocked
 	seen []time.Time
@@ -41,12 +42,12 @@ type slowly struct {
 
 func (s *slowly) work() { s.seen = append(s.seen, s.c.writing, s.c.reading) }
 
-func (s *slowly) Send(_ context.Context, m httpapi.ChatMessage, to httpapi.ChatListener) (httpapi.ChatReply, error) {
+func (s *slowly) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
 	to.Begun(m.ThreadID, uuid.New())
 	s.work()
 	to.Piece("a")
 	s.work()
-	return httpapi.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
+	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 }
 
 func (s *slowly) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error, _ func(projections.Difference) error) (int, error) {

@@ -9,48 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
-
-// ErrNoReceipt says that nothing was erased under a receipt.
-var ErrNoReceipt = errors.New("there is no such receipt: DELETE of a session or an identity gives one, and the position of a redaction is one")
-
-// ErasureWriter records that a session or an identity is to be forgotten, and gives the
-// receipt that tells how far that is; of what was erased before, the first one. Its
-// errors are those of TurnWriter.
-type ErasureWriter interface {
-	EraseSession(ctx context.Context, sessionID, reason, by string) (receiptID string, err error)
-	EraseIdentity(ctx context.Context, identityID, reason, by string) (receiptID string, err error)
-}
-
-// ReceiptReader tells what an erasure has reached; ErrNoReceipt where there was none.
-type ReceiptReader interface {
-	Receipt(ctx context.Context, id string) (Receipt, error)
-}
-
-// Receipt of an erasure. Sessions and events are 0 where they are not known.
-type Receipt struct {
-	ID, SessionID, IdentityID, TurnID string
-	Position                          events.Position
-	RequestedAt                       time.Time
-	Complete                          bool
-	Places                            []ReceiptPlace
-	Progress                          *ErasureProgress
-}
-
-// ReceiptPlace is what was erased in a place; At is zero where nobody wrote down when.
-type ReceiptPlace struct {
-	Place  string
-	Done   bool
-	Erased *int
-	At     time.Time
-}
-
-// ErasureProgress of what is under way.
-type ErasureProgress struct {
-	Began                  time.Time
-	Events, Erased         int
-	Sessions, SessionsDone int
-}
 
 // erasures adds the calls that forget.
 func (a *API) erasures(api huma.API) {
@@ -73,6 +33,10 @@ type eraseBody struct {
 	RedactedBy string `json:"redacted_by,omitempty" doc:"Who asked; kept in the log for ever"`
 }
 
+func (b eraseBody) erasure() services.Erasure {
+	return services.Erasure{Reason: b.Reason, By: b.RedactedBy}
+}
+
 type eraseSessionIn struct {
 	SessionID string `path:"session_id"`
 	body[eraseBody]
@@ -88,7 +52,7 @@ func (a *API) eraseSession(ctx context.Context, in *eraseSessionIn) (*erasedOut,
 	if err := sessionID(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	id, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID, in.value.Reason, in.value.RedactedBy)
+	id, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID, in.value.erasure())
 	return &erasedOut{erasedJSON{id}}, err
 }
 
@@ -101,7 +65,7 @@ func (a *API) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (*erasedOu
 	if err := validID("identity_id", in.IdentityID); err != nil {
 		return nil, err
 	}
-	id, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID, in.value.Reason, in.value.RedactedBy)
+	id, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID, in.value.erasure())
 	return &erasedOut{erasedJSON{id}}, err
 }
 
@@ -151,9 +115,9 @@ func (a *API) receipt(ctx context.Context, in *receiptIn) (*receiptOut, error) {
 	return &receiptOut{newReceiptJSON(&r, a.cfg.Now())}, nil
 }
 
-// concerned says ErrNoReceipt of a receipt that is not about the identity that the caller
+// concerned says services.ErrNoReceipt of a receipt that is not about the identity that the caller
 // is bound to, nor about a session of it. What was erased keeps its link.
-func (a *API) concerned(ctx context.Context, r *Receipt) error {
+func (a *API) concerned(ctx context.Context, r *services.Receipt) error {
 	identity := callOf(ctx).caller.IdentityID
 	switch {
 	case identity == "":
@@ -161,17 +125,17 @@ func (a *API) concerned(ctx context.Context, r *Receipt) error {
 	case r.SessionID == "" && r.IdentityID == identity:
 		return nil
 	case r.SessionID == "":
-		return ErrNoReceipt
+		return services.ErrNoReceipt
 	}
 	err := a.reach(ctx, r.SessionID)
 	var p *problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return ErrNoReceipt
+		return services.ErrNoReceipt
 	}
 	return err
 }
 
-func newReceiptJSON(r *Receipt, now time.Time) receiptJSON {
+func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 	out := receiptJSON{
 		ReceiptID: r.ID, Kind: "session", SessionID: optional(&r.SessionID), IdentityID: optional(&r.IdentityID), TurnID: optional(&r.TurnID),
 		State: "running", Position: r.Position, RequestedAt: r.RequestedAt, Places: []receiptPlaceJSON{},
@@ -193,7 +157,7 @@ func newReceiptJSON(r *Receipt, now time.Time) receiptJSON {
 		}
 		out.Places = append(out.Places, row)
 	}
-	if r.Complete {
+	if r.Complete() {
 		out.State, out.CompletedAt = "complete", optionalTime(last)
 	}
 	if p := r.Progress; p != nil {
@@ -203,7 +167,7 @@ func newReceiptJSON(r *Receipt, now time.Time) receiptJSON {
 }
 
 // etaOf gives the seconds left at the rate so far, nil before there is one.
-func etaOf(p *ErasureProgress, now time.Time) *float64 {
+func etaOf(p *services.ErasureProgress, now time.Time) *float64 {
 	done, of := p.Erased, p.Events
 	if p.Sessions > 0 {
 		done, of = p.SessionsDone, p.Sessions

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
 
 type eventsIn struct {
@@ -68,11 +69,11 @@ func (in *eventsIn) known() error {
 }
 
 // query reads the parameters; what they mean is held against the log by the port.
-func (in *eventsIn) query() (q EventQuery, err error) {
+func (in *eventsIn) query() (q services.EventQuery, err error) {
 	if err := in.known(); err != nil {
 		return q, err
 	}
-	q = EventQuery{SessionID: in.SessionID, IdentityID: in.IdentityID}
+	q = services.EventQuery{SessionID: in.SessionID, IdentityID: in.IdentityID}
 	for _, list := range in.Type {
 		for t := range strings.SplitSeq(list, ",") {
 			if t = strings.TrimSpace(t); t != "" {
@@ -197,7 +198,7 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 }
 
 // bound keeps the reading of a caller who is bound to an identity to its sessions.
-func (a *API) bound(ctx context.Context, q *EventQuery) error {
+func (a *API) bound(ctx context.Context, q *services.EventQuery) error {
 	own := callOf(ctx).caller.IdentityID
 	switch {
 	case own == "":

@@ -23,30 +23,6 @@ import (
 	"github.com/turnledger/turnledger/services/replay"
 )
 
-// The adapter of cmd/turnledger.
-
-type eventLog struct{ r *replay.Replay }
-
-func (l eventLog) OpenEvents(ctx context.Context, q httpapi.EventQuery) (httpapi.EventStream, error) {
-	s, err := l.r.Open(ctx, replay.Query{
-		Session: q.SessionID, Identity: q.IdentityID, Types: q.Types, From: q.From, To: q.To, Since: q.Since, Until: q.Until, Follow: q.Follow,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return eventStream{s}, nil
-}
-
-type eventStream struct{ *replay.Stream }
-
-func (s eventStream) Next(ctx context.Context) (out []httpapi.Event, err error) {
-	batch, err := s.Stream.Next(ctx)
-	for _, e := range batch {
-		out = append(out, httpapi.Event(e))
-	}
-	return out, err
-}
-
 // withEvents is an API that reads events, with short heartbeats.
 func withEvents(t testing.TB, partitions int) *stack {
 	t.Helper()
@@ -54,7 +30,7 @@ func withEvents(t testing.TB, partitions int) *stack {
 	r := replay.New(log, nil)
 	background(t, r.Run)
 	return startOn(t, log, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Events, c.Heartbeat, c.StreamPatience = eventLog{r}, 50*time.Millisecond, 500*time.Millisecond
+		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 500*time.Millisecond
 	})
 }
 
@@ -181,6 +157,10 @@ func TestEventsThatCantBeReadAreProblems(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, a.status, query)
 		require.Equal(t, "invalid_argument", a.body["code"], query)
 		require.Contains(t, a.body["detail"], field, query)
+	}
+	requireProblem(t, s.do("GET", "/v1/events?min_position=0:1&type=", nil), http.StatusServiceUnavailable, "position_not_reached")
+	for session := range strings.SplitSeq("abcdefgh", "") {
+		s.record(session, "r", "q", "") // one of them is in partition 0
 	}
 	require.Equal(t, http.StatusOK, s.do("GET", "/v1/events?min_position=0:1&type=", nil).status)
 	require.Equal(t, http.StatusUnprocessableEntity, s.do("GET", "/v1/events", nil, "Last-Event-ID", "x").status)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Headers of a stream of events: where the reading begins, where the log or the query
@@ -27,7 +28,7 @@ const (
 type eventWriter struct {
 	w        http.ResponseWriter
 	rc       *http.ResponseController
-	stream   EventStream
+	stream   services.EventStream
 	sse      bool
 	patience time.Duration
 	at       events.Cursor
@@ -55,7 +56,7 @@ func (e *eventWriter) revoked(ctx context.Context) error {
 	return nil
 }
 
-func newEventWriter(w http.ResponseWriter, stream EventStream, sse bool, patience time.Duration, may func(context.Context) error) *eventWriter {
+func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool, patience time.Duration, may func(context.Context) error) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-ndjson")
 	if sse {
@@ -105,7 +106,7 @@ func (e *eventWriter) run(ctx context.Context, heartbeat time.Duration) error {
 	}
 }
 
-func (e *eventWriter) events(batch []Event) {
+func (e *eventWriter) events(batch []services.Event) {
 	for _, ev := range batch {
 		if !e.sse {
 			e.buf = append(append(e.buf, ev.JSON...), '\n')

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 )
 
 type identityTurnsIn struct {
@@ -17,8 +19,8 @@ type identityTurnsIn struct {
 	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
 }
 
-func (in *identityTurnsIn) ask() (ask IdentityAsk, err error) {
-	ask = IdentityAsk{IdentityID: in.IdentityID, Cursor: in.Cursor}
+func (in *identityTurnsIn) ask() (ask services.IdentityAsk, err error) {
+	ask = services.IdentityAsk{IdentityID: in.IdentityID, Cursor: in.Cursor}
 	if err := validID("identity_id", in.IdentityID); err != nil {
 		return ask, err
 	}
@@ -41,14 +43,14 @@ func (a *API) identityTurns(ctx context.Context, in *identityTurnsIn) (*turnsOut
 		return nil, err
 	}
 	if a.cfg.Identities == nil {
-		return nil, ErrAuditUnavailable
+		return nil, projections.ErrUnavailable
 	}
 	found, err := a.cfg.Identities.IdentityTurns(ctx, ask)
 	switch {
-	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, ErrPositionNotReached):
+	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, services.ErrPositionNotReached):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrAuditUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
 	}
 	out := &turnsOut{turnsJSON{Turns: make([]turnJSON, len(found.Turns)), NextCursor: optional(&found.NextCursor)}}
 	for i := range found.Turns {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -27,7 +28,7 @@ type gate struct {
 	entered, open chan struct{}
 }
 
-func (g gate) Read(ctx context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
+func (g gate) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	g.entered <- struct{}{}
 	<-g.open
 	return slowOwners{}.Read(ctx, ask)

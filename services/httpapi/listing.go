@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 type turnsIn struct {
@@ -46,8 +47,8 @@ func (a *API) listTurns(ctx context.Context, in *turnsIn) (*turnsOut, error) {
 	}
 	for _, t := range turns {
 		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
-		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&Turn{
-			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at, Partition: at.Partition,
+		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&services.Turn{
+			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at,
 		}))
 	}
 	callOf(ctx).turns = len(turns)
@@ -87,12 +88,9 @@ func newPage(in *turnsIn) (p page, err error) {
 // pageOf gives the turns of a page, oldest first, with one more in front where there
 // are older ones. What the view holds is enough if it holds that one, too, or all
 // that there are; else the whole session is read.
-func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conversation.Turn, error) {
-	shown := p.before.passed + p.limit + 1
-	if p.whole {
-		shown = -1
-	}
-	reading, err := a.read(ctx, in.SessionID, in.MinPosition, shown)
+func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
+	ask := services.Ask{SessionID: in.SessionID, Shown: p.before.passed + p.limit + 1, Whole: p.whole}
+	reading, err := a.read(ctx, in.MinPosition, ask)
 	if err != nil {
 		return reading, nil, err
 	}
@@ -100,7 +98,8 @@ func (a *API) pageOf(ctx context.Context, in *turnsIn, p page) (Reading, []*conv
 	if len(turns) > p.limit || p.allIn(reading.State) {
 		return reading, turns, nil
 	}
-	reading, err = a.read(ctx, in.SessionID, in.MinPosition, -1)
+	ask.Whole = true
+	reading, err = a.read(ctx, in.MinPosition, ask)
 	if err != nil {
 		return reading, nil, err
 	}
@@ -203,7 +202,7 @@ func (a *API) history(ctx context.Context, in *historyIn) (*historyOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	reading, err := a.read(ctx, in.SessionID, in.MinPosition, n)
+	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID, Shown: n})
 	if err != nil {
 		return nil, err
 	}

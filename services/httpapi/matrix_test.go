@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
 
@@ -150,13 +151,13 @@ func documented(t *testing.T, s *stack) map[string]httpapi.Scopes {
 // slowOwners take the longer the more there is to read.
 type slowOwners map[string]time.Duration
 
-func (s slowOwners) Read(_ context.Context, ask httpapi.Ask) (httpapi.Reading, error) {
+func (s slowOwners) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
 	<-time.After(s[ask.SessionID])
 	state := conversation.New(ask.SessionID, rules)
 	if s[ask.SessionID] > 0 {
 		state.Identity = "bob"
 	}
-	return httpapi.Reading{State: state}, nil
+	return services.Reading{State: state}, nil
 }
 
 // A session that has to be looked up for long is refused after the same time as one that

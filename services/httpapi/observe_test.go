@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -138,8 +139,8 @@ func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 // silentChat has neither a turn, as for the system, nor an answer, as where its turn is redacted.
 type silentChat struct{}
 
-func (silentChat) Send(context.Context, httpapi.ChatMessage, httpapi.ChatListener) (httpapi.ChatReply, error) {
-	return httpapi.ChatReply{}, nil
+func (silentChat) Send(context.Context, services.ChatMessage, services.ChatListener) (services.ChatReply, error) {
+	return services.ChatReply{}, nil
 }
 
 func TestOpenAPIHoldsForAChatWithoutAnAnswer(t *testing.T) {
@@ -175,7 +176,7 @@ func TestImports(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		pkg := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
-			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services/httpapi"}, rest)
+			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services", "services/httpapi"}, rest)
 		}
 	}
 }

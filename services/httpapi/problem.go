@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,21 +12,12 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 )
 
-// What a port may say besides the errors of events/conversation and events/jetlog.
-var (
-	ErrPositionNotReached = errors.New("the log does not hold the position yet: ask again in a moment")
-	ErrModelFailed        = errors.New("the model did not answer; the turn is kept and pending, and the same request again asks the model again")
-	ErrNoProjection       = errors.New("there is no such projection: GET /v1/projections lists them")
-	ErrNotFed             = errors.New("this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)")
-	ErrRebuildRunning     = errors.New("the projection is being rebuilt or verified already: GET /v1/projections shows how far")
-	ErrNoRebuild          = errors.New("no rebuild of the projection runs in this process: GET /v1/projections shows which do; ask the process that was asked for it")
-	ErrRetentionWaits     = errors.New("what is too old stays for now: the audit is being rebuilt or verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections list); it is tried again each minute")
-	ErrAuditUnavailable   = errors.New("the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again")
-	// ErrProjectionUnavailable: a view's own store did not answer, or not as it should.
-	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")
-)
+// errLetters: the store of a view's dead letters did not answer, or not as it should.
+var errLetters = errors.New("the store of the dead letters does not answer")
 
 // Codes that this package itself gives (CONTRACT §2); the others are conversation's.
 const (
@@ -152,26 +144,27 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// told are errors that tell a client what they say.
+// told are errors of the ports with what a client is told of them; an empty detail is the error's own text.
 var told = []struct {
-	err  error
-	code string
+	err          error
+	code, detail string
 }{
-	{ErrKeyEnded, codeUnauthenticated},
-	{ErrTokenEnded, codeUnauthenticated},
-	{ErrNoKeys, codeAuthUnavailable},
-	{ErrUnauthenticated, codeUnauthenticated},
-	{ErrPositionNotReached, codePositionNotReached},
-	{ErrRetentionWaits, codeAuditUnavailable},
-	{ErrAuditUnavailable, codeAuditUnavailable},
-	{ErrModelFailed, codeModelFailed},
-	{ErrProjectionUnavailable, codeViewUnavailable},
-	{ErrNoProjection, codeNotFound},
-	{ErrNoRebuild, codeNotFound},
-	{ErrNoReceipt, codeNotFound},
-	{ErrNotFed, codeNotFed},
-	{ErrRebuildRunning, codeRebuildRunning},
-	{jetlog.ErrNotEmpty, codeNotEmpty},
+	{ErrKeyEnded, codeUnauthenticated, ""},
+	{ErrTokenEnded, codeUnauthenticated, ""},
+	{ErrNoKeys, codeAuthUnavailable, ""},
+	{ErrUnauthenticated, codeUnauthenticated, ""},
+	{services.ErrPositionNotReached, codePositionNotReached, "the log does not hold the position yet: ask again in a moment"},
+	{services.ErrModelFailed, codeModelFailed, "the model did not answer; the turn is kept and pending, and the same request again asks the model again"},
+	{services.ErrNoReceipt, codeNotFound, "there is no such receipt: DELETE of a session or an identity gives one, and the position of a redaction is one"},
+	{errLetters, codeViewUnavailable, "the view's store does not answer: turnledger projections list tells how it stands; try again"},
+	{projections.ErrNoProjection, codeNotFound, "there is no such projection: GET /v1/projections lists them"},
+	{projections.ErrNoRebuild, codeNotFound, "no rebuild of the projection runs in this process: GET /v1/projections shows which do; ask the process that was asked for it"},
+	{projections.ErrNotFed, codeNotFed, "this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
+	{projections.ErrRebuilding, codeRebuildRunning, "the projection is being rebuilt or verified already: GET /v1/projections shows how far"},
+	{projections.ErrNotYet, codeAuditUnavailable, "what is too old stays for now: the audit is being rebuilt or verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections list); it is tried again each minute"},
+	// The audit is the one view whose store answers requests by itself.
+	{projections.ErrUnavailable, codeAuditUnavailable, "the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again"},
+	{jetlog.ErrNotEmpty, codeNotEmpty, ""},
 }
 
 func known(err error) *problem {
@@ -180,7 +173,7 @@ func known(err error) *problem {
 	var fields fieldErrors
 	for _, t := range told {
 		if errors.Is(err, t.err) {
-			return newProblem(t.code, t.err.Error())
+			return newProblem(t.code, cmp.Or(t.detail, t.err.Error()))
 		}
 	}
 	switch {

@@ -17,6 +17,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -271,15 +273,15 @@ func TestARefusedLinkLeavesTheAttemptOnly(t *testing.T) {
 
 // failing is a command side that fails in one way.
 type failing struct {
-	httpapi.TurnWriter
+	services.TurnWriter
 	err error
 }
 
-func (f failing) StartTurn(context.Context, conversation.Start) (httpapi.Turn, error) {
+func (f failing) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
 	if f.err == nil {
 		panic("a text that the client sent")
 	}
-	return httpapi.Turn{}, f.err
+	return services.Turn{}, f.err
 }
 
 func failingWith(err error) setting {
@@ -307,7 +309,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 		"unknown":                 {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal", "*fmt.wrapError > *errors.errorString"},
 		"a refusal of no code":    {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500, "internal", "*conversation.Refusal"},
 		"a panic":                 {nil, 500, "internal", "panic: string"},
-		"position of another log": {httpapi.ErrPositionNotReached, 503, "position_not_reached", ""},
+		"position of another log": {services.ErrPositionNotReached, 503, "position_not_reached", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -321,6 +323,29 @@ func TestErrorsOfThePorts(t *testing.T) {
 			require.Contains(t, s.logs.String(), c.log)
 			require.Equal(t, c.status == 503, a.header.Get("Retry-After") != "")
 		})
+	}
+}
+
+// sweeping is a retention that fails.
+type sweeping struct{ err error }
+
+func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
+	return services.Swept{}, s.err
+}
+
+// Who asks for a retention is told what it waits for, also where that is said as something that is out.
+func TestARetentionThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
+	for detail, err := range map[string]error{
+		"what is too old stays for now":  errors.Join(projections.ErrUnavailable, projections.ErrNotYet),
+		"the audit tables do not answer": projections.ErrUnavailable,
+	} {
+		s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			c.Retention = sweeping{err}
+		})
+		a := s.do("POST", "/v1/retention", nil)
+		requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
+		require.Contains(t, a.body["detail"], detail)
 	}
 }
 

@@ -40,7 +40,7 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 		p := &list[i]
 		row := projectionJSON{
 			Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
-			Generation: p.Generation, Rebuildable: p.Rebuildable, LastError: optional(&p.LastError),
+			Generation: int(p.Generation), Rebuildable: p.Rebuildable, LastError: optional(&p.LastError), //nolint:gosec // counts rebuilds
 			ETASeconds: p.ETA.Seconds(),
 		}
 		if !p.HeadUnknown {

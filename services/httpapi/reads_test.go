@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -176,19 +177,19 @@ func TestSilence(t *testing.T) {
 
 // identities is an audit port that remembers what it was asked.
 type identities struct {
-	asked httpapi.IdentityAsk
-	page  httpapi.IdentityPage
+	asked services.IdentityAsk
+	page  services.IdentityPage
 	err   error
 }
 
-func (i *identities) IdentityTurns(_ context.Context, ask httpapi.IdentityAsk) (httpapi.IdentityPage, error) {
+func (i *identities) IdentityTurns(_ context.Context, ask services.IdentityAsk) (services.IdentityPage, error) {
 	i.asked = ask
 	return i.page, i.err
 }
 
 func TestIdentityTurns(t *testing.T) {
 	t.Parallel()
-	port := &identities{page: httpapi.IdentityPage{NextCursor: "next", Turns: []httpapi.Turn{{
+	port := &identities{page: services.IdentityPage{NextCursor: "next", Turns: []services.Turn{{
 		Turn:      conversation.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1, 5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
@@ -209,25 +210,26 @@ func TestIdentityTurns(t *testing.T) {
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
 	port.err = &conversation.Invalid{Field: "cursor", Why: "is none"}
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusUnprocessableEntity, "invalid_argument", "cursor")
-	port.err = httpapi.ErrPositionNotReached
+	port.err = services.ErrPositionNotReached
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "position_not_reached")
 	requireProblem(t, start(t).do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
 }
 
 // views is a fixed list of projections.
-type views []httpapi.Projection
+type views []projections.Status
 
-func (v views) Projections(context.Context) ([]httpapi.Projection, error) { return v, nil }
+func (v views) Projections(context.Context) ([]projections.Status, error) { return v, nil }
 
 func TestProjections(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]any{"projections": []any{}}, start(t).ok(http.StatusOK, "GET", "/v1/projections", nil))
 	s := start(t, func(c *httpapi.Config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Projections = views{{Rebuildable: true, Generation: 3, Status: projections.Status{
+		c.Projections = views{{
+			Rebuildable: true, Generation: 3,
 			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4}, Head: events.Position{Partition: 1, Seq: 6},
 			LagEvents: 2, LagSeconds: .5, Rate: 1.5, State: "live",
-		}}, {Status: projections.Status{Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"}},
-			{Status: projections.Status{Name: "eraser", State: "failed", Position: events.Position{Seq: 9}, Head: events.Position{Seq: 7}, LagUnknown: true}}}
+		}, {Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"},
+			{Name: "eraser", State: "failed", Position: events.Position{Seq: 9}, Head: events.Position{Seq: 7}, LagUnknown: true}}
 	})
 	require.Equal(t, map[string]any{"projections": []any{map[string]any{
 		"name": "recent", "partition": 1.0, "position": "1:4", "head": "1:6", "lag_events": 2.0, "lag_seconds": .5,

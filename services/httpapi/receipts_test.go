@@ -7,18 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
 )
 
 // filed are receipts by their ids.
-type filed map[string]httpapi.Receipt
+type filed map[string]services.Receipt
 
-func (f filed) Receipt(_ context.Context, id string) (httpapi.Receipt, error) {
+func (f filed) Receipt(_ context.Context, id string) (services.Receipt, error) {
 	r, ok := f[id]
 	if !ok {
-		return r, httpapi.ErrNoReceipt
+		return r, services.ErrNoReceipt
 	}
 	r.ID = id
 	return r, nil

@@ -7,15 +7,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Retention takes out of the log what is too old, or with dry only counts it.
-type Retention interface {
-	Sweep(ctx context.Context, dry bool) (Swept, error)
-}
-
-// Swept counts what went, or would go: Events of anonymous Sessions, and Turns of
-// LinkedSessions.
-type Swept struct{ Sessions, Events, LinkedSessions, Turns int }
-
 // retains adds the call that takes out what is too old.
 func (a *API) retains(api huma.API) {
 	register(a, api, operation("sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)

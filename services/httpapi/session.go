@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 // sessionJSON is a session as CONTRACT §2 has it.
@@ -31,7 +32,7 @@ func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJ
 type sessionOut struct{ Body sessionJSON }
 
 // answerSession answers a write on a session.
-func answerSession(ctx context.Context, s Session) *sessionOut {
+func answerSession(ctx context.Context, s services.Session) *sessionOut {
 	callOf(ctx).position = s.Position
 	return &sessionOut{newSessionJSON(s.SessionID, s.Head, s.Position)}
 }
@@ -82,25 +83,25 @@ type sessionIn struct {
 }
 
 func (a *API) session(ctx context.Context, in *sessionIn) (*sessionOut, error) {
-	reading, err := a.read(ctx, in.SessionID, in.MinPosition, 0)
+	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID})
 	if err != nil {
 		return nil, err
 	}
 	return &sessionOut{newSessionJSON(in.SessionID, reading.State.Head(), reading.Position)}, nil
 }
 
-// read gives a session with at least shown turns that prompts may show.
-func (a *API) read(ctx context.Context, id, least string, shown int) (Reading, error) {
-	if err := sessionID(ctx, id); err != nil {
-		return Reading{}, err
+// read returns a session with at least the turns that ask wants.
+func (a *API) read(ctx context.Context, least string, ask services.Ask) (services.Reading, error) {
+	if err := sessionID(ctx, ask.SessionID); err != nil {
+		return services.Reading{}, err
 	}
-	at, err := minPosition(least)
-	if err != nil {
-		return Reading{}, err
+	var err error
+	if ask.MinPosition, err = minPosition(least); err != nil {
+		return services.Reading{}, err
 	}
-	reading, err := a.cfg.Sessions.Read(ctx, Ask{SessionID: id, Shown: shown, MinPosition: at})
+	reading, err := a.cfg.Sessions.Read(ctx, ask)
 	if err != nil {
-		return Reading{}, err
+		return services.Reading{}, err
 	}
 	c := callOf(ctx)
 	c.position, c.from = reading.Position, reading.Source

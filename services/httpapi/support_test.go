@@ -30,7 +30,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,15 +66,15 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}
-	service := history.New(log, hc)
+	service := history.New(history.On(log), hc)
 	background(t, service.Run)
 	reader := contextbuilder.NewReader(log, rc)
 	if c.Turns == nil {
-		c.Turns = serving.Writer{Service: service}
+		c.Turns = service
 	}
-	c.SessionWrites, c.Sessions = serving.Writer{Service: service}, serving.Sessions{Reader: reader}
+	c.SessionWrites, c.Sessions = service, reader
 	if c.Contexts == nil {
-		c.Contexts = serving.Contexts{Builder: contextbuilder.NewBuilder(reader, contextbuilder.Config{})}
+		c.Contexts = contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	}
 	s.api = httpapi.New(c)
 	server := httptest.NewServer(s.api)

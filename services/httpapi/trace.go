@@ -31,7 +31,7 @@ func (c *call) trace(route string, status int) {
 		set = append(set, attribute.String("turnledger.position", c.position.String()))
 	}
 	if c.from != "" {
-		set = append(set, attribute.String("turnledger.source", c.from))
+		set = append(set, attribute.String("turnledger.source", string(c.from)))
 	}
 	if p := c.prompt; p != nil {
 		set = append(set, attribute.Int("turnledger.turns", c.turns), attribute.Bool("turnledger.found", p.found), attribute.Int("turnledger.window", p.window), attribute.Int("turnledger.dropped", p.dropped))

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/services"
 )
 
 // turnJSON is a turn as CONTRACT §2 has it. All members are always there; what a
@@ -40,7 +41,7 @@ type turnJSON struct {
 }
 
 // newTurnJSON shows a turn. It points into t, which must not change any more.
-func newTurnJSON(t *Turn) turnJSON {
+func newTurnJSON(t *services.Turn) turnJSON {
 	out := turnJSON{
 		TurnID: t.ID, SessionID: t.SessionID, IdentityID: optional(&t.IdentityID), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: t.Position,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
 
 type turnOut struct {
@@ -13,7 +14,7 @@ type turnOut struct {
 	Body   turnJSON
 }
 
-func answerTurn(ctx context.Context, t Turn, fresh int) *turnOut {
+func answerTurn(ctx context.Context, t services.Turn, fresh int) *turnOut {
 	c := callOf(ctx)
 	c.position, c.turns = t.Position, 1
 	status := fresh

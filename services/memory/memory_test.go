@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/memory/memorytest"
 	"github.com/turnledger/turnledger/services/memory/supermemory"
@@ -114,7 +115,7 @@ func (w *world) until(at events.Position) {
 
 func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) string {
 	w.t.Helper()
-	s, err := w.snippets.Snippet(w.t.Context(), memory.Query{SessionID: session, IdentityID: identity, Message: message, Shown: shown})
+	s, err := w.snippets.Snippet(w.t.Context(), services.MemoryQuery{SessionID: session, IdentityID: identity, Message: message, Shown: shown})
 	require.NoError(w.t, err)
 	return s
 }
@@ -157,7 +158,7 @@ func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
 		_, at := w.turn("guest", "r2", "I like puce.", "Puce it is.")
 		w.until(at)
 		ask := func(after uint64) string {
-			s, err := w.snippets.Snippet(t.Context(), memory.Query{SessionID: "guest", Message: "like", After: after})
+			s, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like", After: after})
 			require.NoError(t, err)
 			return s
 		}
@@ -211,8 +212,8 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 			return 0
 		})
 		at = w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"})
-		_, err := w.snippets.Snippet(t.Context(), memory.Query{SessionID: "s", IdentityID: "ada", Message: "like"})
-		require.ErrorIs(t, err, memory.ErrWithheld)
+		_, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", IdentityID: "ada", Message: "like"})
+		require.ErrorIs(t, err, services.ErrWithheld)
 		require.Contains(t, w.snippet("t", "eve", "like"), "rum")
 		w.service.Fail(nil)
 		w.until(at)
@@ -355,7 +356,7 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
 	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute}), free, 100*time.Millisecond)
 	began := time.Now()
-	_, err := s.Snippet(t.Context(), memory.Query{SessionID: "s", Message: "m"})
+	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(began), 20*time.Second)
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/services"
 )
 
 // Found is something that a memory knows, the best first. TurnID says which turn it
@@ -33,15 +34,14 @@ type Scoped struct{ Name, IdentityID, SessionID string }
 // call has reached the memory.
 type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
-// ErrWithheld says that a deletion in the scope is not confirmed.
-var ErrWithheld = errors.New("a deletion in this memory is not confirmed yet")
-
-// Snippets makes snippets. Safe for concurrent use.
+// Snippets implements services.Memory. Safe for concurrent use.
 type Snippets struct {
 	search    Searcher
 	confirmed Confirmed
 	budget    time.Duration
 }
+
+var _ services.Memory = (*Snippets)(nil)
 
 // NewSnippets makes snippets of what search finds; budget is 300 ms where it is 0.
 func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
@@ -51,17 +51,9 @@ func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Sn
 	return &Snippets{search, confirmed, budget}
 }
 
-// Query asks what is known about a message, besides the turns that are shown anyway.
-// After is the boundary of an anonymous session, a silence or a reset: what stands before
-// it is no more hers who asks now than the history is.
-type Query struct {
-	SessionID, IdentityID, Message string
-	Shown                          []uuid.UUID
-	After                          uint64
-}
-
-// leavesOut tells what is not given of what was found.
-func (q Query) leavesOut(f Found) bool {
+// leavesOut reports whether a query wants nothing of what was found: the prompt shows it anyway, or it stands before the
+// boundary of an anonymous session, where it belongs to whoever asked then.
+func leavesOut(q services.MemoryQuery, f Found) bool {
 	return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) || q.After > 0 && f.Place <= q.After
 }
 
@@ -70,7 +62,7 @@ const results = 10
 
 // Snippet gives what is known, or "" for nothing, within the budget: an error says that
 // it was not enough, or that the memory does not answer.
-func (s *Snippets) Snippet(ctx context.Context, q Query) (string, error) {
+func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	scope := Scoped{Scope(q.IdentityID, q.SessionID), q.IdentityID, q.SessionID}
@@ -85,7 +77,7 @@ func (s *Snippets) Snippet(ctx context.Context, q Query) (string, error) {
 	if err := s.free(ctx, scope); err != nil {
 		return "", err
 	}
-	found = slices.DeleteFunc(found, q.leavesOut)
+	found = slices.DeleteFunc(found, func(f Found) bool { return leavesOut(q, f) })
 	return summarise(found), nil
 }
 
@@ -95,7 +87,7 @@ func (s *Snippets) free(ctx context.Context, scope Scoped) error {
 	case err != nil:
 		return fmt.Errorf("look for deletions in the memory: %w", err)
 	case !ok:
-		return ErrWithheld
+		return services.ErrWithheld
 	default:
 		return nil
 	}

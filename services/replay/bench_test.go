@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/export"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -70,7 +71,7 @@ func BenchmarkReplay(b *testing.B) {
 	fill(b, nc)
 	w := worldOn(b, log)
 	began := time.Now()
-	w.open(replay.Query{})
+	w.open(services.EventQuery{})
 	b.Logf("redactions of %d events known after %s", held, time.Since(began))
 	for _, format := range []export.Format{export.JSONL, export.CSV, export.Parquet} {
 		b.Run(string(format), func(b *testing.B) {
@@ -112,7 +113,7 @@ func toFile(b *testing.B, r *replay.Replay, format export.Format) (n int) {
 			return table.Write(row)
 		}
 	}
-	s, err := r.Open(b.Context(), replay.Query{})
+	s, err := r.OpenEvents(b.Context(), services.EventQuery{})
 	require.NoError(b, err)
 	defer s.Close()
 	for {

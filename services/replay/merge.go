@@ -106,9 +106,9 @@ func (h *byTime) Pop() any {
 }
 
 // openSources makes the sources of the backlog; they read when they are asked.
-func (s *Stream) openSources(ctx context.Context, heads []uint64) {
+func (s *stream) openSources(ctx context.Context, heads []uint64) {
 	log := s.replay.log
-	if id := s.q.Session; id != "" {
+	if id := s.q.SessionID; id != "" {
 		k := log.Partition(id)
 		one := &sessionSource{end: s.end[k], rest: backlog{
 			log: log, partition: k, after: s.at[k], options: jetlog.TailOptions{Subject: events.SessionSubject(id)},
@@ -118,7 +118,7 @@ func (s *Stream) openSources(ctx context.Context, heads []uint64) {
 		return
 	}
 	// Everything is printed, mostly: then the tail decodes ahead.
-	all := len(s.q.Types) == 0 && s.q.Identity == ""
+	all := len(s.q.Types) == 0 && s.q.IdentityID == ""
 	for k := range heads {
 		s.merge.sources = append(s.merge.sources, &partitionSource{backlog: backlog{
 			log: log, partition: k, after: s.at[k], end: s.end[k], options: jetlog.TailOptions{Decode: all},

@@ -4,41 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 )
-
-// Query says which events are wanted. Zero values are no bounds.
-type Query struct {
-	// Session wants the events of one session, Identity those of all sessions that are
-	// linked to it, also the ones from before their link. One of the two at most.
-	Session, Identity string
-	// Types are event types of the catalogue.
-	Types []string
-	// From is where a reading ended that this one goes on after; To is the last
-	// position wanted. At most one of a partition; a partition that is not named has
-	// no bound.
-	From, To []events.Position
-	// Min are positions that the log must hold, else jetlog.ErrNotReached.
-	Min []events.Position
-	// Since is the first time wanted, Until the first one not wanted, both in recorded
-	// time.
-	Since, Until time.Time
-	// Follow goes on with what comes, for ever or until To or Until is reached.
-	Follow bool
-}
 
 // valid holds a query against the log's partitions; what is wrong is a
 // *conversation.Invalid.
-func (q Query) valid(partitions int) error {
-	for _, id := range []struct{ field, value string }{{"session_id", q.Session}, {"identity_id", q.Identity}} {
+func valid(q services.EventQuery, partitions int) error {
+	for _, id := range []struct{ field, value string }{{"session_id", q.SessionID}, {"identity_id", q.IdentityID}} {
 		if id.value != "" && events.ValidID(id.value) != nil {
 			return invalid(id.field, events.ErrID.Error())
 		}
 	}
-	if q.Session != "" && q.Identity != "" {
+	if q.SessionID != "" && q.IdentityID != "" {
 		return invalid("identity_id", "can't be asked for together with session_id: ask for one of them")
 	}
 	known := events.Types()

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
-	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services"
 )
 
 const secret = "SECRET"
@@ -49,10 +49,10 @@ func TestRedactedTextIsNotPrinted(t *testing.T) {
 					gone.Tombstones = chain(t, w, "s")
 				}
 				w.add(gone, corrected("s", "1", "late", secret))
-				for _, q := range []replay.Query{{}, {Session: "s"}, {To: []events.Position{{Seq: 4}}}, {Types: []string{events.TypeTurnCorrected}}} {
+				for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 4}}}, {Types: []string{events.TypeTurnCorrected}}} {
 					noSecret(t, w.all(q))
 				}
-				got := w.all(replay.Query{})
+				got := w.all(services.EventQuery{})
 				require.Len(t, got, 7)
 				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s", "request_id": "1", "redacted": true}, got[0].Data)
 				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s", "redacted": true}, got[1].Data)
@@ -70,7 +70,7 @@ func TestRedactionReachesItsOwnSessionOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.add(asked("s", "1", "stays"), redacted("liar", events.TurnID("s", "1")))
-	require.Equal(t, "stays", w.all(replay.Query{})[0].Data["question_neutral"])
+	require.Equal(t, "stays", w.all(services.EventQuery{})[0].Data["question_neutral"])
 }
 
 func TestErasedSessionsAreNotPrinted(t *testing.T) {
@@ -78,12 +78,12 @@ func TestErasedSessionsAreNotPrinted(t *testing.T) {
 	w := newWorld(t, 4)
 	w.add(asked("s", "1", secret), answered("s", "1", secret), asked("other", "1", "stays"))
 	w.add(asked("u1", "1", secret), linked("u1", "u"), asked("u2", "1", secret), linked("u2", "u"), linked("other", "v"))
-	follower := w.open(replay.Query{Follow: true})
+	follower := w.open(services.EventQuery{Follow: true})
 	next(t, follower, 8)
 	w.add(&events.SessionErased{SessionID: "s", ReceiptID: "r"}, &events.IdentityErased{IdentityID: "u", ReceiptID: "r"})
 	w.add(asked("s", "2", secret), asked("u1", "2", secret))
 	w.add(asked("later", "1", secret), linked("later", "u"), asked("later", "2", secret))
-	got := w.all(replay.Query{})
+	got := w.all(services.EventQuery{})
 	require.Len(t, got, 15)
 	noSecret(t, got)
 	require.Equal(t, "stays", got[2].Data["question_neutral"])
@@ -91,14 +91,14 @@ func TestErasedSessionsAreNotPrinted(t *testing.T) {
 	noSecret(t, live[:4]) // what came before the session was linked to the erased identity was nobody's
 	noSecret(t, live[5:])
 	fresh := worldOn(t, w.log)
-	noSecret(t, fresh.all(replay.Query{}))
+	noSecret(t, fresh.all(services.EventQuery{}))
 }
 
 // What comes after a redaction is held against it, however soon it comes.
 func TestFollowerIsNeverAheadOfRedactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	s := w.open(replay.Query{Follow: true})
+	s := w.open(services.EventQuery{Follow: true})
 	for k := range 50 {
 		r := fmt.Sprint(k)
 		w.add(asked("s", r, "q"), redacted("s", events.TurnID("s", r)), answered("s", r, secret))
@@ -127,7 +127,7 @@ func TestBodyOfWhatStatesNoFactIsNeverPrinted(t *testing.T) {
 	publish(&nats.Msg{Subject: good.Subject, Header: nats.Header(good.Header), Data: good.Body})
 	publish(&nats.Msg{Subject: "turns.1.wrong", Data: []byte(secret)})
 
-	got := w.all(replay.Query{})
+	got := w.all(services.EventQuery{})
 	require.Len(t, got, 4)
 	noSecret(t, got)
 	require.Equal(t, map[string]any{"problem": "not_a_cloudevent"}, got[0].Data)

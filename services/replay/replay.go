@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Replay reads the log. Safe for concurrent use; Run must run while it is used.
@@ -14,6 +15,8 @@ type Replay struct {
 	log        *jetlog.Log
 	redactions *redactions
 }
+
+var _ services.EventReader = (*Replay)(nil)
 
 // New makes a reader of a log; it does no I/O.
 func New(log *jetlog.Log, logger *slog.Logger) *Replay {
@@ -27,12 +30,12 @@ func New(log *jetlog.Log, logger *slog.Logger) *Replay {
 // readings that begin meanwhile wait for it.
 func (r *Replay) Run(ctx context.Context) error { return r.redactions.run(ctx) }
 
-// Open begins a reading, which is to be closed; ctx lives as long as it. It returns when all redactions up to
-// the log's end are known. Errors: *conversation.Invalid for a query that makes no
-// sense, jetlog.ErrNotReached for a position that the log does not hold yet, and
-// those of jetlog.
-func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
-	if err := q.valid(r.log.Partitions()); err != nil {
+// OpenEvents begins a reading, which is to be closed; ctx lives as long as it. It returns when all
+// redactions up to the log's end are known. Errors: *conversation.Invalid for a query that makes no
+// sense, services.ErrPositionNotReached for a position that the log does not hold yet, and those of
+// jetlog.
+func (r *Replay) OpenEvents(ctx context.Context, q services.EventQuery) (services.EventStream, error) {
+	if err := valid(q, r.log.Partitions()); err != nil {
 		return nil, err
 	}
 	heads, err := headsOf(ctx, r.log)
@@ -41,10 +44,10 @@ func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
 	}
 	for _, p := range q.Min {
 		if p.Partition >= len(heads) || p.Seq > heads[p.Partition] {
-			return nil, fmt.Errorf("%w: %s", jetlog.ErrNotReached, p)
+			return nil, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
 		}
 	}
-	s := &Stream{replay: r, q: q, at: events.Cursor{}, end: events.Cursor{}}
+	s := &stream{replay: r, q: q, at: events.Cursor{}, end: events.Cursor{}}
 	for k, head := range heads {
 		if err := s.bound(ctx, k, head); err != nil {
 			return nil, err
@@ -55,8 +58,8 @@ func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
 			return nil, err
 		}
 	}
-	if q.Identity != "" {
-		if s.linked, err = r.redactions.linkedTo(ctx, q.Identity); err != nil {
+	if q.IdentityID != "" {
+		if s.linked, err = r.redactions.linkedTo(ctx, q.IdentityID); err != nil {
 			return nil, err
 		}
 	}
@@ -66,11 +69,11 @@ func (r *Replay) Open(ctx context.Context, q Query) (*Stream, error) {
 }
 
 // bound sets where the backlog of a partition begins and ends.
-func (s *Stream) bound(ctx context.Context, k int, head uint64) error {
+func (s *stream) bound(ctx context.Context, k int, head uint64) error {
 	log := s.replay.log
 	from, _ := boundOf(s.q.From, k)
 	if from > head {
-		return fmt.Errorf("%w: from %d:%d, and the log ends at %d:%d", jetlog.ErrNotReached, k, from, k, head)
+		return fmt.Errorf("%w: from %d:%d, and the log ends at %d:%d", services.ErrPositionNotReached, k, from, k, head)
 	}
 	if !s.q.Since.IsZero() {
 		before, err := log.SeqAt(ctx, k, s.q.Since)

@@ -9,8 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services"
 )
 
 func TestEventIsACloudEventWithItsBodyAsItStands(t *testing.T) {
@@ -19,7 +18,7 @@ func TestEventIsACloudEventWithItsBodyAsItStands(t *testing.T) {
 	before := time.Now().Add(-time.Second)
 	f := asked("a/b <x>", "r", "Who is \"she\"?\n<b>&")
 	w.add(f)
-	got := w.all(replay.Query{})
+	got := w.all(services.EventQuery{})
 	require.Len(t, got, 1)
 	e := got[0]
 	require.Equal(t, "1.0", e.SpecVersion)
@@ -42,7 +41,7 @@ func TestPartitionsComeMergedByRecordedTimeEachInItsOrder(t *testing.T) {
 		w.add(f)
 		want = append(want, f.EventID())
 	}
-	got := w.all(replay.Query{})
+	got := w.all(services.EventQuery{})
 	require.Equal(t, want, ids(got))
 	partitions := map[int]uint64{}
 	for _, e := range got {
@@ -59,14 +58,14 @@ func TestReadingGoesOnAfterAnyPosition(t *testing.T) {
 	for k := range 20 {
 		w.add(asked(fmt.Sprint("s", k), "r", "q"))
 	}
-	all := w.all(replay.Query{})
+	all := w.all(services.EventQuery{})
 	require.Len(t, all, 20)
 	for cut := range all {
 		seen := events.Cursor{}
 		for _, e := range all[:cut] {
 			seen.Pass(e.Position)
 		}
-		q := replay.Query{}
+		q := services.EventQuery{}
 		if cut > 0 {
 			var err error
 			q.From, err = events.ParsePositions(seen.String())
@@ -74,7 +73,7 @@ func TestReadingGoesOnAfterAnyPosition(t *testing.T) {
 		}
 		require.Equal(t, ids(all[cut:]), ids(w.all(q)), "from %s", seen)
 		if cut > 0 && len(seen) == 2 {
-			require.Equal(t, ids(all[:cut]), ids(w.all(replay.Query{To: q.From})), "to %s", seen)
+			require.Equal(t, ids(all[:cut]), ids(w.all(services.EventQuery{To: q.From})), "to %s", seen)
 		}
 	}
 }
@@ -86,19 +85,19 @@ func TestFilters(t *testing.T) {
 	w.add(a1, b1, a2, link, asked("c", "1", "q"))
 	w.add(linked("c", "other"))
 
-	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(replay.Query{Session: "a"})))
-	require.Empty(t, w.all(replay.Query{Session: "nobody"}))
-	require.Equal(t, eventIDs(a2), ids(w.all(replay.Query{Types: []string{events.TypeTurnFinalized}})))
-	require.Equal(t, eventIDs(a1, a2), ids(w.all(replay.Query{Session: "a", Types: []string{events.TypeTurnFinalized, events.TypeTurnStarted}})))
-	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(replay.Query{Identity: "u"})), "also what came before the link")
-	require.Empty(t, w.all(replay.Query{Identity: "nobody"}))
+	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{SessionID: "a"})))
+	require.Empty(t, w.all(services.EventQuery{SessionID: "nobody"}))
+	require.Equal(t, eventIDs(a2), ids(w.all(services.EventQuery{Types: []string{events.TypeTurnFinalized}})))
+	require.Equal(t, eventIDs(a1, a2), ids(w.all(services.EventQuery{SessionID: "a", Types: []string{events.TypeTurnFinalized, events.TypeTurnStarted}})))
+	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{IdentityID: "u"})), "also what came before the link")
+	require.Empty(t, w.all(services.EventQuery{IdentityID: "nobody"}))
 
-	all := w.all(replay.Query{})
+	all := w.all(services.EventQuery{})
 	third := all[2].RecordedAt
-	require.Equal(t, ids(all[2:]), ids(w.all(replay.Query{Since: third})))
-	require.Equal(t, ids(all[:2]), ids(w.all(replay.Query{Until: third})))
-	require.Equal(t, ids(all[2:3]), ids(w.all(replay.Query{Since: third, Until: third.Add(1)})))
-	require.Empty(t, w.all(replay.Query{Since: time.Now().Add(time.Hour)}))
+	require.Equal(t, ids(all[2:]), ids(w.all(services.EventQuery{Since: third})))
+	require.Equal(t, ids(all[:2]), ids(w.all(services.EventQuery{Until: third})))
+	require.Equal(t, ids(all[2:3]), ids(w.all(services.EventQuery{Since: third, Until: third.Add(1)})))
+	require.Empty(t, w.all(services.EventQuery{Since: time.Now().Add(time.Hour)}))
 }
 
 // A link to another identity that a foreign publisher wrote after the session's own is
@@ -107,28 +106,28 @@ func TestSecondLinkShowsNothingToTheOtherIdentity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.add(asked("s", "1", "private"), linked("s", "owner"), linked("s", "thief"))
-	require.Empty(t, w.all(replay.Query{Identity: "thief"}))
-	require.Len(t, w.all(replay.Query{Identity: "owner"}), 3)
+	require.Empty(t, w.all(services.EventQuery{IdentityID: "thief"}))
+	require.Len(t, w.all(services.EventQuery{IdentityID: "owner"}), 3)
 }
 
 func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	for field, q := range map[string]replay.Query{
-		"session_id":  {Session: ".."},
-		"identity_id": {Session: "s", Identity: "u"},
+	for field, q := range map[string]services.EventQuery{
+		"session_id":  {SessionID: ".."},
+		"identity_id": {SessionID: "s", IdentityID: "u"},
 		"type":        {Types: []string{"turn.started"}},
 		"from":        {From: []events.Position{{Partition: 2, Seq: 1}}},
 		"to":          {To: []events.Position{{Partition: 7, Seq: 1}}},
 	} {
-		_, err := w.replay.Open(t.Context(), q)
+		_, err := w.replay.OpenEvents(t.Context(), q)
 		var wrong *conversation.Invalid
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)
 	}
-	for _, q := range []replay.Query{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Partition: 2, Seq: 1}}}} {
-		_, err := w.replay.Open(t.Context(), q)
-		require.ErrorIs(t, err, jetlog.ErrNotReached)
+	for _, q := range []services.EventQuery{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Partition: 2, Seq: 1}}}} {
+		_, err := w.replay.OpenEvents(t.Context(), q)
+		require.ErrorIs(t, err, services.ErrPositionNotReached)
 	}
 }
 
@@ -143,15 +142,15 @@ func TestReadingEndsWhereTheLastEventsWereErased(t *testing.T) {
 	stream, err := server.Stream(t.Context(), events.StreamName(0))
 	require.NoError(t, err)
 	require.NoError(t, stream.SecureDeleteMsg(t.Context(), last.Seq))
-	require.Equal(t, eventIDs(asked("a", "1", ""), asked("b", "1", "")), ids(w.all(replay.Query{})))
-	require.Empty(t, w.all(replay.Query{From: []events.Position{{Seq: 2}}}))
+	require.Equal(t, eventIDs(asked("a", "1", ""), asked("b", "1", "")), ids(w.all(services.EventQuery{})))
+	require.Empty(t, w.all(services.EventQuery{From: []events.Position{{Seq: 2}}}))
 }
 
 func TestFollowerIsGivenWhatComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	w.add(asked("a", "1", "q"))
-	every, one, of := w.open(replay.Query{Follow: true}), w.open(replay.Query{Follow: true, Session: "b"}), w.open(replay.Query{Follow: true, Identity: "u"})
+	every, one, of := w.open(services.EventQuery{Follow: true}), w.open(services.EventQuery{Follow: true, SessionID: "b"}), w.open(services.EventQuery{Follow: true, IdentityID: "u"})
 	next(t, every, 1)
 	b1, link := asked("b", "1", "q"), linked("b", "u")
 	w.add(b1, asked("c", "1", "q"), link)
@@ -167,12 +166,12 @@ func TestFollowerEndsAtItsBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.add(asked("a", "1", "q"))
-	to := w.open(replay.Query{Follow: true, To: []events.Position{{Seq: 3}}})
-	until := w.open(replay.Query{Follow: true, Until: time.Now().Add(300 * time.Millisecond)})
+	to := w.open(services.EventQuery{Follow: true, To: []events.Position{{Seq: 3}}})
+	until := w.open(services.EventQuery{Follow: true, Until: time.Now().Add(300 * time.Millisecond)})
 	w.add(asked("a", "2", "q"), asked("a", "3", "q"), asked("a", "4", "q"))
 	require.Len(t, rest(t, to), 3)
 	require.Len(t, rest(t, until), 4)
-	past := w.open(replay.Query{Follow: true, Session: "a", To: []events.Position{{Seq: 6}}})
+	past := w.open(services.EventQuery{Follow: true, SessionID: "a", To: []events.Position{{Seq: 6}}})
 	w.add(asked("a", "5", "q"), asked("b", "1", "q"), asked("b", "2", "q"))
 	require.Len(t, rest(t, past), 5, "what stands at the end is another session's")
 }

@@ -11,24 +11,18 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
-// Event is a CloudEvent in JSON form, on one line. JSON is valid until the next call
-// of Stream.Next.
-type Event struct {
-	Position events.Position
-	JSON     []byte
-}
-
-// Stream is one reading of the log. For one reader.
+// stream is one reading of the log. For one reader.
 //
 // What is in the log when the reading begins comes first, in the order of each
 // partition and the partitions merged by recorded time. What a follower is given
 // after that comes as it arrives, in the order of each partition.
-type Stream struct {
+type stream struct {
 	replay *Replay
-	q      Query
-	linked map[string]bool // sessions of q.Identity
+	q      services.EventQuery
+	linked map[string]bool // sessions of q.IdentityID
 
 	from, at, end events.Cursor
 	merge         merge
@@ -37,18 +31,18 @@ type Stream struct {
 	waiting entry // taken, and not printed yet
 	taken   bool
 	buf     []byte
-	out     []Event
+	out     []services.Event
 }
 
 // From is where the reading begins: after that.
-func (s *Stream) From() events.Cursor { return s.from }
+func (s *stream) From() events.Cursor { return s.from }
 
 // End is where the log ended, or the query ends, when the reading began.
-func (s *Stream) End() events.Cursor { return s.end }
+func (s *stream) End() events.Cursor { return s.end }
 
 // Position is how far the reading is, what it left out included: a reading from there
 // goes on after what Next gave.
-func (s *Stream) Position() events.Cursor { return s.at }
+func (s *stream) Position() events.Cursor { return s.at }
 
 // Bounds of what one Next gives.
 const (
@@ -60,7 +54,7 @@ const (
 
 // Next gives the next events, at least one. It blocks until there are some or ctx
 // ends, and can be called again after that. io.EOF is the end, and only that.
-func (s *Stream) Next(ctx context.Context) ([]Event, error) {
+func (s *stream) Next(ctx context.Context) ([]services.Event, error) {
 	s.out, s.buf = s.out[:0], s.buf[:0]
 	for passed := 1; len(s.out) < batchEvents && len(s.buf) < batchBytes; passed++ {
 		if passed%lookEvery == 0 && ctx.Err() != nil {
@@ -79,7 +73,7 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 
 // given gives what was found, and an error only where nothing was; the next call
 // meets it again.
-func (s *Stream) given(err error) ([]Event, error) {
+func (s *stream) given(err error) ([]services.Event, error) {
 	if len(s.out) > 0 {
 		return s.out, nil
 	}
@@ -87,7 +81,7 @@ func (s *Stream) given(err error) ([]Event, error) {
 }
 
 // step takes one event and prints it, if it is wanted.
-func (s *Stream) step(ctx context.Context) error {
+func (s *stream) step(ctx context.Context) error {
 	if !s.taken {
 		e, err := s.take(ctx)
 		if err != nil {
@@ -106,7 +100,7 @@ func (s *Stream) step(ctx context.Context) error {
 	if s.wants(e) {
 		from := len(s.buf)
 		s.buf = appendEvent(s.buf, e.recorded(), s.replay.redactions)
-		s.out = append(s.out, Event{Position: e.position(), JSON: s.buf[from:len(s.buf):len(s.buf)]})
+		s.out = append(s.out, services.Event{Position: e.position(), JSON: s.buf[from:len(s.buf):len(s.buf)]})
 	}
 	s.at.Pass(e.position())
 	return nil
@@ -116,7 +110,7 @@ func (s *Stream) step(ctx context.Context) error {
 var errLater = errors.New("later")
 
 // take gives the next event of the backlog, then of what comes.
-func (s *Stream) take(ctx context.Context) (entry, error) {
+func (s *stream) take(ctx context.Context) (entry, error) {
 	if s.live == nil {
 		e, found, err := s.merge.next(ctx)
 		if err != nil || found {
@@ -138,23 +132,23 @@ func (s *Stream) take(ctx context.Context) (entry, error) {
 
 // join takes note of a session that is linked to the identity while it is followed.
 // It is read from there on.
-func (s *Stream) join(ctx context.Context, e *entry) error {
-	if s.live == nil || s.q.Identity == "" || e.typ() != events.TypeSessionLinked {
+func (s *stream) join(ctx context.Context, e *entry) error {
+	if s.live == nil || s.q.IdentityID == "" || e.typ() != events.TypeSessionLinked {
 		return nil
 	}
 	f, ok := e.recorded().Fact.(*events.SessionLinked)
-	if !ok || f.IdentityID != s.q.Identity || s.linked[f.SessionID] {
+	if !ok || f.IdentityID != s.q.IdentityID || s.linked[f.SessionID] {
 		return nil
 	}
 	owner, err := linkOf(ctx, s.replay.log, f.SessionID)
-	if err == nil && owner == s.q.Identity {
+	if err == nil && owner == s.q.IdentityID {
 		s.linked[f.SessionID] = true
 	}
 	return err
 }
 
 // wants holds an event against the query by what needs no decoding.
-func (s *Stream) wants(e *entry) bool {
+func (s *stream) wants(e *entry) bool {
 	if len(s.q.Types) > 0 && !slices.Contains(s.q.Types, e.typ()) {
 		return false
 	}
@@ -162,7 +156,7 @@ func (s *Stream) wants(e *entry) bool {
 	if at.Before(s.q.Since) || !s.q.Until.IsZero() && !at.Before(s.q.Until) {
 		return false
 	}
-	if s.q.Identity == "" {
+	if s.q.IdentityID == "" {
 		return true
 	}
 	session, identity, err := events.ParseSubject(e.subject())
@@ -170,7 +164,7 @@ func (s *Stream) wants(e *entry) bool {
 }
 
 // Close ends the reading.
-func (s *Stream) Close() {
+func (s *stream) Close() {
 	if s.live != nil {
 		s.live.stop()
 	}
@@ -236,7 +230,7 @@ type arrival struct {
 }
 
 // goLive goes on after the backlog with every partition at once.
-func (s *Stream) goLive(ctx context.Context) *live {
+func (s *stream) goLive(ctx context.Context) *live {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &live{in: make(chan arrival, 64), ended: make(chan struct{}), cancel: cancel}
 	if !s.q.Until.IsZero() {
@@ -254,7 +248,7 @@ func (s *Stream) goLive(ctx context.Context) *live {
 }
 
 // pump hands on what comes in a partition until the query ends there.
-func (s *Stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
+func (s *stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
 	to, bounded := boundOf(s.q.To, b.partition)
 	for {
 		if bounded && b.after >= to {
@@ -292,15 +286,15 @@ func (s *Stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
 
 // passed tells whether the log is beyond a sequence and has nothing up to there that is still to come: what stands there may be
 // another session's, or erased.
-func (s *Stream) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
+func (s *stream) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
 	head, err := b.log.Head(ctx, b.partition)
 	if err != nil || head.Seq < to {
 		return false, err
 	}
-	if s.q.Session == "" {
+	if s.q.SessionID == "" {
 		return b.log.Still(ctx, b.partition, b.after, to)
 	}
-	last, err := b.log.Last(ctx, s.q.Session)
+	last, err := b.log.Last(ctx, s.q.SessionID)
 	return err == nil && last <= b.after, err
 }
 

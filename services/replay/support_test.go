@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/replay"
 )
 
@@ -107,21 +108,21 @@ func parse(t testing.TB, line []byte) printed {
 }
 
 // open begins a reading that ends with the test.
-func (w *world) open(q replay.Query) *replay.Stream {
+func (w *world) open(q services.EventQuery) services.EventStream {
 	w.t.Helper()
-	s, err := w.replay.Open(w.t.Context(), q)
+	s, err := w.replay.OpenEvents(w.t.Context(), q)
 	require.NoError(w.t, err)
 	w.t.Cleanup(s.Close)
 	return s
 }
 
 // all reads to the end.
-func (w *world) all(q replay.Query) []printed {
+func (w *world) all(q services.EventQuery) []printed {
 	w.t.Helper()
 	return rest(w.t, w.open(q))
 }
 
-func rest(t testing.TB, s *replay.Stream) (out []printed) {
+func rest(t testing.TB, s services.EventStream) (out []printed) {
 	t.Helper()
 	for {
 		batch, err := s.Next(t.Context())
@@ -139,7 +140,7 @@ func rest(t testing.TB, s *replay.Stream) (out []printed) {
 }
 
 // next reads until there are n events.
-func next(t testing.TB, s *replay.Stream, n int) (out []printed) {
+func next(t testing.TB, s services.EventStream, n int) (out []printed) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
@@ -35,10 +36,10 @@ func New(cfg endpoint.Config) *Model {
 func (m *Model) Name() string { return m.cfg.Name }
 
 // Format implements chat.Model.
-func (m *Model) Format() string { return "anthropic" }
+func (m *Model) Format() services.Format { return services.Anthropic }
 
 // Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
 	if p.System != "" {
 		with = append(with, option.WithJSONSet("system", json.RawMessage(quoted(p.System))))
@@ -80,7 +81,7 @@ func status(err error) int {
 	return refusal.StatusCode
 }
 
-func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
+func read(e anthropic.MessageStreamEventUnion) (piece string, why services.Finish) {
 	switch e := e.AsAny().(type) {
 	case anthropic.ContentBlockDeltaEvent:
 		if e.Delta.Type == "text_delta" {
@@ -89,13 +90,13 @@ func read(e anthropic.MessageStreamEventUnion) (piece string, why chat.Finish) {
 	case anthropic.MessageDeltaEvent:
 		switch e.Delta.StopReason {
 		case anthropic.StopReasonMaxTokens, "model_context_window_exceeded":
-			why = chat.Length
+			why = services.FinishLength
 		case anthropic.StopReasonRefusal:
-			why = chat.Filtered
+			why = services.FinishFiltered
 		default: // the end of the stream tells
 		}
 	case anthropic.MessageStopEvent:
-		why = chat.Stop
+		why = services.FinishStop
 	}
 	return piece, why
 }

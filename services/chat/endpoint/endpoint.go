@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services"
 )
 
 // Config of a model behind an endpoint.
@@ -89,7 +89,7 @@ type Stream[E any] interface {
 type Call[E any] struct {
 	Open func(context.Context) Stream[E]
 	// Read tells of an event the piece of text in it, and why the answer ends with it, or "".
-	Read func(E) (piece string, why chat.Finish)
+	Read func(E) (piece string, why services.Finish)
 	// Status of a refusal by the endpoint, 0 where an error is none.
 	Status func(error) int
 }
@@ -97,13 +97,13 @@ type Call[E any] struct {
 // Answer makes a call and gives the answer and why it ended, each piece of it to emit as it comes. An error
 // comes with what was said before it, is ErrSilent, ErrBroken, ctx's or the vendor's, and
 // its text tells what failed, never what was sent or said.
-func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, chat.Finish, error) {
+func (c Call[E]) Answer(ctx context.Context, idle time.Duration, emit func(string)) (string, services.Finish, error) {
 	ctx, end := watch(ctx, idle)
 	defer end()
 	stream := c.Open(ctx)
 	defer func() { _ = stream.Close() }()
 	var text strings.Builder
-	var why chat.Finish
+	var why services.Finish
 	for stream.Next() {
 		piece, ended := c.Read(stream.Current())
 		if piece != "" {

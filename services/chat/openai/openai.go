@@ -8,6 +8,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
@@ -29,10 +30,10 @@ func New(cfg endpoint.Config) *Model {
 func (m *Model) Name() string { return m.cfg.Name }
 
 // Format implements chat.Model.
-func (m *Model) Format() string { return "openai" }
+func (m *Model) Format() services.Format { return services.OpenAI }
 
 // Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, chat.Finish, error) {
+func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
 		return m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
 	}
@@ -48,14 +49,14 @@ func status(err error) int {
 }
 
 // read takes the first choice; nobody asked for more. A refusal is what the user is told.
-func read(chunk openai.ChatCompletionChunk) (piece string, why chat.Finish) {
+func read(chunk openai.ChatCompletionChunk) (piece string, why services.Finish) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {
 			piece += choice.Delta.Content + choice.Delta.Refusal
-			switch why = chat.Finish(choice.FinishReason); why {
-			case "", chat.Length, chat.Filtered:
+			switch why = services.Finish(choice.FinishReason); why {
+			case "", services.FinishLength, services.FinishFiltered:
 			default:
-				why = chat.Stop
+				why = services.FinishStop
 			}
 		}
 	}

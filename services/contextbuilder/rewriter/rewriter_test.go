@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 )
@@ -51,14 +52,14 @@ func says(text string) http.HandlerFunc {
 }
 
 // build builds a prompt with a rewritten query and a memory.
-func build(t *testing.T, url string, patience time.Duration) contextbuilder.Result {
+func build(t *testing.T, url string, patience time.Duration) services.Context {
 	t.Helper()
 	log := natstest.Log(t, 1)
 	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{}), contextbuilder.Config{
 		Memory:   remembering{},
 		Rewriter: rewriter.New(rewriter.Config{URL: url, Model: "m", Timeout: patience}),
 	})
-	r, err := b.Build(t.Context(), contextbuilder.Request{
+	r, err := b.Build(t.Context(), services.ContextRequest{
 		SessionID: "s", Message: "who are his children", Rewrite: true, Memory: true,
 		History: []json.RawMessage{
 			json.RawMessage(`{"role":"user","content":"Who is Donald Trump?"}`),
@@ -124,6 +125,6 @@ func TestRewriterThatFailsLeavesTheOriginal(t *testing.T) {
 
 type remembering struct{}
 
-func (remembering) Snippet(_ context.Context, _ contextbuilder.MemoryQuery) (string, error) {
+func (remembering) Snippet(_ context.Context, _ services.MemoryQuery) (string, error) {
 	return "The user likes lists.", nil
 }

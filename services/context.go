@@ -1,0 +1,106 @@
+package services
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Language of the texts of a context.
+type Language string
+
+// The neutral text, or the translated one where there is one.
+const (
+	Neutral    Language = "neutral"
+	Translated Language = "translated"
+)
+
+// Format of the messages of a context.
+type Format string
+
+// The formats of a context.
+const (
+	OpenAI    Format = "openai"
+	Anthropic Format = "anthropic"
+)
+
+// ContextRequest asks for a context (CONTRACT §2 "Context").
+type ContextRequest struct {
+	SessionID    string
+	Message      string
+	TurnID       uuid.UUID
+	SystemPrompt string
+	MaxMessages  int // 0: 20
+	MaxTokens    int // 0: no bound
+	// IdleTimeout: nil is the deployment's, 0 is off.
+	IdleTimeout    *time.Duration
+	Language       Language
+	IncludePending bool
+	Memory         bool
+	Rewrite        bool
+	IdentityID     string
+	// History, where not nil, is the client's own instead of the stored one.
+	History     []json.RawMessage
+	Format      Format
+	AsOf        *AsOf
+	MinPosition []events.Position
+	Known       uint64 // as in an Ask; not with AsOf
+}
+
+// AsOf is a place in the log, inclusive, or a time.
+type AsOf struct {
+	Position *events.Position
+	Time     time.Time
+}
+
+// Message is a chat message that writes itself as JSON. The caller must not change what JSON
+// returns. Text is the content where that is a string, else "".
+type Message interface {
+	Role() string
+	Text() string
+	JSON() json.RawMessage
+	AppendJSON(to []byte) []byte
+}
+
+// Context is what a model is to be sent. Messages are in the format that was asked for; in the
+// Anthropic format System stands apart from them.
+type Context struct {
+	Messages        []Message
+	System          string
+	SessionFound    bool
+	HistoryMessages int
+	HistoryTurns    int
+	DroppedTurns    int
+	MemorySnippet   string
+	RewrittenQuery  string
+	RewriteFallback bool
+	Warnings        []string
+	Position        events.Position
+	Source          Source
+}
+
+// ContextBuilder builds contexts. Its errors are those of SessionReader and
+// *conversation.Invalid.
+type ContextBuilder interface {
+	Build(ctx context.Context, req ContextRequest) (Context, error)
+}
+
+// MemoryQuery asks for what is known about a message. IdentityID is empty for an anonymous
+// session. Shown are the turns that the prompt shows anyway. After is the boundary of an anonymous
+// session, a silence or a reset: turns at that place or before it may not be shown.
+type MemoryQuery struct {
+	SessionID, IdentityID, Message string
+	Shown                          []uuid.UUID
+	After                          uint64
+}
+
+// Memory returns what is known of an identity, or of an anonymous session, that the history does
+// not say: whole sentences, at most 2,000 characters. It answers within a budget of its own.
+// ErrWithheld where a deletion is not confirmed.
+type Memory interface {
+	Snippet(ctx context.Context, q MemoryQuery) (string, error)
+}

@@ -1,0 +1,9 @@
+// Package services holds the nouns that all services and all transports speak: what a caller
+// asks for, what a service answers, the ports between the two, and the errors that a port may
+// return. Services return these types, and transports take interfaces in terms of them, so that
+// no mapper stands between.
+//
+// There is no logic here. What a view returns is declared in projections; what one session is
+// made of is declared in events/conversation. A wire form (the JSON of a transport, a client's own
+// types, a stored row) belongs to the package that reads and writes it.
+package services

@@ -1,0 +1,42 @@
+package history
+
+import (
+	"context"
+	"iter"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// Log is what the command side needs of the log, by what it is needed for.
+type Log struct {
+	Writer
+	Reader
+	Follower
+}
+
+// On returns the parts of a log that is kept in JetStream.
+func On(l *jetlog.Log) Log { return Log{l, l, l} }
+
+// Writer appends what a write has decided.
+type Writer interface {
+	Partition(id string) int
+	Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, error)
+	Durable(ctx context.Context, at events.Position) error
+}
+
+// Reader reads what a decision rests on.
+type Reader interface {
+	Head(ctx context.Context, partition int) (events.Position, error)
+	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
+	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
+	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
+	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
+}
+
+// Follower keeps the sessions in memory as new as the log.
+type Follower interface {
+	Partitions() int
+	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
+	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
+}
