@@ -1,4 +1,4 @@
-package main
+package chat_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
@@ -24,43 +23,44 @@ import (
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 // chatInstance is the chat of one process, on a log that other instances may share.
 type chatInstance struct {
 	*chat.Service
 	t     *testing.T
-	model *stack.Model
+	model *modeltest.Scripted
 	turns *history.Service
 	stop  func()
 }
 
 // newChat returns the chat of a process of its own.
-func newChat(t *testing.T, server *embedded.Server, model *stack.Model) *chatInstance {
+func newChat(t *testing.T, server *embedded.Server, model *modeltest.Scripted) *chatInstance {
 	t.Helper()
 	return newChatWith(t, server, model, unchanged)
 }
 
 // newChatWith returns such a chat whose ports are changed.
-func newChatWith(t *testing.T, server *embedded.Server, model *stack.Model, change func(*chat.Config)) *chatInstance {
+func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripted, change func(*chat.Config)) *chatInstance {
 	t.Helper()
 	nc := natstest.Connect(t, server)
 	log := natstest.LogOn(t, server, 1)
 	notes, err := log.Notes(t.Context())
 	require.NoError(t, err)
 	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
-	writes := history.New(history.On(log), history.Config{Rules: rules})
+	s := servicetest.New(log, servicetest.Config{
+		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { _ = writes.Run(ctx) })
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	running.Go(func() { _ = s.History.Run(ctx) }) // it may find its connection closed
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
 	cfg := chat.Config{
-		Turns: writes, Sessions: reader, Model: m, Presence: presence.New(nc, notes),
-		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
+		Turns: s.History, Sessions: s.Reader, Contexts: s.Contexts, Model: m, Presence: presence.New(nc, notes),
 	}
 	change(&cfg)
-	c := &chatInstance{t: t, model: model, turns: writes, Service: chat.New(cfg)}
+	c := &chatInstance{t: t, model: model, turns: s.History, Service: chat.New(cfg)}
 	c.stop = func() {
 		nc.Close()
 		cancel()
@@ -105,7 +105,7 @@ func (c *chatInstance) send(request, content string, policy services.OnPending) 
 // under way, not what is begun later.
 func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 	t.Parallel()
-	c := newChat(t, natstest.Server(t), stack.NewModel(t))
+	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
 	_, failed := c.send("r1", "fail: Who is Donald Trump?", services.Enqueue)
 	require.ErrorIs(t, (<-failed).err, services.ErrModelFailed)
 	_, other := c.send("r2", "Who is Donald Trump?", services.Interrupt)
@@ -123,7 +123,7 @@ func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
 func TestInterruptWhileQueued(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
-	model := stack.NewModel(t)
+	model := modeltest.NewScripted(t)
 	model.Hold()
 	a, b := newChat(t, server, model), newChat(t, server, model)
 	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
@@ -147,14 +147,14 @@ func TestInterruptWhileQueued(t *testing.T) {
 // else be waited for two minutes.
 func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(c *chatInstance, m *stack.Model){
-		"the model failed":    func(_ *chatInstance, m *stack.Model) { m.CloseClientConnections() },
-		"the process is gone": func(c *chatInstance, _ *stack.Model) { c.stop() },
+	for name, end := range map[string]func(c *chatInstance, m *modeltest.Scripted){
+		"the model failed":    func(_ *chatInstance, m *modeltest.Scripted) { m.CloseClientConnections() },
+		"the process is gone": func(c *chatInstance, _ *modeltest.Scripted) { c.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
-			model, other := stack.NewModel(t), stack.NewModel(t)
+			model, other := modeltest.NewScripted(t), modeltest.NewScripted(t)
 			model.Hold()
 			a, b := newChat(t, server, model), newChat(t, server, other)
 			first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
@@ -181,7 +181,7 @@ func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
 // fares.
 func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
 	t.Parallel()
-	c := newChat(t, natstest.Server(t), stack.NewModel(t))
+	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
 	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs",
 		Question: events.Question{QuestionNeutral: "q"}})
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
 // TestTheSameMessageTwiceAtOnceIsAskedOnce: the second waits for the first one's answer.
 func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	model := stack.NewModel(t)
+	model := modeltest.NewScripted(t)
 	release := model.Hold()
 	c := newChat(t, natstest.Server(t), model)
 	first, one := c.send("r", "slowly: who is Donald Trump?", services.Enqueue)
@@ -214,9 +214,9 @@ func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
-	model := stack.NewModel(t)
+	model := modeltest.NewScripted(t)
 	model.Hold()
-	a, b := newChat(t, server, model), newChat(t, server, stack.NewModel(t))
+	a, b := newChat(t, server, model), newChat(t, server, modeltest.NewScripted(t))
 	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
 	<-first.first
 	second, two := a.send("r2", "and then?", services.Enqueue)
@@ -262,7 +262,7 @@ func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
 			for _, through := range []func(*chat.Config){unchanged, trimmed} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					model := stack.NewModel(t)
+					model := modeltest.NewScripted(t)
 					model.Hold()
 					c := newChatWith(t, natstest.Server(t), model, through)
 					if queued {
@@ -326,7 +326,7 @@ func (b *stalledSessions) Session(ctx context.Context, id string, known uint64) 
 // is what decides.
 func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
 	t.Parallel()
-	server, model := natstest.Server(t), stack.NewModel(t)
+	server, model := natstest.Server(t), modeltest.NewScripted(t)
 	model.Hold()
 	a := newChatWith(t, server, model, func(c *chat.Config) { c.Sessions = &stalledSessions{Sessions: c.Sessions} })
 	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)

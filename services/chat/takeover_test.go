@@ -1,4 +1,4 @@
-package main
+package chat_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
 // TestTheSameRequestElsewhereAsksOnce: a client sends a message again and comes to another process. It
@@ -22,7 +22,7 @@ import (
 func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
-	model := stack.NewModel(t)
+	model := modeltest.NewScripted(t)
 	release := model.Hold()
 	a, b := newChat(t, server, model), newChat(t, server, model)
 	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
@@ -46,7 +46,7 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 // newAnsweringChat is a process that has begun to answer r1, and never ends it.
 func newAnsweringChat(t *testing.T, server *embedded.Server) *chatInstance {
 	t.Helper()
-	model := stack.NewModel(t)
+	model := modeltest.NewScripted(t)
 	model.Hold()
 	a := newChat(t, server, model)
 	first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
@@ -59,7 +59,7 @@ func newAnsweringChat(t *testing.T, server *embedded.Server) *chatInstance {
 func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
-	a, model := newAnsweringChat(t, server), stack.NewModel(t)
+	a, model := newAnsweringChat(t, server), modeltest.NewScripted(t)
 	const others = 4
 	var waiting, free sync.WaitGroup
 	waiting.Add(others)
@@ -99,7 +99,7 @@ func TestATurnIsTakenOverWithoutNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := natstest.Server(t)
-			a, model := newAnsweringChat(t, server), stack.NewModel(t)
+			a, model := newAnsweringChat(t, server), modeltest.NewScripted(t)
 			a.stop()
 			b := newChatWith(t, server, model, func(c *chat.Config) { c.Presence = wrap(c.Presence) })
 			_, end := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
