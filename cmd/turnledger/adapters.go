@@ -74,7 +74,9 @@ func caughtUp(ctx context.Context, tables *audit.Audit, log *jetlog.Log, least [
 				break
 			}
 			// What is waited for may have been erased, and never comes.
-			if still, fault := log.Still(ctx, p.Partition, at.Seq, p.Seq); err == nil && fault == nil && still && at.Seq > 0 {
+			if still, fault := log.Still(
+				ctx, p.Partition, at.Seq, p.Seq,
+			); err == nil && fault == nil && still && at.Seq > 0 {
 				break
 			}
 			select {

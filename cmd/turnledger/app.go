@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +25,6 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
-	"github.com/turnledger/turnledger/services/httpapi/certfile"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -39,14 +35,13 @@ type app struct {
 	roles  roles
 	logger *slog.Logger
 
-	listener net.Listener
+	front    *front // the process's; it outlives the app, as the store does
 	store    *store
 	views    *views
 	memory   *outsideMemory // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
-	callers  *callers       // nil where nobody is asked who he is
-	cert     *certfile.Pair // of the API; nil where it speaks in clear
+	callers  *callers // nil where nobody is asked who he is
 	notes    *jetlog.Notes
 	erasing  *erasing
 	hashKey  []byte
@@ -55,49 +50,41 @@ type app struct {
 	steps    *steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
-	pause    pause
+	pause    *pause
 }
 
-// listen takes the address of the API. It comes before anything else is started,
-// so that a taken port is known at once.
-func listen(ctx context.Context, cfg Config) (net.Listener, error) {
-	if err := httpapi.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+// runApp listens, opens an app and runs it until ctx ends, and opens another where the log was replaced under it;
+// opened is called with each. The address and the connection to NATS stay the same.
+func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, opened func(*app)) (err error) {
+	f, err := openFront(ctx, cfg, logger)
+	if err != nil {
+		return err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
-	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen, err)
+	// Where an app has run, the server has ended with it.
+	defer func() { err = errors.Join(err, f.close()) }()
+	store, err := openStore(ctx, cfg, logger)
+	if err != nil {
+		return err
 	}
-	return l, nil
-}
-
-// runApp listens, opens an app and runs it until ctx ends, and again where the log was made
-// anew under it; opened is told of each.
-func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, opened func(*app)) error {
+	defer store.close()
 	for {
-		l, err := listen(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		a, err := openApp(ctx, cfg, roles, l, logger)
+		a, err := openApp(ctx, &app{cfg: cfg, roles: roles, logger: logger, front: f, store: store, pause: newPause()})
 		if err != nil {
 			return err
 		}
 		opened(a)
-		// The next one listens where this one did.
-		cfg.Listen = a.listener.Addr().String()
+		f.open(ctx, a.handler)
 		if err := a.run(ctx); !errors.Is(err, errReopen) {
+			return err
+		}
+		if err := store.reopen(ctx, cfg); err != nil {
 			return err
 		}
 	}
 }
 
-// openApp opens all that the roles need; the listener is its own from now on.
-func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logger *slog.Logger) (*app, error) {
-	a := &app{cfg: cfg, roles: roles, logger: logger, listener: l}
+// openApp opens all that the roles need.
+func openApp(ctx context.Context, a *app) (*app, error) {
 	if err := a.open(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -107,15 +94,6 @@ func openApp(ctx context.Context, cfg Config, roles roles, l net.Listener, logge
 
 func (a *app) open(ctx context.Context) (err error) {
 	if a.callers, err = openCallers(a.cfg, a.logger); err != nil {
-		return err
-	}
-	if a.cert, err = openPair("TURNLEDGER_TLS_CERT", a.cfg.TLSCert, a.cfg.TLSKey, a.logger); err != nil {
-		return err
-	}
-	if a.cert == nil && httpapi.CheckListen(a.cfg.Listen, false) != nil {
-		a.logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", a.cfg.Listen)
-	}
-	if a.store, err = openStore(ctx, a.cfg, a.logger); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -241,10 +219,8 @@ func (a *app) run(ctx context.Context) error {
 	if a.callers != nil {
 		g.Go(func() error { return a.callers.run(life) })
 	}
-	for _, pair := range []*certfile.Pair{a.cert, a.store.cert} {
-		if pair != nil {
-			g.Go(func() error { return pair.Run(life) })
-		}
+	if a.store.cert != nil {
+		g.Go(func() error { return a.store.cert.Run(life) })
 	}
 	if a.chatting != nil {
 		g.Go(func() error { return a.endAnswers(ctx, life) })
@@ -252,13 +228,18 @@ func (a *app) run(ctx context.Context) error {
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()
-		intake, stop := context.WithCancel(ctx)
-		defer stop()
-		context.AfterFunc(life, stop)
-		defer a.pause.onReopen(stop)()
-		return httpapi.NewServer(a.handler, a.cfg.server(a.cert, a.logger)).Run(intake, a.listener)
+		select {
+		case <-a.front.ended:
+			return nil // runApp returns the server's error
+		case <-life.Done():
+			_ = a.front.close() // again: runApp returns the error
+			return nil
+		case <-a.pause.reopen:
+			// The last request in hand is the one that replaced the log. Its client waits for the answer.
+			return a.front.shut(context.WithoutCancel(ctx), 0)
+		}
 	})
-	if err := g.Wait(); err != nil || !a.pause.reopening() {
+	if err := g.Wait(); err != nil || !a.pause.ended() {
 		return err
 	}
 	return errReopen
@@ -287,10 +268,11 @@ func (a *app) tracing() oteltrace.TracerProvider {
 	return a.traces
 }
 
-// endAnswers ends answers that go on for too long after ctx has ended.
+// endAnswers ends answers that go on for too long after ctx has ended, or the app has begun to replace its log.
 func (a *app) endAnswers(ctx, life context.Context) error {
 	select {
 	case <-ctx.Done():
+	case <-a.pause.quiet:
 	case <-life.Done():
 		return nil
 	}
@@ -314,16 +296,10 @@ func (a *app) endTraces() {
 }
 
 func (a *app) close() {
-	if a.listener != nil {
-		_ = a.listener.Close()
-	}
 	if a.traces != nil {
 		a.endTraces()
 	}
 	if a.views != nil {
 		a.views.close()
-	}
-	if a.store != nil {
-		a.store.close()
 	}
 }

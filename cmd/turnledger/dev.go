@@ -103,7 +103,7 @@ func keep(ctx context.Context, pg *localpg.Server, logger *slog.Logger) (stop fu
 }
 
 func (c *devCmd) screen(w io.Writer, a *app) {
-	url := c.scheme() + "://" + a.listener.Addr().String()
+	url := c.scheme() + "://" + a.front.listener.Addr().String()
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	p("")
 	p("Turnledger %s is running.", version)

@@ -30,9 +30,11 @@ func describedMetrics(t *testing.T) map[string]string {
 		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
-	l, err := listen(t.Context(), cfg)
+	logger := newLogger(&stack.Buffer{}, 0, false)
+	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
-	a, err := openApp(t.Context(), cfg, allRoles, l, newLogger(&stack.Buffer{}, 0, false))
+	defer s.close()
+	a, err := openApp(t.Context(), &app{cfg: cfg, roles: allRoles, logger: logger, store: s, pause: newPause()})
 	require.NoError(t, err)
 	defer a.close()
 	out, all := map[string]string{}, make(chan *prometheus.Desc)

@@ -8,20 +8,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errReopen: the log was made anew, and all that was opened on it is to be opened again.
-var errReopen = errors.New("the log was made anew")
+// errReopen: the log was replaced, and everything that was opened on it must be opened again.
+var errReopen = errors.New("the log was replaced")
 
-// pause stops what follows the log while requests are still answered, and ends the app so
-// that it is opened again.
+// pause stops an app in steps while its log is replaced: answers first, then everything that follows the log, then the
+// app itself, so that it is opened again.
 type pause struct {
+	// quiet is closed when no request is taken any more, reopen when the app must be opened again.
+	quiet, reopen chan struct{}
+
+	once    [2]sync.Once
 	mu      sync.Mutex
 	stop    []context.CancelFunc
 	running sync.WaitGroup
-	ended   bool
-	end     func()
 }
 
-// begin runs a follower of the log in g until ctx ends, or follow is called off.
+func newPause() *pause { return &pause{quiet: make(chan struct{}), reopen: make(chan struct{})} }
+
+// begin runs a follower of the log in g until ctx ends, or still is called.
 func (p *pause) begin(ctx context.Context, g *errgroup.Group, follow func(context.Context) error) {
 	ctx, stop := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -35,6 +39,9 @@ func (p *pause) begin(ctx context.Context, g *errgroup.Group, follow func(contex
 	})
 }
 
+// hush makes quiet known.
+func (p *pause) hush() { p.once[0].Do(func() { close(p.quiet) }) }
+
 // still stops all followers, and waits for them.
 func (p *pause) still() {
 	p.mu.Lock()
@@ -45,31 +52,15 @@ func (p *pause) still() {
 	p.running.Wait()
 }
 
-// onReopen says how the app is ended, until what it gives back is called.
-func (p *pause) onReopen(end func()) (over func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.end = end; p.ended {
-		end()
-	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.end = nil
-	}
-}
+// end has the app opened again.
+func (p *pause) end() { p.once[1].Do(func() { close(p.reopen) }) }
 
-// reopen ends the app: requests under way are answered.
-func (p *pause) reopen() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended = true; p.end != nil {
-		p.end()
+// ended reports whether the app must be opened again.
+func (p *pause) ended() bool {
+	select {
+	case <-p.reopen:
+		return true
+	default:
+		return false
 	}
-}
-
-func (p *pause) reopening() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ended
 }

@@ -45,17 +45,19 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Resto
 			httpapi.ErrBackup, counted(packed.Partitions, "partition"), have, packed.Partitions)
 	}
 	b.logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
-	b.pause.still()
-	// Whatever becomes of it, what is open here does not fit the log any more.
-	defer b.pause.reopen()
-	if err := b.store.log.Vacate(ctx); err != nil {
+	// Whatever comes of it, what is open here does not fit the log any more.
+	defer b.pause.end()
+	if err := b.stop(ctx); err != nil {
 		return out, err
 	}
-	if err := b.store.log.Restore(ctx, packed.Next); err != nil {
+	if b.store.server != nil {
+		defer b.store.server.Hold()()
+	}
+	if err := b.replace(ctx, packed); err != nil {
 		return out, err
 	}
 	out.Partitions = packed.Partitions
-	out.Erasures, out.Unknown, err = b.settle(ctx, packed.Erasures)
+	out.Erasures, out.Unknown, err = b.settle(ctx, packed)
 	if err != nil {
 		return out, fmt.Errorf("the log is restored, but what was erased since the backup is not erased in it yet: say it again with turnledger redact and turnledger erase before others may read: %w", err)
 	}
@@ -63,11 +65,44 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out httpapi.Resto
 	return out, nil
 }
 
+// stop refuses all other requests and ends what follows the log, so that nothing reads from a log that is being
+// replaced, or writes to it.
+func (b backups) stop(ctx context.Context) error {
+	b.pause.hush()
+	drain, cancel := context.WithTimeout(ctx, stopDeadline)
+	defer cancel()
+	if err := b.front.shut(drain, 1); err != nil { // this request is the one that stays
+		return fmt.Errorf("%w: nothing was changed: %w", jetlog.ErrUnavailable, err)
+	}
+	b.logger.Debug("no other request is under way")
+	b.pause.still()
+	b.logger.Debug("nothing follows the log any more")
+	return nil
+}
+
+// replace takes the streams of the empty log away and those of the backup in.
+func (b backups) replace(ctx context.Context, packed *backup.Packed) error {
+	if err := b.store.log.Vacate(ctx); err != nil {
+		return err
+	}
+	b.logger.Debug("the empty log is gone")
+	err := b.store.log.Restore(ctx, func(k int) (io.Reader, error) {
+		b.logger.Debug("a partition is taken in", "partition", k)
+		return packed.Next(k)
+	})
+	b.logger.Debug("the backup's streams are in place", "err", err)
+	return err
+}
+
 // settle brings the restored log to disk, and says in it what was erased since it was
 // copied.
-func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, unknown int, err error) {
+func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unknown int, err error) {
 	log, err := b.store.reopened(ctx, b.cfg)
 	if err != nil {
+		return 0, 0, err
+	}
+	defer log.Close()
+	if err := complete(ctx, log, packed); err != nil {
 		return 0, 0, err
 	}
 	for k := range log.Partitions() {
@@ -80,7 +115,7 @@ func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, u
 	defer end()
 	var g errgroup.Group
 	g.Go(func() error { return s.Run(life) })
-	for _, e := range erasures {
+	for _, e := range packed.Erasures {
 		known, err := erased(ctx, s, e)
 		if err != nil {
 			return said, unknown, err
@@ -93,6 +128,21 @@ func (b backups) settle(ctx context.Context, erasures []backup.Erasure) (said, u
 	}
 	end()
 	return said, unknown, g.Wait()
+}
+
+// complete holds what the server took in against what the backup says that it holds.
+func complete(ctx context.Context, log *jetlog.Log, packed *backup.Packed) error {
+	streams, err := log.Plan(ctx, jetlog.Want{})
+	if err != nil {
+		return err
+	}
+	for k, f := range packed.Files {
+		if s := streams[k]; s.Events < f.Events || s.Last < f.Last {
+			return fmt.Errorf("%w: %s holds %d events up to %d, and the backup has %d up to %d: empty the data directory and restore again",
+				jetlog.ErrStream, s.Name, s.Events, s.Last, f.Events, f.Last)
+		}
+	}
+	return nil
 }
 
 // erased says an erasure, and tells whether the log knows what it is of.

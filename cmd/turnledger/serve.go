@@ -28,6 +28,6 @@ func (c *serveCmd) Run(e *env) error {
 		logger.Warn("there is no audit: TURNLEDGER_POSTGRES_URL is not set; the log keeps everything, so the audit catches up when it is")
 	}
 	return runApp(e.ctx, c.Config, roles, logger, func(a *app) {
-		logger.Info("serving", "roles", roles.String(), "listen", a.listener.Addr().String(), "version", version)
+		logger.Info("serving", "roles", roles.String(), "listen", a.front.listener.Addr().String(), "version", version)
 	})
 }

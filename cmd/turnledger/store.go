@@ -123,6 +123,14 @@ func (s *store) reopened(ctx context.Context, cfg Config) (*jetlog.Log, error) {
 	return jetlog.Open(ctx, s.nc, c)
 }
 
+// reopen opens the log anew on the same connection, where another stands in its place.
+func (s *store) reopen(ctx context.Context, cfg Config) error {
+	s.log.Close()
+	log, err := s.reopened(ctx, cfg)
+	s.log = log
+	return err
+}
+
 // close drains the connection and stops the server that was started here.
 func (s *store) close() {
 	if s.nc != nil {

@@ -51,7 +51,12 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	defer cancel()
 	ctx, ended := traced(ctx, p, msgs)
 	defer func() { ended(ack, err) }()
+	seen := p.seen.Load()
 	ack, tries, err := l.send(ctx, p, msgs)
+	if err == nil && !ack.Duplicate && ack.Position.Seq < seen+uint64(len(msgs)) {
+		return Ack{}, fmt.Errorf("append: %w: %w: stream %s took an event at %d, and had reached %d before: it was restored while it was in use: start this process again",
+			ErrUnavailable, ErrStream, p.name, ack.Position.Seq, seen)
+	}
 	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
 		// Perhaps an earlier attempt was stored, and its answer lost.
 		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine); ok {

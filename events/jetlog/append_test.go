@@ -312,10 +312,15 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
 	require.NoError(t, err)
-	// It answers nobody, since a write has failed: here, since its stream is gone.
+	// It answers nobody, since a write has failed: here, since its stream listens elsewhere.
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
+	stream, err := js.Stream(t.Context(), "TURNS-0")
+	require.NoError(t, err)
+	listens, deaf := stream.CachedInfo().Config, stream.CachedInfo().Config
+	deaf.Subjects = []string{"elsewhere"}
+	_, err = js.UpdateStream(t.Context(), deaf)
+	require.NoError(t, err)
 	full = errors.New("no space left on device")
 	for range 2 {
 		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
@@ -324,7 +329,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 		require.ErrorIs(t, log.NewPublisher(jetlog.PublisherConfig{}).Publish("s", factMessage(t, fact("s", "r2"))), jetlog.ErrNoWrites)
 	}
 	full = nil
-	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
+	_, err = js.UpdateStream(t.Context(), listens)
 	require.NoError(t, err)
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
 	require.NoError(t, err, "it takes writes again")

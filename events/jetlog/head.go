@@ -29,13 +29,13 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 	return events.Position{Partition: partition, Seq: seq}, nil
 }
 
-// last gives the stream's last sequence for the barrier. One replica is asked
-// whether it has anything behind what this log has seen, which it mostly has not:
-// that costs a third of the stream's information. That the stream is still the same,
-// and was not put back, is looked up once a second.
+// last returns the stream's last sequence for the barrier. The embedded server is asked whether it has anything behind
+// what this log has seen, which it mostly has not: that costs a third of the stream's information. That the stream is
+// still the same, and was not put back, is looked up once a second. An outside server is asked for the stream's
+// information each time: others may replace the stream, and a server that stops answers as if it had nothing.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
-	if seen > 0 && !p.shared.Load() && !p.mirrored.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
+	if seen > 0 && !l.cfg.Outside && !p.shared.Load() && !p.mirrored.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
 		ctx, cancel := context.WithTimeout(ctx, readDeadline)
 		defer cancel()
 		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
@@ -102,32 +102,52 @@ var errNoMajority = errors.New("the leader has no majority")
 const majorityAgain = 50 * time.Millisecond
 
 func (l *Log) leaderHead(ctx context.Context, p *partition) (uint64, error) {
-	var out struct {
-		Config struct {
-			Replicas int               `json:"num_replicas"`
-			Metadata map[string]string `json:"metadata"`
-		} `json:"config"`
-		State struct {
-			LastSeq uint64 `json:"last_seq"`
-		} `json:"state"`
-		Created time.Time              `json:"created"`
-		Cluster *jetstream.ClusterInfo `json:"cluster"`
-		Error   *jetstream.APIError    `json:"error"`
+	info, err := l.info(ctx, p, nil)
+	return info.State.LastSeq, err
+}
+
+// streamInfo is what this package needs of a stream's information.
+type streamInfo struct {
+	Config struct {
+		Replicas int               `json:"num_replicas"`
+		Metadata map[string]string `json:"metadata"`
+	} `json:"config"`
+	State struct {
+		LastSeq  uint64            `json:"last_seq"`
+		Subjects map[string]uint64 `json:"subjects"`
+	} `json:"state"`
+	Created time.Time              `json:"created"`
+	Cluster *jetstream.ClusterInfo `json:"cluster"`
+	Error   *jetstream.APIError    `json:"error"`
+}
+
+// info asks the leader for a stream's information. It is ErrStream where the stream is another than this log opened.
+func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo, err error) {
+	if err := l.ask(ctx, "STREAM.INFO."+p.name, ask, &info); err != nil {
+		return info, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if err := l.ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if info.Error != nil {
+		return info, fmt.Errorf("%w: %w", ErrUnavailable, info.Error)
 	}
-	if out.Error != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
+	if !made(info.Created, info.Config.Metadata).Equal(p.created) {
+		return info, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
 	}
-	if !made(out.Created, out.Config.Metadata).Equal(p.created) {
-		return 0, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
+	if n := info.Config.Replicas; n > 1 && !heardMajority(info.Cluster, n) {
+		return info, fmt.Errorf("%w: %s: %w", ErrUnavailable, p.name, errNoMajority)
 	}
-	if n := out.Config.Replicas; n > 1 && !heardMajority(out.Cluster, n) {
-		return 0, fmt.Errorf("%w: %s: %w", ErrUnavailable, p.name, errNoMajority)
+	p.shared.Store(clustered(info.Cluster))
+	return info, nil
+}
+
+// count returns how many events the stream's index has of a subject.
+func (l *Log) count(ctx context.Context, p *partition, subject string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	info, err := l.info(ctx, p, map[string]any{"subjects_filter": subject})
+	if err != nil {
+		return 0, fmt.Errorf("count the events of a subject: %w: %w", ErrUnavailable, err)
 	}
-	p.shared.Store(clustered(out.Cluster))
-	return out.State.LastSeq, nil
+	return info.State.Subjects[subject], nil
 }
 
 const (

@@ -48,8 +48,8 @@ func (x *identities) any(subject string) bool {
 	return x.said[subject]
 }
 
-// IdentityErasedNow returns what erased an identity before the call, nil where nothing did. It asks for the head as Head
-// does.
+// IdentityErasedNow returns what erased an identity before the call, nil where nothing did. It asks for the head as
+// Head does.
 func (l *Log) IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error) {
 	head, err := l.Head(ctx, l.of(identityID).number)
 	if err != nil {
@@ -59,11 +59,13 @@ func (l *Log) IdentityErasedNow(ctx context.Context, identityID string) (*events
 	return erased, err
 }
 
-// IdentityErasure returns what erased an identity, and where that stands; nil where nothing did that stood in the log up
-// to a position which the log has shown (a Head, an event). A position of another partition than the identity's says
-// nothing about it: then IdentityErasure asks for the head as Head does. Of most identities nothing was ever said, and
-// then the log is asked for no more.
-func (l *Log) IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error) {
+// IdentityErasure returns what erased an identity, and where that stands; nil where nothing did that stood in the log
+// up to a position which the log has shown (a Head, an event). A position of another partition than the identity's
+// says nothing about it: then IdentityErasure asks for the head as Head does. Nothing was ever said about most
+// identities, and then the log is asked for no more.
+func (l *Log) IdentityErasure(
+	ctx context.Context, identityID string, upTo events.Position,
+) (*events.IdentityErased, events.Position, error) {
 	p, subject := l.of(identityID), events.IdentitySubject(identityID)
 	if upTo.Partition != p.number {
 		var err error

@@ -92,6 +92,8 @@ type partition struct {
 	created time.Time
 	gate    *gate
 	barrier barrier
+	// whole is a barrier whose question always is whether the stream is still the same.
+	whole barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
 	// checked is when the stream was last held against created, in Unix nanoseconds.
@@ -138,6 +140,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		p := &partition{number: k, name: info.Config.Name, created: made(info.Created, info.Config.Metadata)}
 		p.shared.Store(clustered(info.Cluster))
 		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
+		p.whole.ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
 		p.identities.ask.ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
 		if cfg.GateDir != "" {
 			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {
@@ -150,6 +153,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	l.lookForMirrors(ctx)
 	return l, nil
 }
+
+// Close lets go of what the log holds of its connection. Reads and writes fail afterwards.
+func (l *Log) Close() { l.replies.close() }
 
 // Partitions is the number of partitions.
 func (l *Log) Partitions() int { return l.cfg.Partitions }

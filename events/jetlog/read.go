@@ -52,8 +52,8 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 			yield(events.Recorded{}, err)
 			return
 		}
-		if r.led && r.must <= after {
-			return // the leader has nothing more
+		if after >= upTo || r.led && r.must > 0 && r.must <= after {
+			return // there is nothing to read
 		}
 		for {
 			page, done, err := r.page(ctx)
@@ -61,6 +61,9 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 				if !yield(e, nil) {
 					return
 				}
+			}
+			if done && err == nil {
+				done, err = r.confirm(ctx)
 			}
 			if err != nil {
 				yield(events.Recorded{}, err)
@@ -70,6 +73,37 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 			}
 		}
 	}
+}
+
+// confirm reports whether a read that came to its end has everything. The server answers every failure of its store
+// as if there was no event, and another stream may have taken the place of the one that the read began on.
+func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
+	if r.found {
+		_, err := r.p.whole.wait(ctx)
+		if err != nil {
+			err = fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
+		}
+		return true, err
+	}
+	last := r.must
+	if last == 0 && r.after > 0 {
+		var err error
+		if last, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
+			return false, err
+		}
+	}
+	if last > 0 && last <= r.after {
+		return true, nil // the newest event of the session is one that the caller has
+	}
+	n, err := r.log.count(ctx, r.p, r.subject)
+	if err != nil || n == 0 {
+		return true, err
+	}
+	if r.doubted++; r.doubted == 3 {
+		return false, fmt.Errorf("read session: %w: the server of %s has %d events of a session and gives none of them: look at its log and its disk", ErrUnavailable, r.p.name, n)
+	}
+	r.lacking = false
+	return false, r.leaderFirst(ctx)
 }
 
 // sessionRead is one Session on its way.
@@ -83,6 +117,9 @@ type sessionRead struct {
 	must         uint64
 	led, lacking bool
 	asked        int
+	// found: an event was read, or seen behind upTo. doubted counts the ends that the server's own index contradicts.
+	found   bool
+	doubted int
 }
 
 const (
@@ -120,6 +157,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 		return nil, false, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
 	if n := len(page); n > 0 {
+		r.found = true
 		r.after = page[n-1].Position.Seq
 		if err := r.p.gate.wait(ctx, r.after); err != nil {
 			return nil, false, err
@@ -132,7 +170,10 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 // over tells whether a read is over that came to an end of its pages.
 func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	switch {
-	case end == beyond, r.after >= r.must && (end == ended || r.lacking):
+	case end == beyond:
+		r.found = true
+		return true, nil
+	case r.after >= r.must && (end == ended || r.lacking):
 		return true, nil
 	case end == more:
 		return false, nil

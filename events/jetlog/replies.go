@@ -17,10 +17,10 @@ type replies struct {
 	// gone is closed when the connection is: nothing will come.
 	gone chan struct{}
 
-	mu      sync.Mutex
-	started bool
-	last    uint64
-	boxes   map[string]chan *nats.Msg
+	mu    sync.Mutex
+	sub   *nats.Subscription // nil before the first request
+	last  uint64
+	boxes map[string]chan *nats.Msg
 }
 
 func newReplies(nc *nats.Conn) *replies {
@@ -31,7 +31,7 @@ func newReplies(nc *nats.Conn) *replies {
 func (r *replies) box(n int) (address string, answers <-chan *nats.Msg, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.started {
+	if r.sub == nil {
 		sub, err := r.nc.Subscribe(r.prefix+".*", r.deliver)
 		if err == nil {
 			// What comes was asked for, and each request bounds its answers.
@@ -41,7 +41,7 @@ func (r *replies) box(n int) (address string, answers <-chan *nats.Msg, done fun
 			return "", nil, nil, fmt.Errorf("subscribe to replies: %w", err)
 		}
 		sub.SetClosedHandler(func(string) { close(r.gone) })
-		r.started = true
+		r.sub = sub
 	}
 	r.last++
 	token := strconv.FormatUint(r.last, 36)
@@ -52,6 +52,15 @@ func (r *replies) box(n int) (address string, answers <-chan *nats.Msg, done fun
 		defer r.mu.Unlock()
 		delete(r.boxes, token)
 	}, nil
+}
+
+// close ends the subscription; whoever waits hears that nothing will come.
+func (r *replies) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sub != nil {
+		_ = r.sub.Unsubscribe() // the connection may be closed already
+	}
 }
 
 func (r *replies) deliver(m *nats.Msg) {

@@ -13,7 +13,8 @@ import (
 
 // ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a rebuild or a
 // verification, or who feeds tables that are not that far.
-var ErrNotYet = projections.NotYet(errors.New("the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it"))
+var ErrNotYet = projections.NotYet(errors.New(
+	"the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it"))
 
 // ForgetEvent takes the ledger's row of an event out that has left the log by itself. Who
 // has read it and not applied it has to claim the partition anew, and finds it no more.

@@ -68,7 +68,9 @@ func New(cfg Config) *Service {
 // Send answers a message. The answer is recorded also when ctx ends after the turn has
 // begun. Errors: those of Turns and Contexts, conversation.ErrTurnPending under Reject,
 // and services.ErrModelFailed.
-func (s *Service) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+func (s *Service) Send(
+	ctx context.Context, m services.ChatMessage, to services.ChatListener,
+) (services.ChatReply, error) {
 	if err := complete(&m, s.cfg.OnPending); err != nil {
 		return services.ChatReply{}, err
 	}
@@ -105,7 +107,9 @@ func (s *Service) Send(ctx context.Context, m services.ChatMessage, to services.
 // begin records the message, says so, and makes this process known as the one that answers
 // it. A message that is being answered already, here or by another process, is waited for:
 // its answer is this one's.
-func (s *Service) begin(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.Turn, *attempt, error) {
+func (s *Service) begin(
+	ctx context.Context, m services.ChatMessage, to services.ChatListener,
+) (services.Turn, *attempt, error) {
 	id := events.TurnID(m.ThreadID, m.RequestID)
 	try, other := s.register(id)
 	turn, err := s.start(ctx, m)
@@ -198,11 +202,12 @@ const (
 	interrupting = "chat.interrupt"
 )
 
-// request asks for the prompt of a message. Other questions without an answer stand before it: the model is shown them.
+// request asks for the prompt of a message. The model is shown other questions without an answer, too.
 func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 	return services.ContextRequest{
-		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt, MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens,
-		IdleTimeout: m.IdleTimeout, Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,
+		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt,
+		MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens, IdleTimeout: m.IdleTimeout,
+		Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,
 		IncludePending: true, Format: s.cfg.Model.Format(),
 	}
 }
@@ -217,7 +222,9 @@ func prompt(c *services.Context) Prompt {
 }
 
 // aside answers the system: no history, and none left.
-func (s *Service) aside(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+func (s *Service) aside(
+	ctx context.Context, m services.ChatMessage, to services.ChatListener,
+) (services.ChatReply, error) {
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
 	m.Memory = false // it is made of history, too
@@ -236,7 +243,9 @@ func (s *Service) aside(ctx context.Context, m services.ChatMessage, to services
 }
 
 // answer waits for the turn's place, calls the model and records what it says.
-func (s *Service) answer(ctx context.Context, m services.ChatMessage, try *attempt, reply services.ChatReply, to services.ChatListener) (services.ChatReply, error) {
+func (s *Service) answer(
+	ctx context.Context, m services.ChatMessage, try *attempt, reply services.ChatReply, to services.ChatListener,
+) (services.ChatReply, error) {
 	said := &pieces{to: to}
 	text, why, err := s.ask(ctx, m, try, &reply, said)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -249,14 +258,19 @@ func (s *Service) answer(ctx context.Context, m services.ChatMessage, try *attem
 		}
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed", errors.Is(err, services.ErrModelFailed))
+		s.cfg.Logger.Warn(
+			"a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed",
+			errors.Is(err, services.ErrModelFailed),
+		)
 		return reply, err
 	}
 	return s.record(ctx, reply, text, why)
 }
 
 // ask gives the model's answer, or errInterrupted, or errSettled.
-func (s *Service) ask(ctx context.Context, m services.ChatMessage, try *attempt, reply *services.ChatReply, said *pieces) (string, services.Finish, error) {
+func (s *Service) ask(
+	ctx context.Context, m services.ChatMessage, try *attempt, reply *services.ChatReply, said *pieces,
+) (string, services.Finish, error) {
 	known, err := s.wait(ctx, m, try, reply.Turn)
 	if err != nil {
 		return "", "", err
@@ -270,8 +284,8 @@ func (s *Service) ask(ctx context.Context, m services.ChatMessage, try *attempt,
 	if err != nil {
 		return "", "", err
 	}
-	reply.HistoryTurns, reply.HistoryMessages, reply.DroppedTurns = built.HistoryTurns, built.HistoryMessages, built.DroppedTurns
-	reply.Source, reply.RewrittenQuery = built.Source, built.RewrittenQuery
+	reply.HistoryTurns, reply.HistoryMessages = built.HistoryTurns, built.HistoryMessages
+	reply.DroppedTurns, reply.Source, reply.RewrittenQuery = built.DroppedTurns, built.Source, built.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn.ID, try, stop) })
@@ -292,10 +306,14 @@ func (s *Service) ask(ctx context.Context, m services.ChatMessage, try *attempt,
 }
 
 // record gives the turn its answer. Where somebody else was faster, theirs stands.
-func (s *Service) record(ctx context.Context, reply services.ChatReply, text string, why services.Finish) (services.ChatReply, error) {
+func (s *Service) record(
+	ctx context.Context, reply services.ChatReply, text string, why services.Finish,
+) (services.ChatReply, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
-	f := conversation.Finalize{SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text}}
+	f := conversation.Finalize{
+		SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text},
+	}
 	if why != services.FinishStop {
 		f.FinishReason = string(why)
 	}

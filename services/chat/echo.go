@@ -29,7 +29,10 @@ func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, serv
 	if len(p.Messages) > 0 {
 		_ = json.Unmarshal(p.Messages[len(p.Messages)-1], &last) // no text is an empty one
 	}
-	answer := fmt.Sprintf("[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Content, max(len(p.Messages)-1, 0))
+	answer := fmt.Sprintf(
+		"[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Content,
+		max(len(p.Messages)-1, 0),
+	)
 	for word := range strings.SplitAfterSeq(answer, " ") {
 		emit(word)
 	}

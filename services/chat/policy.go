@@ -127,7 +127,9 @@ func interrupted(state *conversation.State, try *attempt) bool {
 // or that the turn has become what no answer changes: redacted, erased, answered by another.
 // Mostly it looks at what the view has by now; what a view that is behind does not show, it
 // sees in the log itself.
-func (s *Service) watch(ctx context.Context, threadID string, id uuid.UUID, try *attempt, stop context.CancelCauseFunc) {
+func (s *Service) watch(
+	ctx context.Context, threadID string, id uuid.UUID, try *attempt, stop context.CancelCauseFunc,
+) {
 	for look := 1; pause(ctx, lookEvery) == nil; look++ {
 		known := try.since
 		if look%looksAtView == 0 {

@@ -172,7 +172,9 @@ func utterancesOf(messages []Message) (out []utterance) {
 		case roleTool, roleFunction:
 			results := m.results()
 			if text := plainText(m); text != "" || len(results) == 0 {
-				out = append(out, utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name})
+				out = append(
+					out, utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name},
+				)
 			}
 			out = append(out, results...)
 		default:
@@ -208,7 +210,10 @@ func (m Message) results() (out []utterance) {
 	}
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_result" {
-			out = append(out, utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError})
+			out = append(
+				out,
+				utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError},
+			)
 		}
 	}
 	return out
@@ -236,7 +241,10 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 				continue
 			}
 			r.call = c
-			c.use = &block{Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name), Input: toolInput(string(c.Function.Arguments))}
+			c.use = &block{
+				Type: "tool_use", ID: n.id(c.ID), Name: toolName(c.Function.Name),
+				Input: toolInput(string(c.Function.Arguments)),
+			}
 			break
 		}
 	}
@@ -271,7 +279,9 @@ func toolInput(arguments string) json.RawMessage {
 		return marshal(map[string]string{"arguments": arguments})
 	}
 	// Half a surrogate pair in an escape, which the API refuses, is replaced.
-	input, err := jsontext.AppendFormat(nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	input, err := jsontext.AppendFormat(
+		nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+	)
 	if err != nil {
 		return marshal(map[string]string{"arguments": arguments})
 	}

@@ -121,7 +121,8 @@ func (*Builder) Valid(r services.ContextRequest) error {
 func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*prompt, error) {
 	if req.History != nil {
 		messages, warnings := cleanHistory(req.History, b.budget(req))
-		return &prompt{Context: services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}, history: messages}, nil
+		c := services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}
+		return &prompt{Context: c, history: messages}, nil
 	}
 	// A finalized turn shows at least two messages, so half as many turns do; one
 	// more may be the turn that is being answered. Where a call in the window lacks its
@@ -142,9 +143,11 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 	return p, nil
 }
 
-// recall returns the previous messages out of at least as many turns as ask wants; whole is false where more of them may
-// hold what the window needs.
-func (b *Builder) recall(ctx context.Context, req services.ContextRequest, ask services.Ask) (p *prompt, whole bool, err error) {
+// recall returns the previous messages out of at least as many turns as ask wants; whole is false where more
+// turns may hold what the window needs.
+func (b *Builder) recall(
+	ctx context.Context, req services.ContextRequest, ask services.Ask,
+) (p *prompt, whole bool, err error) {
 	reading, now, err := b.read(ctx, req, ask)
 	if err != nil {
 		return nil, false, err
@@ -179,7 +182,9 @@ func (b *Builder) recall(ctx context.Context, req services.ContextRequest, ask s
 		return p, true, nil
 	}
 	mend(p.history, places, calls, results, unseen(reading, turns))
-	return p, reading.Source == services.FromLog || state.Whole || len(results) == 0 && endsWith(state, places[calls[0].at]), nil
+	whole = reading.Source == services.FromLog || state.Whole ||
+		len(results) == 0 && endsWith(state, places[calls[0].at])
+	return p, whole, nil
 }
 
 func (b *Builder) budget(req services.ContextRequest) budget {
@@ -194,11 +199,14 @@ func (b *Builder) idle(req services.ContextRequest) time.Duration {
 }
 
 // read returns the session with at least as many turns as ask wants, and the time that the prompt is for.
-func (b *Builder) read(ctx context.Context, req services.ContextRequest, ask services.Ask) (services.Reading, time.Time, error) {
+func (b *Builder) read(
+	ctx context.Context, req services.ContextRequest, ask services.Ask,
+) (services.Reading, time.Time, error) {
 	if req.AsOf != nil {
 		return b.readAsOf(ctx, req)
 	}
-	ask.SessionID, ask.Pending, ask.MinPosition, ask.Known = req.SessionID, req.IncludePending, req.MinPosition, req.Known
+	ask.SessionID, ask.Pending = req.SessionID, req.IncludePending
+	ask.MinPosition, ask.Known = req.MinPosition, req.Known
 	reading, err := b.reader.Read(ctx, ask)
 	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
 		ask.Whole = true
@@ -243,7 +251,10 @@ func (b *Builder) reached(ctx context.Context, req services.ContextRequest) erro
 	least := slices.Clone(req.MinPosition)
 	if p := req.AsOf.Position; p != nil {
 		if p.Partition != partition {
-			return &conversation.Invalid{Field: "as_of.position", Why: "is of another partition than the session's: take a position that one of its turns has"}
+			return &conversation.Invalid{
+				Field: "as_of.position",
+				Why:   "is of another partition than the session's: take a position that one of its turns has",
+			}
 		}
 		least = append(least, *p)
 	}
@@ -255,7 +266,9 @@ func (b *Builder) reached(ctx context.Context, req services.ContextRequest) erro
 // them, those that are not held included. A silence is one in which nobody asked
 // anything: a question without an answer ends it, too, and so does the one that is
 // being answered.
-func asked(req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time) (turns []*conversation.Turn, total int) {
+func asked(
+	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
+) (turns []*conversation.Turn, total int) {
 	s, until := r.State, ^uint64(0)
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt

@@ -114,7 +114,9 @@ func (m Message) toolCalls() []toolCall {
 	calls := m.stored.ToolCalls
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_use" {
-			calls = append(calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}})
+			calls = append(
+				calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}},
+			)
 		}
 	}
 	return calls
@@ -204,7 +206,9 @@ func appendMessages(out []Message, t *conversation.Turn, lang services.Language)
 	return out
 }
 
-func half(out []Message, role string, messages json.RawMessage, neutral, translated string, lang services.Language) []Message {
+func half(
+	out []Message, role string, messages json.RawMessage, neutral, translated string, lang services.Language,
+) []Message {
 	if list := parseMessages(messages); len(list) > 0 {
 		for _, m := range list {
 			out = append(out, m.in(lang))

@@ -24,7 +24,9 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
+	IdentityErasure(
+		ctx context.Context, identityID string, upTo events.Position,
+	) (*events.IdentityErased, events.Position, error)
 }
 
 // View is a recent-turns view; every recent.View is one.
@@ -132,7 +134,9 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 	defer cancel()
 	for _, p := range least {
 		if p.Partition >= r.log.Partitions() {
-			return events.Position{}, fmt.Errorf("%w: the log has no partition %d", services.ErrPositionNotReached, p.Partition)
+			return events.Position{}, fmt.Errorf(
+				"%w: the log has no partition %d", services.ErrPositionNotReached, p.Partition,
+			)
 		}
 		for {
 			head, err := r.log.Head(wait, p.Partition)
@@ -160,14 +164,18 @@ func (r *Reader) fromView(ctx context.Context, ask services.Ask, head events.Pos
 		return services.Reading{}, false, err
 	}
 	if snap.Applied.Seq >= head.Seq {
-		return services.Reading{State: snap.State, Position: snap.Applied, Source: services.FromView}, enough(snap.State, ask), nil
+		return services.Reading{
+			State: snap.State, Position: snap.Applied, Source: services.FromView,
+		}, enough(snap.State, ask), nil
 	}
 	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
 	switch {
 	case err != nil:
 		return services.Reading{}, false, err
 	case len(tail) == 0:
-		return services.Reading{State: snap.State, Position: head, Source: services.FromView}, enough(snap.State, ask), nil
+		return services.Reading{
+			State: snap.State, Position: head, Source: services.FromView,
+		}, enough(snap.State, ask), nil
 	}
 	return r.onTop(ctx, ask, head, tail)
 }
@@ -175,7 +183,9 @@ func (r *Reader) fromView(ctx context.Context, ask services.Ask, head events.Pos
 // onTop folds the unread tail on the view's turns. A state that has lost turns
 // can't tell a new turn from one that it no longer holds, so it is given a moment
 // to catch up instead.
-func (r *Reader) onTop(ctx context.Context, ask services.Ask, head events.Position, tail []events.Recorded) (services.Reading, bool, error) {
+func (r *Reader) onTop(
+	ctx context.Context, ask services.Ask, head events.Position, tail []events.Recorded,
+) (services.Reading, bool, error) {
 	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, -1)
 	if err != nil || snap.State == nil {
 		return services.Reading{}, false, err
@@ -199,7 +209,9 @@ func (r *Reader) onTop(ctx context.Context, ask services.Ask, head events.Positi
 	if err != nil || snap.State == nil || snap.Applied.Seq < head.Seq {
 		return services.Reading{}, false, err
 	}
-	return services.Reading{State: snap.State, Position: snap.Applied, Source: services.FromView}, enough(snap.State, ask), nil
+	return services.Reading{
+		State: snap.State, Position: snap.Applied, Source: services.FromView,
+	}, enough(snap.State, ask), nil
 }
 
 // catchUp is how long a read waits for a view that holds only part of a session.
@@ -243,7 +255,9 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 		return services.Reading{}, err
 	}
 	if last == 0 {
-		return services.Reading{State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: services.FromLog}, nil
+		return services.Reading{
+			State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: services.FromLog,
+		}, nil
 	}
 	moment, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
@@ -272,7 +286,9 @@ func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Posi
 // take events out, and what says so stands behind all of them. A reading that ended
 // before it would be of a session that never was, perhaps with a redaction gone and its
 // text still there.
-func (r *Reader) tail(ctx context.Context, sessionID string, after uint64, head *events.Position) ([]events.Recorded, error) {
+func (r *Reader) tail(
+	ctx context.Context, sessionID string, after uint64, head *events.Position,
+) ([]events.Recorded, error) {
 	var out []events.Recorded
 	for e, err := range r.log.Session(ctx, sessionID, after, math.MaxUint64) {
 		if err != nil {
@@ -286,7 +302,9 @@ func (r *Reader) tail(ctx context.Context, sessionID string, after uint64, head 
 
 // AsOf gives a session as it was at a place in the log, with what was redacted or
 // erased since left out.
-func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Recorded) bool) (services.Reading, error) {
+func (r *Reader) AsOf(
+	ctx context.Context, sessionID string, then func(events.Recorded) bool,
+) (services.Reading, error) {
 	partition := r.log.Partition(sessionID)
 	head, err := r.log.Head(ctx, partition)
 	if err != nil {
@@ -316,7 +334,9 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, then func(events.Re
 	})
 	// Of what has left the log already only the tombstone tells, which came later.
 	for _, t := range today.Turns {
-		if t.Status == conversation.Redacted && then(events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt}) {
+		if t.Status == conversation.Redacted && then(
+			events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt},
+		) {
 			reading.Gone = append(reading.Gone, t)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Session returns a session with all its pending turns; of a long session, all others may be left out. It is as it is now,
-// or, with known above 0, as it is at that sequence or later (services.Ask).
+// Session returns a session with all its pending turns; of a long session, all others may be left out. The session
+// is as it is now, or, with known above 0, as it is at that sequence or later (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
 	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, Known: known}
 	reading, err := r.Read(ctx, ask)

@@ -26,7 +26,9 @@ func looseEnds(list []Message) (calls, results []end) {
 			for k >= 0 && calls[k].id != id {
 				k--
 			}
-			if k < 0 || slices.ContainsFunc(list[calls[k].at+1:i], func(m Message) bool { return len(m.answers()) == 0 }) {
+			if k < 0 || slices.ContainsFunc(
+				list[calls[k].at+1:i], func(m Message) bool { return len(m.answers()) == 0 },
+			) {
 				results = append(results, end{i, id})
 				continue
 			}
@@ -44,12 +46,17 @@ func looseEnds(list []Message) (calls, results []end) {
 // without its other half is left as it came. places are those of the messages' turns.
 func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
-		if slices.ContainsFunc(unseen, func(h hidden) bool { return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id)) }) {
+		if slices.ContainsFunc(
+			unseen,
+			func(h hidden) bool { return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id)) },
+		) {
 			list[c.at] = list[c.at].saysCall(c.id)
 		}
 	}
 	for _, r := range results {
-		if slices.ContainsFunc(unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }) {
+		if slices.ContainsFunc(
+			unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) },
+		) {
 			list[r.at] = list[r.at].saysResult(r.id)
 		}
 	}
@@ -101,7 +108,9 @@ func endsWith(s *conversation.State, place uint64) bool {
 
 // saysCall gives the message with one of its calls as text.
 func (m Message) saysCall(id string) Message {
-	if at := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_use" && p.ID == id }); at >= 0 {
+	if at := slices.IndexFunc(
+		m.stored.parts, func(p part) bool { return p.Type == "tool_use" && p.ID == id },
+	); at >= 0 {
 		p := m.stored.parts[at]
 		return m.saysPart(at, callText(toolCall{Function: function{p.Name, arguments(p.Input)}}))
 	}
@@ -140,7 +149,9 @@ func (m Message) saysCall(id string) Message {
 
 // saysResult gives the message with one of its results as text.
 func (m Message) saysResult(id string) Message {
-	if at := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id }); at >= 0 {
+	if at := slices.IndexFunc(
+		m.stored.parts, func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id },
+	); at >= 0 {
 		return m.saysPart(at, resultText("", m.stored.parts[at].result()))
 	}
 	return textMessage(roleUser, resultText(m.stored.Name, plainText(m)))

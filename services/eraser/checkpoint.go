@@ -27,7 +27,9 @@ type part struct {
 	saved  uint64 // for the goroutine that saves
 }
 
-func progressOf(ctx context.Context, log Reader, notes *jetlog.Notes, partition int) (s stored, revision uint64, err error) {
+func progressOf(
+	ctx context.Context, log Reader, notes *jetlog.Notes, partition int,
+) (s stored, revision uint64, err error) {
 	revision, err = notes.Read(ctx, atKey(partition), &s)
 	if created := log.Created(partition); err == nil && !s.Created.Equal(created) {
 		s = stored{Created: created} // a log that was made anew has nothing done yet

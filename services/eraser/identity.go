@@ -25,7 +25,9 @@ func (e *Eraser) enqueueIdentity(p *part, f *events.IdentityErased, at events.Po
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			e.cfg.Logger.Warn("the erasure of an identity is tried again", "position", at, "attempt", attempt, "err", err)
+			e.cfg.Logger.Warn(
+				"the erasure of an identity is tried again", "position", at, "attempt", attempt, "err", err,
+			)
 			if !pause(ctx, min(time.Duration(attempt)*500*time.Millisecond, longestPause)) {
 				return ctx.Err()
 			}
@@ -84,11 +86,15 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 			return err
 		}
 	}
-	receipt := events.ErasureReceipt{IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: told.Erased, Sessions: len(sessions)}
+	receipt := events.ErasureReceipt{
+		IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: told.Erased, Sessions: len(sessions),
+	}
 	if err := e.receipt(ctx, at, &receipt); err != nil {
 		return err
 	}
-	e.cfg.Logger.Info("an identity is erased from the log", "position", at, "sessions", len(sessions), "events", told.Erased)
+	e.cfg.Logger.Info(
+		"an identity is erased from the log", "position", at, "sessions", len(sessions), "events", told.Erased,
+	)
 	leave() // views may be down for long
 	markers := []events.Position{at}
 	for _, p := range last {
@@ -168,7 +174,9 @@ func (e *Eraser) closeMember(ctx context.Context, s *member, gone *events.Identi
 // index is what some eraser has looked at, and the log is the truth. Of the identity's own
 // partition nothing behind its erasure need be known, since whoever feeds the eraser that
 // closes what comes later.
-func (e *Eraser) linkedTo(ctx context.Context, identity string, k int, gone events.Position) (indexed, []string, error) {
+func (e *Eraser) linkedTo(
+	ctx context.Context, identity string, k int, gone events.Position,
+) (indexed, []string, error) {
 	head, err := e.log.Head(ctx, k)
 	if err != nil {
 		return indexed{}, nil, err
@@ -193,7 +201,9 @@ func (e *Eraser) linkedTo(ctx context.Context, identity string, k int, gone even
 	if known.upTo >= head.Seq {
 		return known, out, nil
 	}
-	err = scan{log: e.log, partition: k, after: known.upTo, gentle: true}.until(ctx, head.Seq, func(m jetlog.Message) error {
+	err = scan{
+		log: e.log, partition: k, after: known.upTo, gentle: true,
+	}.until(ctx, head.Seq, func(m jetlog.Message) error {
 		switch m.Type() {
 		case events.TypeSessionErased:
 			if id, _, err := events.ParseSubject(m.Subject); err == nil {

@@ -31,7 +31,9 @@ type Reader interface {
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
+	IdentityErasure(
+		ctx context.Context, identityID string, upTo events.Position,
+	) (*events.IdentityErased, events.Position, error)
 }
 
 // Scanner looks through a partition.

@@ -120,7 +120,9 @@ func (r *Receipts) fill(ctx context.Context, out *services.Receipt, written map[
 // memory may be one that no eraser knows, and that none is written of. None while that is
 // not told, or where it can't be.
 func (r *Receipts) heads(ctx context.Context, id string, written map[string]*stamped) (out []events.Position) {
-	if written[PlaceLog] == nil || !slices.ContainsFunc(r.places, func(p Place) bool { return written[p.Name()] == nil }) {
+	if written[PlaceLog] == nil || !slices.ContainsFunc(
+		r.places, func(p Place) bool { return written[p.Name()] == nil },
+	) {
 		return nil
 	}
 	if at, ok := r.closed.Get(id); ok {
@@ -222,7 +224,9 @@ type stamped struct {
 
 // receiptsAt gives the receipts that were written of an erasure at a position, by their
 // places: of a session, or of an identity. An empty receipt id is any.
-func receiptsAt(ctx context.Context, log Reader, at events.Position, session, identity, receipt string) (map[string]*stamped, error) {
+func receiptsAt(
+	ctx context.Context, log Reader, at events.Position, session, identity, receipt string,
+) (map[string]*stamped, error) {
 	all := log.Identity(ctx, identity)
 	if session != "" {
 		all = log.Session(ctx, session, at.Seq, maxSeq)

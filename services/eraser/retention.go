@@ -29,7 +29,9 @@ type RetentionConfig struct {
 	// a session leave the log. It calls purge, which takes them out, while it sees to it
 	// that nobody who reads the log brings them back. Where it fails before that they stay
 	// for now.
-	Forget func(ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error) error
+	Forget func(
+		ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
+	) error
 	// Every is the pause between two sweeps; 1 h by default.
 	Every  time.Duration
 	Now    func() time.Time
@@ -89,11 +91,19 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (services.Swept, error)
 	now := r.cfg.Now()
 	// What a rule waits for in a partition, such as a view, holds up no other.
 	err := errors.Join(
-		r.rule(ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous}, r.cfg.Anonymous, &out),
-		r.rule(ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out),
+		r.rule(
+			ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous},
+			r.cfg.Anonymous, &out,
+		),
+		r.rule(
+			ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out,
+		),
 	)
 	if !dry && out != (services.Swept{}) {
-		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions", out.LinkedSessions, "turns", out.Turns)
+		r.cfg.Logger.Info(
+			"what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions",
+			out.LinkedSessions, "turns", out.Turns,
+		)
 	}
 	return out, err
 }
@@ -171,7 +181,9 @@ func (r *Retention) window(ctx context.Context, s sweep, out *services.Swept) er
 func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uint64) ([]string, error) {
 	var out []string
 	seen := map[string]bool{}
-	err := scan{log: r.log, partition: partition, after: after, gentle: true}.until(ctx, upTo, func(m jetlog.Message) error {
+	err := scan{
+		log: r.log, partition: partition, after: after, gentle: true,
+	}.until(ctx, upTo, func(m jetlog.Message) error {
 		id, identity, err := events.ParseSubject(m.Subject)
 		if err == nil && !identity && !seen[id] {
 			seen[id] = true

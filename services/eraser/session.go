@@ -42,11 +42,15 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (rest, error) {
 	if err := e.eraseMirrored(ctx, c.SessionID, c.at); err != nil {
 		return nil, err
 	}
-	receipt := events.ErasureReceipt{SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased}
+	receipt := events.ErasureReceipt{
+		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased,
+	}
 	if err := e.receipt(ctx, c.at, &receipt); err != nil {
 		return nil, err
 	}
-	e.cfg.Logger.Info("a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased)
+	e.cfg.Logger.Info(
+		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased,
+	)
 	forget := func(ctx context.Context) error { return e.notes.Drop(ctx, progressKey(c.ReceiptID, c.SessionID)) }
 	// Of a session that goes with its identity, the identity's receipt tells of the views.
 	if c.IdentityID != "" {
@@ -159,7 +163,10 @@ func (e *Eraser) receipt(ctx context.Context, at events.Position, f *events.Eras
 // has it written down.
 func (e *Eraser) reach(ctx context.Context, at []events.Position, write func(place string) error) error {
 	done := make(chan struct{})
-	e.await(ctx, at, func(_ context.Context, place string) error { return write(place) }, func(context.Context) { close(done) })
+	e.await(
+		ctx, at, func(_ context.Context, place string) error { return write(place) },
+		func(context.Context) { close(done) },
+	)
 	select {
 	case <-done:
 		return nil

@@ -69,7 +69,10 @@ type awaited struct {
 
 // await has it noted when each view has reached some positions, and then goes on. It does
 // not wait.
-func (e *Eraser) await(ctx context.Context, at []events.Position, write func(ctx context.Context, place string) error, then func(context.Context)) {
+func (e *Eraser) await(
+	ctx context.Context, at []events.Position, write func(ctx context.Context, place string) error,
+	then func(context.Context),
+) {
 	if len(e.stampers) == 0 {
 		then(ctx)
 		return

@@ -45,7 +45,9 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 // EraseIdentity says that all sessions of an identity go, also those linked later, and
 // gives the receipt. Of one that was erased before it gives the first receipt. From then
 // on reads show none of them, and writes to them are conversation.ErrSessionErased.
-func (s *Service) EraseIdentity(ctx context.Context, identityID string, c services.Erasure) (receipt string, err error) {
+func (s *Service) EraseIdentity(
+	ctx context.Context, identityID string, c services.Erasure,
+) (receipt string, err error) {
 	if events.ValidID(identityID) != nil {
 		return "", &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
 	}

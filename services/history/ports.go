@@ -30,7 +30,9 @@ type Reader interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(ctx context.Context, identityID string, upTo events.Position) (*events.IdentityErased, events.Position, error)
+	IdentityErasure(
+		ctx context.Context, identityID string, upTo events.Position,
+	) (*events.IdentityErased, events.Position, error)
 	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
 

@@ -110,7 +110,8 @@ func (s *Service) letGo(ctx context.Context) error {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return uint32(768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.asked) //nolint:gosec // far below 2^32
+	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.asked
+	return uint32(n) //nolint:gosec // far below 2^32
 }
 
 // Run follows the log until ctx ends, and then returns nil. It returns an error

@@ -96,7 +96,8 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 // startFirst gives the start for a turn that was never started, where that is
 // allowed and the body is enough for one.
 func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, error) {
-	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" || c.StartFirst.Question.QuestionNeutral == "" {
+	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" ||
+		c.StartFirst.Question.QuestionNeutral == "" {
 		return nil, nil //nolint:nilnil // no start is a valid answer
 	}
 	first := *c.StartFirst
@@ -111,7 +112,9 @@ func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversati
 		return services.Turn{}, err
 	}
 	c.Partition = s.log.Partition(sessionID)
-	v, err := s.writeTurn(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
+	v, err := s.writeTurn(
+		ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) },
+	)
 	if err != nil {
 		return services.Turn{}, err
 	}
@@ -193,7 +196,10 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 	if events.ValidID(identityID) != nil {
 		return services.Session{}, &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
 	}
-	v, err := s.write(ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) })
+	v, err := s.write(
+		ctx, sessionID,
+		func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) },
+	)
 	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }
 

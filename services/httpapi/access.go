@@ -75,9 +75,10 @@ type Authenticator interface {
 
 // What an Authenticator may say.
 var (
-	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from TURNLEDGER_KEY); turnledger keys create makes one")
-	ErrKeyEnded        = errors.New("the key has expired or was revoked: turnledger keys create makes another")
-	ErrTokenEnded      = errors.New("the token has expired: get another one from its issuer")
+	ErrUnauthenticated = errors.New("send a valid key as Authorization: Bearer KEY (the command line takes it from " +
+		"TURNLEDGER_KEY); turnledger keys create makes one")
+	ErrKeyEnded   = errors.New("the key has expired or was revoked: turnledger keys create makes another")
+	ErrTokenEnded = errors.New("the token has expired: get another one from its issuer")
 	// ErrNoKeys: the token can't be checked, since its issuer has not told its keys yet.
 	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )

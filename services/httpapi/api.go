@@ -148,7 +148,10 @@ var _ http.Handler = (*API)(nil)
 // New makes the API; it does no I/O.
 func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"), crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{})}
+	a := &API{
+		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
+		crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{}),
+	}
 	a.requests, a.streaming = make(chan struct{}, cfg.MaxRequests), make(chan struct{}, cfg.MaxStreams)
 	a.router = &router{admit: a.admit, enter: a.enter}
 	api := documenter{huma.NewAPI(humaConfig(cfg.Version), a.router)}
@@ -161,7 +164,10 @@ func New(cfg Config) *API {
 	a.ofRole(api, "context", cfg.Sessions != nil, a.reads)
 	a.ofRole(api, "chat", cfg.Chat != nil, a.chats)
 	a.ofRole(api, "context", cfg.Events != nil, a.streams)
-	register(a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"), a.projections)
+	register(
+		a, api, operation("list-projections", Admin, http.MethodGet, "/projections", "See how far the views are"),
+		a.projections,
+	)
 	a.operates(api)
 	if cfg.Keeper != nil {
 		a.keeping(api)
@@ -203,7 +209,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	// Not what a page of another site made a browser send.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
-		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers only to an IP address or localhost").write(out)
+		newProblem(codeForbidden, "a page of another site may not call this API; without authentication it answers "+
+			"only to an IP address or localhost").write(out)
 		return
 	}
 	if a.restoring.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
@@ -226,7 +233,9 @@ func register[I, O any](a *API, api huma.API, op huma.Operation, handle func(con
 	registerFor(api, a.cfg.Deadline, op, handle)
 }
 
-func registerFor[I, O any](api huma.API, deadline time.Duration, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+func registerFor[I, O any](
+	api huma.API, deadline time.Duration, op huma.Operation, handle func(context.Context, *I) (*O, error),
+) {
 	if b, ok := any(new(I)).(bodied); ok {
 		op.Metadata[metaBody], op.Metadata[metaMembers] = b.bodyType(), membersOf(b.bodyType())
 	}

@@ -184,7 +184,8 @@ func tellable(err error) string {
 	if errors.As(err, &broken) {
 		return broken.Error() + "\n" + string(broken.stack)
 	}
-	if errors.Is(err, services.ErrModelFailed) || errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
+	if errors.Is(err, services.ErrModelFailed) || errors.Is(err, jetlog.ErrUnavailable) ||
+		errors.Is(err, jetlog.ErrStream) || errors.Is(err, jetlog.ErrTooLarge) {
 		return err.Error()
 	}
 	return types(err)

@@ -46,8 +46,9 @@ type chatBody struct {
 
 func (b chatBody) message(threadID, key string) (m services.ChatMessage, err error) {
 	m = services.ChatMessage{
-		ThreadID: threadID, Content: b.Content, OnPending: services.OnPending(b.OnPending), SystemPrompt: b.SystemPrompt,
-		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
+		ThreadID: threadID, Content: b.Content, OnPending: services.OnPending(b.OnPending),
+		SystemPrompt: b.SystemPrompt,
+		MaxMessages:  int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
 	}
 	if b.Content == "" {
@@ -116,7 +117,8 @@ type chatJSON struct {
 
 func newChatJSON(r *services.ChatReply) chatJSON {
 	out := chatJSON{
-		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again, FinishReason: optional((*string)(&r.Finish)), Interrupted: r.Finish == services.FinishInterrupted,
+		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again,
+		FinishReason: optional((*string)(&r.Finish)), Interrupted: r.Finish == services.FinishInterrupted,
 		Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: optional(&r.RewrittenQuery),
 	}
 	if r.Turn.ID != uuid.Nil {

@@ -167,9 +167,11 @@ func (a *API) buildContext(ctx context.Context, in *contextIn) (*contextOut, err
 func newContextJSON(c *services.Context, req services.ContextRequest) contextJSON {
 	out := contextJSON{
 		Messages:     rawList{json.RawMessage("[]")},
-		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns, DroppedTurns: c.DroppedTurns,
-		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery), RewriteFallback: c.RewriteFallback,
-		Warnings: c.Warnings, Source: string(c.Source),
+		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns,
+		DroppedTurns:  c.DroppedTurns,
+		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
+		RewriteFallback: c.RewriteFallback,
+		Warnings:        c.Warnings, Source: string(c.Source),
 	}
 	if out.Warnings == nil {
 		out.Warnings = []string{}

@@ -19,10 +19,22 @@ const onLetter = "/deadletters/{projection}/{position}"
 
 // operates adds the calls of operators on dead letters.
 func (a *API) operates(api huma.API) {
-	register(a, api, operation("list-dead-letters", Admin, http.MethodGet, "/deadletters", "List the events that views could not apply", notFound), a.deadLetters)
-	register(a, api, operation("get-dead-letter", Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound), a.deadLetter)
-	register(a, api, operation("retry-dead-letter", Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound), a.retryDeadLetter)
-	register(a, api, operation("drop-dead-letter", Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound), a.dropDeadLetter)
+	register(a, api, operation(
+		"list-dead-letters", Admin, http.MethodGet, "/deadletters", "List the events that views could not apply",
+		notFound,
+	), a.deadLetters)
+	register(
+		a, api, operation("get-dead-letter", Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound),
+		a.deadLetter,
+	)
+	register(
+		a, api,
+		operation("retry-dead-letter", Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound),
+		a.retryDeadLetter,
+	)
+	register(a, api, operation(
+		"drop-dead-letter", Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good", unread, notFound,
+	), a.dropDeadLetter)
 }
 
 type deadLettersIn struct {
@@ -52,8 +64,9 @@ type deadLetterJSON struct {
 
 func newDeadLetterJSON(l projections.DeadLetter) deadLetterJSON {
 	out := deadLetterJSON{
-		Projection: l.Projection, Position: l.Position, EventID: l.EventID, Type: l.Type, SessionID: optional(&l.SessionID),
-		State: "waiting", Reason: l.Reason, Attempts: l.Attempts, ParkedAt: l.ParkedAt,
+		Projection: l.Projection, Position: l.Position, EventID: l.EventID, Type: l.Type,
+		SessionID: optional(&l.SessionID),
+		State:     "waiting", Reason: l.Reason, Attempts: l.Attempts, ParkedAt: l.ParkedAt,
 	}
 	if d := l.Dropped; d != nil {
 		out.State, out.DroppedAt, out.DroppedBy, out.DropReason = "dropped", &d.At, &d.By, &d.Reason
@@ -106,7 +119,10 @@ func (a *API) queue(projection string) (projections.DeadLetterQueue, error) {
 			return q, nil
 		}
 	}
-	return nil, newProblem(codeNotFound, "this process keeps no dead letters of such a projection: GET /v1/projections names those that there are")
+	return nil, newProblem(
+		codeNotFound,
+		"this process keeps no dead letters of such a projection: GET /v1/projections names those that there are",
+	)
 }
 
 func (a *API) deadLetter(ctx context.Context, in *deadLetterIn) (*deadLetterOut, error) {
@@ -146,7 +162,10 @@ func (a *API) retryDeadLetter(ctx context.Context, in *deadLetterIn) (*deadLette
 	if done.Applied {
 		out.State = "applied"
 	}
-	a.cfg.Logger.Info("a dead letter was retried", "projection", in.Projection, "position", at, "event_type", done.Type, "applied", done.Applied)
+	a.cfg.Logger.Info(
+		"a dead letter was retried", "projection", in.Projection, "position", at, "event_type", done.Type, "applied",
+		done.Applied,
+	)
 	return &deadLetterOut{out}, nil
 }
 
@@ -174,7 +193,8 @@ func (a *API) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*deadLe
 		return &deadLetterOut{newDeadLetterJSON(l)}, nil
 	}
 	l, err := q.DropDeadLetter(ctx, at, projections.Drop{
-		Reason: projections.BoundReason(in.value.Reason), By: projections.BoundReason(in.value.DroppedBy), At: a.cfg.Now().UTC().Truncate(time.Microsecond),
+		Reason: projections.BoundReason(in.value.Reason), By: projections.BoundReason(in.value.DroppedBy),
+		At: a.cfg.Now().UTC().Truncate(time.Microsecond),
 	})
 	if err != nil {
 		return nil, letterError(err)
@@ -188,7 +208,8 @@ func letterError(err error) error {
 	switch {
 	case errors.Is(err, projections.ErrNoDeadLetter):
 		return newProblem(codeNotFound, projections.ErrNoDeadLetter.Error())
-	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, jetlog.ErrUnavailable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:
 		return fmt.Errorf("%w: %w", errLetters, err)

@@ -18,13 +18,21 @@ func (a *API) erasures(api huma.API) {
 		op.DefaultStatus = http.StatusAccepted
 		return with(op, metaOptional, true)
 	}
-	register(a, api, accepted(operation("erase-session", TurnsRedact, http.MethodDelete, onSession, "Close a session for ever, and erase its texts everywhere", unread, notFound)), a.eraseSession)
-	register(a, api, accepted(operation("erase-identity", TurnsRedact, http.MethodDelete, "/identities/{identity_id}", "Erase all sessions of an identity, also those linked later", unread)), a.eraseIdentity)
+	register(a, api, accepted(operation(
+		"erase-session", TurnsRedact, http.MethodDelete, onSession,
+		"Close a session for ever, and erase its texts everywhere", unread, notFound,
+	)), a.eraseSession)
+	register(a, api, accepted(operation(
+		"erase-identity", TurnsRedact, http.MethodDelete, "/identities/{identity_id}",
+		"Erase all sessions of an identity, also those linked later", unread,
+	)), a.eraseIdentity)
 }
 
 // receipts adds the call that tells of them.
 func (a *API) receipts(api huma.API) {
-	op := operation("get-receipt", TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound)
+	op := operation(
+		"get-receipt", TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound,
+	)
 	register(a, api, with(op, metaBounds, true), a.receipt)
 }
 
@@ -137,8 +145,9 @@ func (a *API) concerned(ctx context.Context, r *services.Receipt) error {
 
 func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 	out := receiptJSON{
-		ReceiptID: r.ID, Kind: "session", SessionID: optional(&r.SessionID), IdentityID: optional(&r.IdentityID), TurnID: optional(&r.TurnID),
-		State: "running", Position: r.Position, RequestedAt: r.RequestedAt, Places: []receiptPlaceJSON{},
+		ReceiptID: r.ID, Kind: "session", SessionID: optional(&r.SessionID), IdentityID: optional(&r.IdentityID),
+		TurnID: optional(&r.TurnID),
+		State:  "running", Position: r.Position, RequestedAt: r.RequestedAt, Places: []receiptPlaceJSON{},
 	}
 	switch {
 	case r.TurnID != "":

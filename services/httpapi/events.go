@@ -54,12 +54,15 @@ func (in *eventsIn) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// known refuses a parameter that is misspelt, and a filter that is empty: either would give the whole log to somebody who asked
-// for a part of it.
+// known refuses a parameter that is misspelt, and a filter that is empty: either would give the whole log to
+// somebody who asked for a part of it.
 func (in *eventsIn) known() error {
 	for name, values := range in.asked {
 		if !slices.Contains(eventParameters, name) {
-			return invalid(printable(name, "query"), "is no parameter of this call: there are "+strings.Join(eventParameters, ", "))
+			return invalid(
+				printable(name, "query"),
+				"is no parameter of this call: there are "+strings.Join(eventParameters, ", "),
+			)
 		}
 		if strings.HasSuffix(name, "_id") && slices.Contains(values, "") {
 			return invalid(name, "must not be empty: leave it out for all")
@@ -115,7 +118,9 @@ func positionsIn(field, s string) ([]events.Position, error) {
 	}
 	at, err := events.ParsePositions(s)
 	if err != nil {
-		return nil, invalid(field, "must be a position such as 0:42, or several of different partitions with commas between")
+		return nil, invalid(
+			field, "must be a position such as 0:42, or several of different partitions with commas between",
+		)
 	}
 	return at, nil
 }
@@ -126,7 +131,10 @@ type eventsOut struct{ Body func(huma.Context) }
 // streams adds the call that may go on for ever. It has no deadline: it ends with its
 // client, or with EndStreams.
 func (a *API) streams(api huma.API) {
-	op := operation("read-events", EventsRead, http.MethodGet, "/events", "Read the log, as CloudEvents: NDJSON, or server-sent events")
+	op := operation(
+		"read-events", EventsRead, http.MethodGet, "/events",
+		"Read the log, as CloudEvents: NDJSON, or server-sent events",
+	)
 	op.Metadata[metaStream], op.Metadata[metaBounds], op.Metadata[metaLong] = true, true, true
 	// net/http takes the end of the time to read a request for the end of its client.
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
@@ -172,7 +180,10 @@ func (a *API) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 		if a.cfg.MetadataKeys != nil {
 			w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
 		}
-		out := newEventWriter(w, stream, strings.Contains(in.Accept, "text/event-stream"), a.cfg.StreamPatience, a.stillMay(r.Header, EventsRead))
+		out := newEventWriter(
+			w, stream, strings.Contains(in.Accept, "text/event-stream"), a.cfg.StreamPatience,
+			a.stillMay(r.Header, EventsRead),
+		)
 		if r.Method == http.MethodHead {
 			return
 		}

@@ -56,7 +56,10 @@ func (e *eventWriter) revoked(ctx context.Context) error {
 	return nil
 }
 
-func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool, patience time.Duration, may func(context.Context) error) *eventWriter {
+func newEventWriter(
+	w http.ResponseWriter, stream services.EventStream, sse bool, patience time.Duration,
+	may func(context.Context) error,
+) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-ndjson")
 	if sse {
@@ -70,7 +73,10 @@ func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool
 	for k, seq := range stream.From() {
 		at[k] = seq
 	}
-	return &eventWriter{w: w, rc: http.NewResponseController(w), stream: stream, sse: sse, patience: patience, at: at, may: may, asked: time.Now()}
+	return &eventWriter{
+		w: w, rc: http.NewResponseController(w), stream: stream, sse: sse, patience: patience, at: at, may: may,
+		asked: time.Now(),
+	}
 }
 
 // run writes until the stream ends, or for the length of ctx. Each wait for an event is at most a heartbeat
@@ -151,7 +157,7 @@ func (e *eventWriter) end() error {
 // it has a reading of its own, so that nobody waits for it meanwhile.
 func (e *eventWriter) flush() error {
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.patience)) // a writer of a test may have none
-	_, err := e.w.Write(e.buf)                            //nolint:gosec // NDJSON or server-sent events, with nosniff: no browser takes it for a page
+	_, err := e.w.Write(e.buf)                            //nolint:gosec // with nosniff, no browser takes it for a page
 	e.buf = e.buf[:0]
 	if err != nil {
 		return err

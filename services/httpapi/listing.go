@@ -157,7 +157,9 @@ func (c cursor) after(t *conversation.Turn) bool {
 
 // String gives the opaque form.
 func (c cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed))
+	return base64.RawURLEncoding.EncodeToString(
+		fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed),
+	)
 }
 
 // parseCursor reads a cursor of a session; an empty one is before nothing.
@@ -173,7 +175,8 @@ func parseCursor(s, sessionID string) (cursor, error) {
 	if err == nil {
 		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &c.session, &c.place, &c.version, &c.passed)
 	}
-	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns || c.String() != s {
+	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns ||
+		c.String() != s {
 		return cursor{}, invalid("cursor", "must be the next_cursor of the page before")
 	}
 	return c, nil

@@ -108,7 +108,9 @@ type problemField struct {
 
 func newProblem(code, detail string) *problem {
 	k := kinds[code]
-	return &problem{Type: "urn:turnledger:problem:" + code, Title: k.title, Status: k.status, Detail: detail, Code: code}
+	return &problem{
+		Type: "urn:turnledger:problem:" + code, Title: k.title, Status: k.status, Detail: detail, Code: code,
+	}
 }
 
 func (p *problem) Error() string             { return p.Detail }
@@ -153,17 +155,27 @@ var told = []struct {
 	{ErrTokenEnded, codeUnauthenticated, ""},
 	{ErrNoKeys, codeAuthUnavailable, ""},
 	{ErrUnauthenticated, codeUnauthenticated, ""},
-	{services.ErrPositionNotReached, codePositionNotReached, "the log does not hold the position yet: ask again in a moment"},
-	{services.ErrModelFailed, codeModelFailed, "the model did not answer; the turn is kept and pending, and the same request again asks the model again"},
-	{services.ErrNoReceipt, codeNotFound, "there is no such receipt: DELETE of a session or an identity gives one, and the position of a redaction is one"},
-	{errLetters, codeViewUnavailable, "the view's store does not answer: turnledger projections list tells how it stands; try again"},
+	{services.ErrPositionNotReached, codePositionNotReached, "the log does not hold the position yet: " +
+		"ask again in a moment"},
+	{services.ErrModelFailed, codeModelFailed, "the model did not answer; the turn is kept and pending, and the same " +
+		"request again asks the model again"},
+	{services.ErrNoReceipt, codeNotFound, "there is no such receipt: DELETE of a session or an identity gives one, " +
+		"and the position of a redaction is one"},
+	{errLetters, codeViewUnavailable, "the view's store does not answer: turnledger projections list tells how it " +
+		"stands; try again"},
 	{projections.ErrNoProjection, codeNotFound, "there is no such projection: GET /v1/projections lists them"},
-	{projections.ErrNoRebuild, codeNotFound, "no rebuild of the projection runs in this process: GET /v1/projections shows which do; ask the process that was asked for it"},
-	{projections.ErrNotFed, codeNotFed, "this process does not feed the projection: ask the one that does, by --url or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
-	{projections.ErrRebuilding, codeRebuildRunning, "the projection is being rebuilt or verified already: GET /v1/projections shows how far"},
-	{projections.ErrNotYet, codeAuditUnavailable, "what is too old stays for now: the audit is being rebuilt or verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections list); it is tried again each minute"},
+	{projections.ErrNoRebuild, codeNotFound, "no rebuild of the projection runs in this process: GET /v1/projections " +
+		"shows which do; ask the process that was asked for it"},
+	{projections.ErrNotFed, codeNotFed, "this process does not feed the projection: ask the one that does, by --url " +
+		"or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
+	{projections.ErrRebuilding, codeRebuildRunning, "the projection is being rebuilt or verified already: GET " +
+		"/v1/projections shows how far"},
+	{projections.ErrNotYet, codeAuditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
+		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
+		"list); it is tried again each minute"},
 	// The audit is the one view whose store answers requests by itself.
-	{projections.ErrUnavailable, codeAuditUnavailable, "the audit tables do not answer, or there are none: set TURNLEDGER_POSTGRES_URL, or try again"},
+	{projections.ErrUnavailable, codeAuditUnavailable, "the audit tables do not answer, or there are none: set " +
+		"TURNLEDGER_POSTGRES_URL, or try again"},
 	{jetlog.ErrNotEmpty, codeNotEmpty, ""},
 }
 
@@ -188,11 +200,13 @@ func known(err error) *problem {
 	case errors.Is(err, ErrBackup):
 		return newProblem(codeInvalid, err.Error())
 	case errors.Is(err, jetlog.ErrNoWrites):
-		return newProblem(codeLogUnavailable, "the log takes no writes, since its disk is full or failing; /readyz tells more, and the same request later finds out")
+		return newProblem(codeLogUnavailable, "the log takes no writes, since its disk is full or failing; /readyz "+
+			"tells more, and the same request later finds out")
 	// Before refusals: one that could not be kept for the audit is not given yet.
 	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return newProblem(codeLogUnavailable, "the log did not answer; if it was a write, it may or may not have happened: the same request again finds out")
+		return newProblem(codeLogUnavailable, "the log did not answer; if it was a write, it may or may not have "+
+			"happened: the same request again finds out")
 	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
 		return refused(refusal)
 	default:

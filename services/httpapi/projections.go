@@ -40,8 +40,8 @@ func (a *API) projections(ctx context.Context, _ *struct{}) (*projectionsOut, er
 		p := &list[i]
 		row := projectionJSON{
 			Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
-			Generation: int(p.Generation), Rebuildable: p.Rebuildable, LastError: optional(&p.LastError), //nolint:gosec // counts rebuilds
-			ETASeconds: p.ETA.Seconds(),
+			Generation:  int(p.Generation), //nolint:gosec // counts rebuilds
+			Rebuildable: p.Rebuildable, LastError: optional(&p.LastError), ETASeconds: p.ETA.Seconds(),
 		}
 		if !p.HeadUnknown {
 			row.Head = &p.Head

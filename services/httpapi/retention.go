@@ -9,7 +9,9 @@ import (
 
 // retains adds the call that takes out what is too old.
 func (a *API) retains(api huma.API) {
-	register(a, api, operation("sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it"), a.sweep)
+	register(a, api, operation(
+		"sweep", Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it",
+	), a.sweep)
 }
 
 type sweepIn struct {

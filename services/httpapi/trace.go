@@ -23,7 +23,9 @@ func (c *call) trace(route string, status int) {
 		return
 	}
 	span.SetName(route)
-	set := []attribute.KeyValue{attribute.String("http.route", route), attribute.Int("http.response.status_code", status)}
+	set := []attribute.KeyValue{
+		attribute.String("http.route", route), attribute.Int("http.response.status_code", status),
+	}
 	if c.session != "" {
 		set = append(set, attribute.String("turnledger.session_id", c.session))
 	}
@@ -34,7 +36,10 @@ func (c *call) trace(route string, status int) {
 		set = append(set, attribute.String("turnledger.source", string(c.from)))
 	}
 	if p := c.prompt; p != nil {
-		set = append(set, attribute.Int("turnledger.turns", c.turns), attribute.Bool("turnledger.found", p.found), attribute.Int("turnledger.window", p.window), attribute.Int("turnledger.dropped", p.dropped))
+		set = append(
+			set, attribute.Int("turnledger.turns", c.turns), attribute.Bool("turnledger.found", p.found),
+			attribute.Int("turnledger.window", p.window), attribute.Int("turnledger.dropped", p.dropped),
+		)
 	}
 	span.SetAttributes(set...)
 	if status >= http.StatusInternalServerError {

@@ -46,8 +46,9 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		TurnID: t.ID, SessionID: t.SessionID, IdentityID: optional(&t.IdentityID), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: t.Position,
 		CreatedAt: t.CreatedAt.UTC(), FinalizedAt: optionalTime(t.FinalizedAt), DeletedAt: optionalTime(t.DeletedAt),
-		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate, DroppedMetadata: t.DroppedMetadata,
-		Metadata: rawObject{t.Metadata()},
+		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
+		DroppedMetadata: t.DroppedMetadata,
+		Metadata:        rawObject{t.Metadata()},
 	}
 	if len(out.Metadata.RawMessage) == 0 {
 		out.Metadata.RawMessage = json.RawMessage("{}")
@@ -60,7 +61,9 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		out.ReplacedByTurnID = &id
 	}
 	if q := t.Question; q != nil {
-		out.PipelineName, out.Consultant, out.Repository = optional(&q.PipelineName), optional(&q.Consultant), optional(&q.Repository)
+		out.PipelineName, out.Consultant, out.Repository = optional(
+			&q.PipelineName,
+		), optional(&q.Consultant), optional(&q.Repository)
 		out.TranslateChat = q.TranslateChat
 		out.QuestionNeutral, out.QuestionTranslated = &q.QuestionNeutral, optional(&q.QuestionTranslated)
 		out.QuestionMessages.RawMessage = q.QuestionMessages

@@ -45,7 +45,8 @@ type startBody struct {
 
 func (b startBody) question() events.Question {
 	return events.Question{
-		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository, TranslateChat: b.TranslateChat,
+		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
+		TranslateChat:   b.TranslateChat,
 		QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
 		QuestionMessages: b.QuestionMessages.RawMessage, Metadata: b.Metadata.RawMessage,
 	}

@@ -51,8 +51,8 @@ func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Sn
 	return &Snippets{search, confirmed, budget}
 }
 
-// leavesOut reports whether a query wants nothing of what was found: the prompt shows it anyway, or it stands before the
-// boundary of an anonymous session, where it belongs to whoever asked then.
+// leavesOut reports whether a query wants nothing of what was found: the prompt shows it anyway, or it stands
+// before the boundary of an anonymous session, where it may be another person's.
 func leavesOut(q services.MemoryQuery, f Found) bool {
 	return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) || q.After > 0 && f.Place <= q.After
 }
@@ -137,7 +137,9 @@ func sentences(text string) (out []string) {
 		runes := []rune(strings.TrimSpace(line))
 		for i, r := range runes {
 			full := strings.ContainsRune("。！？｡।؟។။", r)
-			full = full || i > 0 && r == ' ' && unicode.In(runes[i-1], unicode.Thai, unicode.Lao) // which have no full stop
+			full = full || i > 0 && r == ' ' && unicode.In(
+				runes[i-1], unicode.Thai, unicode.Lao,
+			) // which have no full stop
 			stop := strings.ContainsRune(".!?…", r) && (i+1 == len(runes) || unicode.IsSpace(runes[i+1]))
 			if full || stop || i+1 == len(runes) {
 				if s := strings.TrimSpace(string(runes[from : i+1])); s != "" {

@@ -33,7 +33,9 @@ func valid(q services.EventQuery, partitions int) error {
 	}{{"from", q.From}, {"to", q.To}} {
 		for _, p := range list.at {
 			if p.Partition >= partitions {
-				return invalid(list.field, fmt.Sprintf("names a partition that this log does not have: it has %d", partitions))
+				return invalid(
+					list.field, fmt.Sprintf("names a partition that this log does not have: it has %d", partitions),
+				)
 			}
 		}
 	}

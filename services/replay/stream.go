@@ -284,8 +284,8 @@ func (s *stream) pump(ctx context.Context, b *backlog, out chan<- arrival) {
 	}
 }
 
-// passed tells whether the log is beyond a sequence and has nothing up to there that is still to come: what stands there may be
-// another session's, or erased.
+// passed tells whether the log is beyond a sequence and has nothing up to there that is still to come: what stands
+// there may be another session's, or erased.
 func (s *stream) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
 	head, err := b.log.Head(ctx, b.partition)
 	if err != nil || head.Seq < to {

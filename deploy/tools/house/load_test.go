@@ -1,5 +1,5 @@
-// Package house_test holds the rules of this house that no linter has. It reads the source of all packages of the module, and
-// nothing of it is part of the program.
+// Package house_test holds the rules of this house that no linter has. It reads the source of all packages of the
+// module, and nothing of it is part of the program.
 package house_test
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +52,9 @@ var packages = sync.OnceValues(func() ([]*pkg, error) {
 	for _, l := range all {
 		exports[l.ImportPath] = l.Export
 	}
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imports := importer.ForCompiler(
+		fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) },
+	)
 	var out []*pkg
 	for _, l := range all {
 		if !strings.HasPrefix(l.ImportPath, module) {
@@ -66,16 +69,19 @@ var packages = sync.OnceValues(func() ([]*pkg, error) {
 	return out, nil
 })
 
-// looked reads all folders of source: the go command holds a cached result of a test against the files and folders that the
-// test has opened, and a file that is new is in none of the files.
+// looked reads all folders of source. The go command takes a cached result of a test for good while the files and
+// folders that the test opened are the same; without looked, it would not notice a new file.
 func looked() error {
 	return filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if name := d.Name(); d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "data" || name == "bin") {
-			return filepath.SkipDir
+		if err == nil && d.IsDir() && path != root && unread.MatchString(d.Name()) {
+			err = filepath.SkipDir
 		}
 		return err
 	})
 }
+
+// unread are folders without source: hidden ones, and what make run and make build leave.
+var unread = regexp.MustCompile(`^(\..*|data|bin)$`)
 
 // list asks the go command for all packages that the module is made of, compiled.
 func list() (out []listed, err error) {

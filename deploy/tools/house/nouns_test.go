@@ -15,8 +15,9 @@ const sameFields = 4
 
 // apart are packages and types that may look like another noun, each with the reason.
 var apart = map[string]string{
-	"events":                      "stored: the form of the facts in the log, which no command and no state decides",
-	"services/client":             "a client's own types: programs outside import them, and the JSON of the API is their form",
+	"events": "stored: the form of the facts in the log, which no command and no state decides",
+	"services/client": "a client's own types: programs outside import them, and the JSON of the API is " +
+		"their form",
 	"services/export.TurnRow":     "wire form: the columns of a table of turns",
 	"services/backup.ErasureData": "wire form: the data of an erasure's CloudEvent in a backup",
 	"services/backup.File":        "stored: a line of a backup's manifest",

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,14 +86,22 @@ const (
 	longestWait = 10 * time.Minute
 )
 
-// Run looks whether the server takes writes until ctx ends, and then returns nil. Where it takes none and
-// the disk has room again, JetStream is begun anew in place: connections stay, and consumers are made
-// again by who needs them.
+// Hold keeps Run from beginning JetStream anew until release is called. Whoever takes streams away or puts copies in
+// their places must hold the server: meanwhile a stream's folder is there without its stream, which the server reports
+// as a stream that could not be recovered. Hold waits for a new beginning that is under way.
+func (s *Server) Hold() (release func()) {
+	s.begin.RLock()
+	return s.begin.RUnlock
+}
+
+// Run looks whether the server takes writes until ctx ends, and then returns nil. Where two looks in a row see that it
+// takes none, and the disk has room, JetStream is begun anew in place: connections stay, and whoever needs a consumer
+// makes it again. One look alone proves nothing: a stream that is being made or deleted has a folder and is not known.
 func (s *Server) Run(ctx context.Context) error {
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(cmp.Or(s.cfg.LookEvery, lookEvery))
 	defer look.Stop()
 	var next time.Time
-	pause, well := firstPause, true
+	pause, well, before := firstPause, true, error(nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,6 +109,11 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-look.C:
 		}
 		sick := s.Healthy()
+		if sick != nil && before == nil {
+			before = sick
+			continue
+		}
+		before = sick
 		switch {
 		case sick == nil && !well:
 			s.log.log.Info("the log takes writes again")
@@ -113,8 +127,13 @@ func (s *Server) Run(ctx context.Context) error {
 		if free, needed, err := s.room(s.used()); err != nil || free < needed || time.Now().Before(next) {
 			continue
 		}
+		if !s.begin.TryLock() {
+			continue // held
+		}
 		s.log.log.Warn("JetStream is begun anew, since the data directory has room", "err", sick)
-		if err := s.reopen(); err != nil {
+		err := s.reopen()
+		s.begin.Unlock()
+		if err != nil {
 			s.log.log.Error("JetStream can't be begun anew; restart Turnledger if this goes on", "err", err)
 		}
 		next, pause = time.Now().Add(pause), min(2*pause, longestWait)

@@ -54,8 +54,10 @@ type Config struct {
 	Listen         string
 	User, Password string
 	// TLS is what the listener shows, and whom it lets in; nil: it speaks in clear.
-	TLS    *tls.Config
-	Logger *slog.Logger
+	TLS *tls.Config
+	// LookEvery is how often Run looks whether the server takes writes; 1 s by default.
+	LookEvery time.Duration
+	Logger    *slog.Logger
 }
 
 // Server is a running server.
@@ -65,6 +67,8 @@ type Server struct {
 	log  *adapter
 	lock *flock.Flock
 	stop sync.Once
+	// begin is locked while JetStream is begun anew, and read-locked by those who hold the server.
+	begin sync.RWMutex
 }
 
 // Start locks the directory and starts the server. It returns when the server

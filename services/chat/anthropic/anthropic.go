@@ -29,7 +29,10 @@ var _ chat.Model = (*Model)(nil)
 // New makes a model; it does no I/O. The URL may be without its version.
 func New(cfg endpoint.Config) *Model {
 	base := strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")
-	return &Model{cfg, anthropic.NewClient(option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()))}
+	return &Model{cfg, anthropic.NewClient(
+		option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key),
+		option.WithHTTPClient(endpoint.Client()),
+	)}
 }
 
 // Name implements chat.Model.
@@ -46,12 +49,16 @@ func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (s
 	}
 	params := anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}
 	if called := toolsOf(p.Messages); len(called) > 0 {
-		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{OfNone: &anthropic.ToolChoiceNoneParam{}}
+		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{
+			OfNone: &anthropic.ToolChoiceNoneParam{},
+		}
 	}
 	open := func(ctx context.Context) endpoint.Stream[anthropic.MessageStreamEventUnion] {
 		return m.client.Messages.NewStreaming(ctx, params, with...)
 	}
-	return endpoint.Call[anthropic.MessageStreamEventUnion]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+	return endpoint.Call[anthropic.MessageStreamEventUnion]{
+		Open: open, Read: read, Status: status,
+	}.Answer(ctx, m.cfg.Idle, emit)
 }
 
 // toolsOf gives the tools that the history of a prompt calls, by name alone: the API refuses
@@ -66,7 +73,9 @@ func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 		for _, b := range m.Content {
 			if b.Type == "tool_use" && !known[b.Name] {
 				known[b.Name] = true
-				called = append(called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name))
+				called = append(
+					called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name),
+				)
 			}
 		}
 	}

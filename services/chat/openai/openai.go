@@ -23,7 +23,9 @@ var _ chat.Model = (*Model)(nil)
 
 // New makes a model; it does no I/O.
 func New(cfg endpoint.Config) *Model {
-	return &Model{cfg, openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()))}
+	return &Model{cfg, openai.NewClient(
+		option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()),
+	)}
 }
 
 // Name implements chat.Model.
@@ -35,9 +37,13 @@ func (m *Model) Format() services.Format { return services.OpenAI }
 // Answer implements chat.Model. The messages are sent as they are.
 func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
-		return m.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages))
+		return m.client.Chat.Completions.NewStreaming(
+			ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages),
+		)
 	}
-	return endpoint.Call[openai.ChatCompletionChunk]{Open: open, Read: read, Status: status}.Answer(ctx, m.cfg.Idle, emit)
+	return endpoint.Call[openai.ChatCompletionChunk]{
+		Open: open, Read: read, Status: status,
+	}.Answer(ctx, m.cfg.Idle, emit)
 }
 
 func status(err error) int {

@@ -1,12 +1,16 @@
 package backup_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +217,23 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	require.Equal(t, stack.ExitDone, code, errs)
 	empty.WaitReady(t)
 	require.Equal(t, stack.Exchanges(1), empty.Context(t, "s"))
+}
+
+// What the server took in is held against the manifest before it is served.
+func TestARestoreThatTookInLessIsNotServedAsWhole(t *testing.T) {
+	t.Parallel()
+	from := stack.TakeBackup(t)
+	name := filepath.Join(from.Dir, "manifest.json")
+	raw, err := os.ReadFile(name)
+	require.NoError(t, err)
+	events := regexp.MustCompile(`"events": (\d+)`).FindSubmatch(raw)
+	require.NotNil(t, events)
+	n, err := strconv.Atoi(string(events[1]))
+	require.NoError(t, err)
+	raw = bytes.Replace(raw, events[0], fmt.Appendf(nil, `"events": %d`, n+1), 1)
+	require.NoError(t, os.WriteFile(name, raw, 0o600))
+	p := stack.Serve(t, nil)
+	code, _, errs := p.Run(t, "restore", from.Dir)
+	require.Equal(t, stack.ExitFailed, code, errs)
+	p.WaitLog(t, fmt.Sprintf("holds %d events", n))
 }

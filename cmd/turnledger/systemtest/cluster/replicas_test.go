@@ -1,13 +1,16 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
@@ -83,4 +86,57 @@ func TestReplicasOverTheCommandLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(refused.Log.String(), "set TURNLEDGER_REPLICAS=3") },
 		30*time.Second, 20*time.Millisecond)
 	a.Get(t, "/readyz")
+}
+
+// The number of replicas is changed under readers and writers that don't pause: each reader is shown all that was
+// acknowledged before it asked, or 503.
+func TestReplicasChangeUnderReadersThatDontPause(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	env := []string{"TURNLEDGER_NATS_URL=" + strings.Join(c.URLs(), ","), "TURNLEDGER_NATS_LISTEN="}
+	p := stack.Start(t, env, "serve", "--roles", "api,context")
+	rounds := 1
+	if stack.Long() {
+		rounds = 20
+	}
+	var acknowledged [3]atomic.Int64
+	var shown atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range acknowledged {
+		id := fmt.Sprint("s", i)
+		all.Go(func() {
+			a := stack.NewCaller(p.URL, true)
+			for n := 0; ctx.Err() == nil; n++ {
+				status, _, err := a.Call(ctx, http.MethodPost, stack.SessionPath(id)+"/turns",
+					map[string]any{"request_id": fmt.Sprint("r", n), "question_neutral": "q"})
+				if err == nil && status == http.StatusCreated {
+					acknowledged[i].Add(1)
+				}
+			}
+		})
+		all.Go(func() {
+			a := stack.NewCaller(p.URL, i%2 == 0)
+			for ctx.Err() == nil {
+				least := min(acknowledged[i].Load(), 20)
+				status, got, err := a.ReadContext(ctx, id)
+				if err == nil && status == http.StatusOK {
+					shown.Add(1)
+					assert.GreaterOrEqual(t, int64(len(got)), least, "%s lacks what was acknowledged", id)
+				}
+			}
+		})
+	}
+	for range rounds {
+		for _, n := range []string{"3", "1"} {
+			code, _, errs := p.Run(t, "streams", "apply", "--replicas", n)
+			require.Equal(t, stack.ExitDone, code, errs)
+		}
+	}
+	stop()
+	all.Wait()
+	require.Positive(t, shown.Load())
+	for i := range acknowledged {
+		require.Positive(t, acknowledged[i].Load())
+	}
 }

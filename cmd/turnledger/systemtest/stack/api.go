@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,9 +36,23 @@ func (p *Process) Call(ctx context.Context, method, path string, body any) (int,
 		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
 	var out map[string]any
-	err = json.NewDecoder(resp.Body).Decode(&out)
-	return resp.StatusCode, out, err
+	return resp.StatusCode, out, errors.Join(err, json.Unmarshal(raw, &out))
+}
+
+// NewCaller returns a caller of a process that has connections of its own, and may keep them.
+func NewCaller(url string, keepAlive bool) *Process {
+	transport := &http.Transport{DisableKeepAlives: !keepAlive}
+	return &Process{URL: url, Client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+}
+
+// ReadContext returns the status and the messages of a session's context but the current one.
+func (p *Process) ReadContext(ctx context.Context, id string) (int, []any, error) {
+	body := map[string]any{"message": "now", "include_pending": true}
+	status, out, err := p.Call(ctx, http.MethodPost, SessionPath(id)+"/context", body)
+	messages, _ := out["messages"].([]any)
+	return status, messages[:max(0, len(messages)-1)], err
 }
 
 // Must is a call that has to answer with a status.

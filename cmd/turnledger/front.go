@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/services/httpapi"
+	"github.com/turnledger/turnledger/services/httpapi/certfile"
+)
+
+// front is the HTTP server of a process. It outlives the apps that answer behind it. While a log is replaced by a
+// backup, the front keeps the address, so that no other process can take it and answer in its place, and answers 503.
+type front struct {
+	cfg      Config
+	logger   *slog.Logger
+	listener net.Listener
+	cert     *certfile.Pair // nil where the server speaks plain HTTP
+
+	mu sync.Mutex
+	// handler answers requests; nil while no app is open.
+	handler http.Handler
+	// inHand counts the requests that are being answered; left is closed when one of them ends.
+	inHand int
+	left   chan struct{}
+
+	// Once serve was called: stop ends the server, ended is closed when it has ended, and err says how.
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error
+}
+
+// openFront listens. That comes before anything else is started, so that a taken port is known at once.
+func openFront(ctx context.Context, cfg Config, logger *slog.Logger) (*front, error) {
+	f := &front{cfg: cfg, logger: logger, left: make(chan struct{}), ended: make(chan struct{})}
+	var err error
+	if f.cert, err = openPair("TURNLEDGER_TLS_CERT", cfg.TLSCert, cfg.TLSKey, logger); err != nil {
+		return nil, err
+	}
+	if f.cert == nil && httpapi.CheckListen(cfg.Listen, false) != nil {
+		logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", cfg.Listen)
+	}
+	f.listener, err = listen(ctx, cfg)
+	return f, err
+}
+
+// listen takes the address of the API.
+func listen(ctx context.Context, cfg Config) (net.Listener, error) {
+	if err := httpapi.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen, err)
+	}
+	return l, nil
+}
+
+// serve answers requests until ctx ends or close is called, and then waits for those in hand. Requests are taken
+// from the first open on; until then they wait.
+func (f *front) serve(ctx context.Context) {
+	ctx, f.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(f.ended)
+		g, life := errgroup.WithContext(context.WithoutCancel(ctx))
+		life, end := context.WithCancel(life)
+		if f.cert != nil {
+			g.Go(func() error { return f.cert.Run(life) })
+		}
+		g.Go(func() error {
+			defer end()
+			return httpapi.NewServer(f, f.cfg.server(f.cert, f.logger)).Run(ctx, f.listener)
+		})
+		f.err = g.Wait()
+	}()
+}
+
+// close ends the server, waits for the requests in hand, and lets the address go.
+func (f *front) close() error {
+	if f.stop == nil {
+		return f.listener.Close()
+	}
+	f.stop()
+	<-f.ended
+	return f.err
+}
+
+// open lets requests through to a handler; the first call begins to serve.
+func (f *front) open(ctx context.Context, h http.Handler) {
+	f.mu.Lock()
+	f.handler = h
+	f.mu.Unlock()
+	if f.stop == nil {
+		f.serve(ctx)
+	}
+}
+
+// shut refuses requests from now on, ends streams, and waits until at most so many requests are in hand.
+func (f *front) shut(ctx context.Context, most int) error {
+	f.EndStreams()
+	f.mu.Lock()
+	f.handler = nil
+	f.mu.Unlock()
+	for {
+		f.mu.Lock()
+		n, left := f.inHand, f.left
+		f.mu.Unlock()
+		if n <= most {
+			return nil
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return fmt.Errorf("%d requests are still under way: %w", n-most, ctx.Err())
+		}
+	}
+}
+
+// EndStreams ends the streams of the app that answers now.
+func (f *front) EndStreams() {
+	f.mu.Lock()
+	h := f.handler
+	f.mu.Unlock()
+	if streams, ok := h.(interface{ EndStreams() }); ok {
+		streams.EndStreams()
+	}
+}
+
+// ServeHTTP lets the app answer, or says that there is none just now.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	h := f.handler
+	if h != nil {
+		f.inHand++
+	}
+	f.mu.Unlock()
+	if h == nil {
+		httpapi.Closed(w, r)
+		return
+	}
+	defer f.leave()
+	h.ServeHTTP(w, r)
+}
+
+func (f *front) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inHand--
+	if f.handler == nil {
+		close(f.left)
+		f.left = make(chan struct{})
+	}
+}

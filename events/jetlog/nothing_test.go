@@ -1,0 +1,146 @@
+package jetlog_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// diskServer starts a server on a folder, with its connection.
+func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	require.NoError(t, err)
+	ns.Start()
+	require.True(t, ns.ReadyForConnections(10*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(ns))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		nc.Close()
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	return ns, nc
+}
+
+// A server whose disk does not give a block answers as if there was no event in it. That is not "no history".
+func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ns, nc := diskServer(t, dir)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	for i := range 3 {
+		add(t, log, "s", fmt.Sprint("r", i), "x")
+	}
+	// The next block is begun, so that the first one is read from the disk again.
+	for i := range 12 {
+		add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
+	}
+	nc.Close()
+	ns.Shutdown()
+	ns.WaitForShutdown()
+
+	_, nc = diskServer(t, dir)
+	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", "1.blk")
+	require.NoError(t, os.Rename(block, block+".away"))
+	require.NoError(t, os.Mkdir(block, 0o700)) // a read of it fails, as one of a broken disk does
+	for _, after := range []uint64{0, 1} {
+		_, err = readAfter(t, log, "s", after)
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "after %d", after)
+	}
+	none, err := readAfter(t, log, "unknown", 0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.NoError(t, os.Remove(block))
+	require.NoError(t, os.Rename(block+".away", block))
+	all, err := readAfter(t, log, "s", 0)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+}
+
+func readAfter(t *testing.T, log *jetlog.Log, session string, after uint64) (out []events.Recorded, err error) {
+	t.Helper()
+	for e, err := range log.Session(t.Context(), session, after, math.MaxUint64) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// JetStream is begun anew in place, as after a full disk, under readers and writers that don't pause. A reader is given
+// the whole session or an error, and what was acknowledged stays.
+func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) {
+	t.Parallel()
+	rounds := 10
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		rounds = 200
+	}
+	dir := t.TempDir()
+	ns, nc := diskServer(t, dir)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 500 * time.Millisecond})
+	require.NoError(t, err)
+	const sessions = 10
+	var acknowledged [sessions]atomic.Int64
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range sessions {
+		id := fmt.Sprint("s", i)
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact(id, fmt.Sprint("r", n))}}); err == nil {
+					acknowledged[i].Add(1)
+				}
+			}
+		})
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				least := acknowledged[i].Load()
+				if got, err := readAfter(t, log, id, 0); err == nil && int64(len(got)) < least {
+					t.Errorf("%s has %d events, and %d were acknowledged", id, len(got), least)
+					return
+				}
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(1, 14))
+	for range rounds {
+		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+		require.NoError(t, ns.ShutdownJetStream())
+		time.Sleep(time.Duration(rng.IntN(5)) * time.Millisecond)
+		require.NoError(t, ns.EnableJetStream(&server.JetStreamConfig{StoreDir: dir}))
+	}
+	close(done)
+	all.Wait()
+	for i := range sessions {
+		require.Positive(t, acknowledged[i].Load())
+	}
+}
