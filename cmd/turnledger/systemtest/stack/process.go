@@ -65,7 +65,7 @@ func FreeAddress(t testing.TB) string {
 // DataDir returns a new folder that a PostgreSQL of another user may enter.
 func DataDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tl-data-")
+	dir, err := os.MkdirTemp("", "tl-data-") //nolint:usetesting // a folder of t.TempDir is closed to other users
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

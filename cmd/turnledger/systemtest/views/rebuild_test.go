@@ -1,4 +1,4 @@
-package projections_test
+package views_test
 
 import (
 	"fmt"
