@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// CONTRACT §2 as_of: what would have been sent then, the position inclusive, and
+// docs/contract.md#context as_of: what would have been sent then, the position inclusive, and
 // today's redactions applied.
 func TestContextAsOf(t *testing.T) {
 	t.Parallel()
