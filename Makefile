@@ -21,7 +21,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint vuln bench bench-cluster torture build fuzz cover clean deps
+.PHONY: help run test tested race lint vuln bench bench-cluster torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,26 +36,33 @@ build: ## build bin/turnledger
 deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
 	@sh deploy/deps.sh test
 
+# Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
+# detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
+test race torture bench bench-cluster cover: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+torture: TESTED_FLAGS := -race
+tested:
+	$(GO) build $(TESTED_FLAGS) -o $(CURDIR)/bin/tested/turnledger ./cmd/turnledger
+
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.
 # A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
-test: deps ## run every test with the race detector, on real PostgreSQL, Redis and NATS
+test: deps tested ## run every test with the race detector, on real PostgreSQL, Redis and NATS
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
-race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
+race: deps tested ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
 
 # A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name.
-torture: deps ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes; seeds and counts go into docs/reliability.md
+torture: deps tested ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes; seeds and counts go into docs/reliability.md
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
-bench: deps ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
+bench: deps tested ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)
 
-bench-cluster: ## benchmark three NATS nodes that sync every write: turns, a killed leader, a second context process
+bench-cluster: tested ## benchmark three NATS nodes that sync every write: turns, a killed leader, a second context process
 	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
-	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger
+	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest/load
 
 fuzz: ## run each fuzz test of PKG for FUZZTIME
 	@set -e; for pkg in $$($(GO) list $(PKG)); do \
@@ -65,7 +72,7 @@ fuzz: ## run each fuzz test of PKG for FUZZTIME
 		done; \
 	done
 
-cover: deps ## run every test and report which lines they reach, as bin/cover.html
+cover: deps tested ## run every test and report which lines they reach, as bin/cover.html
 	@mkdir -p bin
 	$(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile bin/cover.out $(PKG)
 	$(GO) tool cover -html bin/cover.out -o bin/cover.html

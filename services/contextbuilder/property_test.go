@@ -39,8 +39,8 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 		one, four := natstest.Log(t, 1), natstest.Log(t, 4)
 		for range rapid.IntRange(1, 60).Draw(rt, "events") {
 			f := viewtest.DrawFact(rt)
-			add(t, one, f)
-			add(t, four, f)
+			natstest.Append(t, one, f)
+			natstest.Append(t, four, f)
 		}
 		want := contexts(rt, one, nil)
 		seed := rapid.Uint64().Draw(rt, "failures")

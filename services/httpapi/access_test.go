@@ -75,7 +75,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	t.Helper()
 	events := natstest.Log(t, 1)
 	r := replay.New(events, nil)
-	background(t, r.Run)
+	natstest.Run(t, r.Run)
 	model := &silentModel{}
 	callers["all"] = httpapi.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = httpapi.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}

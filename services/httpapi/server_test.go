@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi"
@@ -103,7 +104,7 @@ func TestRoles(t *testing.T) {
 	bare := httpapi.New(httpapi.Config{Open: true})
 	require.NotNil(t, bare)
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return httpapi.NewServer(bare, httpapi.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return httpapi.NewServer(bare, httpapi.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")

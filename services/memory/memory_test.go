@@ -60,41 +60,20 @@ func both(t *testing.T, test func(w *world)) {
 			}
 			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
 			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.DiscardHandler)})
-			w.background(deletions.Run)
+			natstest.Run(w.t, deletions.Run)
 			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
 			test(w)
 		})
 	}
 }
 
-// background runs something until the test ends, or what it gives back is called.
-func (w *world) background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	stopped := false
-	stop = func() {
-		if cancel(); !stopped {
-			stopped = true
-			require.NoError(w.t, <-done)
-		}
-	}
-	w.t.Cleanup(stop)
-	return stop
-}
-
 func (w *world) forward() (stop func()) {
-	return w.background(runner.New(w.log, w.effect, runner.Config{Rules: rules, Pause: 20 * time.Millisecond, Group: w.effect, Beat: 50 * time.Millisecond}).Run)
+	return natstest.Run(w.t, runner.New(w.log, w.effect, runner.Config{Rules: rules, Pause: 20 * time.Millisecond, Group: w.effect, Beat: 50 * time.Millisecond}).Run)
 }
 
-func (w *world) add(facts ...events.Fact) (at events.Position) {
+func (w *world) add(facts ...events.Fact) events.Position {
 	w.t.Helper()
-	for _, f := range facts {
-		ack, err := w.log.Append(w.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(w.t, err)
-		at = ack.Position
-	}
-	return at
+	return natstest.Append(w.t, w.log, facts...)
 }
 
 func (w *world) turn(session, request, question, answer string) (uuid.UUID, events.Position) {
@@ -225,7 +204,7 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
 	both(t, func(w *world) {
 		told := make(warnings, 10)
-		w.background(memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
+		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
 		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
 		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
 		line := <-told

@@ -1,0 +1,52 @@
+// Package servicetest gives a test the services of one process on a log, joined as cmd joins them.
+package servicetest
+
+import (
+	"testing"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi"
+)
+
+// Config is that of the services which write, read and build contexts.
+type Config struct {
+	History  history.Config
+	Reader   contextbuilder.ReaderConfig
+	Contexts contextbuilder.Config
+}
+
+// Services are those of one process. Several may share a log.
+type Services struct {
+	History  *history.Service
+	Reader   *contextbuilder.Reader
+	Contexts *contextbuilder.Builder
+}
+
+// New joins the services on a log. Writes are answered while History runs.
+func New(log *jetlog.Log, cfg Config) Services {
+	reader := contextbuilder.NewReader(log, cfg.Reader)
+	return Services{history.New(history.On(log), cfg.History), reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
+}
+
+// Start joins the services on a log and runs them until the test ends.
+func Start(t testing.TB, log *jetlog.Log, cfg Config) Services {
+	t.Helper()
+	s := New(log, cfg)
+	natstest.Run(t, s.History.Run)
+	return s
+}
+
+// API returns an API that these services answer, except for the ports that cfg already names.
+func (s Services) API(cfg httpapi.Config) *httpapi.API {
+	if cfg.Turns == nil {
+		cfg.Turns = s.History
+	}
+	if cfg.Contexts == nil {
+		cfg.Contexts = s.Contexts
+	}
+	cfg.SessionWrites, cfg.Sessions = s.History, s.Reader
+	return httpapi.New(cfg)
+}
