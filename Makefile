@@ -11,6 +11,7 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 1
 FUZZTIME  ?= 30s
+DIR       ?= .
 
 GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -21,7 +22,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint vuln bench bench-cluster torture build fuzz cover clean deps
+.PHONY: help run test race lint shape vuln bench bench-cluster torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +79,9 @@ lint: ## check form, vet, lint and module files
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
 	$(GO) mod verify
 	$(GO) mod tidy -diff
+
+shape: ## measure the source: lines, functions, files, what is declared twice (DIR=another checkout, ARGS=-json)
+	@$(GO) run ./deploy/tools/shape $(ARGS) $(DIR)
 
 # Exit 3 of govulncheck says that there are findings. A database that can't be reached is no finding, and is said.
 vuln: ## look for known vulnerabilities in what this code calls (asks vuln.go.dev, or GOVULNDB)
