@@ -72,11 +72,13 @@ cover: deps ## run every test and report which lines they reach, as bin/cover.ht
 	$(GO) tool cover -html bin/cover.out -o bin/cover.html
 	$(GO) tool cover -func bin/cover.out | tail -1
 
-lint: ## check form, vet, lint and module files
+# The rules of the house are run in their folder, where Go also prints what a test that passes has to say.
+lint: ## check form, vet, lint, the rules of the house and module files
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
 		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
+	@cd deploy/tools/house && $(GO) test -count=1
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

@@ -13,11 +13,7 @@ import (
 )
 
 func main() {
-	asJSON := flag.Bool("json", false, "print JSON")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "shape [-json] [DIR]: measures the checkout in DIR (.)")
-		flag.PrintDefaults()
-	}
+	asJSON := flag.Bool("json", false, "print JSON; the argument is the checkout to measure (.)")
 	flag.Parse()
 	dir := "."
 	if flag.NArg() > 0 {
@@ -36,7 +32,8 @@ func run(dir string, asJSON bool) error {
 	}
 	shape := measure(files)
 	if !asJSON {
-		return shape.print(os.Stdout)
+		_, err := os.Stdout.WriteString(shape.table())
+		return err
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", "  ")

@@ -35,7 +35,7 @@ type File struct {
 }
 
 // texts are the endings, or whole names, of the files that Read returns beside Go files.
-var texts = []string{".md", ".sh", ".sql", "Makefile", "Dockerfile", ".yml", ".yaml"}
+var texts = []string{".md", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"}
 
 // Read returns the text files below root in the order of their paths. Folders that Git ignores in this
 // repository, hidden ones and recorded data (testdata) are left out.

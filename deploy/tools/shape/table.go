@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strings"
 )
 
-// print writes the table, and below it what the counts are made of.
-func (s Shape) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// table returns the measures, a row for each, and below them the places that were counted.
+func (s Shape) table() string {
+	var out strings.Builder
 	row := func(name string, values ...any) {
-		fmt.Fprint(w, name, "\t")
-		fmt.Fprintln(w, values...)
+		fmt.Fprintf(&out, "%-30s  %s", name, fmt.Sprintln(values...))
 	}
 	row("code, production", s.Code.Production)
 	row("code, test support", s.Code.Support)
@@ -30,10 +28,8 @@ func (s Shape) print(out io.Writer) error {
 	row("structs declared twice (pairs)", len(s.Twice))
 	row("type assertions on views", len(s.Assertions))
 	row("folders over twenty files", len(s.overTwenty()))
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return s.details(out)
+	s.details(&out)
+	return out.String()
 }
 
 func (s Shape) overTwenty() []Place {
@@ -45,7 +41,7 @@ func (s Shape) overTwenty() []Place {
 	return s.Folders
 }
 
-func (s Shape) details(out io.Writer) error {
+func (s Shape) details(out *strings.Builder) {
 	list := func(title string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(out, "\n%s:\n", title)
@@ -66,5 +62,4 @@ func (s Shape) details(out io.Writer) error {
 	list("structs declared twice", s.Twice)
 	list("type assertions on views", s.Assertions)
 	list("files in a folder, the ten fullest", full)
-	return nil
 }
