@@ -46,15 +46,18 @@ func deadCitations(f source.File, pages map[string]map[string]bool) (findings []
 		for _, m := range numbered.FindAllString(line, -1) {
 			complain(m, "cite an anchor of docs/contract.md or docs/design.md")
 		}
+		links := linked.FindAllStringSubmatch(line, -1)
+		if !strings.HasSuffix(f.Path, ".md") {
+			links = nil
+		} else {
+			line = linked.ReplaceAllString(line, "]")
+		}
 		for _, m := range cited.FindAllStringSubmatch(line, -1) {
 			if why := dead("docs/"+m[1], m[2], pages); why != "" {
 				complain(m[0], why)
 			}
 		}
-		if !strings.HasSuffix(f.Path, ".md") {
-			continue
-		}
-		for _, m := range linked.FindAllStringSubmatch(line, -1) {
+		for _, m := range links {
 			target := f.Path
 			if m[1] != "" {
 				target = path.Join(f.Dir(), m[1])
