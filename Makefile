@@ -45,8 +45,9 @@ test: deps ## run every test with the race detector, on real PostgreSQL, Redis a
 race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
 
-# A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name.
-torture: deps ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes; seeds and counts go into docs/reliability.md
+# A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name. Seeds and
+# counts go into docs/reliability.md.
+torture: deps ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
@@ -85,12 +86,14 @@ lint: ## check form, vet, lint, the rules of the house and module files
 shape: ## measure the source: lines, functions, files, what is declared twice (DIR=another checkout, ARGS=-json)
 	@$(GO) run ./deploy/tools/shape $(ARGS) $(DIR)
 
-# Exit 3 of govulncheck says that there are findings. A database that can't be reached is no finding, and is said.
+# Exit 3 of govulncheck means that there are findings. A database that can't be reached is no finding, and is reported.
 vuln: ## look for known vulnerabilities in what this code calls (asks vuln.go.dev, or GOVULNDB)
 	@GOBIN=$(CURDIR)/bin $(GO) install $(GOVULN)
 	@code=0; bin/govulncheck ./... 2>bin/vuln.err || code=$$?; cat bin/vuln.err; \
-		if [ $$code = 3 ]; then echo "vulnerabilities were found: raise the versions named above (go get MODULE@VERSION)"; exit 3; fi; \
-		if grep -q 'fetching vulnerabilities' bin/vuln.err; then echo "not checked: the database of vulnerabilities does not answer from here"; exit 0; fi; \
+		if [ $$code = 3 ]; then \
+			echo "vulnerabilities were found: raise the versions named above (go get MODULE@VERSION)"; exit 3; fi; \
+		if grep -q 'fetching vulnerabilities' bin/vuln.err; then \
+			echo "not checked: the database of vulnerabilities does not answer from here"; exit 0; fi; \
 		exit $$code
 
 clean: ## remove what was built; data/ stays
