@@ -14,7 +14,8 @@ import (
 	"github.com/turnledger/turnledger/deploy/tools/source"
 )
 
-// What cites a page leads to it: the page is in the repository, and has the heading or anchor that is named.
+// What cites a page leads to it: the page is in the repository, and has the heading or anchor that is named. A
+// file or folder that a page names in backquotes exists.
 // Sections are cited by anchor ("docs/contract.md#errors"), never by number, since numbers move.
 func TestCitationsLeadSomewhere(t *testing.T) {
 	pages := map[string]map[string]bool{}
@@ -33,8 +34,10 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 }
 
 var (
-	cited    = regexp.MustCompile(`\bdocs/([\w./-]+\.md)(?:#([\w-]+))?`)
-	linked   = regexp.MustCompile(`\]\(([^)\s:#]*)(?:#([\w-]+))?\)`)
+	cited  = regexp.MustCompile(`\bdocs/([\w./-]+\.md)(?:#([\w-]+))?`)
+	linked = regexp.MustCompile(`\]\(([^)\s:#]*)(?:#([\w-]+))?\)`)
+	named  = regexp.MustCompile("`((?:events|projections|services|cmd|deploy|docs)/" +
+		"[\\w./-]*?[\\w/])(?:\\.[A-Z]\\w*)?[`:]")
 	numbered = regexp.MustCompile(`\b(CONTRACT|DESIGN)\b|\b(HOUSE|STYLE|OPENAI|NATS|PEERS)(\.md)? ?§`)
 )
 
@@ -55,6 +58,11 @@ func deadCitations(f source.File, pages map[string]map[string]bool) (findings []
 		for _, m := range cited.FindAllStringSubmatch(line, -1) {
 			if why := dead("docs/"+m[1], m[2], pages); why != "" {
 				complain(m[0], why)
+			}
+		}
+		for _, m := range named.FindAllStringSubmatch(line, -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil && strings.HasSuffix(f.Path, ".md") {
+				complain(m[1], "no such file or folder")
 			}
 		}
 		for _, m := range links {
@@ -120,7 +128,8 @@ func anchors(page string) map[string]bool {
 
 func TestDeadCitationsAreFound(t *testing.T) {
 	pages := map[string]map[string]bool{
-		"docs/a.md": anchors("# A page\n## `PUT` of it, twice\n## Twice\n## Twice\n<a id=\"own\"></a>\n```\n# no heading\n```\n"),
+		"docs/a.md": anchors("# A page\n## `PUT` of it, twice\n## Twice\n## Twice\n" +
+			"<a id=\"own\"></a>\n```\n# no heading\n```\n"),
 	}
 	find := func(name, text string) []string {
 		f, err := source.Parse(nil, name, []byte(text))
@@ -138,5 +147,7 @@ func TestDeadCitationsAreFound(t *testing.T) {
 		"docs/b.md:1 ](a.md#gone): no such heading",
 		"docs/b.md:1 ](c.md): no such file",
 	}, find("docs/b.md", "[x](a.md#gone) [y](c.md)\n"))
+	there := "`docs/decisions.md` `services/eraser.Documents`"
+	require.Len(t, find("docs/b.md", "`events/none.go` `services/none.Name` "+there+"\n"), 2)
 	require.Len(t, find("a.go", "package a // CONTRACT §2, DESIGN.md §3\n"), 2)
 }

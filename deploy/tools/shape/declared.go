@@ -59,7 +59,9 @@ func uncommented(files []source.File) []string {
 	return found
 }
 
-var told = map[string]bool{"Error": true, "String": true, "Unwrap": true, "Read": true, "Write": true, "ServeHTTP": true}
+var told = map[string]bool{
+	"Error": true, "String": true, "Unwrap": true, "Read": true, "Write": true, "ServeHTTP": true,
+}
 
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
@@ -150,7 +152,8 @@ func resolve(f source.File, expr ast.Expr) string {
 		}
 		for _, imported := range f.Syntax.Imports {
 			path, _ := strconv.Unquote(imported.Path.Value) // the parser has unquoted it already
-			if named := imported.Name; strings.HasSuffix("/"+path, "/"+pkg.Name) || named != nil && named.Name == pkg.Name {
+			as := imported.Name
+			if strings.HasSuffix("/"+path, "/"+pkg.Name) || as != nil && as.Name == pkg.Name {
 				return strings.TrimPrefix(path, module) + "." + e.Sel.Name
 			}
 		}

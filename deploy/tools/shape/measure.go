@@ -18,7 +18,7 @@ type Shape struct {
 	Lines        Amounts  `json:"lines"`        // all lines
 	Packages     int      `json:"packages"`     // of production
 	Cmd          Amount   `json:"cmd"`          // cmd/turnledger with its subpackages, systemtest apart; no tests
-	Functions    Spread   `json:"functions"`    // lines of a function, signature and braces counted; tests, tools and examples left out
+	Functions    Spread   `json:"functions"`    // lines of a function of production and support, signature included
 	LongestFile  Place    `json:"longest_file"` // of production and its support
 	WidestLine   Place    `json:"widest_line"`  // of all Go files, tabs as four columns, exceptions left out
 	WiderThan120 int      `json:"wider_than_120"`

@@ -39,7 +39,8 @@ func TestStructsDeclaredTwiceAreThoseOfTwoPackages(t *testing.T) {
 	fields := "{ A int; B string; C bool; D %s }\n"
 	of := func(typ string) string { return strings.Replace(fields, "%s", typ, 1) }
 	s := measure(tree(t,
-		"a/a.go", "package a\ntype Turn struct "+of("time.Time")+"type Twin struct "+of("time.Time")+"type small struct "+of("int"),
+		"a/a.go", "package a\ntype Turn struct "+of("time.Time")+
+			"type Twin struct "+of("time.Time")+"type small struct "+of("int"),
 		"b/b.go", "package b\ntype Turn struct "+of("other.Time")+"type Small struct "+of("[]int"),
 		"c/c.go", "package c\ntype Wire struct { A int; B string; C bool; D Time `json:\"d\"` }\n",
 	))
@@ -49,7 +50,8 @@ func TestStructsDeclaredTwiceAreThoseOfTwoPackages(t *testing.T) {
 func TestInterfacesAreCountedWithWhatTheyEmbed(t *testing.T) {
 	s := measure(tree(t,
 		"a/a.go", "package a\ntype Six interface { A(); B(); C(); D(); E(); F() }\n",
-		"b/b.go", "package b\nimport (\"io\"; \""+module+"a\")\ntype Eight interface { a.Six; io.Closer; G() }\ntype Seven interface { a.Six; G() }\n",
+		"b/b.go", "package b\nimport (\"io\"; \""+module+"a\")\n"+
+			"type Eight interface { a.Six; io.Closer; G() }\ntype Seven interface { a.Six; G() }\n",
 	))
 	require.Equal(t, []Place{{At: "b.Eight", Value: 8}}, s.BigInterface)
 }
@@ -57,7 +59,8 @@ func TestInterfacesAreCountedWithWhatTheyEmbed(t *testing.T) {
 func TestAssertionsOnViews(t *testing.T) {
 	s := measure(tree(t,
 		"projections/p.go", "package projections\ntype View interface{}\nvar x = y.(View)\n",
-		"cmd/turnledger/c.go", "package main\nvar a = v.(interface{ Drop() })\nvar b = v.(projections.View)\nvar c = v.(error)\n",
+		"cmd/turnledger/c.go", "package main\nvar a = v.(interface{ Drop() })\n"+
+			"var b = v.(projections.View)\nvar c = v.(error)\n",
 		"services/s/s.go", "package s\nvar a = v.(projections.View)\n",
 	))
 	require.Len(t, s.Assertions, 3, "%s", s.Assertions)
@@ -65,7 +68,8 @@ func TestAssertionsOnViews(t *testing.T) {
 
 func TestExportedNamesWithoutAComment(t *testing.T) {
 	s := measure(tree(t, "a/a.go", "package a\n"+
-		"// T has one.\ntype T int\nfunc (T) Bare() {}\nfunc (t) Hidden() {}\nfunc (T) Error() string { return \"\" }\n"+
+		"// T has one.\ntype T int\nfunc (T) Bare() {}\nfunc (t) Hidden() {}\n"+
+		"func (T) Error() string { return \"\" }\n"+
 		"// Of a group.\nconst (\nA = 1\n)\nvar (\nB = 1 // beside\nC = 2\n)\n"))
 	require.Equal(t, []string{"a/a.go:4 Bare", "a/a.go:13 C"}, s.NoComment)
 }
