@@ -46,5 +46,6 @@ func TestWideLinesAreFound(t *testing.T) {
 	require.Empty(t, lines("a.md", "```\n"+long+" yz\n```\n| "+long+" |\n[a](https://a.example/"+long+")\n"))
 	require.Equal(t, []int{2, 3}, lines("a.go", "package a\n// "+long+"\nvar _ = \""+long+"\"\n"))
 	require.Empty(t, lines("a.go", "package a\nvar _ = `{\n"+long+" yz\n}`\n"))
+	require.Empty(t, lines("a.go", "package a\nvar _ = `{"+long+"}`\n"))
 	require.Empty(t, lines("a.go", "package a\ntype T struct {\n\tA int `json:\""+long+"\"`\n}\n"))
 }

@@ -24,8 +24,9 @@ var (
 	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// Wider returns the lines of more than limit columns that could be wrapped. Tables, links, code blocks
-// (several lines in backquotes, in Go), recorded data and struct tags are exempt.
+// Wider returns the lines of more than limit columns that could be wrapped. Tables, links, code blocks,
+// recorded data and struct tags are exempt. In Go, what is written in backquotes is a code block or recorded data
+// (SQL, scripts, JSON), if it takes several lines or more than forty columns.
 func (f File) Wider(limit int) []Wide {
 	var wide []Wide
 	exempt := f.exempt()
@@ -58,7 +59,8 @@ func (f File) exempt() map[int]bool {
 				exempt[f.Line(n.Tag.Pos())] = true
 			}
 		case *ast.BasicLit:
-			if first, last := f.Line(n.Pos()), f.Line(n.End()); n.Kind == token.STRING && last > first {
+			first, last := f.Line(n.Pos()), f.Line(n.End())
+			if n.Kind == token.STRING && n.Value[0] == '`' && (last > first || len(n.Value) > 40) {
 				for line := first; line <= last; line++ {
 					exempt[line] = true
 				}
