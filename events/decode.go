@@ -76,7 +76,7 @@ func read[F Fact](body []byte) (Fact, error) {
 	return any(f).(Fact), nil
 }
 
-// check holds a fact against the rules of docs/contract.md#writing and #the-log that need no session.
+// check holds a fact against the rules of CONTRACT §2 and §5 that need no session.
 func check(f Fact) string {
 	switch f := f.(type) {
 	case *TurnStarted:

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The catalogue of event types (docs/contract.md#the-log). A type is never renamed and never
+// The catalogue of event types (CONTRACT §5). A type is never renamed and never
 // changes its meaning: a new shape is a new version and an upcast.
 const (
 	TypeTurnStarted    = "turnledger.turn.started.v1"
@@ -108,7 +108,7 @@ type SessionMark struct {
 
 // TurnRedacted says: the turn, with all its versions, must never be shown again.
 // Tombstones holds every version, oldest first, so that a replay gives the same
-// tombstones when the turn's own events are physically gone (docs/design.md#facts); Session
+// tombstones when the turn's own events are physically gone (DESIGN §1); Session
 // does the same for the session.
 type TurnRedacted struct {
 	TurnID     uuid.UUID    `json:"turn_id"`

@@ -18,7 +18,7 @@ var (
 )
 
 // Rebuildable is a projection of which a new generation can be filled beside the
-// one that is served, while reads and its runner go on (docs/design.md#rebuild-and-verify).
+// one that is served, while reads and its runner go on (DESIGN §5 "Rebuild").
 type Rebuildable interface {
 	Projection
 	// Served gives the number of the generation that is served, from 1, and the

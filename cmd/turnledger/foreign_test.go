@@ -16,7 +16,7 @@ import (
 )
 
 // What a NATS client publishes straight to the stream counts where it is in the
-// form of docs/contract.md#the-log; anything else stops nothing, changes no view, and is visible
+// form of CONTRACT §5; anything else stops nothing, changes no view, and is visible
 // as an anomaly.
 func TestEventsPublishedStraightToTheStream(t *testing.T) {
 	t.Parallel()

@@ -321,7 +321,7 @@ func TestReplayOfHalfASurrogatePair(t *testing.T) {
 	require.Zero(t, code, said)
 }
 
-// docs/contract.md#context as_of: what would have been sent then, the position inclusive, and
+// CONTRACT §2 as_of: what would have been sent then, the position inclusive, and
 // today's redactions applied.
 func TestContextAsOf(t *testing.T) {
 	t.Parallel()

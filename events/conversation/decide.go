@@ -10,7 +10,7 @@ import (
 
 // Decision is what a command asks of the log, or the answer that the log already
 // gives. After an append the caller decides again on the state that holds it: that
-// is the verdict (docs/design.md#writing).
+// is the verdict (DESIGN §3).
 type Decision struct {
 	// Facts to append, in one atomic batch where they are several. With Err they are
 	// what must be recorded of the refusal.
@@ -38,7 +38,7 @@ type Start struct {
 	Busy func(*Turn) bool
 }
 
-// DecideStart decides a start (docs/contract.md#writing).
+// DecideStart decides a start (CONTRACT §2 "Write").
 func (s *State) DecideStart(c Start) Decision {
 	if d, refused := s.refuseStart(c); refused {
 		return d

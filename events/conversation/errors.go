@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Codes of refusals (docs/contract.md#errors) and reasons of anomalies.
+// Codes of refusals (CONTRACT §2) and reasons of anomalies.
 const (
 	CodeTurnNotStarted  = "turn_not_started"
 	CodeTurnNotFound    = "turn_not_found"

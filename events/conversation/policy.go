@@ -22,7 +22,7 @@ type Policy struct {
 
 // NormalStart makes a start as the log may hold it: fallback question, allowed
 // metadata, no base64 images. It tells which metadata keys were dropped, and is
-// Invalid where docs/contract.md#writing says 422. The caller's values are not edited.
+// Invalid where CONTRACT §2 says 422. The caller's values are not edited.
 func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Status of a turn (docs/contract.md#a-turn).
+// Status of a turn (CONTRACT §2).
 type Status uint8
 
 // A turn is pending until it has its answer; replaced when a correction stands in

@@ -112,8 +112,7 @@ func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 	return err
 }
 
-// appendHeader distinguishes the appends of one event id
-// (docs/decisions.md#whose-event-an-acknowledgement-speaks-of).
+// appendHeader tells the appends of one event id apart.
 const appendHeader = "Turnledger-Append"
 
 // own finds what an append has written itself: where the server knows its id from, or

@@ -42,8 +42,7 @@ func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo
 
 // direct asks with JetStream's direct batch get (ADR-31). An answer that was cut
 // off, or that lacks a part, is an error, never a short page: jetstreamext.GetBatch
-// of orbit 0.3 ends in silence when time runs out, which would read as "no history"
-// (docs/decisions.md#short-answers-are-errors).
+// of orbit 0.3 ends in silence when time runs out, which would read as "no history".
 func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int) (out []events.Recorded, end pageEnd, err error) {
 	req, err := json.Marshal(ask)
 	if err != nil {

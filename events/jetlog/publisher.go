@@ -42,7 +42,7 @@ type PublisherConfig struct {
 }
 
 // Publisher is the Watermill publisher for pipelines: one message is one event of
-// docs/contract.md#the-log. The topic is the session id. The message's UUID is the event id
+// CONTRACT §5. The topic is the session id. The message's UUID is the event id
 // (ce-id and Nats-Msg-Id), its metadata are the headers, its payload is the body; a
 // ce-type must be among the metadata, and whatever else the envelope needs is
 // filled in. Messages are published in their order, each once, however often a

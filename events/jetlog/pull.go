@@ -19,7 +19,7 @@ import (
 // events by the event's own headers, so that an event without a body and with a
 // header "Status", which any client may publish, is swallowed, or taken for the
 // consumer's end, for ever; and they can stall for a heartbeat when asked for
-// little (docs/design.md#watermill). Here an event is what comes with a JetStream reply subject.
+// little (DESIGN §5). Here an event is what comes with a JetStream reply subject.
 type pull struct {
 	nc  *nats.Conn
 	sub *nats.Subscription

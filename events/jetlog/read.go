@@ -34,7 +34,7 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 // Session gives the events of a session after a sequence and up to another, in
 // order, and all durable. On one server it reads directly; in a cluster it first
 // asks the leader for the session's last sequence and does not end before that,
-// since a follower's direct answer may be old (docs/design.md#reading).
+// since a follower's direct answer may be old (DESIGN §4).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return l.subject(ctx, l.of(sessionID), events.SessionSubject(sessionID), after, upTo)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Request for a context (docs/contract.md#context).
+// Request for a context (CONTRACT §2 "Context").
 type Request struct {
 	SessionID    string
 	Message      string
@@ -59,7 +59,7 @@ type Result struct {
 	Source          Source
 }
 
-// Limits of a window (docs/contract.md#context).
+// Limits of a window (CONTRACT §2).
 const (
 	DefaultMessages = 20
 	LeastMessages   = 2

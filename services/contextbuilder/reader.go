@@ -80,7 +80,7 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 // Source says where a reading comes from.
 type Source string
 
-// The sources (docs/contract.md#context).
+// The sources (CONTRACT §2 "Context").
 const (
 	FromView    Source = "view"
 	FromViewLog Source = "view+log"

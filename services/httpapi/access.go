@@ -17,8 +17,7 @@ import (
 // and a call that is declared with it is answered to nobody.
 type Scopes uint8
 
-// The scopes. None contains another: Admin operates the system and reads no text
-// (docs/decisions.md#no-scope-contains-another).
+// The scopes. None holds another: Admin looks after the system and reads no text.
 const (
 	TurnsWrite  Scopes = 1 << iota // record turns, link and reset sessions
 	ContextRead                    // read sessions, turns and contexts
@@ -26,7 +25,7 @@ const (
 	TurnsRedact                    // redact and erase
 	Admin                          // views, dead letters
 
-	// public calls are answered to anybody. They stand at the root (docs/contract.md#http) and know
+	// public calls are answered to anybody. They stand at the root (CONTRACT §2) and know
 	// no user: health, metrics, the description of the API.
 	public
 )

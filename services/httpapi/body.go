@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// defaultBody bounds a request's body (docs/contract.md#http).
+	// defaultBody bounds a request's body (CONTRACT §2).
 	defaultBody = 1 << 20
 	// drain is how much of a body that is too large is read and thrown away: a client
 	// that is still sending sees the answer only if somebody reads.

@@ -1,4 +1,4 @@
-// Package httpapi is the transport: routes, the JSON of docs/contract.md#http, and one table
+// Package httpapi is the transport: routes, the JSON of CONTRACT §2, and one table
 // from errors to RFC 9457 problems. It decides nothing; whatever it answers comes
 // from the ports that it is wired to (ports.go).
 //

@@ -27,7 +27,7 @@ var (
 	ErrProjectionUnavailable = errors.New("the view's store does not answer: turnledger projections list tells how it stands; try again")
 )
 
-// Codes that this package itself gives (docs/contract.md#errors); the others are conversation's.
+// Codes that this package itself gives (CONTRACT §2); the others are conversation's.
 const (
 	codeMalformed          = "malformed"
 	codeUnauthenticated    = "unauthenticated"

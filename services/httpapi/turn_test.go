@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi"
 )
 
-// turnMembers are those of docs/contract.md#a-turn.
+// turnMembers are those of CONTRACT §2.
 var turnMembers = []string{
 	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant", "created_at",
 	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "metadata", "pipeline_name", "position",

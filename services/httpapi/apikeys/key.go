@@ -83,8 +83,7 @@ func (k Key) check() error {
 	}
 }
 
-// digest is the SHA-256 of a key. It can't be compared with ==, only in constant time
-// (docs/decisions.md#a-key-is-130-random-bits-and-its-sha-256-is-kept).
+// digest is the SHA-256 of a key. It can't be compared with ==, only in constant time.
 type digest struct {
 	_   [0]func()
 	sum [sha256.Size]byte
