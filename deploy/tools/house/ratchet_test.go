@@ -15,8 +15,6 @@ import (
 	"github.com/turnledger/turnledger/deploy/tools/source"
 )
 
-const root = "../../.."
-
 // tree returns the text files of the repository, read once for all rules.
 var tree = sync.OnceValues(func() ([]source.File, error) { return source.Read(root) })
 
