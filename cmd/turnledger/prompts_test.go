@@ -52,7 +52,7 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 			finalized++
 		}
 	}
-	return recent.Snapshot{State: o.state.Clone(n), Applied: o.at()}, nil
+	return recent.Snapshot{State: o.state.CloneLast(n), Applied: o.at()}, nil
 }
 
 // fold gives an imported conversation as the log would have it.

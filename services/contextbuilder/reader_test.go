@@ -45,7 +45,7 @@ func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error)
 	if s.state == nil {
 		return recent.Snapshot{}, nil
 	}
-	return recent.Snapshot{State: s.state.Clone(math.MaxInt32), Applied: events.Position{Seq: s.at}}, nil
+	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
 }
 
 func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
@@ -53,7 +53,7 @@ func (s *still) SessionTurns(context.Context, string, int) (*conversation.State,
 	if s.state == nil {
 		return nil, events.Position{}, nil
 	}
-	return s.state.Clone(math.MaxInt32), events.Position{Seq: s.at}, nil
+	return s.state.Clone(), events.Position{Seq: s.at}, nil
 }
 
 func exchange(from, to int) (out []string) {

@@ -125,7 +125,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	case conversation.Erased:
 		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case conversation.Anomaly:
-		if session := conversation.Elsewhere(j.Recorded); session != "" {
+		if session := conversation.OtherSession(j.Recorded); session != "" {
 			e.enqueue(&e.urgent, p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case conversation.Linked:

@@ -233,7 +233,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (S
 		}
 		if st.ResetAt != *before {
 			// Done, by this call or by another at the same time, whatever came after.
-			return conversation.Decision{Rest: st.ResetAt}
+			return conversation.Decision{RestsOn: st.ResetAt}
 		}
 		return st.DecideReset(reason, w.partition)
 	})

@@ -29,13 +29,13 @@ func (s *shard) load(sessionID string, shown int, now int64) *conversation.State
 	if held == nil || held.expires < now {
 		return nil
 	}
-	return held.Clone(newest(held.Turns, shown))
+	return held.CloneLast(newest(held.Turns, shown))
 }
 
-// newest tells how many of the last turns hold shown finalized ones.
+// newest returns how many of the last turns hold so many finalized ones; all, if shown is negative.
 func newest(turns []*conversation.Turn, shown int) int {
 	if shown < 0 || shown >= len(turns) {
-		return -1
+		return len(turns)
 	}
 	n := 0
 	for shown > 0 && n < len(turns) {
