@@ -50,6 +50,7 @@ type app struct {
 	steps    *steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	pause    *pause
 }
 
@@ -99,17 +100,14 @@ func (a *app) open(ctx context.Context) (err error) {
 	registry := prometheus.NewRegistry()
 	a.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics := runner.NewMetrics(registry)
+	a.metrics = runner.NewMetrics(registry)
 	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{metrics, a.tracing()}, a.logger); err != nil {
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{a.metrics, a.tracing()}, registry, a.logger); err != nil {
 		return err
 	}
-	if err := a.views.openShadow(registry); err != nil {
-		return err
-	}
-	if err := a.openMemory(registry, metrics); err != nil {
+	if err := a.openMemory(registry, a.metrics); err != nil {
 		return err
 	}
 	if err := a.openErasing(ctx); err != nil {
@@ -122,12 +120,11 @@ func (a *app) open(ctx context.Context) (err error) {
 
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve(registry *prometheus.Registry) {
-	queues := a.views.deadLetters()
 	checks := a.checks()
-	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
+	registry.MustRegister(a.views.Fleet, dependencyCollector(checks))
 	c := httpapi.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...), Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey,
-		Checks: checks, Traces: a.tracing(),
+		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
+		Registry: registry, Logger: a.logger, Version: version, HashKey: a.hashKey, Checks: checks, Traces: a.tracing(),
 		MaxBody: int64(a.cfg.MaxBody), MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Deadline: time.Duration(a.cfg.RequestTimeout),
 	}
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
@@ -165,10 +162,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 
 // readSide reads from the views that there are, and the log.
 func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
-	if a.views.recent != nil {
-		rc.View = a.views.guarded()
-	}
+	rc := contextbuilder.ReaderConfig{View: a.views.reader(), Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
@@ -247,7 +241,7 @@ func (a *app) run(ctx context.Context) error {
 
 // followers is all that reads on in the log.
 func (a *app) followers() []func(context.Context) error {
-	out := []func(context.Context) error{a.store.log.Run, func(ctx context.Context) error { return a.views.run(ctx, a.roles) }, a.erasing.run}
+	out := []func(context.Context) error{a.store.log.Run, a.views.run, a.erasing.run}
 	if a.history != nil {
 		out = append(out, a.history.Run)
 	}
@@ -300,6 +294,6 @@ func (a *app) close() {
 		a.endTraces()
 	}
 	if a.views != nil {
-		a.views.close()
+		a.views.Close()
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/effects"
+	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/memory/memorytest"
@@ -52,9 +53,9 @@ func TestAViewHasReachedWhatIsErased(t *testing.T) {
 	f := &events.SessionLinked{SessionID: "s", IdentityID: "alice"}
 	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 	require.NoError(t, err)
-	view := followed{log, "recent", func(context.Context, int) (events.Position, error) {
+	view := fleet.NewPlace(log, "recent", func(context.Context, int) (events.Position, error) {
 		return events.Position{}, nil
-	}}
+	})
 	reached, err := view.Reached(t.Context(), ack.Position)
 	require.NoError(t, err)
 	require.False(t, reached)

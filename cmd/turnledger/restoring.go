@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/history"
@@ -109,6 +110,9 @@ func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unkno
 		if err := log.Settle(ctx, k); err != nil {
 			return 0, 0, err
 		}
+	}
+	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
+		return 0, 0, err
 	}
 	s := history.New(history.On(log), history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
 	life, end := context.WithCancel(ctx)

@@ -16,6 +16,7 @@ import (
 )
 
 // Listed is a view whose sessions can be listed.
+// More than seven methods: it is a View with one method more, for verification.
 type Listed interface {
 	View
 	// Sessions gives the ids of the sessions that are held in a partition, in no order;
@@ -77,11 +78,6 @@ func (r *Reference) Claim(_ context.Context, partition int) (projections.Checkpo
 
 // Drop has nothing to remove.
 func (r *Reference) Drop(context.Context) error { return nil }
-
-// Park is never asked for: nothing fails here.
-func (r *Reference) Park(context.Context, projections.Batch, string) error {
-	return projections.ErrFenced
-}
 
 // sweepEvery is after how many events sessions are forgotten whose time was over.
 const sweepEvery = 100_000

@@ -23,6 +23,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -36,8 +37,21 @@ const partitions = 8
 
 // shared is a projection with its group.
 type shared interface {
-	projections.Projection
+	projections.View
 	projections.Group
+}
+
+// grouped is a view with its group.
+type grouped struct {
+	projections.View
+	projections.Group
+}
+
+func withGroup(log *jetlog.Log, v projections.View) shared {
+	return grouped{v, desk.Of(log).Members(v.Name(), func(ctx context.Context) (string, error) {
+		served, err := v.Served(ctx)
+		return served.Store, err
+	})}
 }
 
 // backend is a store that several processes feed: open connects one more process, and
@@ -51,7 +65,7 @@ func backends(t *testing.T) map[string]backend {
 	pg, rd := pgtest.URL(t), redistest.Start(t)
 	return map[string]backend{
 		"audit": {
-			open: func(t testing.TB, log *jetlog.Log) shared { return openAudit(t, pg, "turnledger", log) },
+			open: func(t testing.TB, log *jetlog.Log) shared { return withGroup(log, openAudit(t, pg, "turnledger", log)) },
 			same: func(t testing.TB, log *jetlog.Log, _ shared) {
 				fresh := openAudit(t, pg, "fresh", log)
 				stop := start(t, log, fresh)
@@ -70,16 +84,16 @@ func backends(t *testing.T) map[string]backend {
 			},
 		},
 		"redis": {
-			open: func(t testing.TB, _ *jetlog.Log) shared {
+			open: func(t testing.TB, log *jetlog.Log) shared {
 				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules, LoadTimeout: time.Minute})
 				require.NoError(t, err)
 				t.Cleanup(v.Close)
-				return v
+				return withGroup(log, v)
 			},
 			same: func(t testing.TB, log *jetlog.Log, view shared) {
 				for s := range shareSessions {
 					session := fmt.Sprint("s", s)
-					snap, err := view.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
+					snap, err := view.(grouped).View.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
 					require.NoError(t, err)
 					want, err := fold(t.Context(), log, session, ^uint64(0))
 					require.NoError(t, err)
@@ -245,14 +259,11 @@ func talk(t testing.TB, log *jetlog.Log, turn int) {
 }
 
 func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
-	applied := view.(interface {
-		Applied(context.Context, int) (events.Position, error)
-	})
 	require.Eventually(t, func() bool {
 		for k := range partitions {
 			head, err := log.Head(t.Context(), k)
 			require.NoError(t, err)
-			if at, err := applied.Applied(t.Context(), k); err != nil || at != head {
+			if at, err := view.Applied(t.Context(), k); err != nil || at != head {
 				return false
 			}
 		}
@@ -336,4 +347,38 @@ func TestRunnersKilledAtRandomLeaveTheViewOfTheLog(t *testing.T) {
 			b.same(t, log, last.shared)
 		})
 	}
+}
+
+// silenced is a group that a runner meets once.
+type silenced struct {
+	met  atomic.Int64
+	lost chan struct{}
+}
+
+func (s *silenced) Beat(_ context.Context, member string, _ time.Duration) ([]string, error) {
+	if s.met.Add(1) > 1 {
+		select {
+		case s.lost <- struct{}{}:
+		default:
+		}
+		return nil, errors.New("the notes are away")
+	}
+	return []string{member}, nil
+}
+
+func (*silenced) Leave(context.Context, string) error { return nil }
+
+// A runner that can't tell the others that it lives goes on feeding until another one has fenced it.
+func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s, group := newSink(), &silenced{lost: make(chan struct{}, 1)}
+	run(t, runner.New(log, s, runner.Config{Rules: rules, Pause: time.Hour, Group: group, Beat: 5 * time.Millisecond}))
+	<-group.lost
+	fill(t, log, 1, 5)
+	require.Eventually(t, func() bool { return s.reached(0) == 10 }, 20*time.Second, time.Millisecond)
+	_, err := s.Claim(t.Context(), 0)
+	require.NoError(t, err)
+	fill(t, log, 1, 6)
+	require.Never(t, func() bool { return s.reached(0) > 10 }, 200*time.Millisecond, 10*time.Millisecond, "it is fenced")
 }

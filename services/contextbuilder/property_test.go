@@ -52,7 +52,7 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
 				require.Equal(rt, want, contexts(rt, log, v), "%s, live, %d partitions", name, log.Partitions())
-				r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules, MaxBatch: 7})
+				r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 7})
 				require.NoError(t, err)
 				require.NoError(t, r.Run(t.Context()))
 				require.Equal(rt, want, contexts(rt, log, v), "%s, rebuilt, %d partitions", name, log.Partitions())

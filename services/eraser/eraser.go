@@ -46,8 +46,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Eraser erases. A runner feeds it (projections.Projection), and Run does what it was
-// fed.
+// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log
+// asks for. It parks nothing: what can't be erased keeps its receipt open, and is tried again.
 type Eraser struct {
 	log   Log
 	notes *jetlog.Notes
@@ -71,7 +71,7 @@ type Eraser struct {
 	more    chan struct{}
 }
 
-var _ projections.Projection = (*Eraser)(nil)
+var _ projections.Task = (*Eraser)(nil)
 
 // New makes an eraser; it does no I/O.
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
@@ -93,12 +93,12 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	return e
 }
 
-// Name implements projections.Projection.
+// Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Apply implements projections.Projection: it takes note of what is to be done. The
-// stored progress follows when that is done.
-func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
+// Take implements projections.Task: it takes note of what is to be done. The stored
+// progress follows when that is done.
+func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
 		if err := e.look(ctx, p, &b.Events[i]); err != nil {
@@ -155,9 +155,6 @@ func late(j *projections.Judged) bool {
 		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Gone != 0
 	}
 }
-
-// Park implements projections.Projection. There is nothing that can't be looked at.
-func (e *Eraser) Park(context.Context, projections.Batch, string) error { return nil }
 
 // saveEvery is the pause between two looks at the progress.
 const saveEvery = 200 * time.Millisecond

@@ -81,7 +81,7 @@ func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return e.Run(ctx) })
 		g.Go(func() error {
-			return runner.New(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			return runner.NewTask(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		})
 		return g.Wait()
 	})

@@ -24,10 +24,9 @@ type group struct {
 func (v *View) operations(b projections.Batch, now int64) []*group {
 	bySession := make(map[string]*group)
 	var out []*group
-	for i := range b.Events {
-		e := &b.Events[i]
+	of := func(e *projections.Judged) *group {
 		if e.Position.Seq <= b.From.Seq || e.SessionID == "" {
-			continue
+			return nil
 		}
 		g := bySession[e.SessionID]
 		if g == nil {
@@ -35,7 +34,17 @@ func (v *View) operations(b projections.Batch, now int64) []*group {
 			bySession[e.SessionID] = g
 			out = append(out, g)
 		}
-		v.add(g, e, now)
+		return g
+	}
+	for i := range b.Events {
+		if g := of(&b.Events[i]); g != nil {
+			v.add(g, &b.Events[i], now)
+		}
+	}
+	for i := range b.Parked {
+		if g := of(&b.Parked[i]); g != nil {
+			g.operation("park", &b.Parked[i], 0, nil, nil)
+		}
 	}
 	return out
 }

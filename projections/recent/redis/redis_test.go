@@ -266,7 +266,7 @@ func TestGenerations(t *testing.T) {
 }
 
 // TestEveryKeyExpires: the TTL after the last activity by recorded time, and all of a
-// session at once. The checkpoint stays.
+// session at once. The checkpoint stays, and the name of the store.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -282,7 +282,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	f.feed.All(1)
 	keys, err := f.do(t, "KEYS", "*").AsStrSlice()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s")}, keys)
+	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s"), strings.TrimSuffix(f.view.Pointer(), "gen") + "store"}, keys)
 }
 
 // TestInSteps cuts each batch into scripts of one session, and holds them to the
@@ -356,19 +356,36 @@ func TestForeignValuesAreAnError(t *testing.T) {
 	require.False(t, strings.Contains(err.Error(), "later version"))
 }
 
-func TestDeadLettersAreBounded(t *testing.T) {
+// A version before the desk kept dead letters in Redis: who claims their partition takes them over.
+func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.turns(t, "s", 510)
-	for range 1020 {
-		b := f.feed.Batch(1)
-		require.NoError(t, f.view.Park(t.Context(), b, "a test"))
-		f.feed.At = b.To
+	f.turns(t, "s", 3)
+	f.feed.All(6)
+	var want []projections.DeadLetter
+	for _, seq := range []uint64{2, 5} {
+		dead := projections.DeadLetter{
+			Projection: "recent", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Type: "t", SessionID: "s",
+			Reason: "a test", Attempts: 2, ParkedAt: time.Unix(int64(seq), 0).UTC(), //nolint:gosec // small
+		}
+		other := dead
+		other.Position.Partition = 1
+		want = append(want, dead)
+		for _, l := range []projections.DeadLetter{dead, other} {
+			f.do(t, "RPUSH", strings.TrimSuffix(f.view.Key(1, "", ""), "::")+":dead", rueidis.JSON(l))
+		}
 	}
-	letters, err := f.view.DeadLetters(t.Context())
-	require.NoError(t, err)
-	require.Len(t, letters, 1000)
-	require.Equal(t, uint64(1020), letters[999].Position.Seq)
+	var got []projections.DeadLetter
+	keep := func(_ context.Context, l projections.DeadLetter) error {
+		got = append(got, l)
+		return nil
+	}
+	require.NoError(t, f.view.Carry(t.Context(), 0, keep))
+	require.Equal(t, want, got)
+	require.NoError(t, f.view.Carry(t.Context(), 0, keep))
+	require.Len(t, got, 2, "once")
+	require.NoError(t, f.view.Carry(t.Context(), 1, keep))
+	require.Len(t, got, 4)
 }
 
 func TestClosed(t *testing.T) {
