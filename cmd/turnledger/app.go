@@ -78,6 +78,9 @@ func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, o
 		if err := a.run(ctx); !errors.Is(err, errReopen) {
 			return err
 		}
+		if ctx.Err() != nil {
+			return nil // stopped while the log was replaced: the next start opens it
+		}
 		if err := store.reopen(ctx, cfg); err != nil {
 			return err
 		}
@@ -224,13 +227,23 @@ func (a *app) run(ctx context.Context) error {
 		defer end()
 		select {
 		case <-a.front.ended:
-			return nil // runApp returns the server's error
+			// Connections that were still open were closed, and their requests end: the store may not go before, since one
+			// may be about to take back what it has restored.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+			defer cancel()
+			return a.front.shut(late, 0)
 		case <-life.Done():
 			_ = a.front.close() // again: runApp returns the error
 			return nil
 		case <-a.pause.reopen:
-			// The last request in hand is the one that replaced the log. Its client waits for the answer.
-			return a.front.shut(context.WithoutCancel(ctx), 0)
+			// The last request in hand is the one that replaced the log, and its client waits for the answer. A client
+			// that sends nothing is not waited for without end.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+			defer cancel()
+			if err := a.front.shut(late, 0); err != nil {
+				a.logger.Warn("the app is closed under requests that don't end", "err", err)
+			}
+			return nil
 		}
 	})
 	if err := g.Wait(); err != nil || !a.pause.ended() {

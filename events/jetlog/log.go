@@ -37,6 +37,8 @@ type Config struct {
 	MaxEvent int64
 	// Deadline of a write whose outcome is unknown; 5 s by default.
 	Deadline time.Duration
+	// Restoring: the log is opened to end its restore, with Restored.
+	Restoring bool
 	// Now gives ce-time; it decides nothing.
 	Now func() time.Time
 }
@@ -156,6 +158,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 
 // Close lets go of what the log holds of its connection. Reads and writes fail afterwards.
 func (l *Log) Close() { l.replies.close() }
+
 // storeDir is the folder that the embedded server keeps a stream in.
 func (l *Log) storeDir(stream string) string {
 	return filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream)

@@ -236,4 +236,6 @@ func TestARestoreThatTookInLessIsNotServedAsWhole(t *testing.T) {
 	code, _, errs := p.Run(t, "restore", from.Dir)
 	require.Equal(t, stack.ExitFailed, code, errs)
 	p.WaitLog(t, fmt.Sprintf("holds %d events", n))
+	p.WaitReady(t)
+	require.Empty(t, p.Context(t, "s0"), "the log is empty again, and can be restored into")
 }
