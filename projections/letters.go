@@ -46,6 +46,9 @@ func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) De
 	}
 }
 
+// Keep takes a dead letter over.
+type Keep func(ctx context.Context, dead DeadLetter) error
+
 // MaxDeadLetters is how many letters a queue gives at once.
 const MaxDeadLetters = 10_000
 

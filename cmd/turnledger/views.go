@@ -64,7 +64,10 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 
 // openViews makes the views of some roles. Those in stores that only others use are added, too, so that every
 // process can tell how far they are.
-func openViews(ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer, logger *slog.Logger) (*views, error) {
+func openViews(
+	ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
+	logger *slog.Logger,
+) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, Fleet: fleet.New(fleet.Config{
 		Log: log, Rules: cfg.rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
 		Known: []string{recent.Name, audit.Name},
@@ -157,7 +160,9 @@ func (v *views) openAudit(ctx context.Context, roles roles) error {
 	if v.cfg.PostgresURL == "" {
 		return nil
 	}
-	tables, err := audit.Look(ctx, audit.Config{URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger})
+	tables, err := audit.Look(ctx, audit.Config{
+		URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger,
+	})
 	if err != nil {
 		return err
 	}

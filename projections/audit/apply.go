@@ -116,8 +116,8 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *p
 	return err
 }
 
-// leaveOut drops what came to turns that are not in the tables: a link has left them out, or the question was parked. An answer
-// alone would be out of reach of a later erasure.
+// leaveOut drops what came to turns that are not in the tables: a link has left them out, or the question was parked.
+// An answer alone would be out of reach of a later erasure.
 func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
 	var needed []uuid.UUID
 	for _, r := range p.turns {

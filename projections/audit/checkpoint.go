@@ -18,7 +18,8 @@ func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoin
 	var created *int64
 	var id []byte
 	err := a.mended(ctx, func() error {
-		return a.pool.QueryRow(ctx, a.sql.claim, projection, partition).Scan(&created, &c.Seq, &id, &c.Epoch, &c.Store, &c.Generation)
+		row := a.pool.QueryRow(ctx, a.sql.claim, projection, partition)
+		return row.Scan(&created, &c.Seq, &id, &c.Epoch, &c.Store, &c.Generation)
 	})
 	if err != nil {
 		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
@@ -31,8 +32,8 @@ func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoin
 	return c, nil
 }
 
-// mended asks once more after the tables were made again, where they are gone: a database that was lost comes back empty, and the
-// runners have to see that it is to be filled. Who only looks at the tables makes none.
+// mended asks once more after the tables were made again, where they are gone: a database that was lost comes back
+// empty, and the runners have to see that it is to be filled. A process that only looks at the tables makes none.
 func (a *Audit) mended(ctx context.Context, ask func() error) error {
 	err := ask()
 	if !gone(err) || !a.mends.Load() {

@@ -128,11 +128,13 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	}
 	cfg := g.served.cfg
 	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
-	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}, served.Generation+1
+	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}
+	g.number = served.Generation + 1
 	if err := g.migrate(ctx); err != nil {
 		return err
 	}
-	if _, err := g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1, store = $2", g.number, served.Store); err != nil {
+	_, err = g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1, store = $2", g.number, served.Store)
+	if err != nil {
 		return err
 	}
 	// While nobody reads the tables, and only new rows come, there is nothing to be cleaned.

@@ -12,10 +12,11 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Restore implements projections.View. The events of the session go through the plan as they would in one batch, and are written
-// over what stands: all rows that the parked event should have made or changed are then as if it had never been parked. The
-// session's other dead letters stay out, and are not settled. The checkpoint's row is locked meanwhile, so that no batch comes
-// between, and is where it was afterwards. Errors: ErrUnavailable, and those of the log.
+// Restore implements projections.View. The events of the session go through the plan as they would in one batch, and
+// are written over what stands: all rows that the parked event should have made or changed are then as if it had never
+// been parked. The session's other dead letters stay out, and are not settled. The checkpoint's row is locked
+// meanwhile, so that no batch comes between, and is where it was afterwards. Errors: ErrUnavailable, and those of the
+// log.
 func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.begin}, func(tx pgx.Tx) error {
 		stands := projections.Checkpoint{Partition: s.Partition}
@@ -27,7 +28,8 @@ func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []e
 			return failure("lock the checkpoint", err)
 		}
 		var wentOn bool
-		if err := tx.QueryRow(ctx, a.sql.wentOn, s.Partition, orNull(knownID(s.ID), ""), s.UpTo).Scan(&wentOn); err != nil {
+		err = tx.QueryRow(ctx, a.sql.wentOn, s.Partition, orNull(knownID(s.ID), ""), s.UpTo).Scan(&wentOn)
+		if err != nil {
 			return failure("look for later events of the session", err)
 		}
 		if stands.Seq < s.UpTo || wentOn {
@@ -68,8 +70,9 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 	return failure("apply again to the audit", a.overwrite(ctx, tx, b, p))
 }
 
-// Carry hands over the dead letters of a partition that a version before kept in the tables, and forgets those that were kept.
-func (a *Audit) Carry(ctx context.Context, partition int, keep func(context.Context, projections.DeadLetter) error) error {
+// Carry hands over the dead letters of a partition that a version before kept in the tables, and forgets those that
+// were kept.
+func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep) error {
 	found, err := a.pool.Query(ctx, a.sql.formerLetters, projection, partition)
 	if err != nil {
 		return unavailable("read the audit's former dead letters", err)
@@ -93,7 +96,8 @@ func formerLetter(row pgx.CollectableRow) (projections.DeadLetter, error) {
 	l := projections.DeadLetter{Projection: projection}
 	var session, by, why *string
 	var at *time.Time
-	err := row.Scan(&l.Position.Partition, &l.Position.Seq, &l.EventID, &l.Type, &session, &l.Reason, &l.Attempts, &l.ParkedAt, &at, &by, &why)
+	err := row.Scan(&l.Position.Partition, &l.Position.Seq, &l.EventID, &l.Type, &session, &l.Reason, &l.Attempts,
+		&l.ParkedAt, &at, &by, &why)
 	l.SessionID, l.ParkedAt = zeroIfNull(session), l.ParkedAt.UTC()
 	if at != nil {
 		l.Dropped = &projections.Drop{Reason: zeroIfNull(why), By: zeroIfNull(by), At: at.UTC()}

@@ -68,13 +68,16 @@ func texts() statements {
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
 			on conflict (projection, partition) do update set epoch = c.epoch + 1
-			returning stream_created_ns, seq, event_id, epoch, (select store from {s}.generation), (select number from {s}.generation)`,
+			returning stream_created_ns, seq, event_id, epoch,
+				(select store from {s}.generation), (select number from {s}.generation)`,
 		fence: `update {s}.projection_checkpoints set stream_created_ns = $5, seq = $6, event_id = $7, applied_at = now()
 			where projection = $1 and partition = $2 and seq = $3 and epoch = $4`,
-		formerLetters: `select partition, seq, event_id, type, session_id, reason, attempts, parked_at, dropped_at, dropped_by, drop_reason
+		formerLetters: `select partition, seq, event_id, type, session_id, reason, attempts,
+				parked_at, dropped_at, dropped_by, drop_reason
 			from {s}.dead_letters where projection = $1 and partition = $2 order by seq`,
-		forgetLetter:    `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3`,
-		wentOn:          `select exists (select from {s}.event_ledger where partition = $1 and session_id = $2 and seq > $3)`,
+		forgetLetter: `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3`,
+		wentOn: `select exists (select from {s}.event_ledger
+			where partition = $1 and session_id = $2 and seq > $3)`,
 		lock:            `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2 for update`,
 		clearLedgerOf:   `delete from {s}.event_ledger where partition = $1 and seq = any($2)`,
 		clearSecurityOf: `delete from {s}.security_events where partition = $1 and seq = any($2)`,

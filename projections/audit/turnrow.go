@@ -59,8 +59,8 @@ func (p *plan) put(e *projections.Judged, t *conversation.Turn, how way) *turnRo
 	return r
 }
 
-// answer completes a turn of the batch, or notes the answer to an earlier one. That belongs to the audit only if the table has
-// it: of a turn from before the link, if the link has brought it in.
+// answer completes a turn of the batch, or notes the answer to an earlier one. That belongs to the audit only if the
+// table has it: of a turn from before the link, if the link has brought it in.
 func (p *plan) answer(e *projections.Judged) {
 	t := e.Change.Turn
 	r := p.byTurn[t.ID]

@@ -64,7 +64,7 @@ func serving(at projections.Checkpoint) view {
 func dead(seq uint64) projections.DeadLetter {
 	return projections.DeadLetter{
 		Projection: "view", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Reason: "a test", Attempts: 1,
-		ParkedAt: time.Unix(int64(seq), 0).UTC(), //nolint:gosec // small
+		ParkedAt: time.Unix(int64(seq), 0).UTC(),
 	}
 }
 

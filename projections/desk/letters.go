@@ -33,7 +33,8 @@ func generationKey(kind, name, store string, generation uint64) string {
 }
 
 func letterKey(name string, of projections.Checkpoint, at events.Position) string {
-	return key(generationKey("letter", name, of.Store, of.Generation), strconv.Itoa(at.Partition), strconv.FormatUint(at.Seq, 10))
+	where := generationKey("letter", name, of.Store, of.Generation)
+	return key(where, strconv.Itoa(at.Partition), strconv.FormatUint(at.Seq, 10))
 }
 
 // Hold is the right to park events of a partition.
@@ -54,7 +55,10 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	if err != nil {
 		return nil, err
 	}
-	h := &Hold{notes: notes, name: name, at: cp, attempts: map[events.Position]int{}, own: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition))}
+	h := &Hold{
+		notes: notes, name: name, at: cp, attempts: map[events.Position]int{},
+		own: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition)),
+	}
 	var have owner
 	revision, err := notes.Read(ctx, h.own, &have)
 	if err != nil {
@@ -85,8 +89,8 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 
 func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equal(b) }
 
-// Keep makes the letter of an event durable; one that was parked before counts the attempts. It counts when a checkpoint of the claim has passed the event.
-// ErrFenced where another claim owns the letters by now.
+// Keep makes the letter of an event durable; one that was parked before counts the attempts. It counts when a
+// checkpoint of the claim has passed the event. ErrFenced where another claim owns the letters by now.
 func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) error {
 	dead.Projection = h.name
 	dead.Attempts += h.attempts[dead.Position]
@@ -102,19 +106,20 @@ func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.Dea
 }
 
 // letters returns those of a generation in the partitions that match, in the order in which they were parked.
-func (d *Desk) letters(ctx context.Context, name, store string, generation uint64, partitions string) ([]jetlog.Note[letter], error) {
+func (d *Desk) letters(
+	ctx context.Context, name, store string, generation uint64, partitions string,
+) (out []jetlog.Note[letter], err error) {
 	notes, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []jetlog.Note[letter]
 	filter := key(generationKey("letter", name, store, generation), partitions, "*")
 	if err := each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) }); err != nil {
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
 	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
-		x, y := a.Value, b.Value
-		return cmp.Or(x.ParkedAt.Compare(y.ParkedAt), cmp.Compare(x.Position.Partition, y.Position.Partition), cmp.Compare(x.Position.Seq, y.Position.Seq))
+		x, y := a.Value.Position, b.Value.Position
+		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Seq, y.Seq))
 	})
 	return out, nil
 }
@@ -145,7 +150,8 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 		var have letter
 		revision, err := notes.Read(ctx, k, &have)
 		if err == nil {
-			err = notes.Commit(ctx, k, letter{DeadLetter: dead, Created: log.Created(dead.Position.Partition)}, k, revision)
+			l := letter{DeadLetter: dead, Created: log.Created(dead.Position.Partition)}
+			err = notes.Commit(ctx, k, l, k, revision)
 		}
 		if err != nil {
 			return fmt.Errorf("restore a dead letter: %w", err)
@@ -162,7 +168,8 @@ func (d *Desk) Clear(ctx context.Context, name, store string, generation uint64)
 	}
 	var gone []string
 	for _, kind := range []string{"letter", "owner"} {
-		err = errors.Join(err, notes.Each(ctx, key(generationKey(kind, name, store, generation), ">"), func(n jetlog.Note[json.RawMessage]) error {
+		all := key(generationKey(kind, name, store, generation), ">")
+		err = errors.Join(err, notes.Each(ctx, all, func(n jetlog.Note[json.RawMessage]) error {
 			gone = append(gone, n.Key)
 			return nil
 		}))

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -113,7 +114,7 @@ func (s *shelf) sorted(filter string) (out []jetlog.Note[json.RawMessage]) {
 			out = append(out, n)
 		}
 	}
-	slices.SortFunc(out, func(a, b jetlog.Note[json.RawMessage]) int { return int(a.Revision) - int(b.Revision) }) //nolint:gosec // small
+	slices.SortFunc(out, func(a, b jetlog.Note[json.RawMessage]) int { return cmp.Compare(a.Revision, b.Revision) })
 	return out
 }
 

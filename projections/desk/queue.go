@@ -72,22 +72,29 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]projections.DeadLetter, erro
 	return out, err
 }
 
-// find returns a letter, and those of its session.
-func (q *Queue) find(ctx context.Context, at events.Position) (n jetlog.Note[letter], session []events.Position, served projections.Served, err error) {
+// found is a letter, with those of its session, and what the source serves.
+type found struct {
+	jetlog.Note[letter]
+	session []events.Position
+	served  projections.Served
+}
+
+func (q *Queue) find(ctx context.Context, at events.Position) (f found, err error) {
 	all, served, err := q.counting(ctx)
 	if err != nil {
-		return n, nil, served, err
+		return f, err
 	}
 	i := slices.IndexFunc(all, func(n jetlog.Note[letter]) bool { return n.Value.Position == at })
 	if i < 0 {
-		return n, nil, served, projections.ErrNoDeadLetter
+		return f, projections.ErrNoDeadLetter
 	}
+	f.Note, f.served = all[i], served
 	for _, l := range all {
-		if l.Value.SessionID == all[i].Value.SessionID && l.Value.Position.Partition == at.Partition {
-			session = append(session, l.Value.Position)
+		if l.Value.SessionID == f.Value.SessionID && l.Value.Position.Partition == at.Partition {
+			f.session = append(f.session, l.Value.Position)
 		}
 	}
-	return all[i], session, served, nil
+	return f, nil
 }
 
 // restoreTries bounds how often a session is folded anew because it went on meanwhile.
@@ -109,19 +116,19 @@ func (q *Queue) RetryDeadLetter(ctx context.Context, at events.Position) (projec
 
 func (q *Queue) retry(ctx context.Context, at events.Position) (projections.Retried, error) {
 	for range restoreTries {
-		dead, session, served, err := q.find(ctx, at)
+		dead, err := q.find(ctx, at)
 		if err != nil {
 			return projections.Retried{}, err
 		}
-		folded, err := q.fold(ctx, dead.Value.DeadLetter, session, served.Of(at.Partition).Seq)
+		folded, err := q.fold(ctx, dead)
 		if err != nil {
 			return projections.Retried{}, err
 		}
 		settled, err := q.Restore(ctx, folded)
 		if projections.IsPermanent(err) {
 			reason := projections.BoundReason(err.Error())
-			dead, err = q.amend(ctx, at, func(l *letter) { l.Attempts, l.Reason = l.Attempts+1, reason })
-			return projections.Retried{DeadLetter: dead.Value.DeadLetter}, err
+			refused, err := q.amend(ctx, at, func(l *letter) { l.Attempts, l.Reason = l.Attempts+1, reason })
+			return projections.Retried{DeadLetter: refused}, err
 		}
 		if err != nil {
 			return projections.Retried{}, err
@@ -144,16 +151,17 @@ func (q *Queue) retry(ctx context.Context, at events.Position) (projections.Retr
 }
 
 // fold reads the session of a letter from the log, or the one event where it is on no session's subject.
-func (q *Queue) fold(ctx context.Context, dead projections.DeadLetter, letters []events.Position, upTo uint64) (projections.Session, error) {
+func (q *Queue) fold(ctx context.Context, f found) (projections.Session, error) {
+	dead, upTo := f.Value.DeadLetter, f.served.Of(f.Value.Position.Partition).Seq
 	s := projections.Session{
-		ID: dead.SessionID, Partition: dead.Position.Partition, UpTo: upTo, Letter: dead.Position, Letters: letters,
+		ID: dead.SessionID, Partition: dead.Position.Partition, UpTo: upTo, Letter: dead.Position, Letters: f.session,
 		State: conversation.New(dead.SessionID, q.rules),
 	}
 	judge := projections.NewJudge(q.log, q.rules, upTo)
 	take := func(e events.Recorded) error {
 		s.State.Fold(e)
 		judged, err := judge.Judge(ctx, e)
-		if err == nil && (e.Position == dead.Position || !slices.Contains(letters, e.Position)) {
+		if err == nil && (e.Position == dead.Position || !slices.Contains(f.session, e.Position)) {
 			s.Events = append(s.Events, judged)
 		}
 		return err
@@ -177,37 +185,39 @@ func (q *Queue) fold(ctx context.Context, dead projections.DeadLetter, letters [
 }
 
 // DropDeadLetter implements projections.DeadLetterQueue.
-func (q *Queue) DropDeadLetter(ctx context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
-	n, err := q.amend(ctx, at, func(l *letter) { l.Dropped = &d })
-	return n.Value.DeadLetter, err
+func (q *Queue) DropDeadLetter(
+	ctx context.Context, at events.Position, d projections.Drop,
+) (projections.DeadLetter, error) {
+	return q.amend(ctx, at, func(l *letter) { l.Dropped = &d })
 }
 
 // amend changes a letter, durably, or takes it away where there is no change.
-func (q *Queue) amend(ctx context.Context, at events.Position, change func(*letter)) (n jetlog.Note[letter], err error) {
+func (q *Queue) amend(ctx context.Context, at events.Position, change func(*letter)) (projections.DeadLetter, error) {
 	notes, err := q.desk.open(ctx)
 	if err != nil {
-		return n, err
+		return projections.DeadLetter{}, err
 	}
 	for {
-		if n, _, _, err = q.find(ctx, at); err != nil {
-			return n, err
+		f, err := q.find(ctx, at)
+		if err != nil {
+			return projections.DeadLetter{}, err
 		}
 		var value any
 		if change != nil {
-			change(&n.Value)
-			value = n.Value
+			change(&f.Value)
+			value = f.Value
 		}
-		if err = notes.Commit(ctx, n.Key, value, n.Key, n.Revision); !errors.Is(err, jetlog.ErrConflict) {
-			return n, err
+		if err = notes.Commit(ctx, f.Key, value, f.Key, f.Revision); !errors.Is(err, jetlog.ErrConflict) {
+			return f.Value.DeadLetter, err
 		}
 	}
 }
 
 // Dropped tells who dropped an event that the served generation has parked; nil where nobody did.
 func (q *Queue) Dropped(ctx context.Context, at events.Position) (*projections.Drop, error) {
-	n, _, _, err := q.find(ctx, at)
+	f, err := q.find(ctx, at)
 	if errors.Is(err, projections.ErrNoDeadLetter) {
 		return nil, nil //nolint:nilnil // nobody is a valid answer
 	}
-	return n.Value.Dropped, err
+	return f.Value.Dropped, err
 }

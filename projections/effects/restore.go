@@ -47,7 +47,7 @@ func (e *Effect) Restore(ctx context.Context, s projections.Session) ([]events.P
 
 // Carry hands over the dead letters of a partition that a version before kept in the bucket, and forgets those
 // that were kept.
-func (e *Effect) Carry(ctx context.Context, partition int, keep func(context.Context, projections.DeadLetter) error) error {
+func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep) error {
 	bucket, err := e.open(ctx)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (e *Effect) Carry(ctx context.Context, partition int, keep func(context.Con
 	return nil
 }
 
-func carry(ctx context.Context, bucket jetstream.KeyValue, key string, keep func(context.Context, projections.DeadLetter) error) error {
+func carry(ctx context.Context, bucket jetstream.KeyValue, key string, keep projections.Keep) error {
 	var dead projections.DeadLetter
 	entry, err := bucket.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -107,7 +107,9 @@ func (e *Effect) again(ctx context.Context, recorded events.Recorded) error {
 
 // since gives what came after an event in its session, and whether the event's turn is
 // gone by it.
-func (e *Effect) since(ctx context.Context, judged projections.Judged) (later []projections.Judged, gone bool, err error) {
+func (e *Effect) since(
+	ctx context.Context, judged projections.Judged,
+) (later []projections.Judged, gone bool, err error) {
 	if judged.SessionID == "" {
 		return nil, false, nil
 	}

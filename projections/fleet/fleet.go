@@ -52,7 +52,7 @@ type Entry struct {
 	// Start, MaxBatch and Carry are described at runner.Config.
 	Start    func(ctx context.Context, partition int) (uint64, error)
 	MaxBatch int
-	Carry    func(ctx context.Context, partition int, keep func(context.Context, projections.DeadLetter) error) error
+	Carry    func(ctx context.Context, partition int, keep projections.Keep) error
 }
 
 // Fleet is the views of one process, and what is told beside them. Views are added before Run. Safe for

@@ -39,7 +39,9 @@ func (m *Member) RetryDeadLetter(ctx context.Context, at events.Position) (proje
 }
 
 // DropDeadLetter implements projections.DeadLetterQueue.
-func (m *Member) DropDeadLetter(ctx context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error) {
+func (m *Member) DropDeadLetter(
+	ctx context.Context, at events.Position, d projections.Drop,
+) (projections.DeadLetter, error) {
 	if err := m.open(); err != nil {
 		return projections.DeadLetter{}, err
 	}

@@ -10,12 +10,14 @@ import (
 )
 
 var (
+	byPartition = []string{"projection", "partition"}
+
 	lagEvents = prometheus.NewDesc("turnledger_projection_lag_events",
-		"Events between what a projection has applied and the head of the log.", []string{"projection", "partition"}, nil)
+		"Events between what a projection has applied and the head of the log.", byPartition, nil)
 	lagSeconds = prometheus.NewDesc("turnledger_projection_lag_seconds",
-		"Age of the first event that a projection has not applied yet.", []string{"projection", "partition"}, nil)
+		"Age of the first event that a projection has not applied yet.", byPartition, nil)
 	stopped = prometheus.NewDesc("turnledger_projection_failed",
-		"1 where a projection has stopped, since the log is not the one it followed.", []string{"projection", "partition"}, nil)
+		"1 where a projection has stopped, since the log is not the one it followed.", byPartition, nil)
 	headSequence = prometheus.NewDesc("turnledger_log_head_sequence",
 		"Sequence of the last event of a partition.", []string{"partition"}, nil)
 	lettersNow = prometheus.NewDesc("turnledger_projection_dead_letters",
@@ -32,7 +34,7 @@ func (f *Fleet) Describe(d chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: how far all is that this process feeds, and the dead letters of what
 // it feeds or reads, when the metrics are asked for.
 func (f *Fleet) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), askDeadline)
+	ctx, cancel := context.WithTimeout(context.Background(), askDeadline) //nolint:forbidigo // a collector is given none
 	defer cancel()
 	f.collectLetters(ctx, out)
 	f.collectLag(ctx, out)

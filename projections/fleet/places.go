@@ -15,7 +15,9 @@ type Place struct {
 }
 
 // NewPlace makes a place of what follows a log.
-func NewPlace(log *jetlog.Log, name string, applied func(ctx context.Context, partition int) (events.Position, error)) Place {
+func NewPlace(
+	log *jetlog.Log, name string, applied func(ctx context.Context, partition int) (events.Position, error),
+) Place {
 	return Place{log, name, applied}
 }
 

@@ -141,7 +141,8 @@ func (f *Fleet) Checks() (out []Check) {
 func (m *Member) ready(ctx context.Context) error {
 	name := m.View.Name()
 	if why := m.refused.Load(); why != nil && errors.Is(*why, projections.ErrStream) {
-		return &NotReady{"not read: the view " + name + " does not follow this log; turnledger projections rebuild " + name, *why}
+		says := "not read: the view " + name + " does not follow this log; turnledger projections rebuild " + name
+		return &NotReady{says, *why}
 	}
 	if _, err := m.Applied(ctx, 0); err != nil {
 		return &NotReady{m.Reason, err}

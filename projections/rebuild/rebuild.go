@@ -79,7 +79,9 @@ var ErrCancelled = errors.New("the rebuild was cancelled")
 
 // Begin takes the right to rebuild the view, and begins a generation of it; Run must
 // follow. projections.ErrRebuilding where somebody else has it.
-func Begin(ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config) (*Rebuild, error) {
+func Begin(
+	ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config,
+) (*Rebuild, error) {
 	cfg = cfg.withDefaults(log)
 	r := &Rebuild{log: log, view: view, cfg: cfg, cancelled: make(chan struct{}), over: make(chan struct{})}
 	if err := r.begin(ctx, gens); err != nil {
@@ -183,7 +185,10 @@ func (r *Rebuild) fill(ctx context.Context) error {
 }
 
 // feed reads and judges all partitions for a sink while do runs, and ends with it.
-func feed(ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, parts []*progress, do func(context.Context, []*filler) error) error {
+func feed(
+	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, parts []*progress,
+	do func(context.Context, []*filler) error,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	life, end := context.WithCancel(ctx)
 	defer end()

@@ -38,7 +38,9 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.stop = cancel
-	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, func(m *message.Message) error { return f.handleBatch(m.Context(), jetlog.MessageBatch(m)) })
+	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, func(m *message.Message) error {
+		return f.handleBatch(m.Context(), jetlog.MessageBatch(m))
+	})
 	r.parts[k].set(live, nil)
 	var lost error
 	var watching sync.WaitGroup
@@ -82,7 +84,8 @@ func (f *feeder) watch(ctx context.Context) error {
 			continue // the next batch tells
 		}
 		if at.Seq < before {
-			return fmt.Errorf("the store has lost what stood at %s: it is filled again", events.Position{Partition: f.partition, Seq: before})
+			lost := events.Position{Partition: f.partition, Seq: before}
+			return fmt.Errorf("the store has lost what stood at %s: it is filled again", lost)
 		}
 	}
 }
@@ -172,7 +175,8 @@ func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 		default:
 			f.parts[f.partition].set(retrying, err)
 			f.cfg.Metrics.failed(f.proj.Name())
-			f.cfg.Logger.Warn("a batch is tried again", "projection", f.proj.Name(), "position", f.at.Position(), "err", err)
+			f.cfg.Logger.Warn("a batch is tried again",
+				"projection", f.proj.Name(), "position", f.at.Position(), "err", err)
 		}
 		return out, err
 	}
@@ -253,7 +257,8 @@ func (f *feeder) apply(ctx context.Context, run []projections.Judged) error {
 // park keeps the one event of a batch as a dead letter, and passes it by once the letter is durable.
 func (f *feeder) park(ctx context.Context, b projections.Batch, why error) error {
 	e := &b.Events[0]
-	f.cfg.Logger.Error("an event can't be applied and goes to the dead letters; look at it with: turnledger deadletters list",
+	f.cfg.Logger.Error("an event can't be applied and goes to the dead letters; "+
+		"look at it with: turnledger deadletters list",
 		"projection", f.proj.Name(), "position", e.Position, "event_type", e.Type, "err", why)
 	if err := f.keep(ctx, projections.NewDeadLetter(f.proj.Name(), e, why.Error(), time.Now())); err != nil {
 		return err

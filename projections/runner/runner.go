@@ -40,7 +40,7 @@ type Config struct {
 	Desk *desk.Desk
 	// Carry hands over the dead letters that the projection itself kept in a partition before there was a desk,
 	// and forgets those that were kept; nil where it never kept any.
-	Carry func(ctx context.Context, partition int, keep func(context.Context, projections.DeadLetter) error) error
+	Carry func(ctx context.Context, partition int, keep projections.Keep) error
 	// Beat is how often the runner tells its group that it lives; 1 s by default. One
 	// that has been silent for five beats counts as dead.
 	Beat time.Duration

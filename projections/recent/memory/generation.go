@@ -29,7 +29,10 @@ func (v *View) Served(context.Context) (projections.Served, error) {
 // memory as the view until the swap, and nothing of it outlives the process.
 func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
 	served := v.served.Load()
-	g := &generation{limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(), number: v.last.Add(1), store: served.store}
+	g := &generation{
+		limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(),
+		number: v.last.Add(1), store: served.store,
+	}
 	if !v.next.CompareAndSwap(nil, g) {
 		return nil, projections.ErrRebuilding
 	}

@@ -49,7 +49,9 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 	rules.Slim = false
 	v := &View{}
 	v.last.Store(1)
-	v.served.Store(&generation{limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1, store: uuid.NewString()})
+	v.served.Store(&generation{
+		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1, store: uuid.NewString(),
+	})
 	return v
 }
 

@@ -144,7 +144,8 @@ func (f *Feed) Apply(b projections.Batch) {
 // Park keeps the next event as a dead letter, and passes it by.
 func (f *Feed) Park() {
 	b := f.Batch(1)
-	require.NoError(f.t, f.hold.Keep(f.t.Context(), f.At.Created, projections.NewDeadLetter(f.view.Name(), &b.Events[0], "a test", time.Now())))
+	dead := projections.NewDeadLetter(f.view.Name(), &b.Events[0], "a test", time.Now())
+	require.NoError(f.t, f.hold.Keep(f.t.Context(), f.At.Created, dead))
 	b.Events, b.Parked = nil, b.Events
 	f.Apply(b)
 }

@@ -103,7 +103,8 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 	if err != nil {
 		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
 	}
-	g := &generation{View: &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk, only: number}, served: v, number: number}
+	filled := &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk, only: number}
+	g := &generation{View: filled, served: v, number: number}
 	if g.n, err = strconv.ParseUint(number, 10, 64); err == nil {
 		err = v.sweep(ctx)
 	}

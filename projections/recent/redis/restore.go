@@ -20,15 +20,19 @@ var restoreText string
 var (
 	restoreScript = rueidis.NewLuaScript(restoreText)
 	// Versions before the desk kept dead letters in a list of the generation.
-	deadScript   = rueidis.NewLuaScript(`return redis.call('LRANGE', ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead', 0, -1)`)
-	forgetScript = rueidis.NewLuaScript(`return redis.call('LREM', ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead', 1, ARGV[2])`)
+	deadScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
+		return redis.call('LRANGE', dead, 0, -1)`)
+	forgetScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
+		return redis.call('LREM', dead, 1, ARGV[2])`)
 )
 
 // Restore implements projections.View: one script.
 func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
 	folded := s.State
 	expires := v.cfg.Limits.Expires(folded.Head()).UnixMilli()
-	args := []string{v.root, strconv.Itoa(s.Partition), strconv.FormatUint(s.UpTo, 10), s.ID, strconv.FormatUint(folded.Applied, 10)}
+	args := []string{
+		v.root, strconv.Itoa(s.Partition), strconv.FormatUint(s.UpTo, 10), s.ID, strconv.FormatUint(folded.Applied, 10),
+	}
 	if expires < v.cfg.Now().UnixMilli() {
 		args = append(args, "", "", "")
 	} else {
@@ -58,7 +62,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Pos
 
 // Carry hands over the dead letters of a partition that a version before kept in the served generation, and
 // forgets those that were kept.
-func (v *View) Carry(ctx context.Context, partition int, keep func(context.Context, projections.DeadLetter) error) error {
+func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) error {
 	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
 	for _, r := range records {
 		var dead projections.DeadLetter
