@@ -11,6 +11,7 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 1
 FUZZTIME  ?= 30s
+DIR       ?= .
 
 GOVULN    := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -21,7 +22,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint vuln bench bench-cluster torture build fuzz cover clean deps
+.PHONY: help run test tested race lint shape vuln bench bench-cluster torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,26 +37,34 @@ build: ## build bin/turnledger
 deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
 	@sh deploy/deps.sh test
 
+# Tests of the whole program run a binary, which is built here once for all packages. Only the long forms have the race
+# detector in it: a process with it takes three times the processor, and all processes of a test wait for each other.
+test race torture bench bench-cluster cover: export TURNLEDGER_TEST_BINARY := $(CURDIR)/bin/tested/turnledger
+torture: TESTED_FLAGS := -race
+tested:
+	$(GO) build $(TESTED_FLAGS) -o $(CURDIR)/bin/tested/turnledger ./cmd/turnledger
+
 # -count=1: a result may rest on a server or on data that Go's test cache knows nothing of.
 # A seed for the property tests: what a build says follows from the code alone. Others are drawn by torture.
-test: deps ## run every test with the race detector, on real PostgreSQL, Redis and NATS
+test: deps tested ## run every test with the race detector, on real PostgreSQL, Redis and NATS
 	RAPID_SEED=$(SEED) CGO_ENABLED=1 $(GO) test -race -count=1 -p $(P) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
-race: deps ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
+race: deps tested ## hunt for a race: the tests of PKG that match RUN, COUNT times (make race PKG=./events/... COUNT=20)
 	CGO_ENABLED=1 $(GO) test -race -count=$(COUNT) -failfast -timeout 1h -run '$(RUN)' $(PKG)
 
-# A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name.
-torture: deps ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes; seeds and counts go into docs/reliability.md
+# A test with a long form reads TURNLEDGER_TORTURE; all tests run, so that none is missed for its name. Seeds and
+# counts go into docs/reliability.md.
+torture: deps tested ## run the fault, cut and soak tests in full (hours), and each fuzz test for two minutes
 	TURNLEDGER_TORTURE=1 CGO_ENABLED=1 $(GO) test -race -v -count=1 -p 1 -timeout 4h -run '$(RUN)' $(PKG)
 	@$(MAKE) fuzz FUZZTIME=2m PKG='$(PKG)'
 
-bench: deps ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
+bench: deps tested ## run the benchmarks (BENCH=Record BENCHTIME=5s COUNT=3); figures go into docs/benchmarks.md
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) -p 1 -timeout 2h $(PKG)
 
-bench-cluster: ## benchmark three NATS nodes that sync every write: turns, a killed leader, a second context process
+bench-cluster: tested ## benchmark three NATS nodes that sync: turns, a killed leader, a second context process
 	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
-	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger
+	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest/load
 
 fuzz: ## run each fuzz test of PKG for FUZZTIME
 	@set -e; for pkg in $$($(GO) list $(PKG)); do \
@@ -65,26 +74,33 @@ fuzz: ## run each fuzz test of PKG for FUZZTIME
 		done; \
 	done
 
-cover: deps ## run every test and report which lines they reach, as bin/cover.html
+cover: deps tested ## run every test and report which lines they reach, as bin/cover.html
 	@mkdir -p bin
 	$(GO) test -count=1 -p $(P) -timeout $(TIMEOUT) -coverpkg ./... -coverprofile bin/cover.out $(PKG)
 	$(GO) tool cover -html bin/cover.out -o bin/cover.html
 	$(GO) tool cover -func bin/cover.out | tail -1
 
-lint: ## check form, vet, lint and module files
+# The rules of the house are run in their folder, where Go also prints what a test that passes has to say.
+lint: ## check form, vet, lint, the rules of the house and module files
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
 		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
+	@cd deploy/tools/house && $(GO) test -count=1
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 
-# Exit 3 of govulncheck says that there are findings. A database that can't be reached is no finding, and is said.
+shape: ## measure the source: lines, functions, files, what is declared twice (DIR=another checkout, ARGS=-json)
+	@$(GO) run ./deploy/tools/shape $(ARGS) $(DIR)
+
+# Exit 3 of govulncheck means that there are findings. A database that can't be reached is no finding, and is reported.
 vuln: ## look for known vulnerabilities in what this code calls (asks vuln.go.dev, or GOVULNDB)
 	@GOBIN=$(CURDIR)/bin $(GO) install $(GOVULN)
 	@code=0; bin/govulncheck ./... 2>bin/vuln.err || code=$$?; cat bin/vuln.err; \
-		if [ $$code = 3 ]; then echo "vulnerabilities were found: raise the versions named above (go get MODULE@VERSION)"; exit 3; fi; \
-		if grep -q 'fetching vulnerabilities' bin/vuln.err; then echo "not checked: the database of vulnerabilities does not answer from here"; exit 0; fi; \
+		if [ $$code = 3 ]; then \
+			echo "vulnerabilities were found: raise the versions named above (go get MODULE@VERSION)"; exit 3; fi; \
+		if grep -q 'fetching vulnerabilities' bin/vuln.err; then \
+			echo "not checked: the database of vulnerabilities does not answer from here"; exit 0; fi; \
 		exit $$code
 
 clean: ## remove what was built; data/ stays

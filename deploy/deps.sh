@@ -1,9 +1,9 @@
 #!/bin/sh
 # deploy/deps.sh run|test: see to it that the programs which `make run` or `make test` needs are installed.
 #
-# On Debian and Ubuntu, as root or with sudo that asks no password, what is missing is installed from the distribution; no
-# service is started and no database cluster made by it, since Turnledger runs private ones. Elsewhere the one command to run
-# is printed. Exit status: 0 all there (or, for "run", told what is missing), 1 something is missing.
+# On Debian and Ubuntu, as root or with sudo that asks no password, missing programs are installed from the
+# distribution. No service is started and no database cluster made, since Turnledger runs private ones. Elsewhere
+# the command to run is printed. Exit status: 0 if nothing is missing (or if "run" has named what is missing), else 1.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -11,8 +11,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 have_postgres() {
 	have postgres && return 0
 	for f in /usr/lib/postgresql/*/bin/postgres /usr/lib/postgresql*/bin/postgres /usr/pgsql-*/bin/postgres \
-		/usr/libexec/postgresql*/postgres /opt/homebrew/opt/postgresql*/bin/postgres /usr/local/opt/postgresql*/bin/postgres \
-		/home/linuxbrew/.linuxbrew/opt/postgresql*/bin/postgres /Applications/Postgres.app/Contents/Versions/*/bin/postgres \
+		/usr/libexec/postgresql*/postgres /opt/homebrew/opt/postgresql*/bin/postgres \
+		/usr/local/opt/postgresql*/bin/postgres /home/linuxbrew/.linuxbrew/opt/postgresql*/bin/postgres \
+		/Applications/Postgres.app/Contents/Versions/*/bin/postgres \
 		/opt/local/lib/postgresql*/bin/postgres /usr/local/pgsql/bin/postgres; do
 		[ -x "$f" ] && return 0
 	done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the secrets that docker-compose.yml hands to its services as files: `sh deploy/secrets.sh` (into ./secrets). What is
-# there already stays. The folder is its owner's alone; the files in it can be read, since the users in the containers
-# are others.
+# Makes the secrets that docker-compose.yml hands to its services as files: `sh deploy/secrets.sh` (into ./secrets).
+# Existing secrets stay. Only the owner can enter the folder; the files in it can be read by all, since the containers
+# run as other users.
 set -eu
 dir=${1:-secrets}
 mkdir -p "$dir"

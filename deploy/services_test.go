@@ -19,19 +19,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
 func TestMain(m *testing.M) {
-	code := pgtest.Runner(m).Run()
-	turnledger.Remove()
-	os.Exit(code)
+	os.Exit(stack.Runner(m).Run())
 }
-
-var turnledger = &natstest.Program{Name: "turnledger", Package: "../cmd/turnledger"}
 
 // stage runs services of docker-compose.yml as processes: their command lines and their
 // environment as they are, but for addresses, and for the folders of secrets and keys.
@@ -49,10 +45,7 @@ const mounted = "/var/lib/turnledger"
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, compose: compose(t), secrets: secretsIn(t), volume: t.TempDir()}
-	var err error
-	s.binary, err = turnledger.Path()
-	require.NoError(t, err)
+	s := &stage{t: t, compose: compose(t), binary: stack.Binary(t), secrets: secretsIn(t), volume: t.TempDir()}
 	var hosts []string
 	for i, node := range cluster(t, s.secrets) {
 		hosts = append(hosts, fmt.Sprintf("nats-%d:4222", i+1), strings.TrimPrefix(node.ClientURL(), "nats://"))

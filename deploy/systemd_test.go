@@ -13,6 +13,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
 // The unit is one that systemd reads, and its command line runs with its environment, in
@@ -31,11 +33,9 @@ func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {
 		require.Equal(t, want, of[name], name)
 	}
 	dir := filepath.Join(t.TempDir(), of["Service.StateDirectory"])
-	program, err := turnledger.Path()
-	require.NoError(t, err)
 	line := strings.Fields(of["Service.ExecStart"])
 	require.Equal(t, "/usr/local/bin/turnledger", line[0])
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, line[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), stack.Binary(t), line[1:]...)
 	address := freeAddress(t)
 	for _, setting := range strings.Fields(of["Service.Environment"]) {
 		cmd.Env = append(cmd.Env, strings.NewReplacer("/var/lib/"+of["Service.StateDirectory"], dir, "127.0.0.1:8480", address).Replace(setting))

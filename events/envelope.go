@@ -21,20 +21,20 @@ const (
 	HeaderTime        = "ce-time"
 	HeaderContentType = "content-type"
 	HeaderMsgID       = "Nats-Msg-Id"
-	// HeaderTraceParent is CloudEvents' distributed tracing extension: whose request wrote
-	// the event, as W3C's traceparent. It states nothing.
+	// HeaderTraceParent is the distributed tracing extension of CloudEvents: W3C's traceparent of
+	// the request that wrote the event. It states nothing.
 	HeaderTraceParent = "ce-" + TraceParent
 )
 
-// TraceParent is W3C's name of the header that tells a span of its parent.
+// TraceParent is W3C's name of the header that names the parent of a span.
 const TraceParent = "traceparent"
 
 // Header is a message's header. Names are kept in the case they were sent in.
 type Header map[string][]string
 
-// Value of a header name, whatever its case; clients of other languages may
-// canonicalise it. The exact name goes first, then the first in byte order: every
-// reader must read the same.
+// Value returns the value of a header name in any case, since clients of other languages may
+// canonicalise names. The exact name goes first, then the first in byte order, so that every
+// reader reads the same.
 func (h Header) Value(name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
@@ -85,7 +85,7 @@ func Encode(f Fact, now time.Time) (Envelope, error) {
 
 // Recorded is an event read back from the log. Time is JetStream's recorded time.
 // Fact is nil where the envelope states none; Problem then says why, in a word
-// that holds none of its content. Digest tells two bodies apart.
+// that holds none of its content. Digest differs for different bodies.
 type Recorded struct {
 	Position Position
 	Time     time.Time
@@ -119,7 +119,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	id, identity, err := ParseSubject(env.Subject)
 	switch {
 	case err != nil:
-		r.Problem = "wrong_subject"
+		r.Problem = ProblemWrongSubject
 		return r
 	case identity:
 		r.IdentityID = id
@@ -127,7 +127,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 		r.SessionID = id
 	}
 	if env.Header.Value(HeaderSpecVersion) != "1.0" {
-		r.Problem = "not_a_cloudevent"
+		r.Problem = ProblemNoCloudEvent
 		return r
 	}
 	fact, problem := decodeFact(r.Type, env.Body)
@@ -135,17 +135,17 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	case problem != "":
 		r.Problem = problem
 	case fact.Subject() != env.Subject:
-		r.Problem = "wrong_subject"
+		r.Problem = ProblemWrongSubject
 	case fact.EventID() != r.ID:
-		r.Problem = "wrong_event_id"
+		r.Problem = ProblemWrongEventID
 	default:
 		r.Fact = fact
 	}
 	return r
 }
 
-// seed makes digests those of this process, so that nobody can prepare two bodies of one.
+// seed makes the digests of each process its own, so that nobody can prepare two bodies with one digest.
 var seed = maphash.MakeSeed()
 
-// Digest tells bodies apart, within a process.
+// Digest returns a number that differs for different bodies. It holds within one process.
 func Digest(body []byte) uint64 { return maphash.Bytes(seed, body) }

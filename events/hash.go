@@ -9,9 +9,9 @@ import (
 )
 
 // KeyedHash turns what must not be kept, such as an address or a user agent, into 8
-// bytes in hex that tell two of them apart: HMAC-SHA-256 under a key that is kept
+// bytes in hex that differ for different values: HMAC-SHA-256 under a key that is kept
 // elsewhere. Without the key nobody can try all addresses. Kind keeps hashes of
-// different things apart; an empty value gives an empty hash.
+// different things apart; the hash of an empty value is empty.
 func KeyedHash(key []byte, kind, value string) string {
 	if value == "" {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// namespace of all computed ids (CONTRACT §5).
+// namespace is that of all computed ids. It never changes.
 var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
 
 // TurnID computes the id of the turn that a request opens in a session:
@@ -20,7 +20,7 @@ func pairID(a, b string) uuid.UUID {
 	return uuid.NewSHA1(namespace, name)
 }
 
-// ValidID holds a session, request or identity id against CONTRACT §2.
+// ValidID returns ErrID if a text can't be the id of a session, a request or an identity.
 func ValidID(id string) error {
 	if id == "" || len(id) > 256 || !utf8.ValidString(id) || id == "." || id == ".." {
 		return ErrID

@@ -46,7 +46,7 @@ func TestEventIDs(t *testing.T) {
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, pyPair["x2|log"]+".receipt", events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2", Place: "log"}.EventID())
+		require.Equal(t, pyPair["x2|log"]+".receipt", (&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2", Place: "log"}).EventID())
 	})
 	t.Run("say nothing of a wording", func(t *testing.T) {
 		t.Parallel()

@@ -16,12 +16,12 @@ type Position struct {
 	Seq       uint64
 }
 
-// String gives the outside form, "partition:sequence".
+// String returns the outside form, "partition:sequence".
 func (p Position) String() string {
 	return strconv.Itoa(p.Partition) + ":" + strconv.FormatUint(p.Seq, 10)
 }
 
-// MarshalText gives the outside form.
+// MarshalText returns the outside form.
 func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText parses the outside form.
@@ -81,7 +81,7 @@ func NewCursor(at ...Position) Cursor {
 // Pass notes that everything of a partition up to a position was read.
 func (c Cursor) Pass(p Position) { c[p.Partition] = max(c[p.Partition], p.Seq) }
 
-// String gives the outside form, "0:42,1:17", which ParsePositions reads.
+// String returns the outside form, "0:42,1:17", which ParsePositions reads.
 func (c Cursor) String() string {
 	var out []byte
 	for i, k := range slices.Sorted(maps.Keys(c)) {

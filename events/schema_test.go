@@ -24,8 +24,8 @@ func TestSchemas(t *testing.T) {
 		files, err := filepath.Glob("schema/*")
 		require.NoError(t, err)
 		var want []string
-		for _, f := range fullFacts() {
-			want = append(want, schemaFile(f.Type()))
+		for _, typ := range events.Types() {
+			want = append(want, schemaFile(typ))
 		}
 		require.ElementsMatch(t, want, files)
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Buckets is the fixed number of logical buckets (CONTRACT §5); a stream owns a
+// Buckets is the fixed number of logical buckets ; a stream owns a
 // contiguous range of them.
 const Buckets = 256
 
@@ -20,7 +20,7 @@ const (
 // IdentityRoot begins the subjects of what concerns identities, and only those.
 const IdentityRoot = identityRoot + "."
 
-// Token gives the subject token of an id: the id itself where it matches
+// Token returns the subject token of an id: the id itself if it matches
 // [A-Za-z0-9_-]{1,128}, else "~" and its unpadded base64url. It is injective.
 func Token(id string) string {
 	if plain(id) {
@@ -29,7 +29,7 @@ func Token(id string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
-// ParseToken gives the id that Token turned into t, and ErrSubject for a text
+// ParseToken returns the id that Token turned into t, and ErrSubject for a text
 // that Token never returns.
 func ParseToken(t string) (string, error) {
 	if plain(t) {
@@ -78,8 +78,8 @@ func subject(root, id string) string {
 	return root + "." + strconv.Itoa(Bucket(t)) + "." + t
 }
 
-// ParseSubject takes a subject apart. One with a wrong bucket, a foreign root or
-// a token that Token never gives is ErrSubject.
+// ParseSubject returns the id in a subject, and whether it is that of an identity. The error is
+// ErrSubject if the bucket is wrong, the root is foreign, or Token never returns such a token.
 func ParseSubject(s string) (id string, identity bool, err error) {
 	root, rest, _ := strings.Cut(s, ".")
 	bucket, token, ok := strings.Cut(rest, ".")
@@ -96,7 +96,7 @@ func ParseSubject(s string) (id string, identity bool, err error) {
 	return id, root == identityRoot, nil
 }
 
-// Partition gives the partition, of partitions in all, that owns an id's bucket.
+// Partition returns which of so many partitions owns the bucket of an id.
 func Partition(id string, partitions int) int {
 	return Bucket(Token(id)) * partitions / Buckets
 }

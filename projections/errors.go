@@ -9,6 +9,8 @@ var (
 	// ErrStream: the stream is not the one of the checkpoint. The projection must be
 	// rebuilt.
 	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger projections rebuild")
+	// ErrUnavailable: the view's store does not answer, and may later.
+	ErrUnavailable = errors.New("the view's store does not answer")
 	// ErrNoDeadLetter: a projection has no dead letter of that position.
 	ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")
 	// ErrNoProjection: no view has that name.
@@ -17,8 +19,6 @@ var (
 	ErrNotFed = errors.New("this process does not feed the projection")
 	// ErrNoRebuild: no rebuild of the view runs in this process.
 	ErrNoRebuild = errors.New("no rebuild of the projection runs in this process")
-	// ErrUnavailable: a view's own store does not answer, or not as it should.
-	ErrUnavailable = errors.New("the view's store does not answer")
 	// ErrNotYet: a view is not ready for events to leave the log.
 	ErrNotYet    = errors.New("what is to be forgotten is not applied yet")
 	errPermanent = errors.New("permanent")

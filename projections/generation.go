@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 )
 
 var (
@@ -17,24 +18,64 @@ var (
 	ErrBehind = errors.New("the served generation is further")
 )
 
-// Rebuildable is a projection of which a new generation can be filled beside the
-// one that is served, while reads and its runner go on (DESIGN §5 "Rebuild").
-type Rebuildable interface {
+// View is a projection that keeps rows in a store, and can be derived from the log anew.
+// More than seven methods: this is all that a view must do (docs/projections.md); each consumer takes it whole.
+type View interface {
 	Projection
-	// Served gives the number of the generation that is served, from 1, and the
-	// checkpoint of each partition that it has begun; it claims nothing.
-	Served(ctx context.Context) (number uint64, at []Checkpoint, err error)
-	// NewGeneration begins an empty generation, after what an earlier rebuild left
-	// behind has been removed. ErrRebuilding where another one is being filled.
-	NewGeneration(ctx context.Context) (Generation, error)
-	// DeadLetters of the served generation, as DeadLetterQueue gives them.
-	DeadLetters(ctx context.Context) ([]DeadLetter, error)
+	// Served tells what the store serves now; it claims nothing.
+	Served(ctx context.Context) (Served, error)
+	// Restore puts a session, as the log has it up to a sequence, in the place of what the view holds of it. It
+	// returns the positions of the dead letters that are settled with that; none where the view is not that far,
+	// or has applied or parked more of the session meanwhile. An error that is Permanent refuses the session.
+	Restore(ctx context.Context, s Session) (settled []events.Position, err error)
+	// NewReference begins an empty reference for a log of so many partitions.
+	NewReference(ctx context.Context, partitions int) (Reference, error)
+	Close()
 }
 
-// Generation is a projection in a place of its own, filled by one rebuild. It holds
-// off other rebuilds until Drop.
+// Rebuildable is a view of which a new generation can be filled beside the one that is served, while reads
+// and the view's runner go on.
+type Rebuildable interface {
+	// NewGeneration begins an empty generation, after what an earlier rebuild left behind has been removed.
+	// ErrRebuilding where the store knows of another one that is being filled.
+	NewGeneration(ctx context.Context) (Generation, error)
+}
+
+// Served is what a store serves: the id that the store has given itself, the number of the generation, from
+// 1, and the checkpoint of each partition that it has begun.
+type Served struct {
+	Store      string
+	Generation uint64
+	At         []Checkpoint
+}
+
+// Of returns the checkpoint of a partition, which is empty where that has not begun.
+func (s Served) Of(partition int) Checkpoint {
+	for _, cp := range s.At {
+		if cp.Partition == partition {
+			return cp
+		}
+	}
+	return Checkpoint{Partition: partition, Store: s.Store, Generation: s.Generation}
+}
+
+// Session is a session as the log has it up to a sequence, for View.Restore. An event that is on no session's
+// subject has a Session of its own, without an id.
+type Session struct {
+	ID        string
+	Partition int
+	UpTo      uint64
+	// Letter is retried; Letters are all that the session has up to there, Letter among them.
+	Letter  events.Position
+	Letters []events.Position
+	// State is folded from all events, and is the view's own from then on. Events lack those of the other letters.
+	State  *conversation.State
+	Events []Judged
+}
+
+// Generation is a projection in a place of its own, filled by one rebuild.
 type Generation interface {
-	Projection
+	Sink
 	// Number of the generation; above that of every earlier one.
 	Number() uint64
 	// Swap makes it the served one, in one step for every reader, and fences the
@@ -42,9 +83,6 @@ type Generation interface {
 	// nothing but fence its runners, so that they pause, and returns ErrBehind: catch up
 	// and swap again. Anyway is for a former one that follows another stream.
 	Swap(ctx context.Context, anyway bool) error
-	// DropDeadLetter keeps, of an event that is parked in the generation too, who dropped it
-	// and why (see DeadLetterQueue).
-	DropDeadLetter(ctx context.Context, at events.Position, d Drop) (DeadLetter, error)
 	// Drop removes the generation that is not served: after Swap the former one, else
 	// this one. It may be called again.
 	Drop(ctx context.Context) error

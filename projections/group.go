@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Group lets the runners of one projection, in several processes, know of each other.
-// It is kept in the projection's own store, so that runners that feed different stores
-// never share, and its time is the store's. It only decides who tries: a runner that is
-// wrong about the others is fenced by the checkpoint's epoch.
+// Group lets the runners that feed one store, in several processes, know of each other
+// (desk.Members). It only decides who tries: a runner that is wrong about the others is
+// fenced by the checkpoint's epoch.
 type Group interface {
 	// Beat notes that a member lives, and gives all that said so within alive, itself
 	// included, in any order.

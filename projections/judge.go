@@ -147,14 +147,7 @@ func judgeForeign(e events.Recorded) Judged {
 func (j *Judge) ownCopies(c conversation.Change, f events.Fact) conversation.Change {
 	if c.Turn != nil {
 		t := *c.Turn
-		switch f := f.(type) {
-		case *events.TurnStarted:
-			t.Question = j.rules.Question(&f.Question)
-		case *events.TurnFinalized:
-			t.Answer, t.AnswerMetadata = &f.Answer, j.rules.Metadata(f.Metadata)
-		case *events.TurnCorrected:
-			t.Question, t.Answer = j.rules.Question(&f.Question), &f.Answer
-		}
+		j.rules.Fill(&t, f)
 		c.Turn = &t
 	}
 	if len(c.Turns) > 0 {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/turnledger/turnledger/events"
 )
@@ -35,11 +36,18 @@ type Drop struct {
 
 // NewDeadLetter is the letter of an event that was parked at a time.
 func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) DeadLetter {
+	session := e.SessionID
+	if !utf8.ValidString(session) { // it could not be written down as it is
+		session = ""
+	}
 	return DeadLetter{
-		Projection: projection, Position: e.Position, EventID: Label(e.ID), Type: Label(e.Type), SessionID: e.SessionID,
+		Projection: projection, Position: e.Position, EventID: Label(e.ID), Type: Label(e.Type), SessionID: session,
 		Reason: BoundReason(reason), Attempts: 1, ParkedAt: at.UTC(),
 	}
 }
+
+// Keep takes a dead letter over.
+type Keep func(ctx context.Context, dead DeadLetter) error
 
 // MaxDeadLetters is how many letters a queue gives at once.
 const MaxDeadLetters = 10_000

@@ -8,21 +8,38 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Projection is a view that is built from the log.
+// Sink is what can be filled with the log: rows of some store, or what an effect does outside.
 //
-// Apply and Park commit their rows together with batch.To as the partition's
-// checkpoint, or nothing at all, and only where the stored checkpoint still has the
-// sequence and epoch of batch.From; else ErrFenced. An error that trying again
-// can't mend is wrapped by Permanent.
-type Projection interface {
+// Apply commits its rows together with batch.To as the partition's checkpoint, or nothing at all, and only
+// where the stored checkpoint still has the sequence and epoch of batch.From; else ErrFenced. A batch without
+// events moves the checkpoint. An error that trying again can't mend is wrapped by Permanent: the runner then
+// keeps the event as a dead letter, and applies a batch that passes it by (Batch.Parked).
+type Sink interface {
+	// Name of the projection: [a-z0-9_-], at most 32. One log has each name once.
 	Name() string
-	// Claim takes a partition over: it raises the epoch of the stored checkpoint and
-	// returns it; a new partition has sequence 0.
+	// Claim takes a partition over: it raises the epoch of the stored checkpoint and returns the checkpoint; a
+	// new partition has sequence 0.
 	Claim(ctx context.Context, partition int) (Checkpoint, error)
 	Apply(ctx context.Context, b Batch) error
-	// Park keeps the one event of b as a dead letter (position, id, type and reason;
-	// never its text) and moves the checkpoint past it.
-	Park(ctx context.Context, b Batch, reason string) error
+}
+
+// Projection is a Sink that a runner feeds.
+type Projection interface {
+	Sink
+	// Applied returns the position of the stored checkpoint, whoever moved it there; it claims nothing.
+	Applied(ctx context.Context, partition int) (events.Position, error)
+}
+
+// Task is the variant of a Projection for work that is done later than it is asked for, and that two
+// processes may do twice: the eraser. A runner shows it each event, parks none, and fences nobody.
+type Task interface {
+	Name() string
+	// Resume returns up to where the work of a partition is done, by whichever process. The runner begins there.
+	Resume(ctx context.Context, partition int) (Checkpoint, error)
+	// Take notes what a batch asks for. It fails only where trying again may help.
+	Take(ctx context.Context, b Batch) error
+	// Applied returns up to where the work is done; what a process has only taken does not count.
+	Applied(ctx context.Context, partition int) (events.Position, error)
 }
 
 // Checkpoint says up to where a projection has applied a partition: the stream by
@@ -33,6 +50,10 @@ type Checkpoint struct {
 	Seq       uint64
 	EventID   string
 	Epoch     uint64
+	// Store and Generation tell whose checkpoint it is: the id that the store has given itself, and the
+	// generation of its rows. A projection that has one store and no generations leaves both out.
+	Store      string
+	Generation uint64
 }
 
 // Position of the checkpoint in the log.
@@ -44,6 +65,9 @@ func (c Checkpoint) Position() events.Position {
 type Batch struct {
 	From, To Checkpoint
 	Events   []Judged
+	// Parked are events between From and To that became dead letters. They bring no rows; a view that answers
+	// for whole sessions no longer answers for theirs, until Restore.
+	Parked []Judged
 }
 
 // Judged is an event with the fold's verdict. Change.Turn and Change.Turns are the

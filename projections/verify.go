@@ -6,17 +6,10 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Verifiable is a view that can be held against a second fold of the log.
-type Verifiable interface {
-	Projection
-	// NewReference begins an empty reference for a log of so many partitions.
-	NewReference(ctx context.Context, partitions int) (Reference, error)
-}
-
 // Reference is a second fold of the log, by the rules of one view. It is filled as a
 // projection is; Compare says up to where. Nobody is served from it.
 type Reference interface {
-	Projection
+	Sink
 	// Compare holds what the view has of each session against the reference, each at a
 	// position where both have applied the same, which it asks of fold; the view goes on
 	// meanwhile. With sample above 0 it takes only so many sessions, at random among

@@ -53,6 +53,7 @@ type app struct {
 	steps    *steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
+	metrics  *runner.Metrics
 	pause    *pause
 }
 
@@ -80,6 +81,9 @@ func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, o
 		if err := a.run(ctx); !errors.Is(err, errReopen) {
 			return err
 		}
+		if ctx.Err() != nil {
+			return nil // stopped while the log was replaced: the next start opens it
+		}
 		if err := store.reopen(ctx, cfg); err != nil {
 			return err
 		}
@@ -102,17 +106,14 @@ func (a *app) open(ctx context.Context) (err error) {
 	registry := prometheus.NewRegistry()
 	a.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics := runner.NewMetrics(registry)
+	a.metrics = runner.NewMetrics(registry)
 	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{metrics, a.tracing()}, a.logger); err != nil {
+	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{a.metrics, a.tracing()}, registry, a.logger); err != nil {
 		return err
 	}
-	if err := a.views.openShadow(registry); err != nil {
-		return err
-	}
-	if err := a.openMemory(registry, metrics); err != nil {
+	if err := a.openMemory(registry, a.metrics); err != nil {
 		return err
 	}
 	if err := a.openErasing(ctx); err != nil {
@@ -125,17 +126,17 @@ func (a *app) open(ctx context.Context) (err error) {
 
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve(registry *prometheus.Registry) {
-	queues := a.views.deadLetters()
 	checks := a.checks()
-	registry.MustRegister(letterCollector(queues), lagCollector{a.views}, dependencyCollector(checks))
+	registry.MustRegister(a.views.Fleet, dependencyCollector(checks))
 	api := httpwire.New(httpwire.Config{
 		Registry: registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
 		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Auth: a.authenticator(), Open: a.callers == nil,
 	})
 	c := v1.Config{
-		Projections: fed{a.views}, Keeper: fed{a.views}, DeadLetters: append(queues, a.views.storedLetters()...),
-		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody), Deadline: time.Duration(a.cfg.RequestTimeout),
+		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
+		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
 	}
+	c.Deadline = time.Duration(a.cfg.RequestTimeout)
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
@@ -177,10 +178,7 @@ func (a *app) authenticator() access.Authenticator {
 
 // readSide reads from the views that there are, and the log.
 func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{Rules: a.cfg.rules(), Logger: a.logger}
-	if a.views.recent != nil {
-		rc.View = a.views.guarded()
-	}
+	rc := contextbuilder.ReaderConfig{View: a.views.reader(), Rules: a.cfg.rules(), Logger: a.logger}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
@@ -248,13 +246,23 @@ func (a *app) run(ctx context.Context) error {
 		defer end()
 		select {
 		case <-a.front.ended:
-			return nil // runApp returns the server's error
+			// Connections that were still open were closed, and their requests end: the store may not go before, since one
+			// may be about to take back what it has restored.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+			defer cancel()
+			return a.front.shut(late, 0)
 		case <-life.Done():
 			_ = a.front.close() // again: runApp returns the error
 			return nil
 		case <-a.pause.reopen:
-			// The last request in hand is the one that replaced the log. Its client waits for the answer.
-			return a.front.shut(context.WithoutCancel(ctx), 0)
+			// The last request in hand is the one that replaced the log, and its client waits for the answer. A client
+			// that sends nothing is not waited for without end.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+			defer cancel()
+			if err := a.front.shut(late, 0); err != nil {
+				a.logger.Warn("the app is closed under requests that don't end", "err", err)
+			}
+			return nil
 		}
 	})
 	if err := g.Wait(); err != nil || !a.pause.ended() {
@@ -265,7 +273,7 @@ func (a *app) run(ctx context.Context) error {
 
 // followers is all that reads on in the log.
 func (a *app) followers() []func(context.Context) error {
-	out := []func(context.Context) error{a.store.log.Run, func(ctx context.Context) error { return a.views.run(ctx, a.roles) }, a.erasing.run}
+	out := []func(context.Context) error{a.store.log.Run, a.views.run, a.erasing.run}
 	if a.history != nil {
 		out = append(out, a.history.Run)
 	}
@@ -318,6 +326,6 @@ func (a *app) close() {
 		a.endTraces()
 	}
 	if a.views != nil {
-		a.views.close()
+		a.views.Close()
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/client"
 )
@@ -59,7 +61,7 @@ func (c *backupCmd) Run(e *env) error {
 	bars := &bars{e: e}
 	defer bars.done()
 	began := time.Now()
-	m, err := backup.Take(e.ctx, copied{s, c.remote}, store, version, began, bars.at)
+	m, err := backup.Take(e.ctx, copied{s, c.remote, e.err}, store, version, began, bars.at)
 	switch {
 	case errors.Is(err, backup.ErrExists):
 		return fmt.Errorf("%s: %w", c.Place, err)
@@ -86,7 +88,8 @@ func counted[N int | uint64](n N, of string) string {
 // place where the backup is kept.
 type copied struct {
 	*client.Client
-	at remote
+	at   remote
+	told io.Writer
 }
 
 func (c copied) Partitions(ctx context.Context) (n int, err error) {
@@ -102,6 +105,31 @@ func (c copied) Partitions(ctx context.Context) (n int, err error) {
 func (c copied) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
 	m, body, err := c.Client.Snapshot(ctx, partition)
 	return backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)}, body, c.at.explain(ctx, err) //nolint:gosec // below 2^63
+}
+
+// DeadLetters implements backup.Source. A backup is taken without them where a view's store does not answer, or
+// the key may not read them: the log is what counts.
+func (c copied) DeadLetters(ctx context.Context) (out []projections.DeadLetter, _ error) {
+	all, err := c.Client.DeadLetters(ctx, "")
+	if err != nil && ctx.Err() == nil {
+		_, _ = fmt.Fprintf(c.told, "the dead letters are not in the backup: %v\n", c.at.explain(ctx, err))
+		return nil, nil
+	}
+	for _, l := range all {
+		at, err := events.ParsePosition(l.Position)
+		if err != nil {
+			return nil, err
+		}
+		dead := projections.DeadLetter{
+			Projection: l.Projection, Position: at, EventID: l.EventID, Type: l.Type, SessionID: l.SessionID,
+			Reason: l.Reason, Attempts: l.Attempts, ParkedAt: l.ParkedAt,
+		}
+		if !l.DroppedAt.IsZero() {
+			dead.Dropped = &projections.Drop{Reason: l.DropReason, By: l.DroppedBy, At: l.DroppedAt}
+		}
+		out = append(out, dead)
+	}
+	return out, err
 }
 
 // bars shows how far each file is, one after the other.
@@ -156,7 +184,7 @@ func (c *restoreCmd) Run(e *env) error {
 		return err
 	}
 	defer s.Close()
-	if n, err := (copied{s, c.remote}).Partitions(e.ctx); err != nil {
+	if n, err := (copied{s, c.remote, e.err}).Partitions(e.ctx); err != nil {
 		return err
 	} else if n != whole.Partitions {
 		return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory", counted(whole.Partitions, "partition"), n, whole.Partitions)

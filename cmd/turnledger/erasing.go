@@ -12,9 +12,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/eraser"
 )
@@ -38,20 +37,24 @@ func (a *app) openErasing(ctx context.Context) error {
 	if a.hashKey, err = openHashKey(ctx, a.cfg, notes); err != nil {
 		return err
 	}
-	places := a.views.places()
-	if a.memory != nil {
-		places = append(places, followed{a.store.log, "memory", a.memory.effect.Done})
+	var places []eraser.Place
+	for _, p := range a.views.Places() {
+		places = append(places, p)
 	}
 	log := eraser.On(a.store.log)
 	a.erasing = &erasing{receipts: eraser.NewReceipts(log, notes, places)}
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(log, notes, eraser.Config{Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne, Logger: a.logger})
-	a.erasing.feed = runner.New(a.store.log, a.erasing.eraser, runner.Config{
-		Rules: a.cfg.rules(), Group: notes.Members("eraser"), Logger: a.logger, Metrics: a.views.feeding.metrics, Traces: a.views.feeding.traces,
+	a.erasing.eraser = eraser.New(log, notes, eraser.Config{
+		Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne,
+		Logger: a.logger,
 	})
-	a.views.eraserFeed = a.erasing.feed
+	a.erasing.feed = runner.NewTask(a.store.log, a.erasing.eraser, runner.Config{
+		Rules: a.cfg.rules(), Group: desk.New(notes).Members(a.erasing.eraser.Name(), nil),
+		Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
+	})
+	a.views.Beside(a.erasing.eraser.Name(), a.erasing.feed, nil, nil)
 	a.erasing.retention = eraser.NewRetention(log, notes, eraser.RetentionConfig{
 		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
 		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
@@ -89,70 +92,12 @@ func (c Config) anonymousRetention() time.Duration {
 	return time.Duration(max(c.AnonymousRetention, c.SessionTTL))
 }
 
-// places are the views that this process feeds or reads, and those in the stores that others do: whoever is asked, an erasure
-// is complete when all are done.
-func (v *views) places() (out []eraser.Place) {
-	switch view := v.recent.(type) {
-	case nil:
-		if v.storedRecent != nil {
-			out = append(out, followed{v.log, "recent", v.storedRecent.Applied})
-		}
-	case applied:
-		out = append(out, followed{v.log, "recent", view.Applied})
-	default:
-		out = append(out, followed{v.log, "recent", v.fedUpTo})
-	}
-	if v.audit != nil {
-		out = append(out, followed{v.log, "audit", func(ctx context.Context, partition int) (events.Position, error) {
-			tables := v.audit.open.Load()
-			if tables == nil {
-				return events.Position{}, audit.ErrUnavailable
-			}
-			return tables.Applied(ctx, partition)
-		}})
-	} else if v.storedAudit != nil {
-		out = append(out, followed{v.log, "audit", v.storedAudit.Applied})
-	}
-	return out
-}
-
-// applied is a view whose store tells how far it is, whoever feeds it.
-type applied interface {
-	Applied(ctx context.Context, partition int) (events.Position, error)
-}
-
-// fedUpTo tells how far a view in memory is. It may have begun behind what has left it by
-// its age.
-func (v *views) fedUpTo(ctx context.Context, partition int) (events.Position, error) {
-	return v.feeds[0].Status(ctx, time.Now())[partition].Position, nil
-}
-
-// followed is a view as a place that an erasure reaches.
-type followed struct {
-	log     *jetlog.Log
-	name    string
-	applied func(ctx context.Context, partition int) (events.Position, error)
-}
-
-// Name implements eraser.Place.
-func (f followed) Name() string { return f.name }
-
-// Reached implements eraser.Place. Where all that a view has not applied was erased, it waits
-// for nothing.
-func (f followed) Reached(ctx context.Context, at events.Position) (bool, error) {
-	applied, err := f.applied(ctx, at.Partition)
-	if err != nil || applied.Seq >= at.Seq {
-		return err == nil, err
-	}
-	return f.log.Still(ctx, at.Partition, applied.Seq, at.Seq)
-}
-
 // forget tells the memory outside and the audit what a retention takes out of the log by purge.
 func (a *app) forget(ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error) error {
 	if a.memory != nil {
 		upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
 		// Who forwards may have read what is deleted here, and store it again.
-		err := forwarded{a.memory.effect.Done}.DeleteTurns(ctx, upTo, sessionID, nil)
+		err := forwarded{a.memory.effect.Applied}.DeleteTurns(ctx, upTo, sessionID, nil)
 		if err == nil {
 			err = a.memory.forwarder.Purge(ctx, sessionID, upTo.Seq)
 		}
@@ -192,7 +137,7 @@ func (a *app) documents() []eraser.Documents {
 	if a.memory == nil {
 		return nil
 	}
-	return []eraser.Documents{forwarded{a.memory.effect.Done}}
+	return []eraser.Documents{forwarded{a.memory.effect.Applied}}
 }
 
 // forwarded is the memory outside. Its forwarder deletes as it follows the log, and needs

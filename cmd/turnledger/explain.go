@@ -181,11 +181,8 @@ func (x *explanation) add(line []byte, r events.Recorded, text bool) error {
 	if !strings.HasPrefix(r.ID, x.TurnID+".") {
 		return nil
 	}
-	switch f := r.Fact.(type) {
-	case *events.TurnStarted:
-		x.question = f.QuestionNeutral
-	case *events.TurnCorrected:
-		x.question = f.QuestionNeutral
+	if q := events.TextsOf(r.Fact).Question; q != nil {
+		x.question = q.QuestionNeutral
 	}
 	return nil
 }

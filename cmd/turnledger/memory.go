@@ -49,15 +49,20 @@ func (a *app) openMemory(registry *prometheus.Registry, metrics *runner.Metrics)
 	}
 	m.forwarder = memory.NewForwarder(store, a.store.log, a.cfg.rules())
 	m.effect = effects.New(js, m.forwarder, effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
-	m.deletions = memory.NewDeletions(a.store.log, memory.DeletionsConfig{Rules: a.cfg.rules(), Done: m.effect.Done, Logger: a.logger})
+	m.deletions = memory.NewDeletions(a.store.log, memory.DeletionsConfig{
+		Rules: a.cfg.rules(), Done: m.effect.Applied, Logger: a.logger,
+	})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes", Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
 	}, func() float64 { return float64(m.deletions.Withheld()) }))
-	if a.roles.has(roleAudit) {
-		m.feed = runner.New(a.store.log, m.effect, runner.Config{Rules: a.cfg.rules(), MaxBatch: 64, Group: m.effect, Logger: a.logger, Metrics: metrics})
-		a.views.effects = append(a.views.effects, m.feed)
-		a.views.letters = append(a.views.letters, m.effect)
+	if desk := a.views.Desk(); a.roles.has(roleAudit) {
+		m.feed = runner.New(a.store.log, m.effect, runner.Config{
+			Rules: a.cfg.rules(), MaxBatch: 64, Logger: a.logger, Metrics: metrics,
+			Group: desk.Members(m.effect.Name(), nil), Desk: desk, Carry: m.effect.Carry,
+		})
+		a.views.Beside(m.effect.Name(), m.feed, desk.Queue(m.effect, a.store.log, a.cfg.rules()), m.effect.Applied)
 	} else {
+		a.views.Beside(m.effect.Name(), nil, nil, m.effect.Applied)
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
 	a.memory = m

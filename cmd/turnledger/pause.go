@@ -19,6 +19,7 @@ type pause struct {
 
 	once    [2]sync.Once
 	mu      sync.Mutex
+	stilled bool
 	stop    []context.CancelFunc
 	running sync.WaitGroup
 }
@@ -30,6 +31,9 @@ func (p *pause) begin(ctx context.Context, g *errgroup.Group, follow func(contex
 	ctx, stop := context.WithCancel(ctx)
 	p.mu.Lock()
 	p.stop = append(p.stop, stop)
+	if p.stilled {
+		stop()
+	}
 	p.mu.Unlock()
 	p.running.Add(1)
 	g.Go(func() error {
@@ -45,6 +49,7 @@ func (p *pause) hush() { p.once[0].Do(func() { close(p.quiet) }) }
 // still stops all followers, and waits for them.
 func (p *pause) still() {
 	p.mu.Lock()
+	p.stilled = true
 	for _, stop := range p.stop {
 		stop()
 	}

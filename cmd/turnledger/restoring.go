@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/history"
@@ -59,7 +60,8 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 	out.Partitions = packed.Partitions
 	out.Erasures, out.Unknown, err = b.settle(ctx, packed)
 	if err != nil {
-		return out, fmt.Errorf("the log is restored, but what was erased since the backup is not erased in it yet: say it again with turnledger redact and turnledger erase before others may read: %w", err)
+		return out, fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
+			"nobody may open it: empty the data directory and restore again: %w", err)
 	}
 	b.logger.Info("a backup was restored", "erasures", out.Erasures)
 	return out, nil
@@ -89,7 +91,7 @@ func (b backups) replace(ctx context.Context, packed *backup.Packed) error {
 	err := b.store.log.Restore(ctx, func(k int) (io.Reader, error) {
 		b.logger.Debug("a partition is taken in", "partition", k)
 		return packed.Next(k)
-	})
+	}, func(ctx context.Context) error { return complete(ctx, b.store.log, packed) })
 	b.logger.Debug("the backup's streams are in place", "err", err)
 	return err
 }
@@ -97,18 +99,20 @@ func (b backups) replace(ctx context.Context, packed *backup.Packed) error {
 // settle brings the restored log to disk, and says in it what was erased since it was
 // copied.
 func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unknown int, err error) {
-	log, err := b.store.reopened(ctx, b.cfg)
+	cfg := b.store.logConfig(b.cfg)
+	cfg.Restoring = true
+	log, err := jetlog.Open(ctx, b.store.nc, cfg)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer log.Close()
-	if err := complete(ctx, log, packed); err != nil {
-		return 0, 0, err
-	}
 	for k := range log.Partitions() {
 		if err := log.Settle(ctx, k); err != nil {
 			return 0, 0, err
 		}
+	}
+	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
+		return 0, 0, err
 	}
 	s := history.New(history.On(log), history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
 	life, end := context.WithCancel(ctx)
@@ -127,7 +131,10 @@ func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unkno
 		}
 	}
 	end()
-	return said, unknown, g.Wait()
+	if err := g.Wait(); err != nil {
+		return said, unknown, err
+	}
+	return said, unknown, log.Restored(ctx)
 }
 
 // complete holds what the server took in against what the backup says that it holds.
@@ -137,7 +144,7 @@ func complete(ctx context.Context, log *jetlog.Log, packed *backup.Packed) error
 		return err
 	}
 	for k, f := range packed.Files {
-		if s := streams[k]; s.Events < f.Events || s.Last < f.Last {
+		if s := streams[k]; s.Events != f.Events || s.Last != f.Last {
 			return fmt.Errorf("%w: %s holds %d events up to %d, and the backup has %d up to %d: empty the data directory and restore again",
 				jetlog.ErrStream, s.Name, s.Events, s.Last, f.Events, f.Last)
 		}
@@ -148,18 +155,19 @@ func complete(ctx context.Context, log *jetlog.Log, packed *backup.Packed) error
 // erased says an erasure, and tells whether the log knows what it is of.
 func erased(ctx context.Context, s *history.Service, e backup.Erasure) (known bool, err error) {
 	d := &e.Data
-	switch e.Type {
-	case events.TypeSessionErased:
+	switch events.WithdrawalOf(e.Type) {
+	case events.WithdrawsSession:
 		_, err = s.EraseSession(ctx, d.SessionID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
-	case events.TypeIdentityErased:
+	case events.WithdrawsIdentity:
 		_, err = s.EraseIdentity(ctx, d.IdentityID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
-	default:
+	case events.WithdrawsTurn:
 		for _, turn := range d.Turns() {
 			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy})
 			if !errors.Is(err, conversation.ErrTurnNotFound) {
 				break
 			}
 		}
+	case events.WithdrawsNothing, events.WithdrawsVersion: // ReadErasures leaves these out
 	}
 	switch {
 	case err == nil, errors.Is(err, conversation.ErrSessionErased):

@@ -17,20 +17,22 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
-// knowing is a memory, a rewriter and a model whose answers and errors are texts.
-type knowing struct{ err error }
+// textSteps is a memory, a rewriter and a model whose answers and errors are texts.
+type textSteps struct{ err error }
 
-func (k knowing) Snippet(context.Context, services.MemoryQuery) (string, error) {
+func (k textSteps) Snippet(context.Context, services.MemoryQuery) (string, error) {
 	return "secret", k.err
 }
 
-func (k knowing) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
+func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
 	return "secret", k.err
 }
 
-func (knowing) Name() string            { return "m" }
-func (knowing) Format() services.Format { return services.OpenAI }
-func (k knowing) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, services.Finish, error) {
+func (textSteps) Name() string { return "m" }
+
+func (textSteps) Format() services.Format { return services.OpenAI }
+
+func (k textSteps) Answer(_ context.Context, _ chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	emit("secret")
 	emit("secret")
 	return "secret", services.FinishStop, k.err
@@ -44,7 +46,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := newSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
-	for _, k := range []knowing{{}, {errors.New("a secret of its own")}} {
+	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
 		_, _ = steppedMemory{k, s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
@@ -54,7 +56,8 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
 		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
 	}
-	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0", "rewriter Error 0", "model Error 1"}, got)
+	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0",
+		"rewriter Error 0", "model Error 1"}, got)
 	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
 	require.Equal(t, 7, testutil.CollectAndCount(s.took), "two of each, and the first words")
 }

@@ -116,11 +116,15 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 
 // reopened opens the log on the connection.
 func (s *store) reopened(ctx context.Context, cfg Config) (*jetlog.Log, error) {
+	return jetlog.Open(ctx, s.nc, s.logConfig(cfg))
+}
+
+func (s *store) logConfig(cfg Config) jetlog.Config {
 	c := jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: s.server == nil}
 	if s.server != nil {
 		c.GateDir, c.Writable = s.server.GateDir(), s.server.Healthy
 	}
-	return jetlog.Open(ctx, s.nc, c)
+	return c
 }
 
 // reopen opens the log anew on the same connection, where another stands in its place.

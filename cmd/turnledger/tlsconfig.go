@@ -40,7 +40,8 @@ func (c Config) validateTLS(complain func(name, format string, args ...any)) {
 	if c.NATSURL == "" && c.NATSListen == "" && c.NATSCert != "" {
 		complain("TURNLEDGER_NATS_CERT", "has nobody to be shown to: set TURNLEDGER_NATS_LISTEN or TURNLEDGER_NATS_URL, or unset it")
 	}
-	if c.RedisCA != "" && !strings.HasPrefix(c.RedisURL, "rediss://") {
+	encrypted := strings.HasPrefix(c.RedisURL, "rediss://") || strings.HasPrefix(c.RecentShadow, "rediss://")
+	if c.RedisCA != "" && !encrypted {
 		complain("TURNLEDGER_REDIS_CA", "is for TURNLEDGER_REDIS_URL=rediss://…")
 	}
 }

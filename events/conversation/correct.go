@@ -8,7 +8,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Correct replaces a turn. A nil member is left as it is.
+// Correct asks for a turn to be replaced. A nil member is left as it is.
 type Correct struct {
 	SessionID, RequestID                string
 	TurnID                              uuid.UUID
@@ -16,16 +16,16 @@ type Correct struct {
 	AnswerNeutral, AnswerTranslated     *string
 }
 
-// CorrectRefused tells without texts whether a correction may be decided: it gives
-// the decision where the log has it already or refuses it, and ok false where
-// DecideCorrect needs the texts of the old turn.
+// CorrectRefused decides a correction as far as that needs no texts. It returns the decision if the
+// log has the correction already or refuses it, and ok false if DecideCorrect must decide, which
+// needs the texts of the old turn.
 func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}, true
 	}
 	if t := s.Turn(events.TurnID(c.SessionID, c.RequestID)); t != nil {
 		if t.Corrects() && t.Replaces == c.TurnID {
-			return Decision{Turn: t, Rest: t.Started}, true
+			return Decision{Turn: t, RestsOn: t.Started}, true
 		}
 		return Decision{Err: ErrRequestIDInUse}, true
 	}
@@ -70,45 +70,46 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 // question lays the correction over a question. A neutral text that was only a copy of
 // the translated one follows it, until it is corrected itself.
 func (c Correct) question(q *events.Question) {
-	rest, mark := without(q.Metadata, FallbackKey)
-	fallback := mark == "true"
-	said := c.QuestionNeutral != nil
+	others, fallbackMark := without(q.Metadata, FallbackKey)
+	fallback := fallbackMark == "true"
+	worded := c.QuestionNeutral != nil
 	if c.QuestionTranslated != nil {
 		q.QuestionTranslated = *c.QuestionTranslated
 		if fallback && q.QuestionTranslated != "" {
-			q.QuestionNeutral, said = q.QuestionTranslated, true
+			q.QuestionNeutral, worded = q.QuestionTranslated, true
 		}
 	}
 	if c.QuestionNeutral != nil {
 		q.QuestionNeutral = *c.QuestionNeutral
 		if fallback {
-			q.Metadata = rest
+			q.Metadata = others
 		}
 	}
 	if c.AnswerNeutral != nil {
 		q.Metadata, _ = without(q.Metadata, FinishKey) // it was the old answer's
 	}
-	if said || c.QuestionTranslated != nil {
-		q.QuestionMessages = correctMessages(q.QuestionMessages, "user", said, q.QuestionNeutral, q.QuestionTranslated)
+	if worded || c.QuestionTranslated != nil {
+		to := words{"user", q.QuestionNeutral, q.QuestionTranslated}
+		q.QuestionMessages = to.correct(q.QuestionMessages, worded)
 	}
 }
 
-// without gives metadata without one of its members, and what that said.
-func without(metadata json.RawMessage, key string) (rest json.RawMessage, said string) {
+// without returns metadata without one of its members, and the value of that member.
+func without(metadata json.RawMessage, key string) (others json.RawMessage, value string) {
 	var m map[string]json.RawMessage
 	if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil || m[key] == nil {
 		return metadata, ""
 	}
-	said = string(m[key])
+	value = string(m[key])
 	delete(m, key)
-	return object(m), said
+	return object(m), value
 }
 
 // answer does the same for an answer; a translation that was only a copy of the
 // neutral text follows it.
 func (c Correct) answer(a *events.Answer) {
-	said := c.AnswerNeutral != nil
-	if said {
+	worded := c.AnswerNeutral != nil
+	if worded {
 		a.AnswerNeutral = *c.AnswerNeutral
 		if a.AnswerTranslatedIsFallback {
 			a.AnswerTranslated = *c.AnswerNeutral
@@ -117,12 +118,13 @@ func (c Correct) answer(a *events.Answer) {
 	if c.AnswerTranslated != nil {
 		a.AnswerTranslated, a.AnswerTranslatedIsFallback = *c.AnswerTranslated, false
 	}
-	if said || c.AnswerTranslated != nil {
-		a.AnswerMessages = correctMessages(a.AnswerMessages, "assistant", said, a.AnswerNeutral, a.AnswerTranslated)
+	if worded || c.AnswerTranslated != nil {
+		to := words{"assistant", a.AnswerNeutral, a.AnswerTranslated}
+		a.AnswerMessages = to.correct(a.AnswerMessages, worded)
 	}
 }
 
-// correctable gives "" or the code of why a turn takes no correction.
+// correctable returns "", or the code that says why a turn takes no correction.
 func correctable(t *Turn) string {
 	switch {
 	case t == nil:

@@ -7,66 +7,72 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// saying is a half's messages on the way to say what a correction says. A prompt shows the
-// messages and not the half's texts, so that the corrected text must stand in them, and nothing
+// words are the corrected texts of one half of a turn, and the role of its speaker.
+type words struct{ role, neutral, translated string }
+
+// halfMessages are the messages of one half of a turn while they are corrected. A prompt shows the
+// messages and not the texts of the half. So the corrected text must stand in them, and nothing
 // that the speaker said before. Calls and results of tools, system messages and images stay.
-type saying struct {
+type halfMessages struct {
 	role string
 	list []map[string]json.RawMessage
 }
 
-// correctMessages puts a half's corrected texts into its messages; said is false where only the
-// translation was corrected: then the words stay as they are, but those of several messages become one, as
-// the translation is. It gives nil where the texts alone say it all.
-func correctMessages(raw json.RawMessage, role string, said bool, neutral, translated string) json.RawMessage {
-	s := saying{role: role}
+// correct puts the words into the messages of the half. If worded is false, only the translation
+// was corrected: the words stay as they are, but the words of several messages become one message, as
+// the translation is one. It returns nil if the texts alone say everything.
+func (to words) correct(raw json.RawMessage, worded bool) json.RawMessage {
+	s := halfMessages{role: to.role}
 	if !events.HasMessages(raw) || json.Unmarshal(raw, &s.list) != nil {
 		return nil
 	}
-	if !said && !slices.ContainsFunc(s.list, s.speaks) {
+	if !worded && !slices.ContainsFunc(s.list, s.isSpeakers) {
 		return raw // the speaker says nothing in any language
 	}
-	said = said || s.voices() > 1 && neutral != ""
-	at := s.carrier()
+	worded = worded || s.withWords() > 1 && to.neutral != ""
+	at := s.textIndex()
 	for i, m := range s.list {
 		switch {
-		case !s.speaks(m):
-		case said && i != at:
-			s.list[i] = unsaid(m, nil)
-		case said:
-			s.list[i] = unsaid(m, &neutral)
+		case !s.isSpeakers(m):
+		case worded && i != at:
+			s.list[i] = replaceText(m, nil)
+		case worded:
+			s.list[i] = replaceText(m, &to.neutral)
 		default:
 			delete(m, "translated")
 		}
 	}
-	if carrier := s.list[at]; translated != "" && translated != neutral {
-		carrier["translated"] = encode(translated)
+	if to.translated != "" && to.translated != to.neutral {
+		s.list[at]["translated"] = encode(to.translated)
 	}
 	s.list = slices.DeleteFunc(s.list, func(m map[string]json.RawMessage) bool { return m == nil })
-	if len(s.list) == 1 && said && isPlain(s.list[0]) {
+	if len(s.list) == 1 && worded && isPlain(s.list[0]) {
 		return nil
 	}
 	return encode(s.list)
 }
 
-func (s *saying) speaks(m map[string]json.RawMessage) bool { return text(m["role"]) == s.role }
+// isSpeakers reports whether a message is the speaker's.
+func (s *halfMessages) isSpeakers(m map[string]json.RawMessage) bool {
+	return text(m["role"]) == s.role
+}
 
-// voices counts the messages with words of the speaker's.
-func (s *saying) voices() (n int) {
+// withWords returns how many messages of the speaker have words.
+func (s *halfMessages) withWords() (n int) {
 	for _, m := range s.list {
-		if s.speaks(m) && hasWords(m) {
+		if s.isSpeakers(m) && hasWords(m) {
 			n++
 		}
 	}
 	return n
 }
 
-// carrier finds the message that is to hold the text: the last one of the speaker that has words, or
-// else the last one, or else one more at the end.
-func (s *saying) carrier() int {
+// textIndex returns the index of the message that is to hold the text: the speaker's last message with
+// words, or else the speaker's last message, or else a new message at the end.
+func (s *halfMessages) textIndex() int {
 	at := -1
 	for i, m := range s.list {
-		if s.speaks(m) && (at < 0 || hasWords(m) || !hasWords(s.list[at])) {
+		if s.isSpeakers(m) && (at < 0 || hasWords(m) || !hasWords(s.list[at])) {
 			at = i
 		}
 	}
@@ -81,16 +87,19 @@ func hasWords(m map[string]json.RawMessage) bool {
 	return text(m["content"]) != "" || slices.ContainsFunc(partsOf(m["content"]), isText)
 }
 
-// unsaid gives of a message what is no text of its speaker, with another text in that place; nil where
-// nothing is left. Members that are not known may repeat what was said.
-func unsaid(m map[string]json.RawMessage, words *string) map[string]json.RawMessage {
-	parts := slices.DeleteFunc(partsOf(m["content"]), func(p map[string]json.RawMessage) bool { return !slices.Contains(wordless, text(p["type"])) })
+// replaceText returns a message with other words in the place of its text, or without text if words is nil;
+// nil if nothing is left. It keeps only members that it knows, since others may repeat the old text.
+func replaceText(m map[string]json.RawMessage, words *string) map[string]json.RawMessage {
+	parts := slices.DeleteFunc(partsOf(m["content"]), func(p map[string]json.RawMessage) bool {
+		return !slices.Contains(textless, text(p["type"]))
+	})
 	own := map[string]json.RawMessage{"role": m["role"], "content": json.RawMessage("null")}
 	switch {
 	case words != nil && len(parts) == 0:
 		own["content"] = encode(*words)
 	case words != nil:
-		own["content"] = encode(append([]map[string]json.RawMessage{{"type": encode("text"), "text": encode(*words)}}, parts...))
+		first := map[string]json.RawMessage{"type": encode("text"), "text": encode(*words)}
+		own["content"] = encode(append([]map[string]json.RawMessage{first}, parts...))
 	case len(parts) > 0:
 		own["content"] = encode(parts)
 	}
@@ -106,9 +115,11 @@ func unsaid(m map[string]json.RawMessage, words *string) map[string]json.RawMess
 	return own
 }
 
-// wordless are the parts of a content that stay when its text is another: images, files, and calls and
-// results of tools, in the form of either vendor.
-var wordless = []string{"image", "image_url", "input_image", "file", "input_file", "document", "tool_use", "tool_result"}
+// textless are the types of the parts of a content that stay when its text is replaced: images, files, and
+// calls and results of tools, in the form of either vendor.
+var textless = []string{
+	"image", "image_url", "input_image", "file", "input_file", "document", "tool_use", "tool_result",
+}
 
 func isText(p map[string]json.RawMessage) bool { return text(p["text"]) != "" }
 

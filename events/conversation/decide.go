@@ -9,23 +9,23 @@ import (
 )
 
 // Decision is what a command asks of the log, or the answer that the log already
-// gives. After an append the caller decides again on the state that holds it: that
-// is the verdict (DESIGN §3).
+// has. After an append the caller decides again, on the state that holds the appended events. The
+// second decision is the verdict, since another process may have appended before.
 type Decision struct {
-	// Facts to append, in one atomic batch where they are several. With Err they are
-	// what must be recorded of the refusal.
+	// Facts are appended in one atomic batch. With Err they are what must be recorded of the refusal.
 	Facts []events.Fact
 	// Expect: the append must state the session's last sequence, since the answer
 	// depends on it.
 	Expect bool
-	// Turn and Rest answer where nothing is to be appended: the turn, and the
-	// sequence of the event that the answer rests on. Said, where it is another, is the
-	// sequence of the event that says what was asked for: who did not write that one
-	// asked for it again.
-	Turn *Turn
-	Rest uint64
-	Said uint64
-	Err  error
+	// Turn is the answer where nothing is to be appended, and RestsOn the sequence of the event that
+	// the answer rests on.
+	Turn    *Turn
+	RestsOn uint64
+	// StatedAt is the sequence of the event that states the command, where that differs from RestsOn;
+	// else 0. A caller that did not append this event is a duplicate.
+	StatedAt uint64
+	// Err refuses the command.
+	Err error
 }
 
 // Start asks for a turn. Question is normal (see Policy).
@@ -33,12 +33,12 @@ type Start struct {
 	SessionID, RequestID, IdentityID string
 	Question                         events.Question
 	SourceHash                       string
-	// Busy, where not nil, refuses a new turn while it holds of another that is pending
+	// Busy, where not nil, refuses a new turn while it returns true for a turn that is pending
 	// (chat's policy reject).
 	Busy func(*Turn) bool
 }
 
-// DecideStart decides a start (CONTRACT §2 "Write").
+// DecideStart decides a start. A retry of a start that the log has is answered with its turn.
 func (s *State) DecideStart(c Start) Decision {
 	if d, refused := s.refuseStart(c); refused {
 		return d
@@ -51,19 +51,30 @@ func (s *State) DecideStart(c Start) Decision {
 	id := events.TurnID(c.SessionID, c.RequestID)
 	t := s.Turn(id)
 	if t == nil {
-		if ahead := slices.IndexFunc(s.Turns, func(t *Turn) bool { return c.Busy != nil && t.Status == Pending && c.Busy(t) }); ahead >= 0 {
-			return Decision{Err: behind(s.Turns[ahead])}
+		if pending := s.pending(c.Busy); pending != nil {
+			return Decision{Err: pendingRefusal(pending)}
 		}
-		facts = append(facts, &events.TurnStarted{TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question})
+		facts = append(facts, &events.TurnStarted{
+			TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
+		})
 	}
 	if len(facts) > 0 {
 		return Decision{Facts: facts, Expect: expect}
 	}
-	rest := t.Started
+	restsOn := t.Started
 	if c.IdentityID != "" {
-		rest = max(rest, s.LinkedAt)
+		restsOn = max(restsOn, s.LinkedAt)
 	}
-	return Decision{Turn: t, Rest: rest, Said: t.Started}
+	return Decision{Turn: t, RestsOn: restsOn, StatedAt: t.Started}
+}
+
+// pending returns the first turn that is pending and makes the session busy; nil if there is none.
+func (s *State) pending(busy func(*Turn) bool) *Turn {
+	at := slices.IndexFunc(s.Turns, func(t *Turn) bool { return busy != nil && t.Status == Pending && busy(t) })
+	if at < 0 {
+		return nil
+	}
+	return s.Turns[at]
 }
 
 func (s *State) refuseStart(c Start) (Decision, bool) {
@@ -86,8 +97,8 @@ func (s *State) refuseLink(identity, source string) Decision {
 	}
 }
 
-// Finalize gives a turn its answer. RequestID may be empty. StartFirst, for
-// development, is the start to append where there was none.
+// Finalize asks for the answer of a turn to be recorded. RequestID may be empty. StartFirst, for
+// development, is the start to append if the turn was never started.
 type Finalize struct {
 	SessionID, RequestID string
 	TurnID               uuid.UUID
@@ -98,7 +109,7 @@ type Finalize struct {
 	StartFirst   *Start
 }
 
-// DecideFinalize decides a finalize.
+// DecideFinalize decides a finalize. The first answer of a turn stands.
 func (s *State) DecideFinalize(c Finalize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
@@ -121,7 +132,7 @@ func (s *State) DecideFinalize(c Finalize) Decision {
 	case t.Status == Pending:
 		return Decision{Facts: []events.Fact{c.fact(t.TranslateChat)}}
 	default:
-		return Decision{Turn: t, Rest: t.Final}
+		return Decision{Turn: t, RestsOn: t.Final}
 	}
 }
 
@@ -134,17 +145,19 @@ func (c Finalize) fact(translate bool) *events.TurnFinalized {
 	return f
 }
 
-// DecideLink decides a link of the session to an identity.
+// DecideLink decides a link of the session to an identity. Source is a keyed hash of where the caller
+// is; it is recorded with a refusal.
 func (s *State) DecideLink(identity, source string) Decision {
 	switch {
 	case s.Erased != 0:
 		return Decision{Err: ErrSessionErased}
 	case s.Identity == identity:
-		return Decision{Rest: s.LinkedAt}
+		return Decision{RestsOn: s.LinkedAt}
 	case s.Identity != "":
 		return s.refuseLink(identity, source)
 	default:
-		return Decision{Facts: []events.Fact{&events.SessionLinked{SessionID: s.SessionID, IdentityID: identity}}, Expect: true}
+		link := &events.SessionLinked{SessionID: s.SessionID, IdentityID: identity}
+		return Decision{Facts: []events.Fact{link}, Expect: true}
 	}
 }
 
@@ -155,7 +168,7 @@ type Redact struct {
 	Partition          int
 }
 
-// DecideRedact decides a redaction.
+// DecideRedact decides a redaction. The fact carries tombstones of all versions of the turn.
 func (s *State) DecideRedact(c Redact) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
@@ -165,7 +178,7 @@ func (s *State) DecideRedact(c Redact) Decision {
 		return Decision{Err: ErrTurnNotFound}
 	}
 	if t.Gone != 0 {
-		return Decision{Turn: t, Rest: t.Gone}
+		return Decision{Turn: t, RestsOn: t.Gone}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
 		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,
@@ -174,11 +187,11 @@ func (s *State) DecideRedact(c Redact) Decision {
 }
 
 // DecideErase decides to close the session for ever and to take its turns out of
-// everything. Of one that was erased the first receipt stands.
+// everything. If the session was erased before, the first receipt stands.
 func (s *State) DecideErase(f *events.SessionErased) Decision {
 	switch {
 	case s.Erased != 0:
-		return Decision{Rest: s.Erased}
+		return Decision{RestsOn: s.Erased}
 	case s.Applied == 0:
 		return Decision{Err: ErrSessionNotFound}
 	default:
@@ -193,7 +206,7 @@ func (s *State) DecideReset(reason string, partition int) Decision {
 		return Decision{Err: ErrSessionErased}
 	}
 	if !s.startedSinceReset() {
-		return Decision{Rest: s.ResetAt}
+		return Decision{RestsOn: s.ResetAt}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.SessionReset{
 		SessionID: s.SessionID, After: events.Position{Partition: partition, Seq: s.Applied}, Reason: reason,

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Codes of refusals (CONTRACT §2) and reasons of anomalies.
+// The codes of refusals, and further reasons of anomalies.
 const (
 	CodeTurnNotStarted  = "turn_not_started"
 	CodeTurnNotFound    = "turn_not_found"
@@ -23,7 +23,7 @@ const (
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
-	// CodeWrongPosition: the event claims to rest on what comes after it.
+	// CodeWrongPosition is the reason of an event that claims to rest on an event after it.
 	CodeWrongPosition = "wrong_position"
 )
 
@@ -31,7 +31,7 @@ const (
 type Refusal struct {
 	Code   string
 	Detail string
-	// Current is the version of the turn that stands, of CodeTurnReplaced; else nil.
+	// Current is the version of the turn that stands. Only CodeTurnReplaced has it.
 	Current *Version
 }
 
@@ -51,26 +51,39 @@ func (r *Refusal) Is(target error) bool {
 
 // The refusals; their text says what to do.
 var (
-	ErrTurnNotStarted  = &Refusal{Code: CodeTurnNotStarted, Detail: "the turn was never started in this session: start it first, with the same request_id"}
-	ErrTurnNotFound    = &Refusal{Code: CodeTurnNotFound, Detail: "the session has no turn of this id"}
-	ErrLinkedElsewhere = &Refusal{Code: CodeLinkedElsewhere, Detail: "the session belongs to another identity: use a new session_id; the attempt was recorded"}
-	ErrTurnMismatch    = &Refusal{Code: CodeTurnMismatch, Detail: "the request_id does not compute to this turn_id: send the request_id that started the turn, or none"}
-	ErrTurnRedacted    = &Refusal{Code: CodeTurnRedacted, Detail: "the turn is redacted and takes no more writes"}
-	ErrTurnReplaced    = &Refusal{Code: CodeTurnReplaced, Detail: "the turn was replaced by a correction: correct the current version"}
-	ErrTurnPending     = &Refusal{Code: CodeTurnPending, Detail: "the turn has no answer yet: finalize it first"}
-	ErrRequestIDInUse  = &Refusal{Code: CodeRequestIDInUse, Detail: "the request_id belongs to another write of this session: use a new one"}
-	ErrSessionNotFound = &Refusal{Code: CodeSessionNotFound, Detail: "the log has no session of this id"}
-	ErrSessionErased   = &Refusal{Code: CodeSessionErased, Detail: "the session was erased and takes no more writes"}
+	ErrTurnNotStarted = refusal(CodeTurnNotStarted,
+		"the turn was never started in this session: start it first, with the same request_id")
+	ErrTurnNotFound = refusal(CodeTurnNotFound,
+		"the session has no turn of this id")
+	ErrLinkedElsewhere = refusal(CodeLinkedElsewhere,
+		"the session belongs to another identity: use a new session_id; the attempt was recorded")
+	ErrTurnMismatch = refusal(CodeTurnMismatch,
+		"the request_id does not compute to this turn_id: send the request_id that started the turn, or none")
+	ErrTurnRedacted = refusal(CodeTurnRedacted,
+		"the turn is redacted and takes no more writes")
+	ErrTurnReplaced = refusal(CodeTurnReplaced,
+		"the turn was replaced by a correction: correct the current version")
+	ErrTurnPending = refusal(CodeTurnPending,
+		"the turn has no answer yet: finalize it first")
+	ErrRequestIDInUse = refusal(CodeRequestIDInUse,
+		"the request_id belongs to another write of this session: use a new one")
+	ErrSessionNotFound = refusal(CodeSessionNotFound,
+		"the log has no session of this id")
+	ErrSessionErased = refusal(CodeSessionErased,
+		"the session was erased and takes no more writes")
 )
 
-// behind refuses a turn since another is being answered: ErrTurnPending, with which turn
-// that is and since when.
-func behind(t *Turn) error {
-	return &Refusal{Code: CodeTurnPending, Detail: fmt.Sprintf("turn %s, begun %s, has no answer yet: send this again when it has one, or now with on_pending enqueue or interrupt",
+func refusal(code, detail string) *Refusal { return &Refusal{Code: code, Detail: detail} }
+
+// pendingRefusal is ErrTurnPending for a new turn while the turn t is being answered; it names t.
+func pendingRefusal(t *Turn) error {
+	return &Refusal{Code: CodeTurnPending, Detail: fmt.Sprintf(
+		"turn %s, begun %s, has no answer yet: send this again when it has one, "+
+			"or now with on_pending enqueue or interrupt",
 		t.ID, t.CreatedAt.UTC().Format(time.RFC3339))}
 }
 
-// ErrInvalid is every command that is wrong whatever the session holds.
+// ErrInvalid matches each command that is wrong whatever the session holds.
 var ErrInvalid = errors.New("invalid argument")
 
 // Invalid names the field of a command and what is wrong with it, never its value.

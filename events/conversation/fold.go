@@ -6,69 +6,35 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Kind says what an event did to its session.
-type Kind uint8
-
-// Seen: the event was folded before. Duplicate: it says again what the log says.
-// Anomaly: it contradicts the log, or states nothing. None of the three changes a
-// view; the other kinds name what changed.
-const (
-	Seen Kind = iota
-	Duplicate
-	Anomaly
-	Started
-	Answered
-	Linked
-	Corrected
-	TurnGone
-	Reset
-	Erased
-	Refused
-	// Noted concerns an identity and no one session, or is the receipt of an erasure.
-	Noted
-)
-
-var kindNames = [...]string{"seen", "duplicate", "anomaly", "started", "answered", "linked", "corrected", "redacted", "reset", "erased", "link_refused", "noted"}
-
-func (k Kind) String() string { return kindNames[k] }
-
-// Applied tells whether a view has something to do.
-func (k Kind) Applied() bool { return k > Anomaly }
-
-// Change is the verdict of the fold on one event.
+// Change is what one event changed in its session.
 type Change struct {
 	Kind Kind
-	// Reason of an anomaly, one word: a problem of the envelope, or a Code.
+	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn that was started, answered, or that replaces another.
+	// Turn was started or answered, or replaces another.
 	Turn *Turn
-	// Turns that a redaction covers, oldest version first; a correction's old turn.
+	// Turns are what a redaction covers, oldest version first; or the turn that a correction replaces.
 	Turns []*Turn
-	// NewBoundary tells that the boundary moved: on, by a silence or a reset, or back,
-	// by a redaction that recalls it (events.SessionMark).
+	// NewBoundary is true if the boundary moved: on, by a silence or a reset, or back,
+	// by a redaction that restores it (events.SessionMark).
 	NewBoundary bool
 }
 
-// Fold applies one recorded event of the session and says what it changed.
+// Fold applies one recorded event of the session and returns what it changed. An event that was
+// folded before changes nothing.
 func (s *State) Fold(e events.Recorded) Change {
 	if e.Position.Seq <= s.Applied {
 		return Change{Kind: Seen}
 	}
 	s.Applied = e.Position.Seq
-	switch e.Fact.(type) {
-	case nil:
-		if s.Erased == 0 && s.namesGone(e) {
-			return anomaly(CodeTurnRedacted)
-		}
-		return anomaly(e.Problem)
-	case *events.ErasureReceipt:
+	if e.Fact == nil {
+		return s.foldProblem(e)
+	}
+	if _, receipt := e.Fact.(*events.ErasureReceipt); receipt {
 		return Change{Kind: Noted}
 	}
-	if _, again := e.Fact.(*events.SessionErased); s.Erased != 0 {
-		if again {
-			return Change{Kind: Duplicate}
-		}
-		return anomaly(CodeSessionErased)
+	if s.Erased != 0 {
+		return afterErasure(e.Fact)
 	}
 	before := s.Boundary
 	c := s.fold(e)
@@ -82,7 +48,23 @@ func (s *State) Fold(e events.Recorded) Change {
 	return c
 }
 
-// count keeps the counts. A boundary moves behind all turns but the one that the
+// foldProblem folds an event that states no fact.
+func (s *State) foldProblem(e events.Recorded) Change {
+	if s.Erased == 0 && s.namesGone(e) {
+		return anomaly(CodeTurnRedacted)
+	}
+	return anomaly(e.Problem)
+}
+
+// afterErasure folds a fact of a session that was erased before it.
+func afterErasure(f events.Fact) Change {
+	if _, erased := f.(*events.SessionErased); erased {
+		return Change{Kind: Duplicate}
+	}
+	return anomaly(CodeSessionErased)
+}
+
+// count keeps the counts. A boundary moves behind all turns but the turn that the
 // event itself opened.
 func (s *State) count(c Change) {
 	if c.NewBoundary && c.Kind != TurnGone {
@@ -91,13 +73,13 @@ func (s *State) count(c Change) {
 	switch c.Kind {
 	case Started:
 		s.Pending++
-		s.ShownPending += s.one(c.Turn)
+		s.ShownPending += s.shownCount(c.Turn)
 	case Answered:
 		s.Pending--
 		s.Finalized++
-		if one := s.one(c.Turn); one > 0 && !c.NewBoundary {
-			s.ShownPending -= one
-			s.ShownFinalized += one
+		if shown := s.shownCount(c.Turn); shown > 0 && !c.NewBoundary {
+			s.ShownPending -= shown
+			s.ShownFinalized += shown
 		}
 	case TurnGone:
 		for _, t := range c.Turns {
@@ -109,7 +91,7 @@ func (s *State) count(c Change) {
 	}
 }
 
-// uncount takes a turn out that has just become a tombstone. One that came back
+// uncount takes a turn out of the counts that has just become a tombstone. A turn that came back
 // from a tombstone alone was never counted.
 func (s *State) uncount(t *Turn) {
 	switch {
@@ -117,22 +99,23 @@ func (s *State) uncount(t *Turn) {
 		t.fromTombstone = false
 	case t.Was == Pending:
 		s.Pending--
-		s.ShownPending -= s.one(t)
+		s.ShownPending -= s.shownCount(t)
 	case t.Was == Finalized:
 		s.Finalized--
-		s.ShownFinalized -= s.one(t)
+		s.ShownFinalized -= s.shownCount(t)
 	}
 }
 
-func (s *State) one(t *Turn) int {
+// shownCount returns what a turn adds to the counts of turns after the boundary: 1 or 0.
+func (s *State) shownCount(t *Turn) int {
 	if t.Place > s.Boundary {
 		return 1
 	}
 	return 0
 }
 
-// touch notes activity. A silence that went before it in an anonymous session is a
-// boundary, and what the event itself opened is after it.
+// touch notes activity. In an anonymous session a long silence before the event is a
+// boundary, and the turn that the event opens comes after the boundary.
 func (s *State) touch(e events.Recorded) {
 	anonymous := s.Identity == "" || s.LinkedAt == e.Position.Seq
 	if anonymous && s.silent(e.Time) && s.Boundary < e.Position.Seq {
@@ -162,26 +145,24 @@ func (s *State) fold(e events.Recorded) Change {
 		return s.erase(e)
 	case *events.LinkRefused:
 		return Change{Kind: Refused}
-	default:
-		return anomaly("wrong_subject")
+	case *events.IdentityErased, *events.ErasureReceipt, nil: // states nothing of a session's course
 	}
+	return anomaly(events.ProblemWrongSubject)
 }
 
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	if t := s.Turn(f.TurnID); t != nil {
 		if t.Corrects() {
-			return again(t, false, CodeRequestIDInUse)
+			return stated(t, false, CodeRequestIDInUse)
 		}
-		return again(t, t.startDigest == e.Digest, CodeSecondStart)
+		return stated(t, t.startDigest == e.Digest, CodeSecondStart)
 	}
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
 		TranslateChat: f.TranslateChat,
 	}
-	if !s.rules.Slim {
-		t.Question = s.rules.Question(&f.Question)
-	}
+	s.fill(t, f)
 	s.insert(t)
 	return Change{Kind: Started, Turn: t}
 }
@@ -192,19 +173,24 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 		return anomaly(CodeTurnNotStarted)
 	}
 	if t.Status != Pending {
-		return again(t, t.finalDigest == e.Digest && !t.Corrects(), CodeSecondFinal)
+		return stated(t, t.finalDigest == e.Digest && !t.Corrects(), CodeSecondFinal)
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
-	if !s.rules.Slim {
-		t.Answer, t.AnswerMetadata = &f.Answer, s.rules.Metadata(f.Metadata)
-	}
+	s.fill(t, f)
 	return Change{Kind: Answered, Turn: t}
 }
 
-// again judges a fact about a turn that has it already: the same words are a
-// duplicate, others an anomaly, and any words about a redacted turn are one too,
+// fill adds the texts of a fact to a turn, unless the state is slim.
+func (s *State) fill(t *Turn, f events.Fact) {
+	if !s.rules.Slim {
+		s.rules.Fill(t, f)
+	}
+}
+
+// stated judges a fact about a turn that has it already: the same words are a
+// duplicate, and other words are an anomaly. Any words about a redacted turn are an anomaly,
 // since they bring its text back.
-func again(t *Turn, same bool, otherwise string) Change {
+func stated(t *Turn, same bool, otherwise string) Change {
 	switch {
 	case t.Status == Redacted:
 		return anomaly(CodeTurnRedacted)
@@ -229,7 +215,7 @@ func (s *State) link(e events.Recorded, f *events.SessionLinked) Change {
 
 func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 	if t := s.Turn(f.TurnID); t != nil {
-		return again(t, t.startDigest == e.Digest && t.Replaces == f.ReplacesTurnID, CodeRequestIDInUse)
+		return stated(t, t.startDigest == e.Digest && t.Replaces == f.ReplacesTurnID, CodeRequestIDInUse)
 	}
 	old := s.Turn(f.ReplacesTurnID)
 	if code := correctable(old); code != "" {
@@ -241,16 +227,14 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		CreatedAt: old.CreatedAt, FinalizedAt: e.Time, Replaces: old.ID, startDigest: e.Digest, finalDigest: e.Digest,
 		TranslateChat: f.TranslateChat,
 	}
-	if !s.rules.Slim {
-		t.Question, t.Answer = s.rules.Question(&f.Question), &f.Answer
-	}
+	s.fill(t, f)
 	old.Status, old.ReplacedBy = Replaced, t.ID
 	s.insert(t)
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }
 
-// reset of a session that was reset since it was decided on says nothing new: it
-// came twice, or lost a race, and what began in between stays.
+// reset moves the boundary. If the session was reset since this reset was decided, the event says
+// nothing new: it came twice or lost a race, and turns that began in between stay.
 func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	switch {
 	case f.After.Seq >= e.Position.Seq:
@@ -263,7 +247,7 @@ func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	}
 }
 
-// erase leaves what the log still says when everything but links is gone from it.
+// erase leaves what the log still says when everything but the links is gone from it.
 func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
@@ -272,8 +256,8 @@ func (s *State) erase(e events.Recorded) Change {
 	return Change{Kind: Erased, Turns: gone}
 }
 
-// Forget closes the session as the erasure of its identity will: that stands in the log
-// already, the session's own does not yet.
+// Forget closes the session as the erasure of its identity will. The log has the erasure of the
+// identity already, but not yet that of this session.
 func (s *State) Forget() {
 	s.erase(events.Recorded{Position: events.Position{Seq: max(s.Applied, 1)}})
 	s.Counts = Counts{}

@@ -18,8 +18,7 @@ var imageStart = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:; ?[a-z0-9
 // leastImage is how many base64 characters are data where no data URL says so.
 const leastImage = 64
 
-// mayHoldImage is a look for what every match of imageStart holds, which nearly no
-// text does.
+// mayHoldImage reports whether a text holds what every match of imageStart holds. Nearly no text does.
 func mayHoldImage(s string) bool {
 	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR", "SUkqA", "ZnR5cG"} {
 		if strings.Contains(s, magic) {
@@ -29,7 +28,7 @@ func mayHoldImage(s string) bool {
 	return containsFold(s, "base64,")
 }
 
-// containsFold finds an ASCII text in any case.
+// containsFold reports whether s holds an ASCII text in any case.
 func containsFold(s, text string) bool {
 	for i := 0; i+len(text) <= len(s); i++ {
 		if s[i]|0x20 == text[0]|0x20 && strings.EqualFold(s[i:i+len(text)], text) {
@@ -72,7 +71,7 @@ func cleanText(s string) string {
 	return out.String()
 }
 
-// inWord tells whether what follows a text goes on with base64 that began in it.
+// inWord reports whether what follows a text continues base64 that began in it.
 func inWord(before string) bool {
 	n := len(before)
 	if n == 0 || !isBase64(before[n-1]) {
@@ -85,8 +84,8 @@ func inWord(before string) bool {
 // usual).
 const wrapped = 48
 
-// base64Run gives the length of the base64 that a text begins with, over line breaks
-// where it is wrapped.
+// base64Run returns the length of the base64 that a text begins with, over line breaks
+// if it is wrapped.
 func base64Run(s string) int {
 	end, line := 0, 0
 	for {
@@ -107,7 +106,7 @@ func base64Run(s string) int {
 	}
 }
 
-// lineRun gives the length of the base64 on one line. JSON texts escape slashes.
+// lineRun returns the length of the base64 on one line. JSON texts escape slashes.
 func lineRun(s string) int {
 	i := 0
 	for i < len(s) {
@@ -127,7 +126,7 @@ func isBase64(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("+/=_-%", c) >= 0
 }
 
-// lineBreak gives the length of a line break, plain or escaped, with the blanks behind
+// lineBreak returns the length of a line break, plain or escaped, with the blanks behind
 // it.
 func lineBreak(s string) int {
 	n := 0
@@ -143,8 +142,8 @@ func lineBreak(s string) int {
 	return n
 }
 
-// isBlob tells of a text in a place for image data that it is some: base64 and
-// nothing else. A digest in hex is none.
+// isBlob reports whether a text that stands in the place of image data is base64 and
+// nothing else. A digest in hex is not.
 func isBlob(s string) bool {
 	s = strings.Join(strings.Fields(s), "")
 	if len(s) < leastImage || strings.Trim(s, "0123456789abcdefABCDEF") == "" {

@@ -124,7 +124,7 @@ func (m *machine) slim(t *rapid.T) {
 func (m *machine) cloned(t *rapid.T) {
 	cut := rapid.Uint64Range(0, m.head).Draw(t, "cloned at")
 	original := m.at(cut)
-	clone, witness := original.Clone(-1), m.at(cut)
+	clone, witness := original.Clone(), m.at(cut)
 	m.fold(t, original, m.head)
 	if d := differences(m.world, witness, clone); d != "" {
 		t.Fatalf("the clone went along:\n%s", d)

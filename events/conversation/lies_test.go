@@ -20,11 +20,11 @@ func TestLyingTombstones(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := pair()
-		truth := w.live.Clone(-1)
+		truth := w.live.Clone()
 		s := w.at(rapid.Uint64Range(0, w.head).Draw(t, "seen up to"))
 		w.head = 10
 		for range 2 {
-			before := s.Clone(-1)
+			before := s.Clone()
 			w.append(lie(t, w, truth))
 			c := s.Fold(w.log[len(w.log)-1])
 			checkCovered(t, before, s, c)

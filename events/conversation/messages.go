@@ -42,8 +42,8 @@ func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 
 const tooDeep = "must not nest deeper than 500 levels"
 
-// WithoutImages gives a chat message as the log keeps it: base64 image data has become
-// ImageText, all else is as it came.
+// WithoutImages returns a chat message as the log keeps it: base64 image data has become
+// ImageText, and all else is as it came.
 func WithoutImages(message json.RawMessage) json.RawMessage {
 	if clean, ok := withoutImages(message); ok {
 		return clean
@@ -51,10 +51,10 @@ func WithoutImages(message json.RawMessage) json.RawMessage {
 	return message
 }
 
-// withoutImages gives a message whose base64 images have become ImageText, and
-// false where it has none.
+// withoutImages returns a message whose base64 images have become ImageText, and
+// false if it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
-	// An image may be told by its type alone, and its name be written in escapes.
+	// The type alone may say that there is an image, and its name may be written in escapes.
 	if text := string(m); !mayHoldImage(text) && !containsFold(text, "image") && !containsFold(text, `\u00`) {
 		return nil, false
 	}
@@ -139,14 +139,15 @@ func holdsImageData(part map[string]any) bool {
 		return true
 	}
 	for _, name := range []string{"image_url", "source", "inline_data", "inlineData", "file"} {
-		if inner, ok := part[name].(map[string]any); ok && (imageBytes(inner, image) || isDataURL(inner["url"]) || isImage(inner["file_data"])) {
+		inner, ok := part[name].(map[string]any)
+		if ok && (imageBytes(inner, image) || isDataURL(inner["url"]) || isImage(inner["file_data"])) {
 			return true
 		}
 	}
 	return false
 }
 
-// isImage tells whether a string is image data and nothing else.
+// isImage reports whether a string is image data and nothing else.
 func isImage(v any) bool {
 	s, ok := v.(string)
 	return ok && cleanText(strings.TrimSpace(s)) == ImageText
@@ -167,7 +168,7 @@ func isDataURL(v any) bool {
 	return ok && len(s) > 5 && strings.EqualFold(s[:5], "data:")
 }
 
-// holdsNonText tells whether some message has a part without text, such as an
+// holdsNonText reports whether some message has a part without text, such as an
 // image, or no text at all.
 func holdsNonText(raw json.RawMessage) bool {
 	var list []struct {

@@ -7,21 +7,21 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Metadata gives what views may show of a metadata object: of an event that came past
-// the boundary it may hold anything. FallbackKey and FinishKey are Turnledger's own, with
-// the values that it writes.
+// Metadata returns what views may show of a metadata object. Events of other publishers may hold any
+// metadata. FallbackKey and FinishKey may always be shown with the values that Turnledger writes.
 func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
 		return raw
 	}
-	if len(dropOthers(m, func(k string) bool { return slices.Contains(r.MetadataKeys, k) || own(k, m[k]) })) == 0 {
+	if len(dropOthers(m, func(k string) bool { return slices.Contains(r.MetadataKeys, k) || isOwn(k, m[k]) })) == 0 {
 		return raw // as it was written
 	}
 	return object(m)
 }
 
-func own(key string, value json.RawMessage) bool {
+// isOwn reports whether Turnledger itself writes such a member.
+func isOwn(key string, value json.RawMessage) bool {
 	switch v := string(value); key {
 	case FallbackKey:
 		return v == "true"
@@ -31,7 +31,7 @@ func own(key string, value json.RawMessage) bool {
 	return false
 }
 
-// dropOthers takes the members out that are not allowed, and gives their keys in order.
+// dropOthers takes out the members that are not allowed, and returns their keys in order.
 func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dropped []string) {
 	for k := range m {
 		if !allowed(k) {
@@ -43,10 +43,10 @@ func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dr
 	return dropped
 }
 
-// Allowed is Rules.Question by the state's rules.
+// Allowed returns what views may show of a question by the state's rules.
 func (s *State) Allowed(q *events.Question) *events.Question { return s.rules.Question(q) }
 
-// Question gives what views may show of a question; the fact stays as it is.
+// Question returns what views may show of a question; the fact stays as it is.
 func (r Rules) Question(q *events.Question) *events.Question {
 	allowed := r.Metadata(q.Metadata)
 	if len(allowed) == len(q.Metadata) {
@@ -55,4 +55,15 @@ func (r Rules) Question(q *events.Question) *events.Question {
 	own := *q
 	own.Metadata = allowed
 	return &own
+}
+
+// Fill adds to a turn the texts that a fact brings, as far as views may show them. A nil fact brings none.
+func (r Rules) Fill(t *Turn, f events.Fact) {
+	texts := events.TextsOf(f)
+	if texts.Question != nil {
+		t.Question = r.Question(texts.Question)
+	}
+	if texts.Answer != nil {
+		t.Answer, t.AnswerMetadata = texts.Answer, r.Metadata(texts.Metadata)
+	}
 }

@@ -9,23 +9,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Named gives the turns that an event names, uuid.Nil for none. An event that states no
-// fact may hold a turn's text all the same: it names what its id and its body say.
+// Named returns the turns that an event names, uuid.Nil for none. An event that states no
+// fact may hold a turn's text all the same, so the turns are taken from its id and its body.
 func Named(e events.Recorded) (turn, replaces uuid.UUID) {
-	switch f := e.Fact.(type) {
-	case *events.TurnStarted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnFinalized:
-		return f.TurnID, uuid.Nil
-	case *events.TurnRedacted:
-		return f.TurnID, uuid.Nil
-	case *events.TurnCorrected:
-		return f.TurnID, f.ReplacesTurnID
-	case nil:
+	if e.Fact == nil {
 		return named(e)
-	default:
-		return uuid.Nil, uuid.Nil
 	}
+	n := events.NamesOf(e.Fact)
+	return n.TurnID, n.ReplacesTurnID
 }
 
 func named(e events.Recorded) (turn, replaces uuid.UUID) {
@@ -54,22 +45,25 @@ func anyUUID(raw []byte) uuid.UUID {
 	return id
 }
 
-// Elsewhere gives the session that an event without a fact names in its body, where its
-// subject is not that one's; "" otherwise.
-func Elsewhere(e events.Recorded) string {
+// OtherSession returns the session that an event without a fact names in its body, if the event's
+// subject belongs to another session; else "".
+func OtherSession(e events.Recorded) string {
 	var body struct {
 		SessionID string `json:"session_id"`
 	}
-	if e.Fact != nil || json.Unmarshal(e.Body, &body) != nil || body.SessionID == e.SessionID || events.ValidID(body.SessionID) != nil {
+	if e.Fact != nil || json.Unmarshal(e.Body, &body) != nil {
+		return ""
+	}
+	if body.SessionID == e.SessionID || events.ValidID(body.SessionID) != nil {
 		return ""
 	}
 	return body.SessionID
 }
 
-// NamesGone tells whether an event is of an erased session, or names a redacted turn.
+// NamesGone reports whether the session is erased, or the event names a redacted turn of it.
 func (s *State) NamesGone(e events.Recorded) bool { return s.Erased != 0 || s.namesGone(e) }
 
-// namesGone tells whether an event without a fact names a redacted turn.
+// namesGone reports whether an event without a fact names a redacted turn.
 func (s *State) namesGone(e events.Recorded) bool {
 	turn, replaces := named(e)
 	for _, id := range []uuid.UUID{turn, replaces} {

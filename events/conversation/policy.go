@@ -7,11 +7,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// FallbackKey marks a neutral question that is a copy of the translated one.
+// FallbackKey is the key of metadata that marks a neutral question that is a copy of the translated one.
 const FallbackKey = "question_neutral_is_fallback"
 
-// FinishKey says of an answer that is not whole why it ended, in OpenAI's words (length,
-// content_filter) or as interrupted.
+// FinishKey is the key of metadata that says why an answer that is not whole ended: in OpenAI's words
+// (length, content_filter), or interrupted.
 const FinishKey = "finish_reason"
 
 // Policy is what the boundary lets into the log.
@@ -20,9 +20,9 @@ type Policy struct {
 	MetadataKeys []string
 }
 
-// NormalStart makes a start as the log may hold it: fallback question, allowed
-// metadata, no base64 images. It tells which metadata keys were dropped, and is
-// Invalid where CONTRACT §2 says 422. The caller's values are not edited.
+// NormalStart returns a start as the log may hold it: with a fallback question, allowed
+// metadata and no base64 images. It also returns the metadata keys that were dropped. The error is
+// Invalid if the command is wrong whatever the session holds. The caller's values are not edited.
 func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, nil, err
@@ -39,7 +39,9 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		return c, nil, err
 	}
 	q.QuestionMessages = messages
-	for _, text := range []*string{&q.QuestionNeutral, &q.QuestionTranslated, &q.PipelineName, &q.Consultant, &q.Repository} {
+	for _, text := range []*string{
+		&q.QuestionNeutral, &q.QuestionTranslated, &q.PipelineName, &q.Consultant, &q.Repository,
+	} {
 		*text = cleanText(*text)
 	}
 	metadata, dropped, err := p.filter(q.Metadata)
@@ -52,13 +54,14 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		q.QuestionNeutral = q.QuestionTranslated
 		metadata[FallbackKey] = json.RawMessage("true")
 	case !wordless:
-		return c, nil, &Invalid{"question_neutral", "is required: send the question's text, or question_messages with something that has no text, such as an image"}
+		return c, nil, &Invalid{"question_neutral", "is required: send the question's text, " +
+			"or question_messages with something that has no text, such as an image"}
 	}
 	q.Metadata = object(metadata)
 	return c, dropped, nil
 }
 
-// NormalFinalize does the same for a finalize.
+// NormalFinalize does for a finalize what NormalStart does for a start.
 func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if err := validIDs("session_id", c.SessionID); err != nil {
 		return c, nil, err
@@ -73,9 +76,11 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 		return c, nil, err
 	}
 	c.Answer.AnswerMessages = messages
-	c.Answer.AnswerNeutral, c.Answer.AnswerTranslated = cleanText(c.Answer.AnswerNeutral), cleanText(c.Answer.AnswerTranslated)
+	c.Answer.AnswerNeutral = cleanText(c.Answer.AnswerNeutral)
+	c.Answer.AnswerTranslated = cleanText(c.Answer.AnswerTranslated)
 	if c.Answer.AnswerNeutral == "" && !events.HasMessages(messages) {
-		return c, nil, &Invalid{"answer_neutral", "is required: send the answer's text, or answer_messages with at least one message"}
+		return c, nil, &Invalid{"answer_neutral", "is required: send the answer's text, " +
+			"or answer_messages with at least one message"}
 	}
 	metadata, dropped, err := p.filter(c.Metadata)
 	if err != nil {

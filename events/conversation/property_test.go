@@ -118,8 +118,8 @@ func (m *machine) answered(t *rapid.T, c command, d conversation.Decision) {
 	switch {
 	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset":
 		t.Fatalf("%s is answered without a turn", c.name)
-	case d.Rest > m.head, d.Err == nil && d.Rest == 0 && c.name != "reset":
-		t.Fatalf("%s rests on %d, the head is %d", c.name, d.Rest, m.head)
+	case d.RestsOn > m.head, d.Err == nil && d.RestsOn == 0 && c.name != "reset":
+		t.Fatalf("%s rests on %d, the head is %d", c.name, d.RestsOn, m.head)
 	}
 }
 
@@ -182,7 +182,7 @@ func (m *machine) fold(t *rapid.T, s *conversation.State, upTo uint64) {
 func (m *machine) redeliver(t *rapid.T) {
 	s := rapid.SampledFrom(m.procs).Draw(t, "process")
 	from := rapid.Uint64Range(0, s.Applied).Draw(t, "from")
-	before := s.Clone(-1)
+	before := s.Clone()
 	for _, e := range m.log {
 		if e.Position.Seq < from || e.Position.Seq > s.Applied {
 			continue
@@ -191,7 +191,7 @@ func (m *machine) redeliver(t *rapid.T) {
 			t.Fatalf("event %d is folded twice: %s", e.Position.Seq, m.describe(c))
 		}
 	}
-	if d := differences(m.world, before, s.Clone(-1)); d != "" {
+	if d := differences(m.world, before, s.Clone()); d != "" {
 		t.Fatalf("redelivery changed\n%s", d)
 	}
 }

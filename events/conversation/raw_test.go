@@ -102,7 +102,7 @@ func (r *runner) replay(a args) (string, error) {
 // differences between two states in everything but the last sequence seen, which
 // goes back where a session's last event was erased (DESIGN §3).
 func differences(w *world, a, b *conversation.State) string {
-	x, y := *a.Clone(-1), *b.Clone(-1)
+	x, y := *a.Clone(), *b.Clone()
 	x.Applied, y.Applied = 0, 0
 	if reflect.DeepEqual(x, y) {
 		return ""

@@ -131,9 +131,9 @@ func (r *runner) verdict(prefix string, d conversation.Decision) string {
 	case errors.As(d.Err, &refused):
 		return prefix + "refused " + refused.Code + "\n"
 	case d.Turn != nil:
-		return fmt.Sprintf("%sturn=%s v%d %s rest=%d\n", prefix, d.Turn.RequestID, d.Turn.Version, d.Turn.Status, d.Rest)
+		return fmt.Sprintf("%sturn=%s v%d %s rest=%d\n", prefix, d.Turn.RequestID, d.Turn.Version, d.Turn.Status, d.RestsOn)
 	default:
-		return fmt.Sprintf("%srest=%d\n", prefix, d.Rest)
+		return fmt.Sprintf("%srest=%d\n", prefix, d.RestsOn)
 	}
 }
 

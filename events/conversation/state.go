@@ -23,7 +23,7 @@ type State struct {
 	// Applied is the sequence of the last event of the session that was folded,
 	// anomalies included: the expectation that a decided append states.
 	Applied uint64
-	// Boundary: prompts, history and backfill take only turns whose place is after it.
+	// Boundary is a sequence. Prompts, history and backfill take only turns whose place is after it.
 	Boundary uint64
 	// ResetAt is the last reset, 0 where there was none.
 	ResetAt uint64
@@ -34,31 +34,31 @@ type State struct {
 	CreatedAt, LastActive time.Time
 	// Counts go over all turns, also those that a capped view has left out.
 	Counts
-	// Whole is false where turns have been left out: such a state can't tell a new
-	// turn from one that it no longer holds.
+	// Whole is false if turns have been left out. Such a state can't tell a new
+	// turn from a turn that it no longer holds.
 	Whole bool
 
 	rules Rules
 	index map[uuid.UUID]*Turn
 }
 
-// Rules are what a fold is told from outside; all views of one log need the same.
+// Rules are settings of the fold. All views of one log need the same rules.
 type Rules struct {
-	// SessionTTL: a longer silence in an anonymous session is a boundary.
+	// SessionTTL is how long an anonymous session may be silent. A longer silence is a boundary.
 	SessionTTL time.Duration
-	// MetadataKeys are the keys of metadata that views may show, whoever wrote the event;
-	// nil: all.
+	// MetadataKeys are the keys of metadata that views may show; nil means all. Events that other
+	// publishers wrote may hold other keys.
 	MetadataKeys []string
-	// Slim states keep ids, positions and flags, and no text.
+	// Slim makes the state keep ids, positions and flags, and no text.
 	Slim bool
 }
 
-// New is a session without events.
+// New returns the state of a session without events.
 func New(sessionID string, rules Rules) *State {
 	return &State{SessionID: sessionID, Whole: true, rules: rules}
 }
 
-// Head is what a session is, without its turns.
+// Head is the state of a session without its turns.
 type Head struct {
 	Identity                            string
 	LinkedAt, Boundary, ResetAt, Erased uint64
@@ -66,8 +66,8 @@ type Head struct {
 	Counts
 }
 
-// Counts of a session's turns. A correction and what it replaces are one turn, and
-// a redacted turn is none.
+// Counts are how many turns a session has. A correction and the turn it replaces count as one turn,
+// and a redacted turn does not count.
 type Counts struct {
 	// Finalized and Pending are all, ShownFinalized and ShownPending those after the
 	// boundary.
@@ -75,21 +75,24 @@ type Counts struct {
 	ShownFinalized, ShownPending int
 }
 
-// Head gives the state's head.
+// Head returns the state's head.
 func (s *State) Head() Head {
-	return Head{s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased, s.CreatedAt, s.LastActive, s.ErasedAt, s.Counts}
+	return Head{
+		Identity: s.Identity, LinkedAt: s.LinkedAt, Boundary: s.Boundary, ResetAt: s.ResetAt, Erased: s.Erased,
+		CreatedAt: s.CreatedAt, LastActive: s.LastActive, ErasedAt: s.ErasedAt, Counts: s.Counts,
+	}
 }
 
-// Adopt takes a head over, for views that hold only part of a session's turns.
+// Adopt replaces the state's head, for views that hold only part of a session's turns.
 func (s *State) Adopt(h Head) {
 	s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased = h.Identity, h.LinkedAt, h.Boundary, h.ResetAt, h.Erased
 	s.CreatedAt, s.LastActive, s.ErasedAt, s.Counts = h.CreatedAt, h.LastActive, h.ErasedAt, h.Counts
 }
 
-// Found tells whether the log knows the session.
+// Found reports whether the log knows the session.
 func (s *State) Found() bool { return !s.CreatedAt.IsZero() }
 
-// Turn finds a turn by id, or nil.
+// Turn returns the turn of an id, or nil.
 func (s *State) Turn(id uuid.UUID) *Turn {
 	if s.index != nil {
 		return s.index[id]
@@ -127,8 +130,8 @@ func after(a, b *Turn) bool {
 	return a.Place > b.Place || a.Place == b.Place && a.Version > b.Version
 }
 
-// DropOldest takes the oldest turns out until at most keep are left, and tells how
-// many went. For capped views; a State that lost turns is not Whole.
+// DropOldest takes the oldest turns out until at most keep are left, and returns how
+// many went. It is for capped views; a State that lost turns is not Whole.
 func (s *State) DropOldest(keep int) int {
 	n := len(s.Turns) - keep
 	if n <= 0 {
@@ -156,13 +159,14 @@ func (s *State) Remove(gone func(*Turn) bool) {
 	})
 }
 
-// Clone copies the state and its last n turns (all, if n < 0); questions and
-// answers are shared, since they never change.
-func (s *State) Clone(n int) *State {
+// Clone copies the state; questions and answers are shared, since they never change.
+func (s *State) Clone() *State { return s.CloneLast(len(s.Turns)) }
+
+// CloneLast copies the state with its last n turns, or all if it has fewer.
+func (s *State) CloneLast(n int) *State {
 	out := *s
-	from := 0
-	if n >= 0 && n < len(s.Turns) {
-		from = len(s.Turns) - n
+	from := max(len(s.Turns)-n, 0)
+	if from > 0 {
 		out.Whole = false
 	}
 	copies := make([]Turn, len(s.Turns)-from)
@@ -181,8 +185,8 @@ func (s *State) Clone(n int) *State {
 	return &out
 }
 
-// Same tells whether two folds of one session came to the same: heads, and turns with
-// their places, times and versions. What was folded last, and texts, are left aside.
+// Same reports whether two folds of one session came to the same heads, and to the same turns with
+// their places, times and versions. Applied and the texts may differ.
 func (s *State) Same(o *State) bool {
 	return s.Head() == o.Head() && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
 		x, y := *a, *b
@@ -193,14 +197,14 @@ func (s *State) Same(o *State) bool {
 	})
 }
 
-// Shown tells whether prompts and history may show a turn: it is no tombstone, not
+// Shown reports whether prompts and history may show a turn: it is no tombstone, not
 // replaced, and after the boundary.
 func (s *State) Shown(t *Turn) bool {
 	return t.Place > s.Boundary && (t.Status == Pending || t.Status == Finalized)
 }
 
-// Expired tells whether a reader at now stands behind the silence that ends an
-// anonymous session.
+// Expired reports whether, at now, the session is anonymous and has been silent for so long that it
+// has ended.
 func (s *State) Expired(now time.Time) bool {
 	return s.Identity == "" && s.Found() && s.silent(now)
 }
@@ -209,7 +213,7 @@ func (s *State) silent(now time.Time) bool {
 	return s.rules.SessionTTL > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.rules.SessionTTL
 }
 
-// Position is a sequence of the session as a place in a log of partitions.
+// Position returns a sequence of the session as a position in a log with so many partitions.
 func Position(sessionID string, partitions int, seq uint64) events.Position {
 	return events.Position{Partition: events.Partition(sessionID, partitions), Seq: seq}
 }

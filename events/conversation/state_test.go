@@ -65,7 +65,7 @@ func TestLongSessions(t *testing.T) {
 	t.Run("DropOldest leaves the newest, and is honest about it", func(t *testing.T) {
 		t.Parallel()
 		w := long(100)
-		s := w.live.Clone(-1)
+		s := w.live.Clone()
 		require.Zero(t, s.DropOldest(120))
 		require.True(t, s.Whole)
 		require.Equal(t, 110, s.DropOldest(10))
@@ -96,12 +96,11 @@ func TestClone(t *testing.T) {
 	t.Run("of the last n turns", func(t *testing.T) {
 		t.Parallel()
 		w := long(50)
-		for _, n := range []int{0, 1, 31, 32, 60, 61, -1} {
-			c := w.live.Clone(n)
-			want := min(n, 60)
-			if n < 0 {
-				want = 60
-			}
+		copies := map[*conversation.State]int{w.live.Clone(): 60}
+		for _, n := range []int{0, 1, 31, 32, 60, 61} {
+			copies[w.live.CloneLast(n)] = min(n, 60)
+		}
+		for c, want := range copies {
 			require.Equal(t, want, found(t, c, w))
 			require.Equal(t, want == 60, c.Whole)
 			require.Equal(t, w.live.Head(), c.Head())
@@ -110,7 +109,7 @@ func TestClone(t *testing.T) {
 	t.Run("shares no turn with its original", func(t *testing.T) {
 		t.Parallel()
 		w := long(50)
-		c := w.live.Clone(-1)
+		c := w.live.Clone()
 		for i := range c.Turns {
 			require.NotSame(t, c.Turns[i], w.live.Turns[i])
 		}

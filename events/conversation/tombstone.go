@@ -16,7 +16,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 		return Change{Kind: Duplicate, Turn: t}
 	}
 	if s.restore(f, e) {
-		s.recall(f, e.Position.Seq)
+		s.restoreHead(f, e.Position.Seq)
 	}
 	t := s.Turn(f.TurnID)
 	if t == nil {
@@ -31,7 +31,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	return Change{Kind: TurnGone, Turn: t, Turns: chain}
 }
 
-// Chain gives all versions of a turn, oldest first.
+// Chain returns all versions of a turn, oldest first.
 func (s *State) Chain(t *Turn) []*Turn {
 	for older := s.Turn(t.Replaces); older != nil && replaced(older, t); older = s.Turn(t.Replaces) {
 		t = older
@@ -44,7 +44,8 @@ func (s *State) Chain(t *Turn) []*Turn {
 	return chain
 }
 
-// replaced tells whether both turns say so. Versions that count up end any chain.
+// replaced reports whether both turns say that newer replaces older. Versions must count up, so that
+// every chain ends.
 func replaced(older, newer *Turn) bool {
 	return older.ReplacedBy == newer.ID && newer.Replaces == older.ID && older.Version < newer.Version
 }
@@ -63,7 +64,8 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 			Place:    events.Position{Partition: partition, Seq: t.Place},
 			Position: events.Position{Partition: partition, Seq: t.Started},
 			Status:   status.String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
-			FinalizedAt: optionalTime(t.FinalizedAt), ReplacesTurnID: optionalID(t.Replaces), ReplacedByTurnID: optionalID(t.ReplacedBy),
+			FinalizedAt:    optionalTime(t.FinalizedAt),
+			ReplacesTurnID: optionalID(t.Replaces), ReplacedByTurnID: optionalID(t.ReplacedBy),
 		}
 		if t.Final != 0 {
 			out[i].Final = &events.Position{Partition: partition, Seq: t.Final}
@@ -72,7 +74,7 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	return out
 }
 
-// mark states what a redaction finds the session at.
+// mark returns the state in which a redaction finds the session.
 func (s *State) mark(partition int) *events.SessionMark {
 	return &events.SessionMark{
 		Boundary:  events.Position{Partition: partition, Seq: s.Boundary},
@@ -81,9 +83,9 @@ func (s *State) mark(partition int) *events.SessionMark {
 	}
 }
 
-// restore puts back what the log no longer says of the versions: those that are
-// gone whole, and later halves of others. It tells whether there was anything.
-// Tombstones, or a mark, that contradict what the log says are not believed at all.
+// restore puts back what the log no longer says of the versions: versions that are
+// gone whole, and later halves of others. It reports whether it put anything back.
+// Tombstones, or a mark, that contradict the log are not believed at all.
 func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	var missing []*Turn
 	for _, stone := range f.Tombstones {
@@ -95,7 +97,7 @@ func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 			missing = append(missing, want)
 		}
 	}
-	if len(missing) == 0 || s.taken(f.Tombstones) || !s.plausible(f, e) {
+	if len(missing) == 0 || s.occupied(f.Tombstones) || !s.plausible(f, e) {
 		return false
 	}
 	for _, want := range missing {
@@ -110,9 +112,9 @@ func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	return true
 }
 
-// taken tells whether another event of the session stands where a tombstone says that
-// its turn's did.
-func (s *State) taken(stones []events.Tombstone) bool {
+// occupied reports whether another event of the session stands at a sequence that a tombstone claims
+// for its turn.
+func (s *State) occupied(stones []events.Tombstone) bool {
 	claimed, own := map[uint64]bool{}, map[uuid.UUID]bool{}
 	for _, stone := range stones {
 		own[stone.TurnID] = true
@@ -130,10 +132,10 @@ func (s *State) taken(stones []events.Tombstone) bool {
 	})
 }
 
-// plausible tells whether a session that has lost events may have been as a mark says:
+// plausible reports whether a session that has lost events may have been as a mark says:
 // it had no fewer turns, and began no later than what is left of it.
 func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
-	m := s.markOf(f)
+	m := s.credibleMark(f)
 	if m == nil {
 		return true
 	}
@@ -145,24 +147,25 @@ func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
 	}
 	return m.Finalized+m.Pending >= s.Finalized+s.Pending && m.ShownFinalized+m.ShownPending >= shown &&
 		m.ShownFinalized <= m.Finalized && m.ShownPending <= m.Pending &&
-		(!s.Found() || !m.CreatedAt.After(s.CreatedAt)) && !m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
+		(!s.Found() || !m.CreatedAt.After(s.CreatedAt)) &&
+		!m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
 }
 
-// markOf gives what a redaction found the session at, nil where it does not say or can't be
-// believed: a boundary stands before one of the session's events, or not after where it
-// seems to be now. Where that event was erased for another redaction, which is still to
-// come, that one brings the boundary.
-func (s *State) markOf(f *events.TurnRedacted) *events.SessionMark {
+// credibleMark returns the mark of a redaction; nil if there is none or it can't be believed. A
+// boundary that lies after the present one must stand right before an event that the session has or
+// had. If that event was erased for another redaction, which is still to come, the other redaction
+// brings the boundary.
+func (s *State) credibleMark(f *events.TurnRedacted) *events.SessionMark {
 	m := f.Session
-	if m == nil || m.CreatedAt.IsZero() || m.Boundary.Seq > s.Boundary && !s.begins(f.Tombstones, m.Boundary.Seq+1) {
+	if m == nil || m.CreatedAt.IsZero() || m.Boundary.Seq > s.Boundary && !s.hadEvent(f.Tombstones, m.Boundary.Seq+1) {
 		return nil
 	}
 	return m
 }
 
-// begins tells whether the session has an event at a sequence, or lost it: only such a
-// one is the first after a boundary.
-func (s *State) begins(stones []events.Tombstone, seq uint64) bool {
+// hadEvent reports whether the session has an event at a sequence, or lost it. Only such an event
+// is the first after a boundary.
+func (s *State) hadEvent(stones []events.Tombstone, seq uint64) bool {
 	return seq == s.LinkedAt ||
 		slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started == seq || t.Final == seq }) ||
 		slices.ContainsFunc(stones, func(stone events.Tombstone) bool {
@@ -170,14 +173,14 @@ func (s *State) begins(stones []events.Tombstone, seq uint64) bool {
 		})
 }
 
-// contradicts tells whether the turn can't be what is left of want where some of
+// contradicts reports whether the turn can't be what is left of want after some of
 // the events of want are gone.
 func (t *Turn) contradicts(want *Turn) bool {
 	return t.Gone != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
 		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy
 }
 
-// fromTombstone gives the turn as it stood before its redaction; redact then makes
+// fromTombstone returns the turn as it stood before its redaction; redact then makes
 // it a tombstone like any other.
 func fromTombstone(stone events.Tombstone) *Turn {
 	t := &Turn{
@@ -204,13 +207,13 @@ func fromTombstone(stone events.Tombstone) *Turn {
 	return t
 }
 
-// recall puts the session back to where the redaction found it; without a mark,
-// as far as the tombstones tell.
-func (s *State) recall(f *events.TurnRedacted, before uint64) {
-	m := s.markOf(f)
+// restoreHead puts the session back to where the redaction found it; without a mark,
+// as far as the tombstones say.
+func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
+	m := s.credibleMark(f)
 	if m == nil {
 		for _, stone := range f.Tombstones {
-			s.recallTimes(stone)
+			s.restoreTimes(stone)
 		}
 		return
 	}
@@ -218,7 +221,10 @@ func (s *State) recall(f *events.TurnRedacted, before uint64) {
 	if m.Boundary.Seq < before {
 		s.Boundary = max(m.Boundary.Seq, s.ResetAt)
 	}
-	s.Counts = Counts{Finalized: m.Finalized, Pending: m.Pending, ShownFinalized: m.ShownFinalized, ShownPending: m.ShownPending}
+	s.Counts = Counts{
+		Finalized: m.Finalized, Pending: m.Pending,
+		ShownFinalized: m.ShownFinalized, ShownPending: m.ShownPending,
+	}
 	for _, stone := range f.Tombstones {
 		if t := s.Turn(stone.TurnID); t != nil {
 			t.fromTombstone = false // the counts hold it
@@ -226,7 +232,7 @@ func (s *State) recall(f *events.TurnRedacted, before uint64) {
 	}
 }
 
-func (s *State) recallTimes(stone events.Tombstone) {
+func (s *State) restoreTimes(stone events.Tombstone) {
 	if s.CreatedAt.IsZero() || stone.CreatedAt.Before(s.CreatedAt) {
 		s.CreatedAt = stone.CreatedAt
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Status of a turn (CONTRACT §2).
+// Status is the status of a turn.
 type Status uint8
 
 // A turn is pending until it has its answer; replaced when a correction stands in
@@ -56,7 +56,7 @@ type Turn struct {
 	fromTombstone            bool
 }
 
-// Corrects tells whether the turn came by a correction.
+// Corrects reports whether the turn came by a correction.
 func (t *Turn) Corrects() bool { return t.Replaces != uuid.Nil }
 
 // Metadata of the whole turn: the answer's over the question's. A JSON object or

@@ -94,9 +94,10 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 		return slices.Contains(turns, f.TurnID)
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
-	default:
-		return false
+	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionErased,
+		*events.IdentityErased, *events.ErasureReceipt:
 	}
+	return false
 }
 
 // name of a turn in outputs: the request that opened it.

@@ -22,6 +22,13 @@ func (l *Log) SetFsync(partition int, f Fsync) {
 	<-g.turn
 }
 
+// SetFsync puts another fsync into the notes' gate, between two syncs.
+func (n *Notes) SetFsync(f Fsync) {
+	n.gate.turn <- struct{}{}
+	n.gate.fsync = f
+	<-n.gate.turn
+}
+
 // Gate is a gate by itself.
 type Gate struct{ g *gate }
 

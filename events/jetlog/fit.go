@@ -51,10 +51,15 @@ func differences(have, want jetstream.StreamConfig) (out []Change) {
 				have.Replicas, want.Replicas, have.Replicas, want.Replicas),
 			edit: func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas }})
 	}
+	if have.Metadata[restoringKey] != want.Metadata[restoringKey] {
+		out = append(out, Change{What: "restore", Have: "broken off", Want: "whole", Refused: "a restore ended before its end",
+			says: "was left by a restore that ended before its end: empty the data directory and restore again"})
+	}
 	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
 	if !slices.Equal(a, b) {
 		out = append(out, Change{What: "subjects", Have: strconv.Itoa(len(a)) + " patterns", Want: "those of its partition",
-			says: "captures other subjects than its partition owns: restore them, or make the log anew",
+			says: "captures other subjects than its partition owns: restore them, or make the log anew " +
+				"(a restore that was broken off leaves such streams: empty the data directory and restore again)",
 			edit: func(c *jetstream.StreamConfig) { c.Subjects = want.Subjects }})
 	}
 	if have.Duplicates < want.Duplicates {

@@ -81,17 +81,23 @@ func (p *partition) saw(seq uint64) {
 // majority within the election time: a deposed leader answers too. One that was elected
 // a moment ago hears it soon, and is asked again.
 func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
+	info, err := l.heard(ctx, p, nil)
+	return info.State.LastSeq, err
+}
+
+// heard asks for a stream's information until its leader has heard a majority.
+func (l *Log) heard(ctx context.Context, p *partition, ask any) (streamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	for alone := error(nil); ; pause(ctx, majorityAgain) {
-		head, err := l.leaderHead(ctx, p)
+		info, err := l.info(ctx, p, ask)
 		switch {
 		case errors.Is(err, errNoMajority):
 			alone = err
 		case alone != nil && ctx.Err() != nil:
-			return 0, alone
+			return info, alone
 		default:
-			return head, err
+			return info, err
 		}
 	}
 }
@@ -100,11 +106,6 @@ var errNoMajority = errors.New("the leader has no majority")
 
 // majorityAgain is the pause before a leader without a majority is asked again.
 const majorityAgain = 50 * time.Millisecond
-
-func (l *Log) leaderHead(ctx context.Context, p *partition) (uint64, error) {
-	info, err := l.info(ctx, p, nil)
-	return info.State.LastSeq, err
-}
 
 // streamInfo is what this package needs of a stream's information.
 type streamInfo struct {
@@ -139,15 +140,16 @@ func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo,
 	return info, nil
 }
 
-// count returns how many events the stream's index has of a subject.
-func (l *Log) count(ctx context.Context, p *partition, subject string) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
-	defer cancel()
-	info, err := l.info(ctx, p, map[string]any{"subjects_filter": subject})
+// count returns how many events the stream's index has of a subject, which may have wildcards.
+func (l *Log) count(ctx context.Context, p *partition, subject string) (n uint64, err error) {
+	info, err := l.heard(ctx, p, map[string]any{"subjects_filter": subject})
 	if err != nil {
 		return 0, fmt.Errorf("count the events of a subject: %w: %w", ErrUnavailable, err)
 	}
-	return info.State.Subjects[subject], nil
+	for _, of := range info.State.Subjects {
+		n += of
+	}
+	return n, nil
 }
 
 const (

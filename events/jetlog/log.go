@@ -37,6 +37,8 @@ type Config struct {
 	MaxEvent int64
 	// Deadline of a write whose outcome is unknown; 5 s by default.
 	Deadline time.Duration
+	// Restoring: the log is opened to end its restore, with Restored.
+	Restoring bool
 	// Now gives ce-time; it decides nothing.
 	Now func() time.Time
 }
@@ -143,7 +145,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		p.whole.ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
 		p.identities.ask.ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
 		if cfg.GateDir != "" {
-			if p.gate, err = openGate(filepath.Join(cfg.GateDir, "jetstream", cfg.Account, "streams", p.name)); err != nil {
+			if p.gate, err = openGate(l.storeDir(p.name)); err != nil {
 				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
 			}
 		}
@@ -156,6 +158,11 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 
 // Close lets go of what the log holds of its connection. Reads and writes fail afterwards.
 func (l *Log) Close() { l.replies.close() }
+
+// storeDir is the folder that the embedded server keeps a stream in.
+func (l *Log) storeDir(stream string) string {
+	return filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream)
+}
 
 // Partitions is the number of partitions.
 func (l *Log) Partitions() int { return l.cfg.Partitions }

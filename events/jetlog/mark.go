@@ -53,6 +53,9 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 // 2.15.2), so that with the next leader it would seem to be made anew.
 const (
 	restoredKey = "turnledger.restored"
+	// restoringKey marks a stream that is being restored. Open refuses it, unless it is opened to end the restore: what
+	// was erased since the backup is still in it.
+	restoringKey = "turnledger.restoring"
 	// restoredFor is how much later a restored stream may be made, by another clock. A copy
 	// that NATS's own tools put back has the mark, too: it is as old as that restore, and
 	// not this stream's. One that was made long before its mark is restored all the same: a

@@ -5,19 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // notesBucket is the key-value bucket of what side effects remember.
 const notesBucket = "TURNLEDGER"
 
-// Notes is what a side effect remembers outside the log, in the same servers: how far it
-// is, and who is at it; which chat took a turn over last; and the key of hashes that nobody
-// has set. It decides nothing that the log says, and but for that key is rebuilt from the log where it is lost. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
-type Notes struct{ kv jetstream.KeyValue }
+// Notes are what is remembered outside the log, in the same servers: the dead letters and the runners of
+// views, how far side effects are, which chat took a turn over last, and the key of hashes that nobody has
+// set. What Commit writes is durable when it returns; all else may be lost in a power cut, and is rebuilt
+// from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
+type Notes struct {
+	kv   jetstream.KeyValue
+	js   jetstream.JetStream
+	gate *gate // open where the servers sync every write
+}
 
 // Notes opens the notes, and makes them where they are missing. It waits for a server that
 // is slow to answer, and for a cluster that is about to elect leaders: a process may start
@@ -27,7 +32,7 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 		kv, err := l.openNotes(ctx)
 		switch {
 		case err == nil:
-			return &Notes{kv}, nil
+			return l.gated(kv)
 		case time.Since(began) > startTime, ctx.Err() != nil,
 			!l.partitions[0].shared.Load() && !errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("open notes: %w: %w", ErrUnavailable, err)
@@ -35,9 +40,22 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	}
 }
 
+// gated puts the notes behind a durability gate of their own, where the log has gates.
+func (l *Log) gated(kv jetstream.KeyValue) (*Notes, error) {
+	n := &Notes{kv: kv, js: l.js}
+	if l.cfg.GateDir == "" {
+		return n, nil
+	}
+	var err error
+	if n.gate, err = openGate(l.storeDir("KV_" + notesBucket)); err != nil {
+		return nil, fmt.Errorf("durability gate of the notes: %w", err)
+	}
+	return n, nil
+}
+
 func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := l.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: notesBucket, Description: "What Turnledger's side effects remember; made anew from the log",
+		Bucket: notesBucket, Description: "What Turnledger's views and side effects remember outside the log",
 		History: 1, Storage: jetstream.FileStorage, Replicas: l.cfg.Replicas,
 	})
 	if err != nil {
@@ -101,8 +119,35 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	return nil
 }
 
+// Commit puts a value under a key, durably, or takes the key away where the value is nil. It does so only if
+// what stands under the key guard still has a revision; else ErrConflict.
+func (n *Notes) Commit(ctx context.Context, key string, value any, guard string, revision uint64) error {
+	m := nats.NewMsg(noteSubject(key))
+	if value == nil {
+		m.Header.Set("KV-Operation", "PURGE")
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	} else {
+		var err error
+		if m.Data, err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	ack, err := n.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequenceForSubject(revision, noteSubject(guard)))
+	switch code, _ := apiError(err); {
+	case err == nil:
+		return n.gate.wait(ctx, ack.Sequence)
+	case code == codeWrongLastSequence, code == codeWrongLastConstant:
+		return fmt.Errorf("write a note: %w", ErrConflict)
+	default:
+		return fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
+	}
+}
+
+func noteSubject(key string) string { return "$KV." + notesBucket + "." + key }
+
 // Note is what stands under a key, since At by the servers' clock.
 type Note[T any] struct {
+	Key      string
 	Value    T
 	Revision uint64
 	At       time.Time
@@ -111,17 +156,18 @@ type Note[T any] struct {
 // EachNote hands on what stands under the keys that match a filter ("a.>"), in the order
 // of their revisions.
 func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T])) error {
-	return n.each(ctx, filter, func(entry jetstream.KeyValueEntry) error {
+	return n.Each(ctx, filter, func(raw Note[json.RawMessage]) error {
 		var value T
-		if err := json.Unmarshal(entry.Value(), &value); err != nil {
+		if err := json.Unmarshal(raw.Value, &value); err != nil {
 			return fmt.Errorf("read a note: %w", err)
 		}
-		f(Note[T]{value, entry.Revision(), entry.Created()})
+		f(Note[T]{raw.Key, value, raw.Revision, raw.At})
 		return nil
 	})
 }
 
-func (n *Notes) each(ctx context.Context, filter string, f func(jetstream.KeyValueEntry) error) error {
+// Each is EachNote for values that are not read yet; an error of f ends it.
+func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMessage]) error) error {
 	all, err := n.kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
 	if err != nil {
 		return fmt.Errorf("read notes: %w: %w", ErrUnavailable, err)
@@ -138,7 +184,7 @@ func (n *Notes) each(ctx context.Context, filter string, f func(jetstream.KeyVal
 			case entry == nil: // that is all there is
 				return err
 			case err == nil:
-				err = f(entry)
+				err = f(Note[json.RawMessage]{entry.Key(), entry.Value(), entry.Revision(), entry.Created()})
 			}
 		}
 	}
@@ -150,40 +196,4 @@ func (n *Notes) Drop(ctx context.Context, key string) error {
 		return fmt.Errorf("drop a note: %w: %w", ErrUnavailable, err)
 	}
 	return nil
-}
-
-// Members is a group of runners that is kept in the notes (projections.Group).
-type Members struct {
-	notes  *Notes
-	prefix string
-}
-
-// Members gives the group of a name.
-func (n *Notes) Members(name string) *Members { return &Members{n, "members." + name + "."} }
-
-// Beat implements projections.Group, by the servers' clock.
-func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
-	if err := m.notes.Put(ctx, m.prefix+member, true); err != nil {
-		return nil, err
-	}
-	seen := map[string]time.Time{}
-	err := m.notes.each(ctx, m.prefix+"*", func(entry jetstream.KeyValueEntry) error {
-		seen[strings.TrimPrefix(entry.Key(), m.prefix)] = entry.Created()
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("meet the others: %w", err)
-	}
-	var out []string
-	for other, at := range seen {
-		if seen[member].Sub(at) < alive {
-			out = append(out, other)
-		}
-	}
-	return out, nil
-}
-
-// Leave implements projections.Group.
-func (m *Members) Leave(ctx context.Context, member string) error {
-	return m.notes.Drop(ctx, m.prefix+member)
 }

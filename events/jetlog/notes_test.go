@@ -1,6 +1,7 @@
 package jetlog_test
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -31,4 +32,34 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// A committed note survives a power cut, and so does that a note was taken away; it is written only while what
+// guards it stands.
+func TestACommittedNoteIsDurable(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	notes, err := natstest.LogOn(t, s, 1).Notes(t.Context())
+	require.NoError(t, err)
+	guard, err := notes.Write(t.Context(), "guard", 1, 0)
+	require.NoError(t, err)
+	disk, msgs := newDisk(), filepath.Join(s.GateDir(), "jetstream", "$G", "streams", "KV_TURNLEDGER", "msgs")
+	notes.SetFsync(disk.fsync)
+	for _, value := range []any{"one", nil, "two"} {
+		before := disk.count()
+		require.NoError(t, notes.Commit(t.Context(), "a.b", value, "guard", guard))
+		require.Greater(t, disk.count(), before)
+		require.Positive(t, disk.durable(t, msgs))
+		var stands string
+		_, err := notes.Read(t.Context(), "a.b", &stands)
+		require.NoError(t, err)
+		if value == nil {
+			value = ""
+		}
+		require.Equal(t, value, stands)
+	}
+	_, err = notes.Write(t.Context(), "guard", 2, guard)
+	require.NoError(t, err)
+	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", "three", "guard", guard), jetlog.ErrConflict)
+	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", nil, "guard", guard), jetlog.ErrConflict)
 }

@@ -1,6 +1,7 @@
 package jetlog_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // diskServer starts a server on a folder, with its connection.
@@ -47,6 +49,8 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	for i := range 3 {
 		add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice", ReceiptID: "r"}}})
+	require.NoError(t, err)
 	// The next block is begun, so that the first one is read from the disk again.
 	for i := range 12 {
 		add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
@@ -65,6 +69,10 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 		_, err = readAfter(t, log, "s", after)
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "after %d", after)
 	}
+	_, err = log.Last(t.Context(), "s")
+	require.ErrorIs(t, err, jetlog.ErrUnavailable, "the archive would be believed otherwise")
+	_, _, err = log.IdentityErasure(t.Context(), "alice", events.Position{Seq: 16})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable, "an erased identity is not read as one that was not erased")
 	none, err := readAfter(t, log, "unknown", 0)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -143,4 +151,70 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 	for i := range sessions {
 		require.Positive(t, acknowledged[i].Load())
 	}
+}
+
+// A session that is spread over several blocks is not shorter where one of them can't be read.
+func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []int{1, 2, 3, 4} {
+		t.Run(fmt.Sprint("block ", broken), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			ns, nc := diskServer(t, dir)
+			log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+			require.NoError(t, err)
+			for i := range 4 {
+				for j := range 3 {
+					add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
+				}
+				for j := range 12 {
+					add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000))
+				}
+			}
+			nc.Close()
+			ns.Shutdown()
+			ns.WaitForShutdown()
+
+			_, nc = diskServer(t, dir)
+			log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
+			require.NoError(t, err)
+			block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(broken, ".blk"))
+			require.NoError(t, os.Rename(block, block+".away"))
+			require.NoError(t, os.Mkdir(block, 0o700))
+			got, err := readAfter(t, log, "s", 0)
+			if err == nil {
+				require.Len(t, got, 12)
+			} else {
+				require.ErrorIs(t, err, jetlog.ErrUnavailable)
+			}
+		})
+	}
+}
+
+// A restore that ends before its end leaves no log that anybody opens: neither with a part of the copies, nor with all
+// of them and what was erased since.
+func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
+	t.Parallel()
+	from := natstest.Log(t, 1)
+	add(t, from, "s", "r", "x")
+	copies := copyOf(t, from)
+	s := natstest.Server(t)
+	empty := natstest.LogOn(t, s, 1)
+	require.NoError(t, empty.Vacate(t.Context()))
+	nc := natstest.Connect(t, s)
+	refused := func() {
+		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		require.ErrorIs(t, err, jetlog.ErrStream)
+		require.ErrorContains(t, err, "empty the data directory and restore again")
+	}
+	require.NoError(t, empty.Restore(t.Context(), reader(copies), func(context.Context) error {
+		refused()
+		return nil
+	}))
+	refused()
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
+	require.NoError(t, err)
+	require.Len(t, read(t, log, "s"), 1)
+	require.NoError(t, log.Restored(t.Context()))
+	require.Len(t, read(t, natstest.LogOn(t, s, 1), "s"), 1)
 }

@@ -17,7 +17,27 @@ import (
 // Last gives the last sequence of a session's subject as the leader knows it, 0
 // for a session that the log does not know.
 func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
-	return l.lastOf(ctx, l.of(sessionID), events.SessionSubject(sessionID))
+	p, subject := l.of(sessionID), events.SessionSubject(sessionID)
+	for range doubts {
+		last, err := l.lastOf(ctx, p, subject)
+		if err != nil || last > 0 {
+			return last, err
+		}
+		// The server answers every failure of its store as if there was no event.
+		n, err := l.count(ctx, p, subject)
+		if err != nil || n == 0 {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("last of a subject: %w", p.withheld())
+}
+
+// doubts is how often a contradiction between the server's store and its index is looked at: an event may come, or be
+// erased, between two questions.
+const doubts = 3
+
+func (p *partition) withheld() error {
+	return fmt.Errorf("%w: the server of %s has events of a session that it does not give: look at its log and its disk", ErrUnavailable, p.name)
 }
 
 func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64, error) {
@@ -56,7 +76,13 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 			return // there is nothing to read
 		}
 		for {
-			page, done, err := r.page(ctx)
+			// Where the leader knows of no event, its index is asked, and no replica.
+			var page []events.Recorded
+			var err error
+			done := r.led && r.must == 0
+			if !done {
+				page, done, err = r.page(ctx)
+			}
 			for _, e := range page {
 				if !yield(e, nil) {
 					return
@@ -78,12 +104,8 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 // confirm reports whether a read that came to its end has everything. The server answers every failure of its store
 // as if there was no event, and another stream may have taken the place of the one that the read began on.
 func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
-	if r.found {
-		_, err := r.p.whole.wait(ctx)
-		if err != nil {
-			err = fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
-		}
-		return true, err
+	if r.sure {
+		return r.same(ctx)
 	}
 	last := r.must
 	if last == 0 && r.after > 0 {
@@ -93,17 +115,28 @@ func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 		}
 	}
 	if last > 0 && last <= r.after {
-		return true, nil // the newest event of the session is one that the caller has
+		return r.same(ctx) // the newest event of the session is one that the caller has
 	}
 	n, err := r.log.count(ctx, r.p, r.subject)
 	if err != nil || n == 0 {
 		return true, err
 	}
-	if r.doubted++; r.doubted == 3 {
-		return false, fmt.Errorf("read session: %w: the server of %s has %d events of a session and gives none of them: look at its log and its disk", ErrUnavailable, r.p.name, n)
+	if r.doubted++; r.doubted == doubts {
+		return false, fmt.Errorf("read session: %w", r.p.withheld())
 	}
 	r.lacking = false
 	return false, r.leaderFirst(ctx)
+}
+
+// same ends a read that has given events on the stream that it began on.
+func (r *sessionRead) same(ctx context.Context) (bool, error) {
+	if !r.found {
+		return true, nil
+	}
+	if _, err := r.p.whole.wait(ctx); err != nil {
+		return true, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
+	}
+	return true, nil
 }
 
 // sessionRead is one Session on its way.
@@ -117,9 +150,10 @@ type sessionRead struct {
 	must         uint64
 	led, lacking bool
 	asked        int
-	// found: an event was read, or seen behind upTo. doubted counts the ends that the server's own index contradicts.
-	found   bool
-	doubted int
+	// found: an event was read, or seen behind upTo. sure: and the same answer said that nothing follows. An answer
+	// without events says nothing. doubted counts the ends that the server's own index contradicts.
+	found, sure bool
+	doubted     int
 }
 
 const (
@@ -150,14 +184,16 @@ func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 // page gives the next events, and tells whether they are the last.
 func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error) {
 	if r.after >= r.upTo {
+		r.sure = r.found
 		return nil, true, nil
 	}
 	page, end, err := r.read(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
+	r.sure = len(page) > 0
 	if n := len(page); n > 0 {
-		r.found = true
+		r.found, r.doubted = true, 0
 		r.after = page[n-1].Position.Seq
 		if err := r.p.gate.wait(ctx, r.after); err != nil {
 			return nil, false, err
@@ -171,7 +207,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	switch {
 	case end == beyond:
-		r.found = true
+		r.found, r.sure = true, true
 		return true, nil
 	case r.after >= r.must && (end == ended || r.lacking):
 		return true, nil

@@ -2,6 +2,7 @@ package jetlog_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +89,9 @@ func TestCopyIsTheSameLog(t *testing.T) {
 			_, err := empty.Notes(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, empty.Vacate(t.Context()))
-			require.NoError(t, empty.Restore(t.Context(), reader(copies)))
+			require.NoError(t, empty.Restore(t.Context(), reader(copies), whole))
+			require.NoError(t, empty.Restored(t.Context()))
+			require.NoError(t, empty.Restored(t.Context()))
 			log := open()
 			for k := range 2 {
 				require.NoError(t, log.Settle(t.Context(), k))
@@ -134,12 +137,14 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 				return bad()
 			}
 			return bytes.NewReader(copies[k]), nil
-		}), name)
+		}, whole), name)
 		require.Empty(t, everything(t, natstest.LogOn(t, s, 2)), name)
 	}
 	again := natstest.LogOn(t, s, 2)
 	require.NoError(t, again.Vacate(t.Context()))
-	require.NoError(t, again.Restore(t.Context(), reader(copies)))
+	require.NoError(t, again.Restore(t.Context(), reader(copies), whole))
+	require.NoError(t, again.Restored(t.Context()))
+	require.NoError(t, again.Restored(t.Context()))
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }
 
@@ -151,7 +156,9 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	s := natstest.Server(t)
 	first := natstest.LogOn(t, s, 2)
 	require.NoError(t, first.Vacate(t.Context()))
-	require.NoError(t, first.Restore(t.Context(), reader(empty)))
+	require.NoError(t, first.Restore(t.Context(), reader(empty), whole))
+	require.NoError(t, first.Restored(t.Context()))
+	require.NoError(t, first.Restored(t.Context()))
 	log := natstest.LogOn(t, s, 2)
 	js, err := jetstream.New(natstest.Connect(t, s))
 	require.NoError(t, err)
@@ -196,3 +203,5 @@ func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
+
+func whole(context.Context) error { return nil }

@@ -107,7 +107,7 @@ func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (je
 }
 
 func (l *Log) streamConfig(k int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
+	cfg := jetstream.StreamConfig{
 		Name:               events.StreamName(k),
 		Description:        "Turnledger's log, partition " + strconv.Itoa(k),
 		Subjects:           events.StreamSubjects(k, l.cfg.Partitions),
@@ -119,4 +119,8 @@ func (l *Log) streamConfig(k int) jetstream.StreamConfig {
 		AllowAtomicPublish: true,
 		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions), syncKey: l.mark()},
 	}
+	if l.cfg.Restoring {
+		cfg.Metadata[restoringKey] = "yes"
+	}
+	return cfg
 }

@@ -10,12 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/natstest/gobuild"
 )
 
 // program builds nats-server from the module that go.mod names.
 func program(t testing.TB) string {
 	t.Helper()
-	built := &Program{Name: "nats-server", Package: "github.com/nats-io/nats-server/v2"}
+	built := &gobuild.Program{Name: "nats-server", Package: "github.com/nats-io/nats-server/v2"}
 	t.Cleanup(built.Remove)
 	path, err := built.Path()
 	require.NoError(t, err)

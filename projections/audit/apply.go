@@ -2,8 +2,6 @@ package audit
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -15,7 +13,12 @@ import (
 
 // Apply implements projections.Projection.
 func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
-	p, err := a.plan(ctx, b, a.early.in(b.From.Partition))
+	kept := a.early.in(b.From.Partition)
+	for i := range b.Parked {
+		// Whether the letter is retried before a link comes is not known here: a link reads that session from the log.
+		kept.forget(b.Parked[i].SessionID)
+	}
+	p, err := a.plan(ctx, b, kept)
 	if err != nil {
 		return err
 	}
@@ -36,7 +39,7 @@ func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, b projections.Batch, p
 			r.way = merged
 		case answered:
 			r.way = answeredAgain
-		default:
+		case merged, answeredAgain, untouched: // may be written twice
 		}
 	}
 	p.again = true
@@ -113,20 +116,9 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, b projections.Batch, p *p
 	return err
 }
 
-// leaveOut drops corrections of turns that a link has left out, and answers to questions that are dead letters: an answer
-// alone would be out of reach of a later erasure.
-func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, b projections.Batch, p *plan) error {
-	alone := map[uuid.UUID]*turnRow{}
-	for _, r := range p.of(answered, answeredAgain) {
-		alone[r.turn.ID] = r
-	}
-	parked, err := ids(ctx, tx, a.sql.parked, slices.Collect(maps.Keys(alone)), projection, b.From.Partition)
-	if err != nil {
-		return err
-	}
-	for id := range parked {
-		alone[id].needs = id
-	}
+// leaveOut drops what came to turns that are not in the tables: a link has left them out, or the question was parked.
+// An answer alone would be out of reach of a later erasure.
+func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, _ projections.Batch, p *plan) error {
 	var needed []uuid.UUID
 	for _, r := range p.turns {
 		if r.needs != uuid.Nil {
@@ -144,11 +136,11 @@ func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, b projections.Batch, p 
 }
 
 // ids gives those of some turns that a query finds.
-func ids(ctx context.Context, tx pgx.Tx, sql string, turns []uuid.UUID, args ...any) (map[uuid.UUID]bool, error) {
+func ids(ctx context.Context, tx pgx.Tx, sql string, turns []uuid.UUID) (map[uuid.UUID]bool, error) {
 	if len(turns) == 0 {
 		return nil, nil
 	}
-	found, err := tx.Query(ctx, sql, append([]any{turns}, args...)...)
+	found, err := tx.Query(ctx, sql, turns)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,7 +55,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(wrong...)
 }
 
-// Audit is the audit tables of one log. Safe for concurrent use; Apply and Park of one partition are one runner's, and
+// Audit is the audit tables of one log. Safe for concurrent use; Apply of one partition is one runner's, and
 // fenced against others.
 type Audit struct {
 	cfg    Config
@@ -62,25 +63,38 @@ type Audit struct {
 	sql    statements
 	early  kept
 	second *second
+	// mends: tables that are gone are made again.
+	mends atomic.Bool
 }
 
-var _ projections.Projection = (*Audit)(nil)
+var _ projections.View = (*Audit)(nil)
 
-// Open connects and brings the tables to this program's form; several processes may do so at once. ErrUnavailable: try again
-// later. ErrMissing: the text says what to do first.
+// Open is Look and Prepare.
 func Open(ctx context.Context, cfg Config) (*Audit, error) {
 	a, err := Look(ctx, cfg)
+	if err == nil {
+		err = a.Prepare(ctx)
+	}
 	if err != nil {
+		if a != nil {
+			a.Close()
+		}
 		return nil, err
 	}
+	return a, nil
+}
+
+// Prepare connects and brings the tables to this program's form; several processes may do so at once. Tables that
+// are gone later are made again. ErrUnavailable: try again later. ErrMissing: the text says what to do first.
+func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
-		a.Close()
-		return nil, err
+		return err
 	}
+	a.mends.Store(true)
 	if err := a.sweep(ctx); err != nil {
 		a.cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
 	}
-	return a, nil
+	return nil
 }
 
 // Look opens the tables as they are, if they are, for who only reads: it makes and mends nothing, and connects when it is first asked.
@@ -123,6 +137,9 @@ func (a *Audit) Close() {
 }
 
 // Name of the projection.
-func (a *Audit) Name() string { return projection }
+func (a *Audit) Name() string { return Name }
 
-const projection = "audit"
+// Name of the view.
+const Name = "audit"
+
+const projection = Name

@@ -105,7 +105,7 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	debug.FreeOSMemory()
 	require.NoError(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew: proc(5)
 	began := time.Now()
-	r, err := rebuild.Begin(b.Context(), log, s.audit, rebuild.Config{Rules: rules})
+	r, err := rebuild.Begin(b.Context(), log, s.audit, s.audit, rebuild.Config{Rules: rules})
 	require.NoError(b, err)
 	require.NoError(b, r.Run(b.Context()))
 	took := time.Since(began)

@@ -12,12 +12,15 @@ import (
 )
 
 // Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; one that stands
-// still between two statements is broken off after 15 s.
+// still between two statements is broken off after 15 s. Tables that are gone are made again.
 func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	c := projections.Checkpoint{Partition: partition}
 	var created *int64
 	var id []byte
-	err := a.pool.QueryRow(ctx, a.sql.claim, projection, partition).Scan(&created, &c.Seq, &id, &c.Epoch)
+	err := a.mended(ctx, func() error {
+		row := a.pool.QueryRow(ctx, a.sql.claim, projection, partition)
+		return row.Scan(&created, &c.Seq, &id, &c.Epoch, &c.Store, &c.Generation)
+	})
 	if err != nil {
 		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
 	}
@@ -29,7 +32,20 @@ func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoin
 	return c, nil
 }
 
-// Applied gives the position up to which the tables hold a partition; sequence 0 before the first event.
+// mended asks once more after the tables were made again, where they are gone: a database that was lost comes back
+// empty, and the runners have to see that it is to be filled. A process that only looks at the tables makes none.
+func (a *Audit) mended(ctx context.Context, ask func() error) error {
+	err := ask()
+	if !gone(err) || !a.mends.Load() {
+		return err
+	}
+	if err := a.migrate(ctx); err != nil {
+		return err
+	}
+	return ask()
+}
+
+// Applied returns the position up to which the tables hold a partition; sequence 0 before the first event.
 func (a *Audit) Applied(ctx context.Context, partition int) (events.Position, error) {
 	at := events.Position{Partition: partition}
 	err := a.pool.QueryRow(ctx, a.sql.applied, projection, partition).Scan(&at.Seq)

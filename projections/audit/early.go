@@ -93,25 +93,15 @@ func (x *early) forget(sessionID string) {
 	}
 }
 
-func textBytes(f events.Fact) int {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		return questionBytes(f.Question)
-	case *events.TurnFinalized:
-		return answerBytes(f.Answer) + len(f.Metadata)
-	case *events.TurnCorrected:
-		return questionBytes(f.Question) + answerBytes(f.Answer)
-	default:
-		return 0
+func textBytes(f events.Fact) (n int) {
+	texts := events.TextsOf(f)
+	if q := texts.Question; q != nil {
+		n += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
 	}
-}
-
-func questionBytes(q events.Question) int {
-	return len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
-}
-
-func answerBytes(a events.Answer) int {
-	return len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages)
+	if a := texts.Answer; a != nil {
+		n += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(texts.Metadata)
+	}
+	return n
 }
 
 // kept are those of all partitions.

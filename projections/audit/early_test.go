@@ -30,7 +30,7 @@ func openCounted(t *testing.T, log *journal) (*tables, *counted) {
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: c})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
-	return connected(t, a, url, "turnledger"), c
+	return connected(t, a, url, "turnledger", c), c
 }
 
 // anonymousThenLinked has turns before its link, and an answer after it.

@@ -37,7 +37,7 @@ func (e *sqlError) Error() string {
 
 // failure gives an error without values, as what was attempted, and marks what trying again can't mend.
 func failure(attempted string, err error) error {
-	if err == nil || errors.Is(err, projections.ErrFenced) {
+	if err == nil || errors.Is(err, projections.ErrFenced) || errors.Is(err, ErrMissing) {
 		return err
 	}
 	var pg *pgconn.PgError
@@ -63,10 +63,10 @@ func collides(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23505"
 }
 
-// gone tells whether there is no such table any more.
+// gone reports whether there is no such table any more, or one of a version before: its rebuild was swapped in.
 func gone(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000")
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42703")
 }
 
 // unavailable is failure for reads: whatever is wrong, there is no answer.

@@ -29,20 +29,32 @@ var (
 // ErrDependent says that somebody's view or key stands on the tables, and would go with the former generation.
 var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, and would be lost with a rebuild: drop them, rebuild, and make them again")
 
-// Served implements projections.Rebuildable.
-func (a *Audit) Served(ctx context.Context) (number uint64, at []projections.Checkpoint, err error) {
+// Served implements projections.View.
+func (a *Audit) Served(ctx context.Context) (out projections.Served, err error) {
+	err = a.mended(ctx, func() (err error) {
+		out, err = a.served(ctx)
+		return err
+	})
+	if err != nil {
+		return projections.Served{}, unavailable("read the audit's checkpoints", err)
+	}
+	return out, nil
+}
+
+func (a *Audit) served(ctx context.Context) (out projections.Served, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, a.sql.generation).Scan(&number); err != nil {
+		if err := tx.QueryRow(ctx, a.sql.generation).Scan(&out.Store, &out.Generation); err != nil {
 			return err
 		}
 		found, err := tx.Query(ctx, a.sql.checkpoints, projection)
 		if err != nil {
 			return err
 		}
-		at, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (cp projections.Checkpoint, err error) {
+		out.At, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (projections.Checkpoint, error) {
+			cp := projections.Checkpoint{Store: out.Store, Generation: out.Generation}
 			var created *int64
 			var id []byte
-			err = row.Scan(&cp.Partition, &created, &cp.Seq, &id, &cp.Epoch)
+			err := row.Scan(&cp.Partition, &created, &cp.Seq, &id, &cp.Epoch)
 			if created != nil {
 				cp.Created = time.Unix(0, *created).UTC()
 			}
@@ -51,10 +63,7 @@ func (a *Audit) Served(ctx context.Context) (number uint64, at []projections.Che
 		})
 		return err
 	})
-	if err != nil {
-		return 0, nil, unavailable("read the audit's checkpoints", err)
-	}
-	return number, at, nil
+	return out, err
 }
 
 // NewGeneration implements projections.Rebuildable. Both generations take room in the database until the swap.
@@ -113,17 +122,19 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	if err := g.dropSchemas(ctx, g.served.cfg.Schema+nextSuffix, g.served.cfg.Schema+formerSuffix, g.served.cfg.Schema+verifySuffix); err != nil {
 		return err
 	}
-	served, _, err := g.served.Served(ctx)
+	served, err := g.served.Served(ctx)
 	if err != nil {
 		return err
 	}
 	cfg := g.served.cfg
 	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
-	g.Audit, g.number = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}, served+1
+	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}
+	g.number = served.Generation + 1
 	if err := g.migrate(ctx); err != nil {
 		return err
 	}
-	if _, err := g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1", g.number); err != nil {
+	_, err = g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1, store = $2", g.number, served.Store)
+	if err != nil {
 		return err
 	}
 	// While nobody reads the tables, and only new rows come, there is nothing to be cleaned.

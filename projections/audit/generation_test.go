@@ -91,9 +91,10 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	require.Error(t, lost.Swap(t.Context(), false))
 	_ = lost.Drop(t.Context()) // its connection is gone
-	number, _, err := two.Served(t.Context())
+	served, err := two.Served(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, uint64(2), number)
+	require.Equal(t, uint64(2), served.Generation)
+	require.NotEmpty(t, served.Store)
 	got := two.dump()
 	delete(want, "projection_checkpoints")
 	delete(got, "projection_checkpoints")

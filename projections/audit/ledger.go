@@ -120,12 +120,11 @@ func (s securityRow) encode(b *rowBuffer) {
 
 // asker tells who asked for a session, and from where.
 func asker(e *projections.Judged) (identity, source string) {
-	switch f := e.Fact.(type) {
-	case *events.LinkRefused:
+	if f, refused := e.Fact.(*events.LinkRefused); refused {
 		return f.IdentityID, f.SourceHash
-	case *events.SessionLinked:
-		return f.IdentityID, ""
-	default:
-		return e.IdentityID, ""
 	}
+	if f, linked := e.Fact.(*events.SessionLinked); linked {
+		return f.IdentityID, ""
+	}
+	return e.IdentityID, ""
 }

@@ -113,13 +113,13 @@ func (j *journal) redact(session string, turn uuid.UUID) {
 type feed struct {
 	t     require.TestingT
 	log   *journal
-	view  projections.Projection
+	view  projections.Sink
 	judge *projections.Judge
 	at    projections.Checkpoint
 }
 
 // claim begins where the stored checkpoint is.
-func claim(t require.TestingT, log *journal, view projections.Projection) *feed {
+func claim(t require.TestingT, log *journal, view projections.Sink) *feed {
 	at, err := view.Claim(context.Background(), 0)
 	require.NoError(t, err)
 	return &feed{t: t, log: log, view: view, judge: projections.NewJudge(log, rules, at.Seq), at: at}

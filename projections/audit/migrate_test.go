@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -49,9 +48,14 @@ func TestTablesThatAreGoneAreMadeAgain(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.Applied(t.Context(), 0)
 	require.ErrorIs(t, err, audit.ErrUnavailable, "that nothing is there tells nothing")
-	members, err := a.Beat(t.Context(), "one", time.Minute)
+	before, err := audit.Look(t.Context(), audit.Config{URL: a.url})
 	require.NoError(t, err)
-	require.Equal(t, []string{"one"}, members)
+	t.Cleanup(before.Close)
+	_, err = before.Served(t.Context())
+	require.ErrorIs(t, err, audit.ErrUnavailable, "who only looks makes none")
+	served, err := a.Served(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, served.At)
 	at, err := a.Applied(t.Context(), 0)
 	require.NoError(t, err)
 	require.Zero(t, at.Seq)
@@ -77,7 +81,7 @@ func (h *atMigration) Handle(_ context.Context, r slog.Record) error {
 }
 
 // Tables that are made again, and of which a connection that breaks leaves some out, would
-// be taken for all by the next beat.
+// be taken for all by the next claim.
 func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 	t.Parallel()
 	h := &atMigration{Handler: slog.DiscardHandler, version: 3}
@@ -89,12 +93,12 @@ func TestTablesAreMadeAgainAllOrNone(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	broken := (func())(end)
 	h.do.Store(&broken)
-	_, err = a.Beat(ctx, "one", time.Minute)
+	_, err = a.Served(ctx)
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 	require.Error(t, ctx.Err(), "the third migration was not come to")
-	_, err = a.Beat(t.Context(), "one", time.Minute)
+	_, err = a.Claim(t.Context(), 0)
 	require.NoError(t, err)
-	_, _, err = a.Served(t.Context())
+	_, err = a.Served(t.Context())
 	require.NoError(t, err, "a table is missing")
 }
 

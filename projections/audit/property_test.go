@@ -77,6 +77,7 @@ func resetHidesLink(log *journal) bool {
 func openAll(t *testing.T, url string, log projections.LogReader) (out []*tables) {
 	for _, schema := range []string{"one", "many"} {
 		a := openIn(t, url, schema, nil)
+		a.log = log
 		a.Close()
 		var err error
 		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Log: log})
@@ -249,7 +250,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
 		}
-	default:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 const verifySuffix = "_verify"
 
-// NewReference implements projections.Verifiable. The reference is a second set of tables, which PostgreSQL compares: it takes the
+// NewReference implements projections.View. The reference is a second set of tables, which PostgreSQL compares: it takes the
 // room of the tables while it lasts, and no memory here. It keeps rebuilds off meanwhile (projections.ErrRebuilding).
 func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference, error) {
 	g, err := a.beside(ctx, verifySuffix)
@@ -25,8 +25,6 @@ func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference,
 }
 
 type reference struct{ *generation }
-
-var _ projections.Verifiable = (*Audit)(nil)
 
 // digests of what a session has in each table. Rows of refused links and anomalies whose events are no longer in the log are left out,
 // since a second fold can't have them.

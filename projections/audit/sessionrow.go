@@ -23,7 +23,8 @@ func (p *plan) head(e *projections.Judged) {
 	switch e.Change.Kind {
 	case conversation.Started, conversation.Answered, conversation.Corrected, conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary
-	default:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
+		conversation.Reset, conversation.Erased, conversation.Noted:
 		h.whole = true
 	}
 }

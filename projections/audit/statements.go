@@ -9,15 +9,13 @@ import (
 // keep the planner from reading a table from end to end, which it would go on doing when the table has grown.
 type statements struct {
 	begin, read                                    string
-	claim, fence, park, applied                    string
+	claim, fence, applied                          string
 	checkpoints, generation, fenceAll, gate, share string
 	fenceBefore                                    string
-	beat, leave                                    string
-	letters, lock, takeLetter, refuseLetter        string
-	dropLetter, otherLetters                       string
+	formerLetters, forgetLetter, lock, wentOn      string
 	clearLedgerOf, clearSecurityOf                 string
 	forgetAnswers, forgetQuestions                 string
-	forgetSessions, forgetRedacted, stand, parked  string
+	forgetSessions, forgetRedacted, stand          string
 	clearLedger, clearSecurity                     string
 	copyLedger, copySecurity                       string
 	copyQuestions, copyAnswers                     string
@@ -69,29 +67,24 @@ func texts() statements {
 		read: `begin isolation level repeatable read read only; lock table {s}.projection_checkpoints in access share mode; ` + byIndex,
 
 		claim: `insert into {s}.projection_checkpoints as c (projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
-			on conflict (projection, partition) do update set epoch = c.epoch + 1 returning stream_created_ns, seq, event_id, epoch`,
+			on conflict (projection, partition) do update set epoch = c.epoch + 1
+			returning stream_created_ns, seq, event_id, epoch,
+				(select store from {s}.generation), (select number from {s}.generation)`,
 		fence: `update {s}.projection_checkpoints set stream_created_ns = $5, seq = $6, event_id = $7, applied_at = now()
 			where projection = $1 and partition = $2 and seq = $3 and epoch = $4`,
-		park: `insert into {s}.dead_letters as d (projection, partition, seq, recorded_at, turn_id, event_id, type, session_id, identity_id, reason)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-			on conflict (projection, partition, seq) do update set reason = excluded.reason, attempts = d.attempts + 1, parked_at = now()`,
-		letters:         `select ` + letterColumns + ` from {s}.dead_letters where projection = $1 order by parked_at, partition, seq limit $2`,
+		formerLetters: `select partition, seq, event_id, type, session_id, reason, attempts,
+				parked_at, dropped_at, dropped_by, drop_reason
+			from {s}.dead_letters where projection = $1 and partition = $2 order by seq`,
+		forgetLetter: `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3`,
+		wentOn: `select exists (select from {s}.event_ledger
+			where partition = $1 and session_id = $2 and seq > $3)`,
 		lock:            `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2 for update`,
-		takeLetter:      `delete from {s}.dead_letters where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
-		refuseLetter:    `update {s}.dead_letters set reason = $4, attempts = attempts + 1 where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
-		dropLetter:      `update {s}.dead_letters set dropped_at = $4, dropped_by = $5, drop_reason = $6 where projection = $1 and partition = $2 and seq = $3 returning ` + letterColumns,
-		otherLetters:    `select seq from {s}.dead_letters where projection = $1 and partition = $2 and session_id = $3`,
 		clearLedgerOf:   `delete from {s}.event_ledger where partition = $1 and seq = any($2)`,
 		clearSecurityOf: `delete from {s}.security_events where partition = $1 and seq = any($2)`,
 		applied:         `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`,
 
-		beat: `with gone as (delete from {s}.runners where projection = $1 and member <> $2 and seen_at < clock_timestamp() - make_interval(secs => $3)),
-				me as (insert into {s}.runners values ($1, $2, clock_timestamp())
-					on conflict (projection, member) do update set seen_at = excluded.seen_at returning member)
-			select member from me union select member from {s}.runners where projection = $1 and seen_at >= clock_timestamp() - make_interval(secs => $3)`,
-		leave:       `delete from {s}.runners where projection = $1 and member = $2`,
 		checkpoints: `select partition, stream_created_ns, seq, event_id, epoch from {s}.projection_checkpoints where projection = $1 order by partition`,
-		generation:  `select number from {s}.generation`,
+		generation:  `select store, number from {s}.generation`,
 		gate:        `lock table {s}.projection_checkpoints in access exclusive mode`,
 		share:       `lock table {s}.projection_checkpoints in access share mode`,
 		fenceBefore: `update {s}.projection_checkpoints set epoch = epoch + 1 where projection = $1 and partition = $2 and seq < $3`,
@@ -104,7 +97,6 @@ func texts() statements {
 		forgetRedacted: `with gone as materialized (select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
 			delete from {s}.event_ledger l where l.partition = $1 and l.seq <= $2 and l.session_id = any($3)
 			and ((l.session_id, l.turn_id) in (select * from gone) or (l.session_id, l.replaces_turn_id) in (select * from gone))`,
-		parked:        `select turn_id from {s}.dead_letters where turn_id = any($1) and projection = $2 and partition = $3`,
 		stand:         `select turn_id from {s}.questions where turn_id = any($1)`,
 		clearLedger:   `delete from {s}.event_ledger where partition = $1 and seq > $2 and seq <= $3`,
 		clearSecurity: `delete from {s}.security_events where partition = $1 and seq > $2 and seq <= $3`,
@@ -149,9 +141,9 @@ func texts() statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.begin, &s.read, &s.claim, &s.fence, &s.park, &s.applied, &s.beat, &s.leave,
-		&s.letters, &s.lock, &s.takeLetter, &s.refuseLetter, &s.dropLetter, &s.otherLetters, &s.clearLedgerOf, &s.clearSecurityOf,
-		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand, &s.parked,
+		&s.begin, &s.read, &s.claim, &s.fence, &s.applied,
+		&s.formerLetters, &s.forgetLetter, &s.lock, &s.wentOn, &s.clearLedgerOf, &s.clearSecurityOf,
+		&s.forgetAnswers, &s.forgetQuestions, &s.forgetSessions, &s.forgetRedacted, &s.stand,
 		&s.checkpoints, &s.generation, &s.gate, &s.share, &s.fenceAll, &s.fenceBefore,
 		&s.clearLedger, &s.clearSecurity,
 		&s.copyLedger, &s.copySecurity, &s.copyQuestions, &s.copyAnswers, &s.mergeQuestions, &s.mergeAnswers, &s.replace, &s.mergeSessions, &s.moveSessions, &s.link, &s.head, &s.cut, &s.sessionTurns, &s.identityTurns, &s.recall,

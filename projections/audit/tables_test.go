@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // tables are audit tables in a database of their own, and what a test wants to see of them.
@@ -20,7 +23,24 @@ type tables struct {
 	pool *pgxpool.Pool
 	url  string
 	name string
+	log  projections.LogReader
+	desk *desk.Desk
 }
+
+// Park does what a runner does with an event that can't be applied.
+func (a *tables) Park(ctx context.Context, b projections.Batch, reason string) error {
+	hold, err := a.desk.Own(ctx, a.Name(), b.From)
+	if err != nil {
+		return err
+	}
+	if err := hold.Keep(ctx, b.From.Created, projections.NewDeadLetter(a.Name(), &b.Events[0], reason, time.Now())); err != nil {
+		return err
+	}
+	b.Events, b.Parked = nil, b.Events
+	return a.Apply(ctx, b)
+}
+
+func (a *tables) queue() *desk.Queue { return a.desk.Queue(a, a.log, rules) }
 
 // open makes the tables for a log.
 func open(t testing.TB, log *journal) *tables { return openIn(t, pgtest.URL(t), "turnledger", log) }
@@ -30,16 +50,16 @@ func openIn(t testing.TB, url, schema string, log *journal) *tables {
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Schema: schema, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
-	return connected(t, a, url, schema)
+	return connected(t, a, url, schema, log)
 }
 
 // connected looks at tables that are open.
-func connected(t testing.TB, a *audit.Audit, url, schema string) *tables {
+func connected(t testing.TB, a *audit.Audit, url, schema string, log projections.LogReader) *tables {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return &tables{Audit: a, t: t, pool: pool, url: url, name: schema}
+	return &tables{Audit: a, t: t, pool: pool, url: url, name: schema, log: log, desk: desk.InMemory()}
 }
 
 // filled applies a whole log in batches of at most most events.
@@ -93,6 +113,7 @@ func (a *tables) count(table string) int {
 // empty takes every row out.
 func (a *tables) empty() {
 	a.t.Helper()
+	a.desk = desk.InMemory()
 	for _, table := range names {
 		a.exec(fmt.Sprintf("delete from %s.%s", a.name, table))
 	}

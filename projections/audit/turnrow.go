@@ -59,16 +59,13 @@ func (p *plan) put(e *projections.Judged, t *conversation.Turn, how way) *turnRo
 	return r
 }
 
-// answer completes a turn of the batch, or notes the answer to an earlier one. A turn from before the link belongs to the
-// audit only if the link has brought it in; the table knows.
+// answer completes a turn of the batch, or notes the answer to an earlier one. That belongs to the audit only if the
+// table has it: of a turn from before the link, if the link has brought it in.
 func (p *plan) answer(e *projections.Judged) {
 	t := e.Change.Turn
 	r := p.byTurn[t.ID]
 	if r == nil {
-		r = p.put(e, t, answered)
-		if t.Place < e.Head.LinkedAt {
-			r.needs = t.ID
-		}
+		p.put(e, t, answered).needs = t.ID
 		return
 	}
 	question := r.turn.Question

@@ -1,5 +1,6 @@
 // Package effects lets a projection act on the outside world instead of keeping rows:
-// it has no store of its own to hold its checkpoint, so a bucket in NATS does. What it
+// it has no store of its own to hold its checkpoint, so a bucket in NATS does; its dead
+// letters and its runners are in the desk like those of views. What it
 // does must be harmless when it is done again, since the checkpoint follows after.
 //
 // An effect can't be rebuilt, and a rebuild of other views never runs it.
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -49,10 +49,7 @@ type Effect struct {
 	revisions map[int]uint64
 }
 
-var (
-	_ projections.Projection = (*Effect)(nil)
-	_ projections.Group      = (*Effect)(nil)
-)
+var _ projections.Projection = (*Effect)(nil)
 
 // New makes an effect; it does no I/O.
 func New(js jetstream.JetStream, h Handler, cfg Config) *Effect {
@@ -147,22 +144,16 @@ func (e *Effect) commit(ctx context.Context, b projections.Batch) error {
 // Apply implements projections.Projection: what the batch asks for is done, and then
 // noted.
 func (e *Effect) Apply(ctx context.Context, b projections.Batch) error {
-	if err := e.Handle(ctx, b.Events); err != nil {
-		return err
+	if len(b.Events) > 0 {
+		if err := e.Handle(ctx, b.Events); err != nil {
+			return err
+		}
 	}
 	return e.commit(ctx, b)
 }
 
-// Park implements projections.Projection.
-func (e *Effect) Park(ctx context.Context, b projections.Batch, reason string) error {
-	if err := e.keep(ctx, projections.NewDeadLetter(e.Name(), &b.Events[0], reason, time.Now())); err != nil {
-		return err
-	}
-	return e.commit(ctx, b)
-}
-
-// Done gives how far the effect is in a partition.
-func (e *Effect) Done(ctx context.Context, partition int) (events.Position, error) {
+// Applied implements projections.Projection: how far the effect has done what the log asks for.
+func (e *Effect) Applied(ctx context.Context, partition int) (events.Position, error) {
 	cp, _, err := e.stored(ctx, partition)
 	return cp.Position(), err
 }

@@ -90,7 +90,7 @@ func beside(b *testing.B, work func(log *jetlog.Log) time.Duration) {
 func rebuildIn(b *testing.B, log *jetlog.Log, v view) time.Duration {
 	b.Helper()
 	began := time.Now()
-	r, err := rebuild.Begin(b.Context(), log, v, rebuild.Config{Rules: rules})
+	r, err := rebuild.Begin(b.Context(), log, v, v, rebuild.Config{Rules: rules})
 	require.NoError(b, err)
 	require.NoError(b, r.Run(b.Context()))
 	return time.Since(began)
@@ -115,7 +115,7 @@ func BenchmarkVerifyMemory(b *testing.B) {
 func verifyIn(b *testing.B, log *jetlog.Log, v view) time.Duration {
 	b.Helper()
 	began := time.Now()
-	_, err := rebuild.NewVerification(log, v.Rebuildable.(projections.Verifiable), rebuild.Config{Rules: rules}).Run(b.Context(), 0,
+	_, err := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules}).Run(b.Context(), 0,
 		func(d projections.Difference) error { return fmt.Errorf("%+v", d) })
 	require.NoError(b, err)
 	return time.Since(began)

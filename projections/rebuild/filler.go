@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // filler brings one partition of the log into a sink. What comes next is read and
@@ -17,10 +18,11 @@ import (
 type filler struct {
 	*progress
 	log    *jetlog.Log
-	sink   projections.Projection
+	sink   projections.Sink
 	cfg    Config
 	tail   *jetlog.Tail
 	judge  *projections.Judge
+	hold   *desk.Hold // nil where nothing is rebuilt
 	at     projections.Checkpoint
 	judged chan []projections.Judged
 	// free are parts that were applied, to be filled again.
@@ -40,13 +42,22 @@ func (c Config) part() int { return max(c.MaxBatch/ahead, 1) }
 
 // newFiller claims the partition of the sink; the log is opened after where it
 // begins.
-func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, p *progress) (*filler, error) {
+func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, p *progress) (*filler, error) {
 	cp, err := sink.Claim(ctx, p.partition)
 	if err != nil {
 		return nil, err
 	}
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
 	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead)}
+	if cfg.queue != nil {
+		err := answered(ctx, func() (err error) {
+			f.hold, err = cfg.Desk.Own(ctx, sink.Name(), cp)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -249,42 +260,28 @@ func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
 }
 
 // leaveOut passes over an event that can't be applied where an operator has said so of
-// the served generation; every other one ends the rebuild.
+// the served generation, and keeps that letter; every other one ends the rebuild.
 func (f *filler) leaveOut(ctx context.Context, b projections.Batch, why error) error {
-	at := b.Events[0].Position
-	drop, err := f.dropped(ctx, at)
+	e := &b.Events[0]
+	if f.cfg.queue == nil {
+		return &Stopped{e.Position, why}
+	}
+	drop, err := f.cfg.queue.Dropped(ctx, e.Position)
 	if err != nil {
 		return err
 	}
-	gen, ok := f.sink.(projections.Generation)
-	if drop == nil || !ok {
-		return &Stopped{at, why}
+	if drop == nil {
+		return &Stopped{e.Position, why}
 	}
-	if err := gen.Park(ctx, b, why.Error()); err != nil {
+	dead := projections.NewDeadLetter(f.sink.Name(), e, why.Error(), time.Now())
+	dead.Dropped = drop
+	if err := f.hold.Keep(ctx, f.at.Created, dead); err != nil {
 		return err
 	}
-	if _, err := gen.DropDeadLetter(ctx, at, *drop); err != nil {
+	if err := f.sink.Apply(ctx, projections.Batch{From: b.From, To: b.To, Parked: b.Events}); err != nil {
 		return err
 	}
 	f.at = b.To
-	f.reached(at.Seq, 1)
+	f.reached(e.Position.Seq, 1)
 	return nil
-}
-
-// dropped tells who dropped an event that the served generation has parked, nil where
-// nobody did.
-func (f *filler) dropped(ctx context.Context, at events.Position) (*projections.Drop, error) {
-	if f.cfg.letters == nil {
-		return nil, nil //nolint:nilnil // nobody is a valid answer
-	}
-	letters, err := f.cfg.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range letters {
-		if l.Position == at {
-			return l.Dropped, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // as above
 }

@@ -42,7 +42,7 @@ func TestEveryWayGivesTheSameView(t *testing.T) {
 
 		seed := rapid.Uint64().Draw(rt, "failures")
 		shaken := open(t, one)
-		feed(t, one, view{viewtest.NewShaky(shaken.Rebuildable, seed), shaken.read})
+		feed(t, one, view{viewtest.NewShaky(shaken.View, seed), shaken.read})
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, broken off and delivered again", name)
 		require.NoError(rt, rebuilt(t, one, shaken))
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, rebuilt", name)
@@ -54,7 +54,7 @@ func TestEveryWayGivesTheSameView(t *testing.T) {
 		require.NoError(rt, rebuilt(t, four, spread))
 		require.Equal(rt, want, snapshots(t, four, spread, false), "%s, four partitions, rebuilt", name)
 		for log, v := range map[*jetlog.Log]view{one: shaken, four: spread} {
-			_, err := rebuild.NewVerification(log, v.Rebuildable.(projections.Verifiable), rebuild.Config{Rules: rules}).Run(t.Context(), 0,
+			_, err := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules}).Run(t.Context(), 0,
 				func(d projections.Difference) error { return fmt.Errorf("%s: %+v", name, d) })
 			require.NoError(rt, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // Config of a rebuild.
@@ -25,17 +26,22 @@ type Config struct {
 	// default.
 	Start  func(ctx context.Context, partition int) (uint64, error)
 	Logger *slog.Logger
+	// Desk of the view's dead letters, and of the lease of its rebuild; that of the log by default.
+	Desk *desk.Desk
 
-	// letters of the served generation; nil where nothing is rebuilt.
-	letters func(context.Context) ([]projections.DeadLetter, error)
+	// queue is the dead letters of the served generation; nil where nothing is rebuilt.
+	queue *desk.Queue
 }
 
-func (c Config) withDefaults() Config {
+func (c Config) withDefaults(log *jetlog.Log) Config {
 	if c.MaxBatch <= 0 {
 		c.MaxBatch = 5000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Desk == nil {
+		c.Desk = desk.Of(log)
 	}
 	return c
 }
@@ -55,10 +61,13 @@ func (s *Stopped) Unwrap() error { return s.Reason }
 // Rebuild is one rebuild of one projection.
 type Rebuild struct {
 	log   *jetlog.Log
-	view  projections.Rebuildable
+	view  projections.View
 	cfg   Config
 	gen   projections.Generation
 	parts []*progress
+	// former is what is served while the generation is filled.
+	former  projections.Served
+	release func(context.Context)
 	// cancel closes cancelled, once; over is closed when Run has ended, with err.
 	cancel          func()
 	cancelled, over chan struct{}
@@ -68,20 +77,35 @@ type Rebuild struct {
 // ErrCancelled is how a rebuild ends that was broken off by Cancel.
 var ErrCancelled = errors.New("the rebuild was cancelled")
 
-// Begin takes the right to rebuild the projection; Run must follow.
-// projections.ErrRebuilding where somebody else has it.
-func Begin(ctx context.Context, log *jetlog.Log, view projections.Rebuildable, cfg Config) (*Rebuild, error) {
-	gen, err := view.NewGeneration(ctx)
-	if err != nil {
+// Begin takes the right to rebuild the view, and begins a generation of it; Run must
+// follow. projections.ErrRebuilding where somebody else has it.
+func Begin(
+	ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config,
+) (*Rebuild, error) {
+	cfg = cfg.withDefaults(log)
+	r := &Rebuild{log: log, view: view, cfg: cfg, cancelled: make(chan struct{}), over: make(chan struct{})}
+	if err := r.begin(ctx, gens); err != nil {
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
-	r := &Rebuild{log: log, view: view, cfg: cfg.withDefaults(), gen: gen, cancelled: make(chan struct{}), over: make(chan struct{})}
 	r.cancel = sync.OnceFunc(func() { close(r.cancelled) })
-	r.cfg.letters = view.DeadLetters
+	r.cfg.queue = cfg.Desk.Queue(view, log, cfg.Rules)
 	for k := range log.Partitions() {
 		r.parts = append(r.parts, &progress{partition: k})
 	}
 	return r, nil
+}
+
+func (r *Rebuild) begin(ctx context.Context, gens projections.Rebuildable) (err error) {
+	if r.former, err = r.view.Served(ctx); err != nil {
+		return err
+	}
+	if r.release, err = r.cfg.Desk.Lease(ctx, r.view.Name(), r.former.Store); err != nil {
+		return err
+	}
+	if r.gen, err = gens.NewGeneration(ctx); err != nil {
+		r.release(context.WithoutCancel(ctx))
+	}
+	return err
 }
 
 // Generation that is being filled.
@@ -121,7 +145,7 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
 		defer cancel()
-		if dropped := r.gen.Drop(ctx); dropped != nil {
+		if dropped := r.drop(ctx, err == nil); dropped != nil {
 			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(), "err", dropped)
 		}
 		r.err = err
@@ -136,6 +160,19 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 	return nil
 }
 
+// drop removes the generation that is not served, with its letters.
+func (r *Rebuild) drop(ctx context.Context, swapped bool) error {
+	defer r.release(ctx)
+	if err := r.gen.Drop(ctx); err != nil {
+		return err
+	}
+	gone := r.gen.Number()
+	if swapped {
+		gone = r.former.Generation
+	}
+	return r.cfg.Desk.Clear(ctx, r.view.Name(), r.former.Store, gone)
+}
+
 // fill brings all partitions into the generation, and swaps when all have caught up.
 func (r *Rebuild) fill(ctx context.Context) error {
 	anyway, err := r.foreign(ctx)
@@ -148,7 +185,10 @@ func (r *Rebuild) fill(ctx context.Context) error {
 }
 
 // feed reads and judges all partitions for a sink while do runs, and ends with it.
-func feed(ctx context.Context, log *jetlog.Log, sink projections.Projection, cfg Config, parts []*progress, do func(context.Context, []*filler) error) error {
+func feed(
+	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, parts []*progress,
+	do func(context.Context, []*filler) error,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -183,11 +223,11 @@ func ended(err error) error {
 // foreign tells whether the served generation follows another stream than the log's:
 // then its position says nothing.
 func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
-	_, served, err := r.view.Served(ctx)
+	served, err := r.view.Served(ctx)
 	if err != nil {
 		return false, err
 	}
-	for _, cp := range served {
+	for _, cp := range served.At {
 		if cp.Partition >= r.log.Partitions() {
 			return true, nil
 		}
@@ -226,12 +266,12 @@ func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) erro
 
 // reachServed brings the generation to where the served one is.
 func (r *Rebuild) reachServed(ctx context.Context, fillers []*filler) error {
-	_, served, err := r.view.Served(ctx)
+	served, err := r.view.Served(ctx)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, cp := range served {
+	for _, cp := range served.At {
 		if cp.Partition < len(fillers) {
 			g.Go(func() error { return fillers[cp.Partition].reach(ctx, cp.Seq) })
 		}

@@ -15,25 +15,26 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-func rebuilt(t testing.TB, log *jetlog.Log, v projections.Rebuildable) error {
+func rebuilt(t testing.TB, log *jetlog.Log, v viewtest.View) error {
 	t.Helper()
-	r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules, MaxBatch: 100})
+	r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 100})
 	if err != nil {
 		return err
 	}
 	return r.Run(t.Context())
 }
 
-func number(t testing.TB, v projections.Rebuildable) uint64 {
+func number(t testing.TB, v projections.View) uint64 {
 	t.Helper()
-	n, _, err := v.Served(t.Context())
+	served, err := v.Served(t.Context())
 	require.NoError(t, err)
-	return n
+	return served.Generation
 }
 
 // Rebuilds go on beside writes, reads and the live runner: no read fails, none is
@@ -167,7 +168,7 @@ func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
 				broken := breakable{v, func(g projections.Generation) projections.Generation {
 					return &breaking{Generation: g, steps: step, err: failed}
 				}}
-				r, err := rebuild.Begin(t.Context(), log, broken, rebuild.Config{Rules: rules, MaxBatch: batch})
+				r, err := rebuild.Begin(t.Context(), log, broken, broken, rebuild.Config{Rules: rules, MaxBatch: batch})
 				require.NoError(t, err, "seed %d, step %d", seed, step)
 				before := number(t, v)
 				if err = r.Run(t.Context()); err == nil {
@@ -210,10 +211,8 @@ func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
 			log := natstest.Log(t, 1)
 			fill(t, log, 2, 10)
 			v := open(t, log)
-			q := v.Rebuildable.(interface {
-				DropDeadLetter(ctx context.Context, at events.Position, d projections.Drop) (projections.DeadLetter, error)
-			})
-			live(t, log, poisonedLive{v.Rebuildable})
+			q := desk.Of(log).Queue(v, log, rules)
+			live(t, log, poisonedLive{v.View})
 			caughtUp(t, log, v)
 			poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
 
@@ -225,14 +224,14 @@ func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
 				before := number(t, v)
 				require.NoError(t, rebuilt(t, log, poisoned))
 				require.Greater(t, number(t, v), before)
-				letters, err := v.DeadLetters(t.Context())
+				letters, err := q.DeadLetters(t.Context())
 				require.NoError(t, err)
 				require.Len(t, letters, 1)
 				require.Equal(t, events.Position{Seq: 17}, letters[0].Position)
 				require.Equal(t, &drop, letters[0].Dropped)
 			}
 			require.NoError(t, rebuilt(t, log, v), "what can be applied by now is")
-			letters, err := v.DeadLetters(t.Context())
+			letters, err := q.DeadLetters(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, letters)
 			equalsLog(t, log, v, 2)
@@ -240,13 +239,13 @@ func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
 	}
 }
 
-type poisonedLive struct{ projections.Rebuildable }
+type poisonedLive struct{ viewtest.View }
 
 func (p poisonedLive) Apply(ctx context.Context, b projections.Batch) error {
 	if err := poisoned(b); err != nil {
 		return err
 	}
-	return p.Rebuildable.Apply(ctx, b)
+	return p.View.Apply(ctx, b)
 }
 
 func poisoned(b projections.Batch) error {
@@ -273,7 +272,7 @@ func TestOnlyOneRebuildAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log, v, _ := fed(t, open, 1, 2, 3)
-			first, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules})
+			first, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules})
 			require.NoError(t, err)
 			require.ErrorIs(t, rebuilt(t, log, v), projections.ErrRebuilding)
 			require.NoError(t, first.Run(t.Context()))
@@ -291,22 +290,22 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 			t.Parallel()
 			log, v, stop := fed(t, open, 1, 2, 4)
 			stop()
-			_, before, err := v.Served(t.Context())
+			before, err := v.Served(t.Context())
 			require.NoError(t, err)
 			head, err := log.Head(t.Context(), 0)
 			require.NoError(t, err)
-			for ; head.Seq > before[0].Seq-2; head.Seq-- {
+			for ; head.Seq > before.At[0].Seq-2; head.Seq-- {
 				_, err = log.Erase(t.Context(), head)
 				require.NoError(t, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			r, err := rebuild.Begin(ctx, log, v, rebuild.Config{Rules: rules, MaxBatch: 3})
+			r, err := rebuild.Begin(ctx, log, v, v, rebuild.Config{Rules: rules, MaxBatch: 3})
 			require.NoError(t, err)
 			require.NoError(t, r.Run(ctx))
-			_, after, err := v.Served(t.Context())
+			after, err := v.Served(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, before[0].Seq, after[0].Seq)
+			require.Equal(t, before.At[0].Seq, after.At[0].Seq)
 			equalsLog(t, log, v, 2)
 		})
 	}
@@ -320,7 +319,7 @@ func TestCancelledRebuild(t *testing.T) {
 			t.Parallel()
 			log, v, _ := fed(t, open, 1, 3, 5)
 			ctx, cancel := context.WithCancel(t.Context())
-			r, err := rebuild.Begin(ctx, log, breakable{v, func(g projections.Generation) projections.Generation { return cancels{g, cancel} }}, rebuild.Config{Rules: rules, MaxBatch: 5})
+			r, err := rebuild.Begin(ctx, log, v, breakable{v, func(g projections.Generation) projections.Generation { return cancels{g, cancel} }}, rebuild.Config{Rules: rules, MaxBatch: 5})
 			require.NoError(t, err)
 			require.ErrorIs(t, r.Run(ctx), context.Canceled)
 			require.Equal(t, uint64(1), number(t, v))

@@ -13,16 +13,16 @@ import (
 // Verification is one comparison of a view with the log.
 type Verification struct {
 	log   *jetlog.Log
-	view  projections.Verifiable
+	view  projections.View
 	cfg   Config
 	parts []*progress
 }
 
 // NewVerification makes one; it does no I/O.
-func NewVerification(log *jetlog.Log, view projections.Verifiable, cfg Config) *Verification {
+func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verification {
 	// Whatever the view began with, the log is folded from its beginning.
 	cfg.Start = nil
-	v := &Verification{log: log, view: view, cfg: cfg.withDefaults()}
+	v := &Verification{log: log, view: view, cfg: cfg.withDefaults(log)}
 	for k := range log.Partitions() {
 		v.parts = append(v.parts, &progress{partition: k})
 	}

@@ -18,12 +18,13 @@ import (
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // verified gives the differences, "session what", and how many sessions were looked at.
 func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string, sessions int) {
 	t.Helper()
-	check := rebuild.NewVerification(log, v.Rebuildable.(projections.Verifiable), rebuild.Config{Rules: rules, MaxBatch: 64})
+	check := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules, MaxBatch: 64})
 	sessions, err := check.Run(t.Context(), sample, func(d projections.Difference) error {
 		require.NotEqual(t, d.View, d.Log)
 		found = append(found, d.SessionID+" "+d.What)
@@ -137,7 +138,7 @@ func TestVerifyFindsTamperedMembers(t *testing.T) {
 }
 
 // forgetful loses a session and makes another up.
-type forgetful struct{ projections.Rebuildable }
+type forgetful struct{ viewtest.View }
 
 func (f forgetful) Apply(ctx context.Context, b projections.Batch) error {
 	for i := range b.Events {
@@ -145,7 +146,7 @@ func (f forgetful) Apply(ctx context.Context, b projections.Batch) error {
 			e.SessionID = "never"
 		}
 	}
-	return f.Rebuildable.Apply(ctx, b)
+	return f.View.Apply(ctx, b)
 }
 
 func TestVerifyFindsAMissingAndAnExtraSessionInMemory(t *testing.T) {
@@ -153,7 +154,7 @@ func TestVerifyFindsAMissingAndAnExtraSessionInMemory(t *testing.T) {
 	log := natstest.Log(t, 1)
 	fill(t, log, 3, 2)
 	v := openMemory(t, log)
-	stop := live(t, log, forgetful{v.Rebuildable})
+	stop := live(t, log, forgetful{v.View})
 	caughtUp(t, log, v)
 	found, _ := verified(t, log, v, 0)
 	require.ElementsMatch(t, []string{"s1 missing", "never extra"}, found)

@@ -39,7 +39,7 @@ var (
 // view is a projection and how a test reads it: a session and the position it is
 // answered at.
 type view struct {
-	projections.Rebuildable
+	viewtest.View
 	read func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error)
 }
 

@@ -17,6 +17,9 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
+// Name of the view, whatever keeps it.
+const Name = "recent"
+
 // Limits of a view.
 type Limits struct {
 	// TTL since a session's last activity; 24 h by default.
@@ -46,17 +49,32 @@ func (l Limits) Expires(h conversation.Head) time.Time {
 	return last.Add(l.TTL)
 }
 
+// Trim leaves of a folded session what a view holds: no tombstones, no replaced turns,
+// and the newest of the rest.
+func (l Limits) Trim(s *conversation.State) {
+	s.Remove(func(t *conversation.Turn) bool {
+		return t.Status == conversation.Redacted || t.Status == conversation.Replaced
+	})
+	s.DropOldest(l.MaxTurns)
+}
+
 // View is a recent-turns view. Load is safe for concurrent use, also with Apply.
 //
 // A partition without a checkpoint may be begun anywhere: its first batch, of the
 // epoch last claimed, is taken whatever the sequence of batch.From. Sessions that
-// began before it are held in part. Park gives its event's session up to the log.
+// began before it are held in part. A parked event gives its session up to the log:
+// until the session's next event the view holds none of it, and then only what came
+// after. Restore settles all dead letters of a session.
+// More than seven methods: it is a projections.View, and readers load from it and wait for it.
 type View interface {
-	projections.Projection
-	// Load gives the newest turns of a session: enough of them that at least shown
+	projections.View
+	// Load returns the newest turns of a session: enough of them that at least shown
 	// finalized ones are among them, or all that the view holds; all if shown < 0.
 	// Its cost grows with shown and not with the number or length of sessions.
 	Load(ctx context.Context, sessionID string, partition, shown int) (Snapshot, error)
+	// Wait blocks until the view has applied a position; else it ends with ctx and its
+	// error, or with that of the view's store.
+	Wait(ctx context.Context, at events.Position) error
 }
 
 // Snapshot is what a view holds of a session. State is the caller's own copy, nil
@@ -67,4 +85,18 @@ type View interface {
 type Snapshot struct {
 	State   *conversation.State
 	Applied events.Position
+}
+
+// Guarded is a view for readers, who ask the log while May says why the view may not be read.
+type Guarded struct {
+	View
+	May func() error
+}
+
+// Load returns what the view holds of a session, unless it may not be read.
+func (g Guarded) Load(ctx context.Context, sessionID string, partition, shown int) (Snapshot, error) {
+	if err := g.May(); err != nil {
+		return Snapshot{}, err
+	}
+	return g.View.Load(ctx, sessionID, partition, shown)
 }

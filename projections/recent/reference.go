@@ -16,6 +16,7 @@ import (
 )
 
 // Listed is a view whose sessions can be listed.
+// More than seven methods: it is a View with one method more, for verification.
 type Listed interface {
 	View
 	// Sessions gives the ids of the sessions that are held in a partition, in no order;
@@ -78,11 +79,6 @@ func (r *Reference) Claim(_ context.Context, partition int) (projections.Checkpo
 // Drop has nothing to remove.
 func (r *Reference) Drop(context.Context) error { return nil }
 
-// Park is never asked for: nothing fails here.
-func (r *Reference) Park(context.Context, projections.Batch, string) error {
-	return projections.ErrFenced
-}
-
 // sweepEvery is after how many events sessions are forgotten whose time was over.
 const sweepEvery = 100_000
 
@@ -109,7 +105,7 @@ func (r *Reference) Apply(_ context.Context, b projections.Batch) error {
 
 func (r *Reference) note(n *notes, e *projections.Judged) {
 	c := &e.Change
-	if !c.Kind.Applied() || c.Kind == conversation.Refused || c.Kind == conversation.Noted {
+	if !c.Kind.ChangesSession() {
 		return
 	}
 	s := n.sessions[e.SessionID]
@@ -139,7 +135,8 @@ func (r *Reference) note(n *notes, e *projections.Judged) {
 		})
 	case conversation.Erased:
 		s.turns = nil
-	default: // the head says it all
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
+		conversation.Refused, conversation.Noted: // the head says it all
 	}
 }
 

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -50,20 +51,19 @@ func (s *sink) Claim(_ context.Context, k int) (projections.Checkpoint, error) {
 	return cp, nil
 }
 
+func (s *sink) Applied(_ context.Context, k int) (events.Position, error) {
+	return events.Position{Partition: k, Seq: s.reached(k)}, nil
+}
+
 func (s *sink) Apply(_ context.Context, b projections.Batch) error {
 	return s.commit(b, func() {
+		for _, e := range b.Parked {
+			s.parked = append(s.parked, e.Position.String())
+		}
 		for _, e := range b.Events {
 			s.applied = append(s.applied, e.Position.String()+" "+e.Change.Kind.String())
 		}
 	})
-}
-
-func (s *sink) Park(_ context.Context, b projections.Batch, _ string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.parked = append(s.parked, b.Events[0].Position.String())
-	s.at[b.To.Partition] = b.To
-	return nil
 }
 
 func (s *sink) commit(b projections.Batch, rows func()) error {
@@ -253,29 +253,17 @@ func TestPanicOfAProjectionLosesNothing(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	fill(t, log, 1, 3)
-	p := &panicky{sink: newSink()}
-	stop := start(t, log, p)
+	p, counted := &panicky{sink: newSink()}, prometheus.NewRegistry()
+	run(t, runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond, Metrics: runner.NewMetrics(counted)}))
 	require.Eventually(t, func() bool { return p.reached(0) == 6 }, 20*time.Second, time.Millisecond)
-	require.NoError(t, stop())
+	failures, err := testutil.GatherAndCount(counted, "turnledger_projection_failures_total")
+	require.NoError(t, err)
+	require.Equal(t, 1, failures, "a panic is counted")
 	require.Equal(t, []string{"0:1 started", "0:2 answered", "0:3 started", "0:4 answered", "0:5 started", "0:6 answered"}, p.applied)
 }
 
-// lossy is a store that can be emptied, and tells what it has.
+// lossy is a store that can be emptied.
 type lossy struct{ *sink }
-
-func (l lossy) Served(context.Context) (uint64, []projections.Checkpoint, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return 1, slices.Collect(maps.Values(l.at)), nil
-}
-
-func (lossy) NewGeneration(context.Context) (projections.Generation, error) {
-	return nil, errors.New("a store without generations")
-}
-
-func (lossy) DeadLetters(context.Context) ([]projections.DeadLetter, error) { return nil, nil }
-
-var _ projections.Rebuildable = lossy{}
 
 func (l lossy) empty() {
 	l.mu.Lock()

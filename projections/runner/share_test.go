@@ -23,6 +23,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/recenttest"
 	"github.com/turnledger/turnledger/projections/recent/redis"
@@ -36,8 +37,21 @@ const partitions = 8
 
 // shared is a projection with its group.
 type shared interface {
-	projections.Projection
+	projections.View
 	projections.Group
+}
+
+// grouped is a view with its group.
+type grouped struct {
+	projections.View
+	projections.Group
+}
+
+func withGroup(log *jetlog.Log, v projections.View) shared {
+	return grouped{v, desk.Of(log).Members(v.Name(), func(ctx context.Context) (string, error) {
+		served, err := v.Served(ctx)
+		return served.Store, err
+	})}
 }
 
 // backend is a store that several processes feed: open connects one more process, and
@@ -51,7 +65,7 @@ func backends(t *testing.T) map[string]backend {
 	pg, rd := pgtest.URL(t), redistest.Start(t)
 	return map[string]backend{
 		"audit": {
-			open: func(t testing.TB, log *jetlog.Log) shared { return openAudit(t, pg, "turnledger", log) },
+			open: func(t testing.TB, log *jetlog.Log) shared { return withGroup(log, openAudit(t, pg, "turnledger", log)) },
 			same: func(t testing.TB, log *jetlog.Log, _ shared) {
 				fresh := openAudit(t, pg, "fresh", log)
 				stop := start(t, log, fresh)
@@ -70,16 +84,16 @@ func backends(t *testing.T) map[string]backend {
 			},
 		},
 		"redis": {
-			open: func(t testing.TB, _ *jetlog.Log) shared {
+			open: func(t testing.TB, log *jetlog.Log) shared {
 				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules, LoadTimeout: time.Minute})
 				require.NoError(t, err)
 				t.Cleanup(v.Close)
-				return v
+				return withGroup(log, v)
 			},
 			same: func(t testing.TB, log *jetlog.Log, view shared) {
 				for s := range shareSessions {
 					session := fmt.Sprint("s", s)
-					snap, err := view.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
+					snap, err := view.(grouped).View.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
 					require.NoError(t, err)
 					want, err := fold(t.Context(), log, session, ^uint64(0))
 					require.NoError(t, err)
@@ -245,14 +259,11 @@ func talk(t testing.TB, log *jetlog.Log, turn int) {
 }
 
 func reachedAll(t testing.TB, log *jetlog.Log, view shared) {
-	applied := view.(interface {
-		Applied(context.Context, int) (events.Position, error)
-	})
 	require.Eventually(t, func() bool {
 		for k := range partitions {
 			head, err := log.Head(t.Context(), k)
 			require.NoError(t, err)
-			if at, err := applied.Applied(t.Context(), k); err != nil || at != head {
+			if at, err := view.Applied(t.Context(), k); err != nil || at != head {
 				return false
 			}
 		}

@@ -108,12 +108,6 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 
 // applied asks the projection's own store how far it is.
 func (r *Runner) applied(ctx context.Context, k int, known uint64) (uint64, error) {
-	store, ok := r.proj.(interface {
-		Applied(ctx context.Context, partition int) (events.Position, error)
-	})
-	if !ok {
-		return known, nil
-	}
-	at, err := store.Applied(ctx, k)
+	at, err := r.proj.Applied(ctx, k)
 	return max(at.Seq, known), err
 }

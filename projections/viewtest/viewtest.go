@@ -63,10 +63,17 @@ func DrawFact(rt *rapid.T) events.Fact {
 	}
 }
 
+// View is a view that can be rebuilt, as tests have it.
+// More than seven methods: it is a projections.View with what a rebuild needs.
+type View interface {
+	projections.View
+	projections.Rebuildable
+}
+
 // Shaky is a view that fails before or after the commit of some batches. Safe for
 // concurrent use.
 type Shaky struct {
-	projections.Rebuildable
+	View
 	// Stop, where it is set, is called before some batches.
 	Stop func()
 	mu   sync.Mutex
@@ -74,8 +81,8 @@ type Shaky struct {
 }
 
 // NewShaky makes a view shaky; the seed says when it fails.
-func NewShaky(v projections.Rebuildable, seed uint64) *Shaky {
-	return &Shaky{Rebuildable: v, rng: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's dice
+func NewShaky(v View, seed uint64) *Shaky {
+	return &Shaky{View: v, rng: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's dice
 }
 
 // Dice gives a number from 0 to n-1.
@@ -94,25 +101,21 @@ func (s *Shaky) Apply(ctx context.Context, b projections.Batch) error {
 	case dice == 1 && s.Stop != nil:
 		s.Stop()
 	}
-	if err := s.Rebuildable.Apply(ctx, b); err != nil || dice != 2 {
+	if err := s.View.Apply(ctx, b); err != nil || dice != 2 {
 		return err
 	}
 	return errors.New("broken off after the commit")
 }
 
 // CaughtUp tells whether a view has applied all of a log.
-func CaughtUp(t testing.TB, log *jetlog.Log, v projections.Rebuildable) bool {
+func CaughtUp(t testing.TB, log *jetlog.Log, v projections.View) bool {
 	t.Helper()
-	_, at, err := v.Served(t.Context())
+	served, err := v.Served(t.Context())
 	require.NoError(t, err)
-	seqs := map[int]uint64{}
-	for _, cp := range at {
-		seqs[cp.Partition] = cp.Seq
-	}
 	for k := range log.Partitions() {
 		head, err := log.Head(t.Context(), k)
 		require.NoError(t, err)
-		if seqs[k] < head.Seq {
+		if served.Of(k).Seq < head.Seq {
 			return false
 		}
 	}

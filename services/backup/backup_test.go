@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/backup"
 )
 
@@ -33,6 +35,13 @@ func (s *source) Snapshot(_ context.Context, k int) (backup.File, io.ReadCloser,
 	}
 	return backup.File{Events: 1, RawBytes: 10}, io.NopCloser(bytes.NewReader(b)), nil
 }
+
+var parked = []projections.DeadLetter{{
+	Projection: "audit", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Reason: "a test", Attempts: 2, ParkedAt: time.Unix(7, 0).UTC(),
+	Dropped: &projections.Drop{Reason: "a known lie", By: "ada", At: time.Unix(9, 0).UTC()},
+}}
+
+func (*source) DeadLetters(context.Context) ([]projections.DeadLetter, error) { return parked, nil }
 
 func copies(n int) (out [][]byte) {
 	for i := range n {
@@ -100,6 +109,7 @@ func TestPackedIsHeldAgainstItsSums(t *testing.T) {
 	got, err := backup.Unpack(bytes.NewReader(packed.Bytes()))
 	require.NoError(t, err)
 	require.Equal(t, "ops", got.Erasures[0].Data.ErasedBy)
+	require.Equal(t, parked, got.DeadLetters)
 	_, err = got.Next(1)
 	require.Error(t, err, "in their order")
 	for k := range of {

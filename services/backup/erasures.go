@@ -67,10 +67,10 @@ func ReadErasures(from io.Reader) (out []Erasure, err error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("line %d is no event: want what turnledger replay prints", n)
 		}
-		switch e.Type {
-		case events.TypeTurnRedacted, events.TypeSessionErased, events.TypeIdentityErased:
-		default:
+		switch events.WithdrawalOf(e.Type) {
+		case events.WithdrawsNothing, events.WithdrawsVersion:
 			continue
+		case events.WithdrawsTurn, events.WithdrawsSession, events.WithdrawsIdentity:
 		}
 		x := Erasure{Type: e.Type}
 		if err := json.Unmarshal(e.Data, &x.Data); err != nil || x.Data.SessionID == "" && x.Data.IdentityID == "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/turnledger/turnledger/projections"
 )
 
 // Names of what a backup holds beside the copies.
@@ -23,6 +25,8 @@ type Manifest struct {
 	TakenAt    time.Time `json:"taken_at"`
 	Partitions int       `json:"partitions"`
 	Files      []File    `json:"files"`
+	// DeadLetters of the views: what operators have said of them stands nowhere in the log.
+	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
 }
 
 // File is the copy of a partition. Bytes and SHA256 are of the file, RawBytes of what is

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/s2"
+
+	"github.com/turnledger/turnledger/projections"
 )
 
 // Store keeps files by name.
@@ -31,6 +33,7 @@ type Source interface {
 	// Snapshot begins a copy, and gives what File says of its sequences and bytes: RawBytes
 	// is about what is to come.
 	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
+	DeadLetters(ctx context.Context) ([]projections.DeadLetter, error)
 }
 
 // Progress is told how much of a copy has come, of about how much, in bytes before
@@ -64,6 +67,9 @@ func Take(ctx context.Context, from Source, to Store, version string, now time.T
 			return nil, fmt.Errorf("copy partition %d: %w", k, err)
 		}
 		m.Files = append(m.Files, f)
+	}
+	if m.DeadLetters, err = from.DeadLetters(ctx); err != nil {
+		return nil, fmt.Errorf("copy the dead letters: %w", err)
 	}
 	raw, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

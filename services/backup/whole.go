@@ -65,8 +65,8 @@ func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err er
 	return w, nil
 }
 
-// maxManifest is more than the manifest of 256 partitions has.
-const maxManifest = 1 << 20
+// maxManifest is more than the manifest of 256 partitions and 10,000 dead letters has.
+const maxManifest = 32 << 20
 
 func (m *Manifest) read(raw []byte) error {
 	if err := json.Unmarshal(raw, m); err != nil {

@@ -337,9 +337,9 @@ func finishOf(t *services.Turn) services.Finish {
 	switch said.Why {
 	case services.FinishLength, services.FinishFiltered, services.FinishInterrupted:
 		return said.Why
-	default:
-		return services.FinishStop
+	case services.FinishStop:
 	}
+	return services.FinishStop
 }
 
 const (

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"io"
 	"math"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,21 +36,9 @@ type server struct {
 func start(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	t.Helper()
 	log := natstest.Log(t, 1)
-	service := history.New(history.On(log), history.Config{Rules: rules})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- service.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
-	api := wire.New(wire.Config{Open: true})
-	v1.Mount(api, v1.Config{
-		Turns: service, SessionWrites: service, Sessions: reader,
-		Contexts: contextbuilder.NewBuilder(reader, contextbuilder.Config{}),
-	})
-	var h http.Handler = api
+	var h http.Handler = servicetest.Start(t, log, servicetest.Config{
+		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+	}).API(wire.Config{Open: true}, v1.Config{})
 	if wrap != nil {
 		h = wrap(h)
 	}

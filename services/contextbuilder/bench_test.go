@@ -1,7 +1,6 @@
 package contextbuilder_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,13 +25,7 @@ import (
 func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 	t.Helper()
 	view := memory.New(recent.Limits{}, rules, nil)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- runner.New(log, view, runner.Config{Rules: rules}).Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
 	require.NoError(t, view.Wait(t.Context(), at))
 	return view
 }
@@ -63,7 +56,7 @@ func BenchmarkBuild(b *testing.B) {
 	fill("200", 200)
 	fill("5000", 5000)
 	fill("linked", 200)
-	head := add(b, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	head := natstest.Append(b, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
 	view := fed(b, log, head)
 	for _, session := range []string{"200", "linked", "5000"} {
 		for _, tokens := range []int{0, 4000} {

@@ -32,7 +32,7 @@ func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r", "q0", "a0")
-	add(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
 	last := record(t, log, "linked", "r", "q0", "a0")
 	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
 		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
@@ -68,7 +68,7 @@ func TestAnErasedSessionHasNoPast(t *testing.T) {
 	r, err := b.Build(t.Context(), then)
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 2), texts(t, r))
-	add(t, log, &events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
+	natstest.Append(t, log, &events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
 	r, err = b.Build(t.Context(), then)
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 0), texts(t, r))
@@ -92,9 +92,9 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 	for _, session := range []string{"guest", "reset", "linked"} {
 		record(t, log, session, "r", "q", "a")
 	}
-	reset := add(t, log, &events.SessionReset{SessionID: "reset"})
-	add(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
-	last := add(t, log, &events.SessionReset{SessionID: "linked"})
+	reset := natstest.Append(t, log, &events.SessionReset{SessionID: "reset"})
+	natstest.Append(t, log, &events.SessionLinked{SessionID: "linked", IdentityID: "ada"})
+	last := natstest.Append(t, log, &events.SessionReset{SessionID: "linked"})
 	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
 		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
 		for _, c := range []struct {

@@ -27,18 +27,11 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
 	t.Helper()
 	id := events.TurnID(session, request)
-	at := add(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}})
+	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}})
 	if answer != "" {
-		at = add(t, log, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
+		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
 	}
 	return at
-}
-
-func add(t testing.TB, log *jetlog.Log, f events.Fact) events.Position {
-	t.Helper()
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-	require.NoError(t, err)
-	return ack.Position
 }
 
 func builder(log *jetlog.Log, view contextbuilder.View) *contextbuilder.Builder {
@@ -74,8 +67,8 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 	log := natstest.Log(t, 1)
 	for i, translated := range []string{"Kim on jest?", ""} {
 		id := events.TurnID("s", fmt.Sprint(i))
-		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
-		add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
+		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
 	}
 	build := func(lang services.Language) []string {
 		r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", Language: lang})
@@ -152,7 +145,7 @@ func TestAsOfShowsThePastWithTodaysRedactions(t *testing.T) {
 	r, err := b.Build(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q1", "assistant: a1", "user: q2", "assistant: a2", "user: m"}, texts(t, r))
-	add(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", "r1"), SessionID: "s"})
+	natstest.Append(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", "r1"), SessionID: "s"})
 	r, err = b.Build(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q2", "assistant: a2", "user: m"}, texts(t, r))
@@ -251,8 +244,8 @@ func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
 	log := natstest.Log(t, 1)
 	turn := func(request string, answer events.Answer) events.Position {
 		id := events.TurnID("s", request)
-		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}})
-		return add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: answer})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}})
+		return natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: answer})
 	}
 	turn("far", events.Answer{AnswerMessages: []byte(`[{"role":"assistant","content":null,"tool_calls":[{"id":"call_9","type":"function","function":{"name":"f","arguments":"{}"}}]}]`)})
 	for i := range 40 {

@@ -34,9 +34,7 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	add := func(f events.Fact) events.Position {
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(t, err)
-		return ack.Position
+		return natstest.Append(t, log, f)
 	}
 	id := events.TurnID("s", "r1")
 	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET"}})

@@ -39,8 +39,8 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 		one, four := natstest.Log(t, 1), natstest.Log(t, 4)
 		for range rapid.IntRange(1, 60).Draw(rt, "events") {
 			f := viewtest.DrawFact(rt)
-			add(t, one, f)
-			add(t, four, f)
+			natstest.Append(t, one, f)
+			natstest.Append(t, four, f)
 		}
 		want := contexts(rt, one, nil)
 		seed := rapid.Uint64().Draw(rt, "failures")
@@ -52,7 +52,7 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
 				require.Equal(rt, want, contexts(rt, log, v), "%s, live, %d partitions", name, log.Partitions())
-				r, err := rebuild.Begin(t.Context(), log, v, rebuild.Config{Rules: rules, MaxBatch: 7})
+				r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 7})
 				require.NoError(t, err)
 				require.NoError(t, r.Run(t.Context()))
 				require.Equal(rt, want, contexts(rt, log, v), "%s, rebuilt, %d partitions", name, log.Partitions())

@@ -46,7 +46,7 @@ func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error)
 	if s.state == nil {
 		return recent.Snapshot{}, nil
 	}
-	return recent.Snapshot{State: s.state.Clone(math.MaxInt32), Applied: events.Position{Seq: s.at}}, nil
+	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
 }
 
 func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
@@ -54,7 +54,7 @@ func (s *still) SessionTurns(context.Context, string, int) (*conversation.State,
 	if s.state == nil {
 		return nil, events.Position{}, nil
 	}
-	return s.state.Clone(math.MaxInt32), events.Position{Seq: s.at}, nil
+	return s.state.Clone(), events.Position{Seq: s.at}, nil
 }
 
 func exchange(from, to int) (out []string) {
@@ -80,7 +80,7 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	t.Parallel()
 	log, at := recorded(t, 6)
 	// A late duplicate of a turn that the view has dropped must not come back as a new one.
-	add(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0", Question: events.Question{QuestionNeutral: "q0 again"}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0", Question: events.Question{QuestionNeutral: "q0 again"}})
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
@@ -100,7 +100,7 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	var at uint64
 	for i := range 8 {
 		request := fmt.Sprint("open", i)
-		at = add(t, log, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
+		at = natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &still{state: folded(t, log, "s", at, keep), at: at}

@@ -37,20 +37,20 @@ func callingIn(t testing.TB, asks, told string) *jetlog.Log {
 		{"tell", told, events.Answer{AnswerNeutral: "It is blue."}},
 	} {
 		id := events.TurnID("s", x.request)
-		add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: x.request, Question: events.Question{QuestionNeutral: x.request, QuestionMessages: json.RawMessage(x.question)}})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: x.request, Question: events.Question{QuestionNeutral: x.request, QuestionMessages: json.RawMessage(x.question)}})
 		if x.request == "ask" {
-			add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: x.answer})
+			natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: x.answer})
 		}
 	}
 	return log
 }
 
 func answered(t testing.TB, log *jetlog.Log) events.Position {
-	return add(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "tell"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "It is blue."}})
+	return natstest.Append(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "tell"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "It is blue."}})
 }
 
 func redact(t testing.TB, log *jetlog.Log, request string) events.Position {
-	return add(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"})
+	return natstest.Append(t, log, &events.TurnRedacted{TurnID: events.TurnID("s", request), SessionID: "s"})
 }
 
 func raws(t testing.TB, log *jetlog.Log, head events.Position, req services.ContextRequest) (out []string) {
@@ -85,7 +85,7 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	ask, tell := `{"role":"user","content":"ask"}`, `{"role":"assistant","content":"It is blue."}`
 
 	log := calling(t)
-	pending := add(t, log, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+	pending := natstest.Append(t, log, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{}))
 	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{IncludePending: true, TurnID: events.TurnID("s", "tell")}))
 	whole := raws(t, log, pending, services.ContextRequest{IncludePending: true})
@@ -106,8 +106,8 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	log = natstest.Log(t, 1)
 	record(t, log, "s", "another", "still pending", "")
 	id := events.TurnID("s", "few")
-	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
-	add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
+	natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	alone := record(t, log, "s", "more", "pending too", "")
 	whole = raws(t, log, alone, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
@@ -122,7 +122,7 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	before := answered(t, log)
 	later := record(t, log, "s", "later", "q", "a")
 	id := events.TurnID("s", "tell")
-	last := add(t, log, folded(t, log, "s", later.Seq, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	last := natstest.Append(t, log, folded(t, log, "s", later.Seq, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
 		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {
@@ -182,8 +182,8 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 		record(t, log, "s", fmt.Sprint("plain", i), "q", "a")
 	}
 	id := events.TurnID("s", "ask")
-	add(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask", Question: events.Question{QuestionNeutral: "ask"}})
-	head := add(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask", Question: events.Question{QuestionNeutral: "ask"}})
+	head := natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	source := func(head events.Position) services.Source {
 		r, err := builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MaxMessages: 6})
 		require.NoError(t, err)

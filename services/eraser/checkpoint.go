@@ -39,9 +39,9 @@ func progressOf(
 
 func atKey(partition int) string { return fmt.Sprintf("eraser.at.%d", partition) }
 
-// Claim implements projections.Projection. The eraser looks again at what is done where
+// Resume implements projections.Task. The eraser looks again at what is done where
 // the index of links lacks it.
-func (e *Eraser) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	s, _, err := progressOf(ctx, e.log, e.notes, partition)
 	if err != nil {
 		return projections.Checkpoint{}, err
@@ -79,8 +79,8 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	return nil
 }
 
-// Applied tells up to where all is erased, whoever did it; what this process has only
-// looked at does not count.
+// Applied implements projections.Task: up to where all is erased, whoever did it; what
+// this process has only looked at does not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
 	s, _, err := progressOf(ctx, e.log, e.notes, partition)
 	return events.Position{Partition: partition, Seq: s.Seq}, err

@@ -46,8 +46,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Eraser erases. A runner feeds it (projections.Projection), and Run does what it was
-// fed.
+// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log
+// asks for. It parks nothing: what can't be erased keeps its receipt open, and is tried again.
 type Eraser struct {
 	log   Log
 	notes *jetlog.Notes
@@ -71,7 +71,7 @@ type Eraser struct {
 	more    chan struct{}
 }
 
-var _ projections.Projection = (*Eraser)(nil)
+var _ projections.Task = (*Eraser)(nil)
 
 // New makes an eraser; it does no I/O.
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
@@ -93,12 +93,12 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	return e
 }
 
-// Name implements projections.Projection.
+// Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Apply implements projections.Projection: it takes note of what is to be done. The
-// stored progress follows when that is done.
-func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
+// Take implements projections.Task: it takes note of what is to be done. The stored
+// progress follows when that is done.
+func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
 		if err := e.look(ctx, p, &b.Events[i]); err != nil {
@@ -115,24 +115,27 @@ func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
 
 // look finds out what an event asks for.
 func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error {
-	seq, c := j.Position.Seq, j.Change
-	switch {
-	case c.Kind == conversation.TurnGone:
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
-	case c.Kind == conversation.Erased:
-		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
-	case late(j):
+	if late(j) {
 		e.enqueue(&e.urgent, p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
-	case c.Kind == conversation.Anomaly:
-		if session := conversation.Elsewhere(j.Recorded); session != "" {
+		return nil
+	}
+	switch j.Change.Kind {
+	case conversation.TurnGone:
+		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
+	case conversation.Erased:
+		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
+	case conversation.Anomaly:
+		if session := conversation.OtherSession(j.Recorded); session != "" {
 			e.enqueue(&e.urgent, p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
-	case c.Kind == conversation.Linked:
+	case conversation.Linked:
 		return e.linked(ctx, j)
-	case c.Kind == conversation.Noted:
-		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(seq) {
+	case conversation.Noted:
+		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(j.Position.Seq) {
 			e.enqueueIdentity(p, f, j.Position)
 		}
+	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
+		conversation.Reset, conversation.Refused: // asks for nothing
 	}
 	return nil
 }
@@ -152,9 +155,6 @@ func late(j *projections.Judged) bool {
 		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Gone != 0
 	}
 }
-
-// Park implements projections.Projection. There is nothing that can't be looked at.
-func (e *Eraser) Park(context.Context, projections.Batch, string) error { return nil }
 
 // saveEvery is the pause between two looks at the progress.
 const saveEvery = 200 * time.Millisecond

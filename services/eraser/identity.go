@@ -204,24 +204,24 @@ func (e *Eraser) linkedTo(
 	err = scan{
 		log: e.log, partition: k, after: known.upTo, gentle: true,
 	}.until(ctx, head.Seq, func(m jetlog.Message) error {
-		switch m.Type() {
-		case events.TypeSessionErased:
+		if events.WithdrawalOf(m.Type()) == events.WithdrawsSession {
 			if id, _, err := events.ParseSubject(m.Subject); err == nil {
 				known.add(sessionHash(id), m.Position.Seq)
 			}
-		case events.TypeSessionLinked:
-			session, err := e.linkAt(ctx, identity, m.Position)
-			if err != nil || session == "" {
-				return err
-			}
-			// As in the fold the first link stands; of many in the log this is that one.
-			state, err := e.fold(ctx, session, maxSeq, nil)
-			if err == nil && state.Identity == identity && state.LinkedAt == m.Position.Seq {
-				out = append(out, session)
-			}
+		}
+		if m.Type() != events.TypeSessionLinked {
+			return nil
+		}
+		session, err := e.linkAt(ctx, identity, m.Position)
+		if err != nil || session == "" {
 			return err
 		}
-		return nil
+		// As in the fold the first link stands; of many in the log this is that one.
+		state, err := e.fold(ctx, session, maxSeq, nil)
+		if err == nil && state.Identity == identity && state.LinkedAt == m.Position.Seq {
+			out = append(out, session)
+		}
+		return err
 	})
 	known.upTo = head.Seq
 	return known, out, err

@@ -46,14 +46,15 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	}
 	out := services.Receipt{ID: id, Position: marker.Position, RequestedAt: marker.Time}
 	var written map[string]*stamped
-	switch f := marker.Fact.(type) {
-	case *events.SessionErased:
+	if f, ok := marker.Fact.(*events.SessionErased); ok {
 		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, f.SessionID, "", f.ReceiptID)
-	case *events.IdentityErased:
+	}
+	if f, ok := marker.Fact.(*events.IdentityErased); ok {
 		out.IdentityID = f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
-	case *events.TurnRedacted:
+	}
+	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
 		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
 	}
 	if err != nil {
@@ -155,12 +156,13 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	var found events.Recorded
 	errFound := errors.New("found")
 	err := scan{log: r.log, partition: partition, after: after, bodies: true}.each(ctx, func(m jetlog.Message) error {
-		switch m.Type() {
-		case events.TypeSessionErased, events.TypeIdentityErased:
+		switch events.WithdrawalOf(m.Type()) {
+		case events.WithdrawsSession, events.WithdrawsIdentity:
 			if e := m.Recorded(); receiptOf(e) == id {
 				found = e
 				return errFound
 			}
+		case events.WithdrawsNothing, events.WithdrawsVersion, events.WithdrawsTurn: // has no receipt id
 		}
 		if m.Position.Seq > after+nearby {
 			return errFound
@@ -192,14 +194,13 @@ func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recor
 }
 
 func receiptOf(e events.Recorded) string {
-	switch f := e.Fact.(type) {
-	case *events.SessionErased:
+	if f, ok := e.Fact.(*events.SessionErased); ok {
 		return f.ReceiptID
-	case *events.IdentityErased:
-		return f.ReceiptID
-	default:
-		return ""
 	}
+	if f, ok := e.Fact.(*events.IdentityErased); ok {
+		return f.ReceiptID
+	}
+	return ""
 }
 
 // askedAfter reads "partition-sequence-salt".

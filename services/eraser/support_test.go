@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,8 +51,8 @@ func newWorld(t testing.TB, partitions int) *world {
 // newWorldOn is a world on a log whose files are below a folder.
 func newWorldOn(t testing.TB, log *jetlog.Log, dir string) *world {
 	t.Helper()
-	w := &world{TB: t, dir: dir, log: log, history: history.New(history.On(log), history.Config{Rules: rules})}
-	w.run(w.history.Run)
+	s := servicetest.Start(t, log, servicetest.Config{History: history.Config{Rules: rules}})
+	w := &world{TB: t, dir: dir, log: log, history: s.History}
 	var err error
 	w.notes, err = w.log.Notes(t.Context())
 	require.NoError(t, err)
@@ -73,28 +73,15 @@ func on(l Log) eraser.Log {
 	return eraser.Log{Reader: l, Scanner: l, Writer: l, Overwriter: l, Mirrored: l}
 }
 
-// run runs something until the test ends, or until what it gives back is called.
-func (w *world) run(f func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(w.Context())
-	var g errgroup.Group
-	g.Go(func() error { return f(ctx) })
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(w, g.Wait())
-	})
-	w.Cleanup(stop)
-	return stop
-}
-
 // erase runs an eraser on a log that may lose its life at any step.
 func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
 	cfg.Rules = rules
 	e := eraser.New(on(log), w.notes, cfg)
-	return w.run(func(ctx context.Context) error {
+	return natstest.Run(w, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return e.Run(ctx) })
 		g.Go(func() error {
-			return runner.New(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			return runner.NewTask(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		})
 		return g.Wait()
 	})
@@ -157,12 +144,7 @@ func (w *world) types(session string) (out []string) {
 
 func (w *world) state(session string) *conversation.State {
 	w.Helper()
-	s := conversation.New(session, rules)
-	for e, err := range w.log.Session(w.Context(), session, 0, math.MaxUint64) {
-		require.NoError(w, err)
-		s.Fold(e)
-	}
-	return s
+	return natstest.Fold(w, w.log, session, rules)
 }
 
 // left waits until the log holds just these events of a session.

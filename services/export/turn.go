@@ -124,20 +124,10 @@ func Recorded(line []byte) (events.Recorded, error) {
 		return events.Recorded{}, err
 	}
 	subject := ""
-	switch {
-	case e.Subject == "":
-	case e.Type == events.TypeIdentityErased, e.Type == events.TypeErasureReceipt && !ofSession(e.Data):
-		subject = events.IdentitySubject(e.Subject)
-	default:
-		subject = events.SessionSubject(e.Subject)
+	if e.Subject != "" {
+		subject = events.SubjectOf(e.Type, e.Subject, e.Data)
 	}
 	return events.Decode(events.Envelope{Subject: subject, Body: e.Data, Header: events.Header{
 		events.HeaderSpecVersion: {"1.0"}, events.HeaderID: {e.ID}, events.HeaderType: {e.Type}, events.HeaderSource: {e.Source}, events.HeaderTime: {e.Time},
 	}}, e.at, e.RecordedAt), nil
-}
-
-// ofSession tells whether a receipt is of a session's erasure.
-func ofSession(receipt []byte) bool {
-	var f events.ErasureReceipt
-	return json.Unmarshal(receipt, &f) == nil && f.SessionID != ""
 }

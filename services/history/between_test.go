@@ -76,7 +76,7 @@ func TestAnErasureRightBehindAStart(t *testing.T) {
 type deaf struct{ *jetlog.Log }
 
 func (l deaf) Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error) {
-	opts.Subject = events.SessionErased{SessionID: "nobody's"}.Subject()
+	opts.Subject = (&events.SessionErased{SessionID: "nobody's"}).Subject()
 	return l.Log.Tail(ctx, partition, after, opts)
 }
 

@@ -38,13 +38,7 @@ func runOn(t testing.TB, log whole) *history.Service {
 func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 	t.Helper()
 	s := history.New(history.Log{Writer: log, Reader: log, Follower: log}, cfg)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	natstest.Run(t, s.Run)
 	return s
 }
 
@@ -103,11 +97,7 @@ func TestConcurrentStartsOfTwoProcessesAllCount(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	st := conversation.New("s", conversation.Rules{})
-	for e, err := range log.Session(t.Context(), "s", 0, 1e9) {
-		require.NoError(t, err)
-		st.Fold(e)
-	}
+	st := natstest.Fold(t, log, "s", conversation.Rules{})
 	require.Len(t, st.Turns, 200)
 }
 

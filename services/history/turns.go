@@ -221,7 +221,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 		}
 		if st.ResetAt != *before {
 			// Done, by this call or by another at the same time, whatever came after.
-			return conversation.Decision{Rest: st.ResetAt}
+			return conversation.Decision{RestsOn: st.ResetAt}
 		}
 		return st.DecideReset(reason, w.partition)
 	})
@@ -247,7 +247,7 @@ func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dro
 	t := s.turn(sessionID, v, dropped)
 	if !v.duplicate && t.Status != conversation.Redacted {
 		for _, f := range v.facts {
-			s.fill(&t.Turn, f)
+			s.cfg.Rules.Fill(&t.Turn, f)
 		}
 	}
 	err := s.texts(ctx, v.position.Partition, &t.Turn)
@@ -275,20 +275,8 @@ func (s *Service) text(ctx context.Context, partition int, seq uint64, t *conver
 	if err != nil || !found {
 		return err
 	}
-	s.fill(t, e.Fact)
+	s.cfg.Rules.Fill(t, e.Fact)
 	return nil
-}
-
-// fill gives a turn the texts of one of its facts.
-func (s *Service) fill(t *conversation.Turn, f events.Fact) {
-	switch f := f.(type) {
-	case *events.TurnStarted:
-		t.Question = s.cfg.Rules.Question(&f.Question)
-	case *events.TurnFinalized:
-		t.Answer, t.AnswerMetadata = &f.Answer, s.cfg.Rules.Metadata(f.Metadata)
-	case *events.TurnCorrected:
-		t.Question, t.Answer = s.cfg.Rules.Question(&f.Question), &f.Answer
-	}
 }
 
 // ParseTurnID reads a turn id of a path; one that is none names no turn, and so is

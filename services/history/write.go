@@ -263,13 +263,13 @@ func (w *writing) answer(ctx context.Context, d conversation.Decision, head conv
 	if d.Err != nil {
 		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
 	}
-	rest := d.Rest
+	rest := d.RestsOn
 	if rest == 0 {
 		rest = applied
 	}
 	said := rest
-	if d.Said != 0 {
-		said = d.Said
+	if d.StatedAt != 0 {
+		said = d.StatedAt
 	}
 	mine := w.last != 0 && said >= w.first && said <= w.last
 	at := events.Position{Partition: w.partition, Seq: rest}

@@ -98,11 +98,11 @@ func (d *Deletions) follow(ctx context.Context, k int) error {
 			return err
 		}
 		for _, m := range batch {
-			switch m.Type() {
-			case events.TypeTurnRedacted, events.TypeTurnCorrected, events.TypeSessionErased, events.TypeIdentityErased:
-				if err := d.note(ctx, m.Position); err != nil {
-					return err
-				}
+			if events.WithdrawalOf(m.Type()) == events.WithdrawsNothing {
+				continue
+			}
+			if err := d.note(ctx, m.Position); err != nil {
+				return err
 			}
 		}
 		d.read[k].Advance(batch[len(batch)-1].Position.Seq)

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
@@ -59,42 +60,23 @@ func both(t *testing.T, test func(w *world)) {
 				w.store, search = m, m
 			}
 			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
-			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.DiscardHandler)})
-			w.background(deletions.Run)
+			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied, Logger: slog.New(slog.DiscardHandler)})
+			natstest.Run(w.t, deletions.Run)
 			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
 			test(w)
 		})
 	}
 }
 
-// background runs something until the test ends, or what it gives back is called.
-func (w *world) background(run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	stopped := false
-	stop = func() {
-		if cancel(); !stopped {
-			stopped = true
-			require.NoError(w.t, <-done)
-		}
-	}
-	w.t.Cleanup(stop)
-	return stop
-}
-
 func (w *world) forward() (stop func()) {
-	return w.background(runner.New(w.log, w.effect, runner.Config{Rules: rules, Pause: 20 * time.Millisecond, Group: w.effect, Beat: 50 * time.Millisecond}).Run)
+	return natstest.Run(w.t, runner.New(w.log, w.effect, runner.Config{
+		Rules: rules, Pause: 20 * time.Millisecond, Group: desk.Of(w.log).Members(w.effect.Name(), nil), Beat: 50 * time.Millisecond,
+	}).Run)
 }
 
-func (w *world) add(facts ...events.Fact) (at events.Position) {
+func (w *world) add(facts ...events.Fact) events.Position {
 	w.t.Helper()
-	for _, f := range facts {
-		ack, err := w.log.Append(w.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(w.t, err)
-		at = ack.Position
-	}
-	return at
+	return natstest.Append(w.t, w.log, facts...)
 }
 
 func (w *world) turn(session, request, question, answer string) (uuid.UUID, events.Position) {
@@ -108,7 +90,7 @@ func (w *world) turn(session, request, question, answer string) (uuid.UUID, even
 func (w *world) until(at events.Position) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
-		done, err := w.effect.Done(w.t.Context(), at.Partition)
+		done, err := w.effect.Applied(w.t.Context(), at.Partition)
 		return err == nil && done.Seq >= at.Seq
 	}, 20*time.Second, 10*time.Millisecond)
 }
@@ -225,7 +207,7 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
 	both(t, func(w *world) {
 		told := make(warnings, 10)
-		w.background(memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Done, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
+		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
 		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
 		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
 		line := <-told
@@ -324,26 +306,27 @@ func TestARefusedDocumentIsADeadLetter(t *testing.T) {
 		secret, puce := w.turn("s", "r2", "I like puce.", "Puce it is.")
 		_, at := w.turn("s", "r3", "I like tea.", "Tea it is.")
 		w.until(at)
-		letters, err := w.effect.DeadLetters(t.Context())
+		queue := desk.Of(w.log).Queue(w.effect, w.log, rules)
+		letters, err := queue.DeadLetters(t.Context())
 		require.NoError(t, err)
 		require.Len(t, letters, 2)
 		require.Equal(t, teal, letters[0].Position)
 		require.NotContains(t, letters[0].Reason, "teal")
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
 
-		again, err := w.effect.RetryDeadLetter(t.Context(), teal)
+		again, err := queue.RetryDeadLetter(t.Context(), teal)
 		require.NoError(t, err)
 		require.False(t, again.Applied)
 		require.Equal(t, 2, again.Attempts)
 		w.until(w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"}))
 		w.service.Fail(nil)
 		for _, at := range []events.Position{teal, puce} {
-			again, err = w.effect.RetryDeadLetter(t.Context(), at)
+			again, err = queue.RetryDeadLetter(t.Context(), at)
 			require.NoError(t, err)
 			require.True(t, again.Applied)
 		}
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is.", "user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
-		_, err = w.effect.RetryDeadLetter(t.Context(), teal)
+		_, err = queue.RetryDeadLetter(t.Context(), teal)
 		require.ErrorIs(t, err, projections.ErrNoDeadLetter)
 	})
 }

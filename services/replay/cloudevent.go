@@ -72,21 +72,8 @@ func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 		b = append(b, `{"problem":`...)
 		return append(appendString(b, e.Problem), '}')
 	}
-	switch f := e.Fact.(type) {
-	case *events.TurnStarted:
-		if hidden.covers(e.SessionID, f.TurnID) {
-			return appendRedacted(b, redacted{TurnID: f.TurnID.String(), SessionID: f.SessionID, RequestID: f.RequestID, Redacted: true})
-		}
-	case *events.TurnFinalized:
-		if hidden.covers(e.SessionID, f.TurnID) {
-			return appendRedacted(b, redacted{TurnID: f.TurnID.String(), SessionID: f.SessionID, Redacted: true})
-		}
-	case *events.TurnCorrected:
-		if hidden.covers(e.SessionID, f.TurnID, f.ReplacesTurnID) {
-			return appendRedacted(b, redacted{
-				TurnID: f.TurnID.String(), SessionID: f.SessionID, RequestID: f.RequestID, ReplacesTurnID: f.ReplacesTurnID.String(), Redacted: true,
-			})
-		}
+	if ids, hides := events.Remains(e.Fact); hides && hidden.covers(e.SessionID, ids.TurnID, ids.ReplacesTurnID) {
+		return appendRedacted(b, redacted{ids, true})
 	}
 	return appendBody(b, e.Body)
 }
@@ -94,17 +81,14 @@ func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 // redacted is the data of an event whose texts are gone: as in a tombstone, the ids
 // stay, and texts, messages and metadata do not.
 type redacted struct {
-	TurnID         string `json:"turn_id"`
-	SessionID      string `json:"session_id"`
-	RequestID      string `json:"request_id,omitempty"`
-	ReplacesTurnID string `json:"replaces_turn_id,omitempty"`
-	Redacted       bool   `json:"redacted"`
+	events.Names
+	Redacted bool `json:"redacted"`
 }
 
 func appendRedacted(b []byte, data redacted) []byte {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		return append(b, `{"redacted":true}`...) // can't be: strings and a bool
+		return append(b, `{"redacted":true}`...) // can't be: ids and a bool
 	}
 	return append(b, raw...)
 }

@@ -30,10 +30,10 @@ func linkOf(ctx context.Context, log *jetlog.Log, session string) (string, error
 		if err != nil {
 			return "", err
 		}
-		switch f := e.Fact.(type) {
-		case *events.SessionLinked:
+		if f, linked := e.Fact.(*events.SessionLinked); linked {
 			return f.IdentityID, nil
-		case *events.SessionErased:
+		}
+		if _, erased := e.Fact.(*events.SessionErased); erased {
 			return "", nil
 		}
 	}

@@ -114,13 +114,11 @@ func (r *redactions) follow(ctx context.Context, k int) error {
 
 // message takes note of one event.
 func (r *redactions) message(ctx context.Context, m jetlog.Message) error {
-	switch m.Type() {
-	case events.TypeTurnRedacted, events.TypeTurnCorrected, events.TypeSessionErased, events.TypeIdentityErased:
-	case events.TypeSessionLinked:
-		if !r.noteLink(m) {
-			return nil
-		}
-	default:
+	relevant := events.WithdrawalOf(m.Type()) != events.WithdrawsNothing
+	if m.Type() == events.TypeSessionLinked {
+		relevant = r.noteLink(m)
+	}
+	if !relevant {
 		return nil
 	}
 	e, found, err := r.log.At(ctx, m.Position)
@@ -138,6 +136,8 @@ func (r *redactions) message(ctx context.Context, m jetlog.Message) error {
 		return r.linked(ctx, f)
 	case *events.IdentityErased:
 		return r.eraseIdentity(ctx, f.IdentityID)
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.SessionReset, *events.LinkRefused, *events.ErasureReceipt:
+		// takes nothing away
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (r *redactions) linkedTo(ctx context.Context, identity string) (map[string]
 	r.mu.RUnlock()
 	out := map[string]bool{}
 	for _, l := range links {
-		if out[l.session] || l.id != hashOf((events.SessionLinked{SessionID: l.session, IdentityID: identity}).EventID()) {
+		if out[l.session] || l.id != hashOf((&events.SessionLinked{SessionID: l.session, IdentityID: identity}).EventID()) {
 			continue
 		}
 		owner, err := linkOf(ctx, r.log, l.session)

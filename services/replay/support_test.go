@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"testing"
 	"time"
 
@@ -38,26 +37,14 @@ func newWorld(t testing.TB, partitions int) *world {
 func worldOn(t testing.TB, log *jetlog.Log) *world {
 	t.Helper()
 	w := &world{t: t, log: log, replay: replay.New(log, nil)}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.replay.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
+	natstest.Run(t, w.replay.Run)
 	return w
 }
 
 // add appends facts, each by itself, and gives the last one's position.
-func (w *world) add(facts ...events.Fact) (at events.Position) {
+func (w *world) add(facts ...events.Fact) events.Position {
 	w.t.Helper()
-	for _, f := range facts {
-		ack, err := w.log.Append(w.t.Context(), jetlog.Append{Facts: []events.Fact{f}})
-		require.NoError(w.t, err)
-		require.NoError(w.t, w.log.Durable(w.t.Context(), ack.Position))
-		at = ack.Position
-	}
-	return at
+	return natstest.Append(w.t, w.log, facts...)
 }
 
 func asked(session, request, question string) *events.TurnStarted {
@@ -176,10 +163,6 @@ var w0 = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 // turn.
 func chain(t testing.TB, w *world, session string) []events.Tombstone {
 	t.Helper()
-	s := conversation.New(session, conversation.Rules{})
-	for e, err := range w.log.Session(t.Context(), session, 0, math.MaxUint64) {
-		require.NoError(t, err)
-		s.Fold(e)
-	}
+	s := natstest.Fold(t, w.log, session, conversation.Rules{})
 	return s.Tombstones(s.Chain(s.Turns[0]), 0)
 }

@@ -22,6 +22,7 @@ var apart = map[string]string{
 	"services/backup.ErasureData": "wire form: the data of an erasure's CloudEvent in a backup",
 	"services/backup.File":        "stored: a line of a backup's manifest",
 	"projections/rebuild.Config":  "settings: each component has its own",
+	"projections/fleet.Config":    "settings: each component has its own",
 }
 
 // A noun has one type: what two packages speak of is declared in services, projections or events.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -28,7 +29,7 @@ func (d DailyTurns) Claim(ctx context.Context, k int) (projections.Checkpoint, e
 	return at, err
 }
 
-// Apply counts the turns that began.
+// Apply counts the turns that began, and moves the checkpoint with them; nothing where another runner has come further.
 func (d DailyTurns) Apply(ctx context.Context, b projections.Batch) error {
 	rows := &pgx.Batch{}
 	for _, e := range b.Events {
@@ -36,18 +37,6 @@ func (d DailyTurns) Apply(ctx context.Context, b projections.Batch) error {
 			rows.Queue(`insert into daily_turns as t values ($1, 1) on conflict (day) do update set turns = t.turns + 1`, e.Time.UTC())
 		}
 	}
-	return d.commit(ctx, b, rows)
-}
-
-// Park keeps an event that can't be applied (projections.Permanent); the rest goes on.
-func (d DailyTurns) Park(ctx context.Context, b projections.Batch, reason string) error {
-	rows := &pgx.Batch{}
-	rows.Queue(`insert into daily_dead_letters values ($1, $2, $3)`, b.To.Partition, b.To.Seq, reason)
-	return d.commit(ctx, b, rows)
-}
-
-// commit writes the rows with the checkpoint; nothing where another runner has come further.
-func (d DailyTurns) commit(ctx context.Context, b projections.Batch, rows *pgx.Batch) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		done, err := tx.Exec(ctx, `update daily_checkpoints set created = $4, seq = $5, event_id = $6 where partition = $1 and seq = $2 and epoch = $3`,
 			b.From.Partition, b.From.Seq, b.From.Epoch, b.To.Created.UnixNano(), b.To.Seq, []byte(b.To.EventID))
@@ -56,4 +45,11 @@ func (d DailyTurns) commit(ctx context.Context, b projections.Batch, rows *pgx.B
 		}
 		return tx.SendBatch(ctx, rows).Close()
 	})
+}
+
+// Applied returns how far the rows are.
+func (d DailyTurns) Applied(ctx context.Context, k int) (events.Position, error) {
+	at := events.Position{Partition: k}
+	err := d.Pool.QueryRow(ctx, `select coalesce(max(seq), 0) from daily_checkpoints where partition = $1`, k).Scan(&at.Seq)
+	return at, err
 }

@@ -1,3 +1,2 @@
 create table daily_turns (day date primary key, turns bigint not null);
 create table daily_checkpoints (partition int primary key, created bigint not null, seq bigint not null, event_id bytea not null, epoch bigint not null);
-create table daily_dead_letters (partition int, seq bigint, reason text not null, primary key (partition, seq));

@@ -21,7 +21,7 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	switch {
 	case held != nil && e.Position.Seq <= held.Applied:
 		return
-	case !changes(e.Change.Kind):
+	case !e.Change.Kind.ChangesSession():
 		if held != nil {
 			held.Applied = e.Position.Seq
 		}
@@ -42,11 +42,6 @@ func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.date(held, expires)
 }
 
-// changes tells whether an event of this kind can change a session.
-func changes(k conversation.Kind) bool {
-	return k.Applied() && k != conversation.Refused && k != conversation.Noted
-}
-
 func (v *generation) fold(held *session, e *projections.Judged) {
 	c := held.Fold(e.Recorded)
 	previous := before(held.Turns, c.Turn)
@@ -58,7 +53,8 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.Corrected:
 		trimQuestion(c.Turn, previous)
 		trimAnswer(c.Turn, previous)
-	default: // no texts came
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
+		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted: // no texts came
 	}
 	switch e.Change.Kind {
 	case conversation.Started:
@@ -66,7 +62,8 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.Corrected, conversation.TurnGone:
 		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
 		held.Whole = false
-	default: // no turn came or went
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted: // no turn came or went
 	}
 	held.Adopt(e.Head)
 }

@@ -11,25 +11,28 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Served implements projections.Rebuildable.
-func (v *View) Served(context.Context) (uint64, []projections.Checkpoint, error) {
+// Served implements projections.View.
+func (v *View) Served(context.Context) (projections.Served, error) {
 	g := v.served.Load()
-	var at []projections.Checkpoint
+	out := projections.Served{Store: g.store, Generation: g.number}
 	for k := range g.parts {
 		if p := g.parts[k].Load(); p != nil {
 			p.applying.Lock()
-			at = append(at, p.at)
+			out.At = append(out.At, g.named(p.at))
 			p.applying.Unlock()
 		}
 	}
-	return g.number, at, nil
+	return out, nil
 }
 
 // NewGeneration implements projections.Rebuildable. The generation holds as much
 // memory as the view until the swap, and nothing of it outlives the process.
 func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
 	served := v.served.Load()
-	g := &generation{limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(), number: v.last.Add(1)}
+	g := &generation{
+		limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(),
+		number: v.last.Add(1), store: served.store,
+	}
 	if !v.next.CompareAndSwap(nil, g) {
 		return nil, projections.ErrRebuilding
 	}
@@ -105,7 +108,7 @@ func (f *filled) Drop(context.Context) error {
 	return nil
 }
 
-// NewReference implements projections.Verifiable.
+// NewReference implements projections.View.
 func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
 	g := v.served.Load()
 	return recent.NewReference(v, g.limits, g.now, partitions), nil
@@ -130,5 +133,3 @@ func (v *View) Sessions(ctx context.Context, partition, _ int, take func(string)
 	}
 	return ctx.Err()
 }
-
-var _ projections.Verifiable = (*View)(nil)

@@ -13,6 +13,8 @@ type shard struct {
 	mu             sync.RWMutex
 	sessions       map[string]*session
 	oldest, newest *session
+	// left are sessions that were given up to the log, by the event that was parked last.
+	left map[string]uint64
 }
 
 // session is one session that is held. Expires is in milliseconds, as in Redis.
@@ -29,13 +31,13 @@ func (s *shard) load(sessionID string, shown int, now int64) *conversation.State
 	if held == nil || held.expires < now {
 		return nil
 	}
-	return held.Clone(newest(held.Turns, shown))
+	return held.CloneLast(newest(held.Turns, shown))
 }
 
-// newest tells how many of the last turns hold shown finalized ones.
+// newest returns how many of the last turns hold so many finalized ones; all, if shown is negative.
 func newest(turns []*conversation.Turn, shown int) int {
 	if shown < 0 || shown >= len(turns) {
-		return -1
+		return len(turns)
 	}
 	n := 0
 	for shown > 0 && n < len(turns) {
@@ -56,6 +58,7 @@ func (s *shard) add(sessionID string, rules conversation.Rules) *session {
 		s.sessions = map[string]*session{}
 	}
 	s.sessions[held.SessionID] = held
+	delete(s.left, sessionID)
 	s.append(held)
 	return held
 }
@@ -72,12 +75,17 @@ func (s *shard) date(held *session, expires int64) {
 	}
 }
 
-func (s *shard) forget(sessionID string) {
+// giveUp drops a session of which an event was parked.
+func (s *shard) giveUp(sessionID string, parked uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if held := s.sessions[sessionID]; held != nil {
 		s.drop(held)
 	}
+	if s.left == nil {
+		s.left = map[string]uint64{}
+	}
+	s.left[sessionID] = parked
 }
 
 // sweep drops up to most sessions whose time is over.

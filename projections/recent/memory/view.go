@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -32,10 +33,8 @@ type generation struct {
 	now    func() time.Time
 	seed   maphash.Seed
 	number uint64
+	store  string
 	parts  [events.Buckets]atomic.Pointer[partition]
-
-	mu   sync.Mutex
-	dead []projections.DeadLetter
 }
 
 var _ recent.View = (*View)(nil)
@@ -50,14 +49,14 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 	rules.Slim = false
 	v := &View{}
 	v.last.Store(1)
-	v.served.Store(&generation{limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1})
+	v.served.Store(&generation{
+		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1, store: uuid.NewString(),
+	})
 	return v
 }
 
 // Name of the projection.
-func (v *View) Name() string { return name }
-
-const name = "recent"
+func (v *View) Name() string { return recent.Name }
 
 // Claim takes a partition over; its checkpoint is that of this process, at first
 // sequence 0.
@@ -74,7 +73,13 @@ func (v *generation) Claim(ctx context.Context, partition int) (projections.Chec
 	p.applying.Lock()
 	defer p.applying.Unlock()
 	p.at.Epoch++
-	return p.at, nil
+	return v.named(p.at), nil
+}
+
+// named says whose checkpoint it is.
+func (v *generation) named(at projections.Checkpoint) projections.Checkpoint {
+	at.Store, at.Generation = v.store, v.number
+	return at
 }
 
 // Apply applies a batch. It never fails halfway.
@@ -101,6 +106,10 @@ func (v *generation) applyAll(p *partition, b projections.Batch) {
 			v.apply(p.shard(v.hash(e.SessionID)), e, now)
 		}
 	}
+	for i := range b.Parked {
+		e := &b.Parked[i]
+		p.shard(v.hash(e.SessionID)).giveUp(e.SessionID, e.Position.Seq)
+	}
 	p.sweep(now)
 }
 
@@ -120,14 +129,18 @@ func (v *generation) load(ctx context.Context, sessionID string, partition, show
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
 
-// Applied is the position up to which a partition has been applied.
-func (v *View) Applied(partition int) events.Position {
+// Applied implements projections.Projection.
+func (v *View) Applied(ctx context.Context, partition int) (events.Position, error) {
 	at := events.Position{Partition: partition}
-	if p, err := v.served.Load().part(partition); err == nil {
+	p, err := v.served.Load().partition(ctx, partition)
+	if err == nil {
 		at.Seq = p.applied.Load()
 	}
-	return at
+	return at, err
 }
+
+// Close has nothing to end.
+func (*View) Close() {}
 
 // Wait blocks until the view has applied a position, or ctx ends: then its error.
 func (v *View) Wait(ctx context.Context, at events.Position) error {

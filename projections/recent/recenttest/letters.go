@@ -10,15 +10,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // queue is a backend's dead letters.
-func (w *world) queue() *recent.Letters {
-	view, ok := w.view.(recent.Restorable)
-	require.True(w.t, ok, "a backend keeps dead letters")
-	return recent.NewLetters(view, w.log, rules)
-}
+func (w *world) queue() *desk.Queue { return w.feed.Desk.Queue(w.view, w.log, rules) }
 
 func (w *world) letters() []projections.DeadLetter {
 	w.t.Helper()
@@ -31,7 +27,7 @@ func parked(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a").turn("other", "x").start("s", "b")
 	w.feed.Apply(w.feed.Batch(4))
-	w.feed.park()
+	w.feed.Park()
 	require.Nil(t, w.load("s", -1).State, "the log must be asked")
 	require.Equal(t, uint64(5), w.load("s", -1).Applied.Seq)
 	require.Equal(t, []string{"x"}, w.requests("other", -1))
@@ -51,7 +47,7 @@ func retried(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a", "b").start("s", "c").turn("other", "x")
 	w.feed.Apply(w.feed.Batch(2))
-	w.feed.park()
+	w.feed.Park()
 	w.feed.All(1)
 	_, err := w.queue().RetryDeadLetter(t.Context(), events.Position{Seq: 2})
 	require.ErrorIs(t, err, projections.ErrNoDeadLetter)
@@ -70,7 +66,7 @@ func retried(t *testing.T, open Open) {
 func dropped(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a", "b")
-	w.feed.park()
+	w.feed.Park()
 	w.feed.All(1)
 	q, at := w.queue(), events.Position{Seq: 1}
 	drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC()}
@@ -91,35 +87,41 @@ func dropped(t *testing.T, open Open) {
 // restore of a retry: what was folded is old then, and is not taken.
 func overtaken(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	view := w.view.(recent.Restorable)
-	fold := func(upTo uint64) *conversation.State {
-		s := conversation.New("s", rules)
+	restore := func(upTo uint64) bool {
+		s := projections.Session{ID: "s", UpTo: upTo, State: conversation.New("s", rules)}
 		for e, err := range w.log.Session(t.Context(), "s", 0, upTo) {
 			require.NoError(t, err)
-			s.Fold(e)
+			s.State.Fold(e)
 		}
-		return s
+		for _, l := range w.letters() {
+			if l.Position.Seq <= upTo {
+				s.Letters = append(s.Letters, l.Position)
+			}
+		}
+		settled, err := w.view.Restore(t.Context(), s)
+		require.NoError(t, err)
+		require.Contains(t, [][]events.Position{nil, s.Letters}, settled)
+		return settled != nil
 	}
 	w.turn("s", "a", "b", "c")
-	w.feed.park()
-	_, err := w.queue().Load(t.Context(), "s", 0, -1)
-	require.NoError(t, err)
+	w.feed.Park()
+	w.load("s", -1)
 	w.feed.Apply(w.feed.Batch(1))
 	for name, s := range map[string]uint64{"it went on": 1, "it is not there yet": 3} {
-		done, err := view.Restore(t.Context(), 0, fold(s), s)
-		require.NoError(t, err)
-		require.False(t, done, name)
+		require.False(t, restore(s), name)
 	}
 	require.Len(t, w.letters(), 1)
-	w.feed.park()
-	done, err := view.Restore(t.Context(), 0, fold(2), 2)
-	require.NoError(t, err)
-	require.False(t, done, "more was parked")
+	w.feed.Park()
+	require.False(t, restore(2), "more was parked")
 	require.Len(t, w.letters(), 2)
-	done, err = view.Restore(t.Context(), 0, fold(3), 3)
+	require.True(t, restore(3))
+	for range w.letters() {
+		require.Equal(t, []string{"a", "b?"}, w.requests("s", -1), "the session is whole again")
+	}
+	done, err := w.queue().RetryDeadLetter(t.Context(), w.letters()[0].Position)
 	require.NoError(t, err)
-	require.True(t, done)
-	require.Empty(t, w.letters(), "the session is whole again")
+	require.True(t, done.Applied)
+	require.Empty(t, w.letters(), "all of the session are settled")
 	require.Equal(t, []string{"a", "b?"}, w.requests("s", -1))
 }
 
@@ -127,7 +129,7 @@ func overtaken(t *testing.T, open Open) {
 func (d *delivery) retry() {
 	var at events.Position
 	for i, v := range d.views {
-		q := recent.NewLetters(v.(recent.Restorable), d.log, rules)
+		q := d.feeds[i].Desk.Queue(v, d.log, rules)
 		letters, err := q.DeadLetters(d.rt.Context())
 		require.NoError(d.rt, err)
 		if len(letters) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
 )
 
 // Log is a log of one partition in memory. It also keeps the fold of each session,
@@ -22,7 +23,7 @@ type Log struct {
 	truth map[string]*conversation.State
 }
 
-var _ projections.SessionReader = (*Log)(nil)
+var _ projections.LogReader = (*Log)(nil)
 
 // NewLog makes an empty log.
 func NewLog(rules conversation.Rules) *Log {
@@ -72,26 +73,36 @@ func (l *Log) Session(_ context.Context, sessionID string, after, upTo uint64) i
 	}
 }
 
+// At implements projections.LogReader.
+func (l *Log) At(_ context.Context, at events.Position) (events.Recorded, bool, error) {
+	if at.Seq == 0 || at.Seq > uint64(len(l.Events)) {
+		return events.Recorded{}, false, nil
+	}
+	return l.Events[at.Seq-1], true, nil
+}
+
 // T is a test, a benchmark or a run of a property.
 type T interface {
 	require.TestingT
 	Context() context.Context
 }
 
-// Feed brings a log into a view as a runner does.
+// Feed brings a log into a view as a runner does. Desk keeps what it parks.
 type Feed struct {
-	At projections.Checkpoint
+	At   projections.Checkpoint
+	Desk *desk.Desk
 
 	t     T
 	log   *Log
-	view  projections.Projection
+	view  projections.Sink
 	judge *projections.Judge
+	hold  *desk.Hold
 }
 
 // NewFeed claims the partition; a view without a checkpoint is begun after a
 // sequence.
-func NewFeed(t T, log *Log, view projections.Projection, start uint64) *Feed {
-	f := &Feed{t: t, log: log, view: view}
+func NewFeed(t T, log *Log, view projections.Sink, start uint64) *Feed {
+	f := &Feed{t: t, log: log, view: view, Desk: desk.InMemory()}
 	f.Claim(start)
 	return f
 }
@@ -99,6 +110,8 @@ func NewFeed(t T, log *Log, view projections.Projection, start uint64) *Feed {
 // Claim takes the partition over, as a new runner does.
 func (f *Feed) Claim(start uint64) {
 	at, err := f.view.Claim(f.t.Context(), 0)
+	require.NoError(f.t, err)
+	f.hold, err = f.Desk.Own(f.t.Context(), f.view.Name(), at)
 	require.NoError(f.t, err)
 	if at.Seq == 0 {
 		at.Seq = start
@@ -126,6 +139,15 @@ func (f *Feed) judged(run []events.Recorded) projections.Batch {
 func (f *Feed) Apply(b projections.Batch) {
 	require.NoError(f.t, f.view.Apply(f.t.Context(), b))
 	f.At = b.To
+}
+
+// Park keeps the next event as a dead letter, and passes it by.
+func (f *Feed) Park() {
+	b := f.Batch(1)
+	dead := projections.NewDeadLetter(f.view.Name(), &b.Events[0], "a test", time.Now())
+	require.NoError(f.t, f.hold.Keep(f.t.Context(), f.At.Created, dead))
+	b.Events, b.Parked = nil, b.Events
+	f.Apply(b)
 }
 
 // All applies what is left, in batches of at most most events.

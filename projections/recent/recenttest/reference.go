@@ -40,11 +40,9 @@ func (r *reference) parked(e events.Recorded) {
 func (r *reference) apply(e events.Recorded) {
 	found := r.truth.Found()
 	kind := r.truth.Fold(e).Kind
-	switch kind {
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted:
+	if !kind.ChangesSession() {
 		r.applied = e.Position.Seq
 		return
-	default:
 	}
 	if r.now.Sub(r.truth.LastActive) > r.limits.TTL && r.now.Sub(r.truth.ErasedAt) > r.limits.TTL {
 		r.held = false
@@ -61,7 +59,8 @@ func (r *reference) apply(e events.Recorded) {
 		if turns := r.turns(); len(turns) > r.limits.MaxTurns {
 			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 		}
-	default:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 

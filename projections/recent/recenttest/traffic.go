@@ -76,12 +76,7 @@ func judge(state *conversation.State, e events.Recorded) projections.Judged {
 	c := state.Fold(e)
 	if c.Turn != nil {
 		turn := *c.Turn
-		switch f := e.Fact.(type) {
-		case *events.TurnStarted:
-			turn.Question = &f.Question
-		case *events.TurnFinalized:
-			turn.Answer, turn.AnswerMetadata = &f.Answer, f.Metadata
-		}
+		conversation.Rules{}.Fill(&turn, e.Fact)
 		c.Turn = &turn
 	}
 	return projections.Judged{Recorded: e, Change: c, Head: state.Head(), First: first}

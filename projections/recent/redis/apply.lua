@@ -53,6 +53,12 @@ while ARGV[i] do
       if applied then
         applied, marked = seq, true
       end
+    elseif op == 'park' then
+      -- The session is the log's to answer for. The mark is for a restore that was folded before (restore.lua).
+      redis.call('UNLINK', hash, turns)
+      redis.call('HSET', hash, 'left', seq, 'birth', birth)
+      redis.call('PEXPIRE', hash, 86400000)
+      applied, marked, changed = false, false, false
     elseif op == 'drop' then
       redis.call('UNLINK', hash, turns)
       applied, marked, changed = false, false, false

@@ -24,10 +24,9 @@ type group struct {
 func (v *View) operations(b projections.Batch, now int64) []*group {
 	bySession := make(map[string]*group)
 	var out []*group
-	for i := range b.Events {
-		e := &b.Events[i]
+	of := func(e *projections.Judged) *group {
 		if e.Position.Seq <= b.From.Seq || e.SessionID == "" {
-			continue
+			return nil
 		}
 		g := bySession[e.SessionID]
 		if g == nil {
@@ -35,7 +34,17 @@ func (v *View) operations(b projections.Batch, now int64) []*group {
 			bySession[e.SessionID] = g
 			out = append(out, g)
 		}
-		v.add(g, e, now)
+		return g
+	}
+	for i := range b.Events {
+		if g := of(&b.Events[i]); g != nil {
+			v.add(g, &b.Events[i], now)
+		}
+	}
+	for i := range b.Parked {
+		if g := of(&b.Parked[i]); g != nil {
+			g.operation("park", &b.Parked[i], 0, nil, nil)
+		}
 	}
 	return out
 }
@@ -43,7 +52,7 @@ func (v *View) operations(b projections.Batch, now int64) []*group {
 // add puts an event into its session's group (apply.lua says what is done there).
 func (v *View) add(g *group, e *projections.Judged, now int64) {
 	k := e.Change.Kind
-	if !k.Applied() || k == conversation.Refused || k == conversation.Noted {
+	if !k.ChangesSession() {
 		g.operation("mark", e, 0, nil, nil)
 		return
 	}
@@ -65,7 +74,8 @@ func (v *View) add(g *group, e *projections.Judged, now int64) {
 		g.operation("redact", e, 0, ids(e.Change.Turns), nil)
 	case conversation.Erased:
 		g.operation("erase", e, 0, nil, nil)
-	default:
+	case conversation.Linked, conversation.Reset,
+		conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted:
 		g.operation("head", e, 0, nil, nil)
 	}
 }

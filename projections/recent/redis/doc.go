@@ -10,12 +10,13 @@
 // Keys, all in one slot of a cluster:
 //
 //	turnledger:{<prefix>}:gen                 the generation that is served; 1 if missing
-//	turnledger:{<prefix>}:next                the generation that a rebuild fills, until a minute after its last word
+//	turnledger:{<prefix>}:next                the generation that a rebuild fills
 //	turnledger:{<prefix>}:last                the newest generation's number
 //	turnledger:{<prefix>}:g<n>:cp:<partition> checkpoint of a partition
 //	turnledger:{<prefix>}:g<n>:h:<session>    head of a session
 //	turnledger:{<prefix>}:g<n>:t:<session>    its turns
-//	turnledger:{<prefix>}:g<n>:dead           dead letters
+//	turnledger:{<prefix>}:store               the id that the store has given itself
+//	turnledger:{<prefix>}:g<n>:dead           dead letters of versions before the desk
 //
 // An empty or flushed Redis is never read as no history: what is not there is asked
 // of the log, a session whose turns don't number what its head says is not there,

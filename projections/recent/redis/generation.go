@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
@@ -25,16 +25,19 @@ var (
 
 	beginScript = rueidis.NewLuaScript(beginText)
 	swapScript  = rueidis.NewLuaScript(swapText)
-	// stayScript renews a rebuild's right, if it is still its own.
-	stayScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
 	// leaveScript gives it up.
 	leaveScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	// servedScript gives the pointers: the generation served, the one being filled.
 	servedScript = rueidis.NewLuaScript(`return {redis.call('GET', KEYS[1]) or '1', redis.call('GET', KEYS[2]) or ''}`)
-	// checkpointsScript gives the generation served, and of each partition that has one the
-	// number and the checkpoint; it claims nothing.
+	// checkpointsScript returns the generation served, the store's id, and of each partition that
+	// has one the number and the checkpoint; it claims nothing. Who may not write gets no id.
 	checkpointsScript = rueidis.NewLuaScript(`local g = redis.call('GET', KEYS[1]) or '1'
-		local out = {g}
+		local store = redis.call('GET', KEYS[2])
+		if not store then
+			redis.pcall('SET', KEYS[2], ARGV[3], 'NX')
+			store = redis.call('GET', KEYS[2]) or ''
+		end
+		local out = {g, store}
 		for k = 0, ARGV[2] - 1 do
 			local v = redis.call('HMGET', ARGV[1] .. g .. ':cp:' .. k, 'epoch', 'seq', 'created', 'id')
 			if v[1] then
@@ -44,10 +47,6 @@ var (
 		end
 		return out`)
 )
-
-// holdFor is how long a rebuild may say nothing until another one may begin. What
-// fences the former one then is the number, not the time.
-const holdFor = 15 * time.Second
 
 var (
 	_ projections.Rebuildable = (*View)(nil)
@@ -68,28 +67,29 @@ func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 	return answer[0], answer[1], nil
 }
 
-// Served implements projections.Rebuildable. The checkpoints are those of all partitions, whoever has claimed them: a process
+// Served implements projections.View. The checkpoints are those of all partitions, whoever has claimed them: a process
 // that only reads, and one that rebuilds beside other runners, go by them.
-func (v *View) Served(ctx context.Context) (uint64, []projections.Checkpoint, error) {
-	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer}, []string{v.root, strconv.Itoa(len(v.generations))}).AsStrSlice()
-	if err == nil && len(answer)%5 != 1 {
+func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
+	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer, v.store()},
+		[]string{v.root, strconv.Itoa(len(v.generations)), uuid.NewString()}).AsStrSlice()
+	if err == nil && len(answer)%5 != 2 {
 		err = ErrAnswer
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the checkpoints in Redis: %w", err)
+		return out, fmt.Errorf("read the checkpoints in Redis: %w", err)
 	}
-	number, err := strconv.ParseUint(answer[0], 10, 64)
-	var at []projections.Checkpoint
-	for one := range slices.Chunk(answer[1:], 5) {
-		cp, wrong := checkpoint(one)
+	out.Store = answer[1]
+	out.Generation, err = strconv.ParseUint(answer[0], 10, 64)
+	for one := range slices.Chunk(answer[2:], 5) {
+		cp, wrong := checkpoint(one[1:])
 		k, none := strconv.Atoi(one[0])
-		cp.Partition = k
-		at, err = append(at, cp), errors.Join(err, wrong, none)
+		cp.Partition, cp.Store, cp.Generation = k, out.Store, out.Generation
+		out.At, err = append(out.At, cp), errors.Join(err, wrong, none)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the checkpoints in Redis: %w", ErrAnswer)
+		return projections.Served{}, fmt.Errorf("read the checkpoints in Redis: %w", ErrAnswer)
 	}
-	return number, at, nil
+	return out, nil
 }
 
 // NewGeneration implements projections.Rebuildable. Both generations take memory in
@@ -99,19 +99,13 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
 	}
 	keys := []string{v.pointer, v.next(), strings.TrimSuffix(v.root, "g") + "last"}
-	number, err := v.client.exec(ctx, beginScript, keys, []string{milliseconds(holdFor)}).ToString()
+	number, err := v.client.exec(ctx, beginScript, keys, nil).ToString()
 	if err != nil {
 		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
 	}
-	if number == "" {
-		return nil, projections.ErrRebuilding
-	}
-	g := &generation{View: &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk}, served: v, number: number}
+	filled := &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk, only: number}
+	g := &generation{View: filled, served: v, number: number}
 	if g.n, err = strconv.ParseUint(number, 10, 64); err == nil {
-		err = g.stay(ctx)
-	}
-	g.hold(ctx)
-	if err == nil {
 		err = v.sweep(ctx)
 	}
 	if err != nil {
@@ -127,8 +121,6 @@ type generation struct {
 	served *View
 	number string
 	n      uint64
-	letGo  context.CancelFunc
-	held   chan struct{}
 }
 
 // Number implements projections.Generation.
@@ -137,56 +129,7 @@ func (g *generation) Number() uint64 { return g.n }
 // Close is the served view's to do.
 func (g *generation) Close() {}
 
-// Claim implements projections.Projection.
-func (g *generation) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	if err := g.stay(ctx); err != nil {
-		return projections.Checkpoint{}, err
-	}
-	return g.View.Claim(ctx, partition)
-}
-
-// Apply implements projections.Projection.
-func (g *generation) Apply(ctx context.Context, b projections.Batch) error {
-	if err := g.stay(ctx); err != nil {
-		return err
-	}
-	return g.View.Apply(ctx, b)
-}
-
-// hold renews the right until leave, also while the log gives nothing to apply.
-func (g *generation) hold(ctx context.Context) {
-	ctx, g.letGo = context.WithCancel(context.WithoutCancel(ctx))
-	g.held = make(chan struct{})
-	go func() {
-		defer close(g.held)
-		tick := time.NewTicker(holdFor / 3)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = g.stay(ctx) // whoever applies or swaps learns of it
-			}
-		}
-	}()
-}
-
-// stay renews the right to fill the generation; ErrFenced where it was lost.
-func (g *generation) stay(ctx context.Context) error {
-	is, err := g.client.exec(ctx, stayScript, []string{g.pointer}, []string{g.number, milliseconds(holdFor)}).AsInt64()
-	if err == nil && is == 0 {
-		err = projections.ErrFenced
-	}
-	if err != nil {
-		return fmt.Errorf("renew the rebuild in Redis: %w", err)
-	}
-	return nil
-}
-
 func (g *generation) leave(ctx context.Context) error {
-	g.letGo()
-	<-g.held
 	return g.client.exec(ctx, leaveScript, []string{g.pointer}, []string{g.number}).Error()
 }
 
@@ -271,9 +214,7 @@ func globbed(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-// NewReference implements projections.Verifiable.
+// NewReference implements projections.View.
 func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
 	return recent.NewReference(patient{v}, v.cfg.Limits, v.cfg.Now, partitions), nil
 }
@@ -290,5 +231,3 @@ func (p patient) Load(ctx context.Context, sessionID string, partition, shown in
 	}
 	return p.snapshot(sessionID, partition, answer)
 }
-
-var _ projections.Verifiable = (*View)(nil)

@@ -266,7 +266,7 @@ func TestGenerations(t *testing.T) {
 }
 
 // TestEveryKeyExpires: the TTL after the last activity by recorded time, and all of a
-// session at once. The checkpoint stays.
+// session at once. The checkpoint stays, and the name of the store.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -282,7 +282,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	f.feed.All(1)
 	keys, err := f.do(t, "KEYS", "*").AsStrSlice()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s")}, keys)
+	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s"), strings.TrimSuffix(f.view.Pointer(), "gen") + "store"}, keys)
 }
 
 // TestInSteps cuts each batch into scripts of one session, and holds them to the
@@ -354,21 +354,6 @@ func TestForeignValuesAreAnError(t *testing.T) {
 	_, err := f.view.Load(t.Context(), "s", 0, 1)
 	require.ErrorIs(t, err, redis.ErrAnswer)
 	require.False(t, strings.Contains(err.Error(), "later version"))
-}
-
-func TestDeadLettersAreBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.turns(t, "s", 510)
-	for range 1020 {
-		b := f.feed.Batch(1)
-		require.NoError(t, f.view.Park(t.Context(), b, "a test"))
-		f.feed.At = b.To
-	}
-	letters, err := f.view.DeadLetters(t.Context())
-	require.NoError(t, err)
-	require.Len(t, letters, 1000)
-	require.Equal(t, uint64(1020), letters[999].Position.Seq)
 }
 
 func TestClosed(t *testing.T) {

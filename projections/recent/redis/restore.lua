@@ -1,6 +1,5 @@
--- Holds a session as the log had it up to a sequence, and takes its dead letters up to
--- there away; answers 0 and does nothing where the view has not come that far, or has
--- applied or parked more of the session.
+-- Holds a session as the log had it up to a sequence; answers 0 and does nothing where the
+-- view has not come that far, or has applied or parked more of the session.
 -- KEYS: generation pointer. ARGV: root, partition, up to seq, session, seq of the
 -- session's last event, whole, head, expires in ms ('' for all three: it is over), then
 -- place and record by turns.
@@ -11,23 +10,9 @@ if not cp[1] or tonumber(cp[1]) < upto then
   return 0
 end
 local hash, turns = base .. 'h:' .. session, base .. 't:' .. session
-local held = redis.call('HMGET', hash, 'applied', 'birth')
-if held[1] and held[2] == cp[2] and tonumber(held[1]) > upto then
+local held = redis.call('HMGET', hash, 'applied', 'birth', 'left')
+if held[2] == cp[2] and (tonumber(held[1] or '0') > upto or tonumber(held[3] or '0') > upto) then
   return 0
-end
-local settled = {}
-for _, letter in ipairs(redis.call('LRANGE', base .. 'dead', 0, -1)) do
-  local l = cjson.decode(letter)
-  local k, seq = string.match(l.position, '^(%d+):(%d+)$')
-  if k == partition and (l.session_id or '') == session then
-    if tonumber(seq) > upto then
-      return 0
-    end
-    settled[#settled + 1] = letter
-  end
-end
-for _, letter in ipairs(settled) do
-  redis.call('LREM', base .. 'dead', 1, letter)
 end
 redis.call('UNLINK', hash, turns)
 if ARGV[8] ~= '' and session ~= '' then

@@ -18,9 +18,9 @@ func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
 	server := redistest.Start(t)
 	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10}, LoadTimeout: patience}
 	feeding, reading := view(t, cfg), view(t, cfg)
-	_, none, err := reading.Served(t.Context())
+	none, err := reading.Served(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, none)
+	require.Empty(t, none.At)
 	created := time.Now().UTC().Truncate(time.Microsecond)
 	var want []projections.Checkpoint
 	for _, k := range []int{0, 7, 255} {
@@ -32,8 +32,10 @@ func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
 		require.NoError(t, feeding.Apply(t.Context(), projections.Batch{From: cp, To: to}))
 		want = append(want, to)
 	}
-	number, got, err := reading.Served(t.Context())
+	got, err := reading.Served(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, uint64(1), number)
-	require.Equal(t, want, got)
+	require.Equal(t, uint64(1), got.Generation)
+	require.NotEmpty(t, got.Store)
+	require.Equal(t, none.Store, got.Store)
+	require.Equal(t, want, got.At)
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/turnledger/turnledger/events"
@@ -26,6 +27,8 @@ type View struct {
 	// generations that the partitions were claimed in.
 	generations [events.Buckets]atomic.Pointer[string]
 	chunk       int
+	// only is the number of the generation that this is of; empty for the one that is served.
+	only string
 }
 
 var _ recent.View = (*View)(nil)
@@ -79,7 +82,7 @@ func (v *View) Admitted(ctx context.Context) error {
 func (v *View) Close() { v.client.close() }
 
 // Name of the projection.
-func (v *View) Name() string { return "recent" }
+func (v *View) Name() string { return recent.Name }
 
 // Claim takes a partition over, in the generation that is served now. A Redis that
 // evicts keys is refused with ErrEviction.
@@ -98,30 +101,39 @@ func (v *View) claim(ctx context.Context, partition int) (cp projections.Checkpo
 	if err := v.client.evictsNothing(ctx); err != nil {
 		return cp, err
 	}
-	answer, err := v.client.exec(ctx, claimScript, []string{v.pointer}, []string{v.root, strconv.Itoa(partition)}).AsStrSlice()
-	if err != nil {
+	answer, err := v.client.exec(ctx, claimScript, []string{v.pointer, v.store()},
+		[]string{v.root, strconv.Itoa(partition), uuid.NewString(), v.only}).AsStrSlice()
+	switch {
+	case err != nil:
+		return cp, err
+	case len(answer) == 0:
+		return cp, projections.ErrFenced
+	case len(answer) != 6:
+		return cp, ErrAnswer
+	}
+	if cp, err = checkpoint(answer[1:5]); err != nil {
 		return cp, err
 	}
-	if cp, err = checkpoint(answer); err != nil {
-		return cp, err
+	cp.Partition, cp.Store = partition, answer[5]
+	if cp.Generation, err = strconv.ParseUint(answer[0], 10, 64); err != nil {
+		return cp, ErrAnswer
 	}
-	cp.Partition = partition
 	v.generations[partition].Store(&answer[0])
 	return cp, nil
 }
 
-// checkpoint reads an answer of claim.lua.
+// store is the key that holds the id which the store has given itself.
+func (v *View) store() string { return "turnledger:{" + v.cfg.Prefix + "}:store" }
+
+// checkpoint reads epoch, sequence, the time of the stream, and event id.
 func checkpoint(answer []string) (cp projections.Checkpoint, err error) {
-	if len(answer) != 5 {
-		return cp, ErrAnswer
-	}
 	var errs [3]error
-	cp.Epoch, errs[0] = strconv.ParseUint(answer[1], 10, 64)
-	cp.Seq, errs[1] = strconv.ParseUint(answer[2], 10, 64)
-	if answer[3] != "" {
-		cp.Created, errs[2] = time.Parse(time.RFC3339Nano, answer[3])
+	cp.Epoch, errs[0] = strconv.ParseUint(answer[0], 10, 64)
+	cp.Seq, errs[1] = strconv.ParseUint(answer[1], 10, 64)
+	if answer[2] != "" {
+		cp.Created, errs[2] = time.Parse(time.RFC3339Nano, answer[2])
 	}
-	cp.EventID = answer[4]
+	cp.EventID = answer[3]
 	if errors.Join(errs[:]...) != nil {
 		return cp, ErrAnswer
 	}

@@ -17,6 +17,12 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
+// Second is the second view as it is fed and listed: under a name of its own.
+type Second struct{ recent.View }
+
+// Name implements projections.View.
+func (Second) Name() string { return "recent-shadow" }
+
 // Loader is what is read of a view.
 type Loader interface {
 	Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error)

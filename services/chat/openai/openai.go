@@ -59,9 +59,8 @@ func read(chunk openai.ChatCompletionChunk) (piece string, why services.Finish) 
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {
 			piece += choice.Delta.Content + choice.Delta.Refusal
-			switch why = services.Finish(choice.FinishReason); why {
-			case "", services.FinishLength, services.FinishFiltered:
-			default:
+			why = services.Finish(choice.FinishReason)
+			if why != "" && why != services.FinishLength && why != services.FinishFiltered {
 				why = services.FinishStop
 			}
 		}

@@ -77,7 +77,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	t.Helper()
 	events := natstest.Log(t, 1)
 	r := replay.New(events, nil)
-	background(t, r.Run)
+	natstest.Run(t, r.Run)
 	model := &silentModel{}
 	callers["all"] = access.Caller{Name: "all", Scopes: scopes}
 	callers["ada"] = access.Caller{Name: "ada", Scopes: scopes, IdentityID: "ada"}
@@ -112,7 +112,7 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, unset(s.cfg.v1Config), "give guarded what else there is, so that its calls are here")
+	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, unset(s.cfg.v1Config, s.cfg.Rules), "give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
 	routes := routes(s.api)
 	for pattern := range needs {

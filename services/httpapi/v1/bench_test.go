@@ -180,6 +180,6 @@ func (s *stack) plain(b *testing.B, raw []byte) string {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(raw)
 	})
-	background(b, func(ctx context.Context) error { return wire.NewServer(mux, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(b, func(ctx context.Context) error { return wire.NewServer(mux, wire.ServerConfig{}).Run(ctx, l) })
 	return "http://" + l.Addr().String()
 }

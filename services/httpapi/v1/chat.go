@@ -91,7 +91,7 @@ func (a *surface) chatMessage(ctx context.Context, threadID, key string, b chatB
 	if err != nil {
 		return m, err
 	}
-	return m, a.rules.Rate(ctx, kindTurn, thread, m.UserID)
+	return m, a.cfg.Rate(ctx, kindTurn, thread, m.UserID)
 }
 
 // chatJSON is an answer of the model.

@@ -39,17 +39,9 @@ type Config struct {
 	// Streams and Backups are nil where the log is nobody's to look after.
 	Streams StreamKeeper
 	Backups Backups
-	// Limiter is nil where no rate is limited.
-	Limiter reach.RateLimiter
-	// Owners reads the identity of a session, for callers who are bound to an identity
-	// (without it they reach no session) and for rates of identities.
-	Owners services.SessionReader
-	// RefusalTime is how long it takes to refuse a bound caller a session, 500 ms by default:
-	// as long for a session that exists as for one that does not.
-	RefusalTime time.Duration
-
-	// Deadline of one call; 30 s by default.
-	Deadline time.Duration
+	// Rules hold callers to what they may reach; their Deadline, 30 s by default, is that of one call. RefusalTime is
+	// 500 ms by default.
+	reach.Rules
 	// MaxBody bounds the body of a request in bytes; 1 MiB by default.
 	MaxBody int64
 	// Version stands in the description of the API.

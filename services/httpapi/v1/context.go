@@ -148,7 +148,7 @@ func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *conte
 	if err != nil {
 		return err
 	}
-	if err := a.rules.Rate(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
+	if err := a.cfg.Rate(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
 		return err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)

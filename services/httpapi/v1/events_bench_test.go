@@ -40,7 +40,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 	<-js.PublishAsyncComplete()
 	r := replay.New(log, nil)
-	background(b, r.Run)
+	natstest.Run(b, r.Run)
 	s := startOn(b, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Events = r })
 	read := func(path string) {
 		resp, err := http.Get(s.url + path)

@@ -28,7 +28,7 @@ func withEvents(t testing.TB, partitions int) *stack {
 	t.Helper()
 	log := natstest.Log(t, partitions)
 	r := replay.New(log, nil)
-	background(t, r.Run)
+	natstest.Run(t, r.Run)
 	return startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 500*time.Millisecond
 	})

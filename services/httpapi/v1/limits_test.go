@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/certfile"
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
@@ -42,7 +43,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 	s := start(t)
 	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return wire.NewServer(api, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(api, wire.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	answers := make(chan int, 2)
 	for range 2 {
@@ -81,7 +82,7 @@ func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 func (s *stack) served(cfg wire.ServerConfig) string {
 	s.t.Helper()
 	l := listen(s.t)
-	background(s.t, func(ctx context.Context) error { return wire.NewServer(s.api, cfg).Run(ctx, l) })
+	natstest.Run(s.t, func(ctx context.Context) error { return wire.NewServer(s.api, cfg).Run(ctx, l) })
 	return l.Addr().String()
 }
 
@@ -176,7 +177,7 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	nextCert, nextKey := ca.Issue("next")
 	pair, err := certfile.Open(certfile.Config{Cert: cert, Key: key, Every: 5 * time.Millisecond})
 	require.NoError(t, err)
-	background(t, pair.Run)
+	natstest.Run(t, pair.Run)
 	s := start(t)
 	address := s.served(wire.ServerConfig{TLS: pair.Server()})
 	shown := func() (string, string) {

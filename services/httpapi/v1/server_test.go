@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -84,7 +85,7 @@ func TestRoles(t *testing.T) {
 	bare := openAPI(v1.Config{})
 	require.NotNil(t, bare)
 	l := listen(t)
-	background(t, func(ctx context.Context) error { return wire.NewServer(bare, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(bare, wire.ServerConfig{}).Run(ctx, l) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")

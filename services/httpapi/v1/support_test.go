@@ -2,12 +2,10 @@ package v1_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -33,6 +31,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,16 +126,7 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}
-	service := history.New(history.On(log), hc)
-	background(t, service.Run)
-	reader := contextbuilder.NewReader(log, rc)
-	if c.Turns == nil {
-		c.Turns = service
-	}
-	c.SessionWrites, c.Sessions = service, reader
-	if c.Contexts == nil {
-		c.Contexts = contextbuilder.NewBuilder(reader, contextbuilder.Config{})
-	}
+	servicetest.Start(t, log, servicetest.Config{History: hc, Reader: rc}).Ports(&c.v1Config)
 	s.api, s.cfg = newAPI(c), c
 	server := httptest.NewServer(s.api)
 	t.Cleanup(server.Close)
@@ -144,23 +134,12 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	return s
 }
 
-// background runs something until the test ends.
-func background(t testing.TB, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-}
-
 // withMemoryView feeds a memory view from the log and reads from it.
 func withMemoryView(t testing.TB, log *jetlog.Log) setting { return withCappedView(t, log, 0) }
 
 func withCappedView(t testing.TB, log *jetlog.Log, most int) setting {
 	view := memory.New(recent.Limits{MaxTurns: most}, rules, nil)
-	background(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules}).Run)
 	return func(_ *config, _ *history.Config, rc *contextbuilder.ReaderConfig) { rc.View = view }
 }
 
@@ -278,12 +257,7 @@ func (s *stack) head() uint64 {
 // state folds a session from the log.
 func (s *stack) state(session string) *conversation.State {
 	s.t.Helper()
-	st := conversation.New(session, rules)
-	for e, err := range s.log.Session(context.WithoutCancel(s.t.Context()), session, 0, math.MaxUint64) {
-		require.NoError(s.t, err)
-		st.Fold(e)
-	}
-	return st
+	return natstest.Fold(s.t, s.log, session, rules)
 }
 
 func (s *stack) append(f events.Fact) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -18,7 +17,6 @@ import (
 type surface struct {
 	cfg    Config
 	wire   *wire.API
-	rules  reach.Rules
 	spec   huma.API
 	routes []wire.Route
 	// role, while it is not empty, answers the calls that are added, in other processes.
@@ -37,9 +35,7 @@ func Form() wire.Surface {
 // Mount adds the native surface to an API; it does no I/O.
 func Mount(api *wire.API, cfg Config) {
 	cfg = cfg.withDefaults()
-	a := &surface{cfg: cfg, wire: api, spec: newSpec(cfg.Version), rules: reach.Rules{
-		Owners: cfg.Owners, Limiter: cfg.Limiter, Deadline: cfg.Deadline, RefusalTime: cfg.RefusalTime,
-	}}
+	a := &surface{cfg: cfg, wire: api, spec: newSpec(cfg.Version)}
 	a.declare()
 	a.document()
 	s := Form()
@@ -68,7 +64,7 @@ func (a *surface) owned(path string, bounds bool) func(*http.Request, string) er
 			return noIdentity()
 		}
 		if session {
-			return a.rules.Session(r.Context(), own, r.PathValue("session_id"))
+			return a.cfg.Session(r.Context(), own, r.PathValue("session_id"))
 		}
 		return nil
 	}
@@ -82,7 +78,7 @@ func bound(ctx context.Context) string { return wire.CallOf(ctx).Caller.Identity
 
 // reach refuses a session that the caller may not know of.
 func (a *surface) reach(ctx context.Context, sessionID string) error {
-	return a.rules.Session(ctx, bound(ctx), sessionID)
+	return a.cfg.Session(ctx, bound(ctx), sessionID)
 }
 
 // source returns where a request came from without naming it, for the security audit.

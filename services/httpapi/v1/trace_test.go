@@ -51,7 +51,7 @@ func TestATraceLeadsThroughTheLogToTheProjection(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Traces = traces })
 	view := memory.New(recent.Limits{TTL: time.Hour, MaxTurns: 10}, rules, nil)
-	background(t, runner.New(log, view, runner.Config{Rules: rules, Traces: traces}).Run)
+	natstest.Run(t, runner.New(log, view, runner.Config{Rules: rules, Traces: traces}).Run)
 	const caller = "4bf92f3577b34da6a3ce929d0e0e4736"
 	a := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"a secret"}`, "Traceparent", "00-"+caller+"-00f067aa0ba902b7-01")
 	require.Equal(t, http.StatusCreated, a.status)

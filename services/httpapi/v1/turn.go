@@ -143,7 +143,7 @@ func (a *surface) startTurn(ctx context.Context, in *startIn) (*reply[turnJSON],
 	if err != nil {
 		return nil, err
 	}
-	if err := a.rules.Rate(ctx, kindTurn, in.SessionID, identity); err != nil {
+	if err := a.cfg.Rate(ctx, kindTurn, in.SessionID, identity); err != nil {
 		return nil, err
 	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{

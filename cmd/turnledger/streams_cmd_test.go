@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// Under load some follower always lacks what is on its way: each is filled once it was seen
+// with all, and plan does not call it filling.
+func TestFollowersUnderLoadAreFilled(t *testing.T) {
+	t.Parallel()
+	stream := func(a, b client.StreamFollower) []client.Stream {
+		a.Server, b.Server = "n2", "n3"
+		return []client.Stream{{Name: "TURNS-0", Replicas: 3, Followers: []client.StreamFollower{a, b}}}
+	}
+	there, near, far := client.StreamFollower{Current: true}, client.StreamFollower{Behind: 2},
+		client.StreamFollower{Behind: 5000}
+	seen := filled{}
+	require.EqualValues(t, 2, seen.look([]client.Stream{{Name: "TURNS-0", Replicas: 3}}),
+		"followers that are not there yet")
+	require.EqualValues(t, 5001, seen.look(stream(client.StreamFollower{}, far)), "and one that nothing is known of")
+	require.EqualValues(t, 2, seen.look(stream(there, near)))
+	require.Zero(t, seen.look(stream(near, there)))
+	for want, s := range map[string]client.Stream{
+		"2":                   stream(there, near)[0],
+		"5000, filling":       stream(there, far)[0],
+		"0, filling":          {Replicas: 3},
+		"2, n3 is offline":    stream(there, client.StreamFollower{Behind: 2, Offline: true})[0],
+		"5000, n3 is offline": stream(there, client.StreamFollower{Behind: 5000, Offline: true})[0],
+		"0":                   {Replicas: 1, Followers: stream(there, far)[0].Followers},
+	} {
+		require.Equal(t, want, behind(s))
+	}
+}

@@ -1,0 +1,176 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// Four clients of two processes do what they like to a session, also erase it. Each
+// session's history is linearizable, and both views equal a fresh fold of the log.
+func TestSessionsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	interleavings := 40
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		interleavings = 200
+	}
+	nats, redis, pg := stack.FreeAddress(t), redistest.Start(t), pgtest.URL(t)
+	env := []string{"TURNLEDGER_REDIS_URL=" + redis.URL(), "TURNLEDGER_POSTGRES_URL=" + pg,
+		"TURNLEDGER_ERASE_RATE=1000"}
+	a := stack.Serve(t, append(stack.ServeNATS(nats), env...))
+	b := stack.Start(t, append(stack.JoinNATS(nats), env...), "serve")
+	clients := []*stack.Process{a, a, b, b}
+	for seed := range interleavings {
+		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed))
+		result := porcupine.CheckOperationsTimeout(sessionModel(), history, time.Minute)
+		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, told(history))
+	}
+	t.Cleanup(func() {
+		for name, p := range map[string]*stack.Process{"a": a, "b": b} {
+			for line := range strings.SplitSeq(p.Log.String(), "\n") {
+				if t.Failed() && !strings.Contains(line, "msg=request") {
+					t.Log(name, line)
+				}
+			}
+		}
+	})
+	for _, p := range []*stack.Process{a, b} {
+		p.WaitNoLag(t)
+	}
+	code, out, errs := a.Run(t, "projections", "verify")
+	require.Equal(t, stack.ExitDone, code, out+errs)
+	require.Contains(t, out, "recent: ")
+	require.Contains(t, out, "audit: ")
+}
+
+// interleave lets the clients do what they like to a session and returns what they did and were
+// answered.
+func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) (history []porcupine.Operation) {
+	t.Helper()
+	var mu sync.Mutex
+	began := time.Now()
+	g, ctx := errgroup.WithContext(t.Context())
+	for n, p := range clients {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)))
+		g.Go(func() error {
+			for range 7 {
+				c := randomCall(rng)
+				from := time.Since(began)
+				r, err := perform(ctx, p, id, c)
+				to := time.Since(began)
+				if err != nil {
+					return fmt.Errorf("%+v: %w", c, err)
+				}
+				mu.Lock()
+				history = append(history, porcupine.Operation{ClientId: n, Input: c, Output: r,
+					Call: from.Nanoseconds(), Return: to.Nanoseconds()})
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait(), "seed %d", seed)
+	return history
+}
+
+func randomCall(rng *rand.Rand) call {
+	one := func(of ...string) string { return of[rng.IntN(len(of))] }
+	c := call{kind: one("start", "start", "start", "finalize", "finalize", "finalize", "correct", "correct", "link",
+		"redact", "reset", "read", "read", "read")}
+	if rng.IntN(25) == 0 {
+		c.kind = "erase"
+	}
+	switch c.kind {
+	case "start", "finalize":
+		c.request = one("r1", "r2")
+	case "redact":
+		c.request = one("r1", "r2", "c1", "c2")
+	case "correct":
+		c.request, c.of = one("c1", "c2"), one("r1", "r2", "c1")
+	case "link":
+		c.identity = one("alice", "bob")
+	}
+	if c.request == c.of {
+		c.of = "r2"
+	}
+	if c.kind != "correct" {
+		c.of = ""
+	}
+	return c
+}
+
+// perform makes a call and reads the answer as the model sees it.
+func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, error) {
+	turn := func(request string) string {
+		return stack.SessionPath(id) + "/turns/" + events.TurnID(id, request).String()
+	}
+	method, path, body := http.MethodPost, "", map[string]any{}
+	switch c.kind {
+	case "start":
+		path, body = stack.SessionPath(id)+"/turns",
+			map[string]any{"request_id": c.request, "question_neutral": "q " + c.request}
+	case "finalize":
+		path, body = turn(c.request)+"/finalize", map[string]any{"answer_neutral": "a " + c.request}
+	case "redact":
+		path = turn(c.request) + "/redact"
+	case "correct":
+		path, body = turn(c.of)+"/correct", map[string]any{"request_id": c.request, "answer_neutral": "b " + c.request}
+	case "link":
+		method, path, body = http.MethodPut, stack.SessionPath(id)+"/identity",
+			map[string]any{"identity_id": c.identity}
+	case "reset":
+		path = stack.SessionPath(id) + "/reset"
+	case "read":
+		method, path, body = http.MethodGet, stack.SessionPath(id)+"/turns?status=all", nil
+	case "erase":
+		method, path = http.MethodDelete, stack.SessionPath(id)
+	}
+	var in any
+	if body != nil {
+		in = body
+	}
+	status, out, err := p.Call(ctx, method, path, in)
+	if err != nil {
+		return reply{}, err
+	}
+	if status >= http.StatusInternalServerError {
+		return reply{}, fmt.Errorf("status %d: %v", status, out)
+	}
+	r := reply{status: status}
+	r.code, _ = out["code"].(string)
+	r.duplicate, _ = out["duplicate"].(bool)
+	if c.kind == "read" {
+		var turns []string
+		for _, x := range out["turns"].([]any) {
+			t := x.(map[string]any)
+			turns = append(turns, t["request_id"].(string)+" "+t["status"].(string))
+		}
+		slices.Sort(turns)
+		r.turns = strings.Join(turns, ", ")
+	}
+	return r, nil
+}
+
+func told(history []porcupine.Operation) string {
+	var out strings.Builder
+	for _, o := range history {
+		_, _ = fmt.Fprintf(&out, "\n%d [%d %d] %+v -> %+v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
+	}
+	return out.String()
+}

@@ -1,0 +1,152 @@
+package deployment_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+)
+
+// The roles of a process.
+const (
+	roleAPI     = "api"
+	roleContext = "context"
+	roleRecent  = "recent"
+	roleAudit   = "audit"
+	roleEraser  = "eraser"
+	roleChat    = "chat"
+)
+
+// deployment has processes of one role each; the log, Redis and PostgreSQL are outside of all of them.
+type deployment struct {
+	t   *testing.T
+	env []string
+
+	mu        sync.RWMutex
+	processes map[string][]*stack.Process
+}
+
+// newDeployment starts so many processes of each role, and waits until all are ready. env names the
+// stores of the views.
+func newDeployment(t *testing.T, count map[string]int, env ...string) *deployment {
+	t.Helper()
+	f := &deployment{t: t, env: append([]string{"TURNLEDGER_NATS_URL=" + startNATS(t), "TURNLEDGER_NATS_LISTEN=",
+		"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...), processes: map[string][]*stack.Process{}}
+	for r, n := range count {
+		for range n {
+			f.processes[r] = append(f.processes[r], f.launch(r))
+		}
+	}
+	for _, p := range f.all() {
+		p.WaitReady(t)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for r, ps := range f.processes {
+				for _, p := range ps {
+					t.Logf("%s: %s", r, tail(p.Log.String(), 3000))
+				}
+			}
+		}
+	})
+	return f
+}
+
+// startNATS starts a NATS that syncs every event, as deploy/nats.conf has it.
+func startNATS(t *testing.T) string {
+	t.Helper()
+	ns, err := natsserver.NewServer(&natsserver.Options{
+		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: 8 << 20,
+	})
+	require.NoError(t, err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	require.True(t, ns.ReadyForConnections(20*time.Second))
+	return ns.ClientURL()
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+func (f *deployment) launch(r string) *stack.Process {
+	return stack.Launch(f.t, f.env, "serve", "--roles", r)
+}
+
+// roles in an order that is the same for the same seed.
+func (f *deployment) roles() (out []string) {
+	for r := range f.processes {
+		out = append(out, r)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *deployment) all() (out []*stack.Process) {
+	for _, r := range f.roles() {
+		out = append(out, f.ofRole(r)...)
+	}
+	return out
+}
+
+// ofRole returns the processes of a role as their callers know them: a process that is away is among
+// them until another has taken its place.
+func (f *deployment) ofRole(r string) []*stack.Process {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return slices.Clone(f.processes[r])
+}
+
+// replace starts another process in the place of the i-th of a role, which has ended.
+func (f *deployment) replace(r string, i int) {
+	f.t.Helper()
+	p := f.launch(r)
+	p.WaitReady(f.t)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes[r][i] = p
+}
+
+// restartEachProcess stops every process of every role, one after the other, and starts another in its
+// place.
+func (f *deployment) restartEachProcess() {
+	f.t.Helper()
+	for _, r := range f.roles() {
+		for i, p := range f.ofRole(r) {
+			p.Stop(f.t)
+			f.replace(r, i)
+			// A caller that one process turned away must not meet the end of the next at once
+			// (as minReadySeconds of a Kubernetes deployment).
+			f.wait(time.Second)
+		}
+	}
+}
+
+// killAtRandom kills a process of any role (kill -9) and starts another a moment later,
+// until the time is over; at least so many.
+func (f *deployment) killAtRandom(rng *rand.Rand, length time.Duration, least int) (kills int) {
+	f.t.Helper()
+	roles := f.roles()
+	for began := time.Now(); kills < least || time.Since(began) < length; kills++ {
+		r := roles[(kills+rng.IntN(2))%len(roles)]
+		i := rng.IntN(len(f.ofRole(r)))
+		f.ofRole(r)[i].Kill(f.t)
+		f.wait(time.Duration(rng.IntN(500)) * time.Millisecond)
+		f.replace(r, i)
+		f.wait(time.Duration(rng.IntN(300)) * time.Millisecond)
+	}
+	return kills
+}
+
+// wait lets time pass under load.
+func (f *deployment) wait(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-f.t.Context().Done():
+	}
+}

@@ -1,0 +1,38 @@
+package stack
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Backup is a backup of sessions s0, s1, … of two turns each, and of the session gone, which was erased since.
+type Backup struct {
+	Dir      string
+	Erasures string // the file of what was erased since
+}
+
+// BackupSessions is how many sessions a Backup has beside the erased one.
+const BackupSessions = 5
+
+// TakeBackup records sessions at a server of its own and backs them up.
+func TakeBackup(t testing.TB) Backup {
+	t.Helper()
+	p := Serve(t, nil)
+	for i := range BackupSessions {
+		p.RecordExchange(t, fmt.Sprint("s", i), 0)
+		p.RecordExchange(t, fmt.Sprint("s", i), 1)
+	}
+	p.RecordExchange(t, "gone", 0)
+	b := Backup{filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "erasures.jsonl")}
+	for _, args := range [][]string{
+		{"backup", b.Dir}, {"erase", "gone", "--wait"},
+		{"replay", "--type", "turnledger.session.erased.v1", "-o", b.Erasures},
+	} {
+		code, _, errs := p.Run(t, args...)
+		require.Equal(t, ExitDone, code, errs)
+	}
+	return b
+}

@@ -1,0 +1,56 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Exit statuses of the command line.
+const (
+	ExitDone   = 0
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// commandLimit ends a command line that never ends, such as a server that should have refused to start.
+const commandLimit = 5 * time.Minute
+
+// Run runs a command line to its end.
+func Run(t testing.TB, args ...string) (code int, out, errs string) {
+	t.Helper()
+	return run(t, nil, args)
+}
+
+// Run runs a verb against the process, to its end.
+func (p *Process) Run(t testing.TB, args ...string) (code int, out, errs string) {
+	t.Helper()
+	return run(t, []string{"TURNLEDGER_URL=" + p.URL}, args)
+}
+
+func run(t testing.TB, env, args []string) (code int, out, errs string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	cmd.Env = append(environment(), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+	}
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// Command returns a verb that is to be run against the process, for a test that runs it itself.
+func (p *Process) Command(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), Binary(t), args...)
+	cmd.Env = append(environment(), "TURNLEDGER_URL="+p.URL)
+	return cmd
+}

@@ -1,0 +1,33 @@
+package stack
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Exchanges returns what a context must show after n turns: the user's and the assistant's words.
+func Exchanges(n int) (out []any) {
+	for i := range n {
+		out = append(out,
+			map[string]any{"role": "user", "content": fmt.Sprint("question ", i)},
+			map[string]any{"role": "assistant", "content": fmt.Sprint("answer ", i)})
+	}
+	return out
+}
+
+// RecordExchange records turn i of a session and finds it in the next context at once.
+func (p *Process) RecordExchange(t testing.TB, id string, i int) {
+	t.Helper()
+	p.RecordTurn(t, id, fmt.Sprint("r", i), fmt.Sprint("question ", i), fmt.Sprint("answer ", i))
+	require.Equal(t, Exchanges(i+1), p.Context(t, id))
+}
+
+// Questions returns the questions of n such turns.
+func Questions(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint("question ", i))
+	}
+	return out
+}

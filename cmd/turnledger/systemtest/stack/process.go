@@ -1,0 +1,152 @@
+package stack
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Process is a running turnledger.
+type Process struct {
+	Cmd *exec.Cmd
+	URL string
+	Log *Buffer // standard error
+	Out *Buffer // standard output
+	// Client, where not nil, makes the calls.
+	Client *http.Client
+}
+
+// Buffer holds what a process prints. Safe for concurrent use.
+type Buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// String returns what was printed so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// FreeAddress returns a loopback address that nobody listens on. Its port is below the ports that Linux
+// gives to outgoing connections, of which other tests make many meanwhile.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
+	}
+	require.FailNow(t, "no port is free")
+	return ""
+}
+
+// DataDir returns a new folder that a PostgreSQL of another user may enter.
+func DataDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tl-data-") //nolint:usetesting // a folder of t.TempDir is closed to other users
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// ServeNATS returns the settings of a process whose NATS other processes use at an address.
+func ServeNATS(address string) []string {
+	return []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_SYNC=always"}
+}
+
+// JoinNATS returns the settings of a process that uses the NATS of another.
+func JoinNATS(address string) []string {
+	return []string{"TURNLEDGER_NATS_URL=nats://" + address, "TURNLEDGER_NATS_LISTEN="}
+}
+
+// Start runs the binary and waits until it is ready.
+func Start(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	p := Launch(t, env, args...)
+	p.WaitReady(t)
+	return p
+}
+
+// Serve starts a server on a data directory of its own.
+func Serve(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	return Start(t, env, append([]string{"serve", "--data-dir", DataDir(t)}, args...)...)
+}
+
+// Launch runs the binary at a free address and returns at once.
+func Launch(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	return LaunchAt(t, FreeAddress(t), env, args...)
+}
+
+// LaunchAt runs the binary at an address and returns at once.
+func LaunchAt(t testing.TB, address string, env []string, args ...string) *Process {
+	t.Helper()
+	p := &Process{URL: "http://" + address, Log: &Buffer{}, Out: &Buffer{}}
+	p.Cmd = exec.Command(Binary(t), append(args, "--listen", address)...)
+	p.Cmd.Env = append(environment(), append([]string{"TURNLEDGER_NATS_LISTEN=" + FreeAddress(t)}, env...)...)
+	p.Cmd.Stdout, p.Cmd.Stderr = p.Out, p.Log
+	require.NoError(t, p.Cmd.Start())
+	t.Cleanup(func() {
+		_ = p.Cmd.Process.Kill()
+		_, _ = p.Cmd.Process.Wait()
+	})
+	return p
+}
+
+// WaitReady waits until the process says that it is ready.
+func (p *Process) WaitReady(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(p.URL + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.Log)
+}
+
+// WaitLog waits until the process has logged a text: it comes through a pipe, after what it reports.
+func (p *Process) WaitLog(t testing.TB, pattern string) {
+	t.Helper()
+	wanted := regexp.MustCompile(pattern)
+	require.Eventually(t, func() bool { return wanted.MatchString(p.Log.String()) },
+		time.Minute, 10*time.Millisecond, "no %q in %s", pattern, p.Log)
+}
+
+// Kill is kill -9.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, p.Cmd.Process.Kill())
+	_ = p.Cmd.Wait()
+}
+
+// Stop is Ctrl-C, after which the process must end well.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, p.Cmd.Wait(), "%s", p.Log)
+}

@@ -1,0 +1,58 @@
+package stack
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// WaitNoLag waits until no view lags, whichever process feeds it.
+func (p *Process) WaitNoLag(t testing.TB) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for _, x := range p.Get(t, "/v1/projections")["projections"].([]any) {
+			assert.InDelta(c, 0, x.(map[string]any)["lag_events"], 0, "%v", x)
+		}
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+// WaitCaughtUp waits until the process has fed the named projections up to the log's head.
+func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status, out, err := p.Call(t.Context(), http.MethodGet, "/v1/projections", nil)
+		if err != nil || status != http.StatusOK {
+			return false
+		}
+		ready := map[string]bool{}
+		for _, x := range out["projections"].([]any) {
+			s := x.(map[string]any)
+			ready[s["name"].(string)] = s["position"] == s["head"] && s["state"] == "live"
+		}
+		for _, n := range names {
+			if !ready[n] {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
+}
+
+// AuditedQuestions returns the questions of an identity in the audit tables. It asks again while the
+// answer is 503, as it is until PostgreSQL is back.
+func (p *Process) AuditedQuestions(t testing.TB, identity string) (out []string) {
+	t.Helper()
+	var page map[string]any
+	require.Eventually(t, func() bool {
+		status, answer, err := p.Call(t.Context(), http.MethodGet, "/v1/identities/"+identity+"/turns?limit=1000", nil)
+		page = answer
+		return err == nil && status == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond)
+	for _, x := range page["turns"].([]any) {
+		out = append(out, x.(map[string]any)["question_neutral"].(string))
+	}
+	return out
+}

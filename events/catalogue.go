@@ -1,0 +1,125 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/google/uuid"
+)
+
+// The types of events. A type is never renamed and never
+// changes its meaning: a new shape is a new version and an upcast.
+const (
+	TypeTurnStarted    = "turnledger.turn.started.v1"
+	TypeTurnFinalized  = "turnledger.turn.finalized.v1"
+	TypeTurnCorrected  = "turnledger.turn.corrected.v1"
+	TypeTurnRedacted   = "turnledger.turn.redacted.v1"
+	TypeSessionLinked  = "turnledger.session.linked.v1"
+	TypeLinkRefused    = "turnledger.session.link_refused.v1"
+	TypeSessionReset   = "turnledger.session.reset.v1"
+	TypeSessionErased  = "turnledger.session.erased.v1"
+	TypeIdentityErased = "turnledger.identity.erased.v1"
+	TypeErasureReceipt = "turnledger.erasure.receipt.v1"
+)
+
+// catalogue has one row for each type of event, past types included, by type. The rest of what is
+// known of an event are the methods of its Fact: a type that lacks one of them does not compile here.
+var catalogue = byType(
+	event[TurnStarted](),
+	event[TurnFinalized](),
+	event[TurnCorrected](),
+	event[TurnRedacted](),
+	event[SessionLinked](),
+	event[LinkRefused](),
+	event[SessionReset](),
+	event[SessionErased](),
+	event[IdentityErased](),
+	event[ErasureReceipt](),
+)
+
+// row is a row of the catalogue. The fact of zero is empty: it says what holds for all events of
+// its type. A past type's read returns the newest shape of its fact.
+type row struct {
+	zero Fact
+	read func(body []byte) (Fact, error)
+}
+
+func event[F any, P interface {
+	*F
+	Fact
+}]() row {
+	return row{P(new(F)), func(body []byte) (Fact, error) {
+		f := P(new(F))
+		if err := jsonv2.Unmarshal(body, f, asBefore); err != nil {
+			return nil, err
+		}
+		return f, nil
+	}}
+}
+
+func byType(rows ...row) map[string]row {
+	out := make(map[string]row, len(rows))
+	for _, r := range rows {
+		out[r.zero.Type()] = r
+	}
+	return out
+}
+
+// Types returns the event types of the catalogue, past ones included, in order.
+func Types() []string { return slices.Sorted(maps.Keys(catalogue)) }
+
+// SubjectOf returns the subject of an event of which only the type, the body and the id in its
+// subject are known: that of an identity, or of a session.
+func SubjectOf(typ, id string, body []byte) string {
+	r, known := catalogue[typ]
+	if !known || !ofIdentity(r.zero) {
+		return SessionSubject(id)
+	}
+	if f, err := r.read(body); err == nil && !ofIdentity(f) {
+		return SessionSubject(id)
+	}
+	return IdentitySubject(id)
+}
+
+func ofIdentity(f Fact) bool { return strings.HasPrefix(f.Subject(), IdentityRoot) }
+
+// decodeFact reads the body of an event type, upcast to the newest shape, and
+// holds it against the rules that need no session.
+func decodeFact(typ string, body []byte) (Fact, Problem) {
+	r, known := catalogue[typ]
+	if !known {
+		return nil, ProblemUnknownType
+	}
+	fact, err := r.read(body)
+	if err != nil {
+		return nil, ProblemBody
+	}
+	if p := fact.check(body); p != "" {
+		return nil, p
+	}
+	return fact, ""
+}
+
+// asBefore makes the decoder take what encoding/json takes: the log keeps messages and metadata as their
+// senders wrote them, including a name that stands twice.
+// An id has one form only, that of the schemas.
+var asBefore = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(readUUID)))
+
+// uuidLength is the length of the form with hyphens. No other form has 36 characters.
+const uuidLength = 36
+
+func readUUID(raw []byte, id *uuid.UUID) error {
+	if len(raw) != uuidLength+2 {
+		return errors.New("not a UUID")
+	}
+	text := raw[1 : len(raw)-1]
+	if bytes.ContainsAny(text, "ABCDEF") {
+		return errors.New("not a UUID in lower case")
+	}
+	return id.UnmarshalText(text)
+}

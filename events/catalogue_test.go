@@ -1,0 +1,158 @@
+package events_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// TestCatalogue asks of each event what nobody has to remember when one is added.
+func TestCatalogue(t *testing.T) {
+	t.Parallel()
+	t.Run("has a row for each fact of the package, and for each type", func(t *testing.T) {
+		t.Parallel()
+		facts, types := declared(t)
+		var rows []string
+		for _, typ := range events.Types() {
+			rows = append(rows, reflect.TypeOf(events.Zero(typ)).Elem().Name())
+		}
+		require.ElementsMatch(t, facts, rows, "add a row: event[X]() in events/catalogue.go")
+		require.ElementsMatch(t, types, events.Types())
+	})
+	t.Run("has samples of each event", func(t *testing.T) {
+		t.Parallel()
+		for _, samples := range [][]events.Fact{fullFacts(), leastFacts()} {
+			var types []string
+			for _, f := range samples {
+				types = append(types, f.Type())
+			}
+			require.ElementsMatch(t, events.Types(), types, "add it to fullFacts and leastFacts in events/facts_test.go")
+		}
+	})
+	for _, typ := range events.Types() {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			t.Run("names each turn that it holds", func(t *testing.T) { t.Parallel(); namesItsTurns(t, typ) })
+			t.Run("brings each text that it holds", func(t *testing.T) { t.Parallel(); bringsItsTexts(t, typ) })
+			t.Run("states nothing by an empty body", func(t *testing.T) {
+				t.Parallel()
+				env := envelope(events.Zero(typ))
+				require.NotEmpty(t, events.Decode(env, at(1), recordedAt).Problem, "check takes anything")
+			})
+		})
+	}
+}
+
+// namesItsTurns: an event is erased with the turns that it names. A process that does not know the
+// type yet finds them by the names of the members, and so must this one.
+func namesItsTurns(t *testing.T, typ string) {
+	t.Helper()
+	f := fresh(typ)
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(f).Elem()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		value := reflect.ValueOf(f).Elem().FieldByIndex(field.Index)
+		inner := field.Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		switch {
+		case field.Anonymous: // its members come by themselves
+		case inner == reflect.TypeFor[events.Tombstone](): // versions of the turn that the redaction names
+		case inner.Kind() == reflect.Struct:
+			for nested, field := range members(inner) {
+				require.False(t, holdsTurn(nested, field.Type), "%s.%s: an id of a turn must be a member of the event itself", name, nested)
+			}
+		case holdsTurn(name, inner):
+			require.Contains(t, []string{"turn_id", "replaces_turn_id"}, name, "older processes do not know a turn under this name")
+			id := uuid.New()
+			value.Set(reflect.ValueOf(id))
+			got := events.NamesOf(f)
+			require.Contains(t, []uuid.UUID{got.TurnID, got.ReplacesTurnID}, id, "names() lacks %s: the event would outlive its turn", name)
+		}
+	}
+}
+
+func holdsTurn(name string, typ reflect.Type) bool {
+	return typ == reflect.TypeFor[uuid.UUID]() || typ == reflect.TypeFor[*uuid.UUID]() || strings.Contains(name, "turn_id")
+}
+
+// bringsItsTexts: views fill a turn with the texts that its events bring.
+func bringsItsTexts(t *testing.T, typ string) {
+	t.Helper()
+	f := fresh(typ)
+	texts := events.TextsOf(f)
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(f).Elem()) {
+		value := reflect.ValueOf(f).Elem().FieldByIndex(field.Index)
+		switch half := value.Addr().Interface().(type) {
+		case *events.Question:
+			require.Same(t, half, texts.Question)
+		case *events.Answer:
+			require.Same(t, half, texts.Answer)
+		}
+	}
+}
+
+func fresh(typ string) events.Fact {
+	return reflect.New(reflect.TypeOf(events.Zero(typ)).Elem()).Interface().(events.Fact)
+}
+
+// TestRemains: of an event whose turn is redacted, the ids may be shown and nothing else.
+func TestRemains(t *testing.T) {
+	t.Parallel()
+	for _, f := range fullFacts() {
+		left, hides := events.Remains(f)
+		holds := events.NamesOf(f).TurnID != uuid.Nil
+		redacts := f.Type() == events.TypeTurnRedacted
+		require.Equal(t, holds && !redacts, hides, f.Type())
+		for name, value := range object(t, f) {
+			if !hides || !strings.HasSuffix(name, "_id") {
+				continue
+			}
+			require.Contains(t, []any{
+				left.TurnID.String(), left.ReplacesTurnID.String(), left.SessionID, left.RequestID,
+			}, value, "%s: the ids stay", f.Type())
+		}
+	}
+}
+
+// declared returns the names of the package's facts, and its types of events, as its files say them.
+func declared(t *testing.T) (facts, types []string) {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "withdraws" && f.Recv != nil {
+				facts = append(facts, f.Recv.List[0].Type.(*ast.StarExpr).X.(*ast.Ident).Name)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Type") || len(spec.Values) == 0 {
+				return true
+			}
+			if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+				typ, err := strconv.Unquote(lit.Value)
+				require.NoError(t, err)
+				types = append(types, typ)
+			}
+			return true
+		})
+	}
+	return facts, types
+}

@@ -1,0 +1,120 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
+
+// Problem says in one word why an event states no fact; "" if it states one. A problem never holds
+// any of the event's content.
+type Problem = string
+
+// The problems of an event by itself.
+const (
+	ProblemUnknownType   Problem = "unknown_type"
+	ProblemNoCloudEvent  Problem = "not_a_cloudevent"
+	ProblemWrongSubject  Problem = "wrong_subject"
+	ProblemWrongEventID  Problem = "wrong_event_id"
+	ProblemWrongTurnID   Problem = "wrong_turn_id"
+	ProblemBody          Problem = "malformed_body"
+	ProblemID            Problem = "malformed_id"
+	ProblemMessages      Problem = "malformed_messages"
+	ProblemMetadata      Problem = "malformed_metadata"
+	ProblemTombstones    Problem = "malformed_tombstones"
+	ProblemReceipt       Problem = "malformed_receipt"
+	ProblemEmptyQuestion Problem = "empty_question"
+	ProblemEmptyAnswer   Problem = "empty_answer"
+)
+
+// badMessages and badObject are called with parts of a body that was read as JSON: what
+// begins as an object is one.
+func badMessages(raw json.RawMessage) Problem {
+	if len(raw) == 0 {
+		return ""
+	}
+	var list []json.RawMessage
+	if TooDeep(raw) || json.Unmarshal(raw, &list) != nil {
+		return ProblemMessages
+	}
+	for _, m := range list {
+		if m[0] != '{' {
+			return ProblemMessages
+		}
+	}
+	return ""
+}
+
+func badObject(raw json.RawMessage) Problem {
+	if TooDeep(raw) {
+		return ProblemMetadata
+	}
+	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
+		return ProblemMetadata
+	}
+	return ""
+}
+
+// MaxDepth is how deep messages and metadata may nest. It is far below the limits of all readers.
+const MaxDepth = 500
+
+// TooDeep reports whether valid JSON nests deeper than MaxDepth.
+func TooDeep(raw []byte) bool {
+	if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= MaxDepth {
+		return false
+	}
+	depth, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			text = !text
+		case text && c == '\\':
+			i++
+		case text:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// HasMessages reports whether a JSON array of messages holds at least one.
+func HasMessages(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return json.Unmarshal(raw, &list) == nil && len(list) > 0
+}
+
+func badID(id string) Problem {
+	if ValidID(id) != nil {
+		return ProblemID
+	}
+	return ""
+}
+
+func badTurn(id uuid.UUID, session, request string) Problem {
+	if id != TurnID(session, request) {
+		return ProblemWrongTurnID
+	}
+	return ""
+}
+
+func nilTurn(id uuid.UUID) Problem {
+	if id == uuid.Nil {
+		return ProblemWrongTurnID
+	}
+	return ""
+}
+
+func firstOf(problems ...Problem) Problem {
+	for _, p := range problems {
+		if p != "" {
+			return p
+		}
+	}
+	return ""
+}

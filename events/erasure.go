@@ -1,0 +1,128 @@
+package events
+
+import (
+	"bytes"
+	"regexp"
+	"time"
+)
+
+// SessionErased closes a session for ever and takes its turns out of every view.
+// IdentityID is set if the session is erased with its identity.
+type SessionErased struct {
+	SessionID  string `json:"session_id"`
+	IdentityID string `json:"identity_id,omitempty"`
+	ReceiptID  string `json:"receipt_id"`
+	Reason     string `json:"reason,omitempty"`
+	ErasedBy   string `json:"erased_by,omitempty"`
+}
+
+// Type implements Fact.
+func (f *SessionErased) Type() string { return TypeSessionErased }
+
+// EventID implements Fact.
+func (f *SessionErased) EventID() string {
+	return pairID(f.SessionID, f.ReceiptID).String() + ".erased"
+}
+
+// Subject implements Fact.
+func (f *SessionErased) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionErased) names() Names          { return Names{} }
+func (f *SessionErased) texts() Texts          { return Texts{} }
+func (f *SessionErased) withdraws() Withdrawal { return WithdrawsSession }
+func (f *SessionErased) check([]byte) Problem {
+	if f.IdentityID == "" {
+		return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+	}
+	return firstOf(badID(f.SessionID), badID(f.IdentityID), badID(f.ReceiptID))
+}
+
+// IdentityErased says: all sessions of an identity go, also those linked later.
+type IdentityErased struct {
+	IdentityID string `json:"identity_id"`
+	ReceiptID  string `json:"receipt_id"`
+	Reason     string `json:"reason,omitempty"`
+	ErasedBy   string `json:"erased_by,omitempty"`
+}
+
+// Type implements Fact.
+func (f *IdentityErased) Type() string { return TypeIdentityErased }
+
+// EventID implements Fact.
+func (f *IdentityErased) EventID() string {
+	return pairID(f.IdentityID, f.ReceiptID).String() + ".identity_erased"
+}
+
+// Subject implements Fact.
+func (f *IdentityErased) Subject() string { return IdentitySubject(f.IdentityID) }
+
+func (f *IdentityErased) names() Names          { return Names{} }
+func (f *IdentityErased) texts() Texts          { return Texts{} }
+func (f *IdentityErased) withdraws() Withdrawal { return WithdrawsIdentity }
+func (f *IdentityErased) check([]byte) Problem {
+	return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
+}
+
+// Of returns the erasure of one of the identity's sessions, under the same receipt.
+func (f *IdentityErased) Of(sessionID string) *SessionErased {
+	return &SessionErased{
+		SessionID: sessionID, IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Reason: f.Reason, ErasedBy: f.ErasedBy,
+	}
+}
+
+// ErasureReceipt says: what an erasure has reached in one place of storage. It is the receipt of a
+// session, or of an identity with so many Sessions, and stands in the log behind the events that
+// it is about.
+type ErasureReceipt struct {
+	IdentityID string `json:"identity_id,omitempty"`
+	SessionID  string `json:"session_id,omitempty"`
+	ReceiptID  string `json:"receipt_id"`
+	Place      string `json:"place"`
+	Erased     int    `json:"erased"`
+	Sessions   int    `json:"sessions,omitempty"`
+}
+
+// Type implements Fact.
+func (f *ErasureReceipt) Type() string { return TypeErasureReceipt }
+
+// EventID implements Fact.
+func (f *ErasureReceipt) EventID() string {
+	if f.SessionID != "" {
+		// The sessions of an identity share one receipt id.
+		return pairID(pairID(f.SessionID, f.ReceiptID).String(), f.Place).String() + ".receipt"
+	}
+	return pairID(f.ReceiptID, f.Place).String() + ".receipt"
+}
+
+// Subject implements Fact.
+func (f *ErasureReceipt) Subject() string {
+	if f.SessionID != "" {
+		return SessionSubject(f.SessionID)
+	}
+	return IdentitySubject(f.IdentityID)
+}
+
+func (f *ErasureReceipt) names() Names          { return Names{} }
+func (f *ErasureReceipt) texts() Texts          { return Texts{} }
+func (f *ErasureReceipt) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *ErasureReceipt) check(body []byte) Problem {
+	if f.SessionID != "" && f.IdentityID == "" {
+		return firstOf(badID(f.SessionID), badID(f.ReceiptID), f.inexact(body))
+	}
+	return firstOf(badID(f.IdentityID), badID(f.ReceiptID), f.inexact(body))
+}
+
+var placeName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+// inexact holds a session's receipt against its exact form. Of all events only a receipt may come after
+// the erasure of its session and stay in the log, so no text may ride on it.
+func (f *ErasureReceipt) inexact(body []byte) Problem {
+	if f.SessionID == "" {
+		return ""
+	}
+	exact, err := Encode(f, time.Time{})
+	if err != nil || badID(f.SessionID) != "" || !placeName.MatchString(f.Place) || !bytes.Equal(exact.Body, body) {
+		return ProblemReceipt
+	}
+	return ""
+}

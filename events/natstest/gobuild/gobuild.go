@@ -1,0 +1,45 @@
+// Package gobuild builds a Go program that tests run as a process.
+package gobuild
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+// Program is a Go program that tests run as a process. Safe for concurrent use.
+type Program struct {
+	Name    string // of its file
+	Package string
+	Flags   []string // of go build
+
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// Path returns the program's file, which is built when it is first asked for.
+func (p *Program) Path() (string, error) {
+	p.once.Do(func() {
+		if p.dir, p.err = os.MkdirTemp("", "turnledger-program-"); p.err != nil {
+			return
+		}
+		args := append([]string{"build", "-o", p.file()}, append(p.Flags, p.Package)...)
+		if printed, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			p.err = fmt.Errorf("build %s: %w\n%s", p.Package, err, printed)
+		}
+	})
+	return p.file(), p.err
+}
+
+func (p *Program) file() string { return filepath.Join(p.dir, p.Name) }
+
+// Remove removes what was built, if anything was.
+func (p *Program) Remove() {
+	p.once.Do(func() {})
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir)
+	}
+}

@@ -1,0 +1,75 @@
+package events
+
+import "strconv"
+
+// SessionLinked says: the session belongs to an identity, from its beginning on.
+type SessionLinked struct {
+	SessionID  string `json:"session_id"`
+	IdentityID string `json:"identity_id"`
+}
+
+// Type implements Fact.
+func (f *SessionLinked) Type() string { return TypeSessionLinked }
+
+// EventID implements Fact.
+func (f *SessionLinked) EventID() string {
+	return pairID(f.SessionID, f.IdentityID).String() + ".linked"
+}
+
+// Subject implements Fact.
+func (f *SessionLinked) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionLinked) names() Names          { return Names{} }
+func (f *SessionLinked) texts() Texts          { return Texts{} }
+func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *SessionLinked) check([]byte) Problem {
+	return firstOf(badID(f.SessionID), badID(f.IdentityID))
+}
+
+// LinkRefused says: somebody asked to link a session that belongs to another identity.
+type LinkRefused struct {
+	SessionID  string `json:"session_id"`
+	IdentityID string `json:"identity_id"`
+	SourceHash string `json:"source_hash,omitempty"`
+}
+
+// Type implements Fact.
+func (f *LinkRefused) Type() string { return TypeLinkRefused }
+
+// EventID implements Fact.
+func (f *LinkRefused) EventID() string {
+	return pairID(f.SessionID, f.IdentityID).String() + ".link_refused"
+}
+
+// Subject implements Fact.
+func (f *LinkRefused) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *LinkRefused) names() Names          { return Names{} }
+func (f *LinkRefused) texts() Texts          { return Texts{} }
+func (f *LinkRefused) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *LinkRefused) check([]byte) Problem  { return firstOf(badID(f.SessionID), badID(f.IdentityID)) }
+
+// SessionReset says: prompts and history start after it; nothing is deleted. After is
+// the session's last position when the reset was decided; it makes the event
+// id of each reset its own.
+type SessionReset struct {
+	SessionID string   `json:"session_id"`
+	After     Position `json:"after"`
+	Reason    string   `json:"reason,omitempty"`
+}
+
+// Type implements Fact.
+func (f *SessionReset) Type() string { return TypeSessionReset }
+
+// EventID implements Fact.
+func (f *SessionReset) EventID() string {
+	return pairID(f.SessionID, strconv.FormatUint(f.After.Seq, 10)).String() + ".reset"
+}
+
+// Subject implements Fact.
+func (f *SessionReset) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *SessionReset) names() Names          { return Names{} }
+func (f *SessionReset) texts() Texts          { return Texts{} }
+func (f *SessionReset) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *SessionReset) check([]byte) Problem  { return badID(f.SessionID) }

@@ -1,0 +1,122 @@
+package events
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
+
+// Question is the first half of a turn. Messages, where present, is a JSON array
+// of chat messages in the OpenAI form, kept as it came; Metadata is a JSON object
+// of allowed keys.
+type Question struct {
+	PipelineName       string          `json:"pipeline_name,omitempty"`
+	Consultant         string          `json:"consultant,omitempty"`
+	Repository         string          `json:"repository,omitempty"`
+	TranslateChat      bool            `json:"translate_chat,omitempty"`
+	QuestionNeutral    string          `json:"question_neutral"`
+	QuestionTranslated string          `json:"question_translated,omitempty"`
+	QuestionMessages   json.RawMessage `json:"question_messages,omitempty"`
+	Metadata           json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Answer is the second half of a turn; the forms are those of Question.
+type Answer struct {
+	AnswerNeutral              string          `json:"answer_neutral"`
+	AnswerTranslated           string          `json:"answer_translated,omitempty"`
+	AnswerTranslatedIsFallback bool            `json:"answer_translated_is_fallback,omitempty"`
+	AnswerMessages             json.RawMessage `json:"answer_messages,omitempty"`
+}
+
+func (q Question) problem() Problem {
+	if q.QuestionNeutral == "" && !HasMessages(q.QuestionMessages) {
+		return ProblemEmptyQuestion
+	}
+	return firstOf(badMessages(q.QuestionMessages), badObject(q.Metadata))
+}
+
+func (a Answer) problem() Problem {
+	if a.AnswerNeutral == "" && !HasMessages(a.AnswerMessages) {
+		return ProblemEmptyAnswer
+	}
+	return badMessages(a.AnswerMessages)
+}
+
+// TurnStarted says: a request opened a turn with its question.
+type TurnStarted struct {
+	TurnID    uuid.UUID `json:"turn_id"`
+	SessionID string    `json:"session_id"`
+	RequestID string    `json:"request_id"`
+	Question
+}
+
+// Type implements Fact.
+func (f *TurnStarted) Type() string { return TypeTurnStarted }
+
+// EventID implements Fact.
+func (f *TurnStarted) EventID() string { return f.TurnID.String() + ".started" }
+
+// Subject implements Fact.
+func (f *TurnStarted) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnStarted) names() Names {
+	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID}
+}
+func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question} }
+func (f *TurnStarted) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *TurnStarted) check([]byte) Problem {
+	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
+}
+
+// TurnFinalized says: the turn has its answer. Metadata is laid over that of the start.
+type TurnFinalized struct {
+	TurnID    uuid.UUID `json:"turn_id"`
+	SessionID string    `json:"session_id"`
+	Answer
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Type implements Fact.
+func (f *TurnFinalized) Type() string { return TypeTurnFinalized }
+
+// EventID implements Fact.
+func (f *TurnFinalized) EventID() string { return f.TurnID.String() + ".finalized" }
+
+// Subject implements Fact.
+func (f *TurnFinalized) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnFinalized) names() Names          { return Names{TurnID: f.TurnID, SessionID: f.SessionID} }
+func (f *TurnFinalized) texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
+func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *TurnFinalized) check([]byte) Problem {
+	return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
+}
+
+// TurnCorrected says: a whole replacing turn, in the place of ReplacesTurnID.
+type TurnCorrected struct {
+	TurnID         uuid.UUID `json:"turn_id"`
+	SessionID      string    `json:"session_id"`
+	RequestID      string    `json:"request_id"`
+	ReplacesTurnID uuid.UUID `json:"replaces_turn_id"`
+	Question
+	Answer
+}
+
+// Type implements Fact.
+func (f *TurnCorrected) Type() string { return TypeTurnCorrected }
+
+// EventID implements Fact.
+func (f *TurnCorrected) EventID() string { return f.TurnID.String() + ".corrected" }
+
+// Subject implements Fact.
+func (f *TurnCorrected) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnCorrected) names() Names {
+	return Names{TurnID: f.TurnID, SessionID: f.SessionID, RequestID: f.RequestID, ReplacesTurnID: f.ReplacesTurnID}
+}
+func (f *TurnCorrected) texts() Texts          { return Texts{Question: &f.Question, Answer: &f.Answer} }
+func (f *TurnCorrected) withdraws() Withdrawal { return WithdrawsVersion }
+func (f *TurnCorrected) check([]byte) Problem {
+	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
+		nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())
+}

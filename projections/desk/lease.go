@@ -1,0 +1,76 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// holdFor is how long the holder of a lease may say nothing until another may take it. What fences the former
+// one then is the number of its generation, not the time.
+const holdFor = 15 * time.Second
+
+// Lease takes the right to rebuild a projection's store, until release. projections.ErrRebuilding where
+// another holder lives. It says who tries: stores hold off by themselves who has lost it.
+func (d *Desk) Lease(ctx context.Context, name, store string) (release func(context.Context), err error) {
+	notes, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	me, held := uuid.NewString(), key("lease", name, storeKey(store))
+	group := d.Members("rebuild-"+name, func(context.Context) (string, error) { return store, nil })
+	if err := takeLease(ctx, notes, group, held, me); err != nil {
+		return nil, errors.Join(err, group.Leave(context.WithoutCancel(ctx), me))
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(holdFor / 5)
+		defer tick.Stop()
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-tick.C:
+				_, _ = group.Beat(life, me, holdFor) // the next one may be heard
+			}
+		}
+	}()
+	return func(ctx context.Context) {
+		end()
+		<-over
+		_ = group.Leave(ctx, me) // else it is free when the time is over
+	}, nil
+}
+
+// takeLease writes the holder's name where none that lives stands.
+func takeLease(ctx context.Context, notes Notes, group *Members, held, me string) error {
+	living, err := group.Beat(ctx, me, holdFor)
+	if err != nil {
+		return err
+	}
+	var holder string
+	revision, err := notes.Read(ctx, held, &holder)
+	if err != nil {
+		return err
+	}
+	if holder != "" && slices.Contains(living, holder) {
+		return projections.ErrRebuilding
+	}
+	_, err = notes.Write(ctx, held, me, revision)
+	if errors.Is(err, jetlog.ErrConflict) {
+		return projections.ErrRebuilding
+	}
+	if err != nil {
+		return fmt.Errorf("take the lease: %w", err)
+	}
+	return nil
+}

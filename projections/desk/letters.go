@@ -1,0 +1,181 @@
+package desk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// letter is a dead letter as it is kept: under its store and generation, with the stream that its position is in
+// and the epoch of the owner that parked the event.
+type letter struct {
+	projections.DeadLetter
+	Created time.Time `json:"stream_created"`
+	Epoch   uint64    `json:"epoch"`
+}
+
+// owner says which claim may write letters of a partition.
+type owner struct {
+	Epoch uint64 `json:"epoch"`
+}
+
+func generationKey(kind, name, store string, generation uint64) string {
+	return key(kind, name, storeKey(store), strconv.FormatUint(generation, 10))
+}
+
+func letterKey(name string, of projections.Checkpoint, at events.Position) string {
+	where := generationKey("letter", name, of.Store, of.Generation)
+	return key(where, strconv.Itoa(at.Partition), strconv.FormatUint(at.Seq, 10))
+}
+
+// Hold is the right to park events of a partition.
+type Hold struct {
+	notes    Notes
+	name     string
+	at       projections.Checkpoint
+	own      string
+	revision uint64
+	// attempts of events that a former owner parked and did not pass.
+	attempts map[events.Position]int
+}
+
+// Own takes over the letters of a partition that a checkpoint was claimed in. Letters of events behind that
+// checkpoint's sequence go: their owner never passed these events. ErrFenced where a later claim owns them.
+func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (*Hold, error) {
+	notes, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hold{
+		notes: notes, name: name, at: cp, attempts: map[events.Position]int{},
+		own: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition)),
+	}
+	var have owner
+	revision, err := notes.Read(ctx, h.own, &have)
+	if err != nil {
+		return nil, fmt.Errorf("own the dead letters: %w", err)
+	}
+	// A store without an id may have been emptied, and counts its epochs from the beginning again.
+	if have.Epoch > cp.Epoch && (cp.Store != "" || cp.Seq > 0) {
+		return nil, projections.ErrFenced
+	}
+	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); errors.Is(err, jetlog.ErrConflict) {
+		return nil, projections.ErrFenced
+	}
+	if err != nil {
+		return nil, fmt.Errorf("own the dead letters: %w", err)
+	}
+	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition))
+	for _, l := range found {
+		if err == nil && (l.Value.Position.Seq > cp.Seq || !sameStream(l.Value.Created, cp.Created)) {
+			h.attempts[l.Value.Position] = l.Value.Attempts
+			err = notes.Commit(ctx, l.Key, nil, h.own, h.revision)
+		}
+	}
+	if errors.Is(err, jetlog.ErrConflict) {
+		return nil, projections.ErrFenced
+	}
+	return h, err
+}
+
+func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equal(b) }
+
+// Keep makes the letter of an event durable; one that was parked before counts the attempts. It counts when a
+// checkpoint of the claim has passed the event. ErrFenced where another claim owns the letters by now.
+func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) error {
+	dead.Projection = h.name
+	dead.Attempts += h.attempts[dead.Position]
+	l := letter{DeadLetter: dead, Created: created, Epoch: h.at.Epoch}
+	err := h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision)
+	if errors.Is(err, jetlog.ErrConflict) {
+		return projections.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("keep a dead letter: %w", err)
+	}
+	return nil
+}
+
+// letters returns those of a generation in the partitions that match, in the order in which they were parked.
+func (d *Desk) letters(
+	ctx context.Context, name, store string, generation uint64, partitions string,
+) (out []jetlog.Note[letter], err error) {
+	notes, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filter := key(generationKey("letter", name, store, generation), partitions, "*")
+	if err := each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) }); err != nil {
+		return nil, fmt.Errorf("read the dead letters: %w", err)
+	}
+	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
+		x, y := a.Value.Position, b.Value.Position
+		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Seq, y.Seq))
+	})
+	return out, nil
+}
+
+// restoredStore is where the letters are that came with a backup: which store they were of is not known there.
+const restoredStore = "restored"
+
+// Restore takes in the letters that came with a backup of the log. They count for a view that followed the log of
+// before, until it is rebuilt: an operator's word that an event stays out must not be lost with the log. A letter
+// whose event the restored log does not hold is left out.
+func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) error {
+	notes, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, dead := range letters {
+		if dead.Position.Partition >= log.Partitions() {
+			continue
+		}
+		e, found, err := log.At(ctx, dead.Position)
+		if err != nil {
+			return fmt.Errorf("restore a dead letter: %w", err)
+		}
+		if !found || projections.Label(e.ID) != dead.EventID {
+			continue
+		}
+		k := letterKey(dead.Projection, projections.Checkpoint{Store: restoredStore}, dead.Position)
+		var have letter
+		revision, err := notes.Read(ctx, k, &have)
+		if err == nil {
+			l := letter{DeadLetter: dead, Created: log.Created(dead.Position.Partition)}
+			err = notes.Commit(ctx, k, l, k, revision)
+		}
+		if err != nil {
+			return fmt.Errorf("restore a dead letter: %w", err)
+		}
+	}
+	return nil
+}
+
+// Clear removes the letters and owners of a generation that is no more.
+func (d *Desk) Clear(ctx context.Context, name, store string, generation uint64) error {
+	notes, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, kind := range []string{"letter", "owner"} {
+		all := key(generationKey(kind, name, store, generation), ">")
+		err = errors.Join(err, notes.Each(ctx, all, func(n jetlog.Note[json.RawMessage]) error {
+			gone = append(gone, n.Key)
+			return nil
+		}))
+	}
+	for _, k := range gone {
+		err = errors.Join(err, notes.Drop(ctx, k))
+	}
+	return err
+}

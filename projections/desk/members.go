@@ -1,0 +1,87 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Members is the group of the runners that feed one store (projections.Group). Its clock is that of the notes'
+// servers.
+type Members struct {
+	desk  *Desk
+	name  string
+	store func(context.Context) (string, error)
+}
+
+var _ projections.Group = (*Members)(nil)
+
+// Members returns the group of a projection's runners. The store is asked for its id at each beat: runners
+// that follow one log into two databases share nothing. Nil where the projection has no store of its own.
+func (d *Desk) Members(name string, store func(context.Context) (string, error)) *Members {
+	return &Members{d, name, store}
+}
+
+func (m *Members) prefix(ctx context.Context) (string, error) {
+	if m.store == nil {
+		return key("members", m.name, ""), nil
+	}
+	store, err := m.store(ctx)
+	return key("members", m.name, storeKey(store), ""), err
+}
+
+// Beat implements projections.Group. It also removes members that died.
+func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
+	prefix, err := m.prefix(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("meet the other runners: %w", err)
+	}
+	notes, err := m.desk.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := notes.Put(ctx, prefix+member, true); err != nil {
+		return nil, fmt.Errorf("meet the other runners: %w", err)
+	}
+	seen := map[string]time.Time{}
+	err = each(ctx, notes, prefix+"*", func(n jetlog.Note[bool]) {
+		seen[strings.TrimPrefix(n.Key, prefix)] = n.At
+	})
+	if err != nil {
+		return nil, fmt.Errorf("meet the other runners: %w", err)
+	}
+	var living []string
+	for other, at := range seen {
+		switch silent := seen[member].Sub(at); {
+		case other == member, silent <= alive:
+			living = append(living, other)
+		case silent > forgetAfter*alive:
+			_ = notes.Drop(ctx, prefix+other) // the next beat tries again
+		}
+	}
+	return living, nil
+}
+
+// forgetAfter so many times the silence of a dead member its key goes: one that was only paused is not asked
+// to write it again.
+const forgetAfter = 10
+
+// Leave implements projections.Group.
+func (m *Members) Leave(ctx context.Context, member string) error {
+	prefix, err := m.prefix(ctx)
+	if err != nil {
+		return fmt.Errorf("leave the other runners: %w", err)
+	}
+	notes, err := m.desk.open(ctx)
+	if err == nil {
+		err = notes.Drop(ctx, prefix+member)
+	}
+	if err != nil {
+		return fmt.Errorf("leave the other runners: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package desk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// InMemory makes a desk that ends with the process, as the rows do of a view that is kept in memory. It keeps
+// the newest 1,000 letters.
+func InMemory() *Desk { return New(&shelf{notes: map[string]jetlog.Note[json.RawMessage]{}}) }
+
+// shelf is Notes in memory.
+type shelf struct {
+	mu       sync.Mutex
+	revision uint64
+	notes    map[string]jetlog.Note[json.RawMessage]
+}
+
+// lettersInMemory is how many letters a shelf keeps; older ones go.
+const lettersInMemory = 1000
+
+func (s *shelf) Read(_ context.Context, key string, into any) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, found := s.notes[key]
+	if !found {
+		return 0, nil
+	}
+	return n.Revision, json.Unmarshal(n.Value, into)
+}
+
+func (s *shelf) Write(_ context.Context, key string, value any, revision uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notes[key].Revision != revision {
+		return 0, jetlog.ErrConflict
+	}
+	err := s.put(key, value)
+	return s.notes[key].Revision, err
+}
+
+func (s *shelf) Put(_ context.Context, key string, value any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.put(key, value)
+}
+
+func (s *shelf) put(key string, value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	s.revision++
+	s.notes[key] = jetlog.Note[json.RawMessage]{Key: key, Value: raw, Revision: s.revision, At: time.Now()}
+	s.bound()
+	return nil
+}
+
+// bound lets the oldest letters go.
+func (s *shelf) bound() {
+	if len(s.notes) <= lettersInMemory {
+		return
+	}
+	letters := s.sorted("letter.>")
+	for _, n := range letters[:max(len(letters)-lettersInMemory, 0)] {
+		delete(s.notes, n.Key)
+	}
+}
+
+func (s *shelf) Commit(_ context.Context, key string, value any, guard string, revision uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.notes[guard].Revision != revision:
+		return jetlog.ErrConflict
+	case value == nil:
+		delete(s.notes, key)
+		return nil
+	default:
+		return s.put(key, value)
+	}
+}
+
+func (s *shelf) Drop(_ context.Context, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.notes, key)
+	return nil
+}
+
+func (s *shelf) Each(_ context.Context, filter string, f func(jetlog.Note[json.RawMessage]) error) error {
+	s.mu.Lock()
+	found := s.sorted(filter)
+	s.mu.Unlock()
+	for _, n := range found {
+		if err := f(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sorted returns what matches, in the order of the revisions.
+func (s *shelf) sorted(filter string) (out []jetlog.Note[json.RawMessage]) {
+	for key, n := range s.notes {
+		if matches(strings.Split(filter, "."), strings.Split(key, ".")) {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b jetlog.Note[json.RawMessage]) int { return cmp.Compare(a.Revision, b.Revision) })
+	return out
+}
+
+// matches reports whether a filter takes a key, both in tokens.
+func matches(filter, key []string) bool {
+	for i, token := range filter {
+		if token == ">" {
+			return i < len(key)
+		}
+		if i == len(key) || token != "*" && token != key[i] {
+			return false
+		}
+	}
+	return len(filter) == len(key)
+}

@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/rebuild"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// Member is a view of a fleet. It is unopened until its store has answered; then it is open, or refused while
+// it follows another stream than the log's: its positions say nothing then about what it holds.
+type Member struct {
+	Entry
+	fleet *Fleet
+	desk  *desk.Desk
+	queue *desk.Queue
+	feed  *runner.Runner // nil where another process feeds it
+
+	opened  atomic.Bool
+	refused atomic.Pointer[error]
+	// last rebuild that this process has begun.
+	last atomic.Pointer[rebuild.Rebuild]
+}
+
+const (
+	// askDeadline bounds the questions of a status, a scrape or a look at a view's checkpoints.
+	askDeadline = 2 * time.Second
+	// openDeadline bounds one try to open a store, and openEvery is the pause before the next.
+	openDeadline = 10 * time.Second
+	openEvery    = 2 * time.Second
+	// rebuiltEvery is the pause between two looks whether a view was rebuilt.
+	rebuiltEvery = 200 * time.Millisecond
+)
+
+// Readable returns why the view may not be read: ErrUnopened, or that it follows another stream.
+func (m *Member) Readable() error {
+	if why := m.refused.Load(); why != nil {
+		return *why
+	}
+	if !m.opened.Load() {
+		return ErrUnopened
+	}
+	return nil
+}
+
+// Applied returns how far the view is, once it is open.
+func (m *Member) Applied(ctx context.Context, partition int) (events.Position, error) {
+	if m.opens() && !m.opened.Load() {
+		return events.Position{}, ErrUnopened
+	}
+	return m.View.Applied(ctx, partition)
+}
+
+// opens reports whether this process has to open the view's store before it uses it.
+func (m *Member) opens() bool { return m.Open != nil && (m.Feeds || m.Reads) }
+
+func (m *Member) fed() bool { return m.feed != nil && m.opened.Load() }
+
+// tryOpen opens the view. One in a store that outlives the log is kept from readers until it was seen to
+// follow the log's streams: a log that was restored may be behind what the view holds, and a process that only
+// reads has no feed to notice.
+func (m *Member) tryOpen(ctx context.Context) error {
+	if m.Open != nil {
+		ctx, cancel := context.WithTimeout(ctx, openDeadline)
+		defer cancel()
+		if err := m.Open(ctx); err != nil {
+			return err
+		}
+	}
+	if !m.InMemory {
+		if err := m.follows(ctx); err != nil {
+			m.refused.Store(&err)
+		}
+	}
+	m.opened.Store(true)
+	return nil
+}
+
+// run opens the view where it is not open yet, as often as it takes, and feeds it.
+func (m *Member) run(ctx context.Context) error {
+	for !m.opened.Load() {
+		err := m.tryOpen(ctx)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, projections.ErrUnavailable):
+			return err
+		}
+		m.fleet.cfg.Logger.Warn("a view waits for its store", "projection", m.View.Name(), "err", err)
+		if !pause(ctx, openEvery) {
+			return nil
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.unguard(ctx) })
+	if m.feed != nil {
+		g.Go(func() error { return m.follow(ctx) })
+	}
+	return g.Wait()
+}
+
+// feeding is how a runner feeds the view, with those of its store's group; a view in memory has none.
+func (m *Member) feeding() runner.Config {
+	c := m.fleet.cfg
+	out := runner.Config{
+		Rules: c.Rules, Logger: c.Logger, Metrics: c.Metrics, Traces: c.Traces,
+		Start: m.Start, MaxBatch: m.MaxBatch, Carry: m.Carry, Desk: m.desk,
+	}
+	if !m.InMemory {
+		out.Group = m.desk.Members(m.View.Name(), func(ctx context.Context) (string, error) {
+			served, err := m.View.Served(ctx)
+			return served.Store, err
+		})
+	}
+	return out
+}
+
+// follow feeds the view. One that follows another stream stops and is read by nobody, while the process goes
+// on, so that the view can be rebuilt; then it is fed again.
+func (m *Member) follow(ctx context.Context) error {
+	for {
+		err := m.feed.Run(ctx)
+		if !errors.Is(err, projections.ErrStream) {
+			return err
+		}
+		m.fleet.cfg.Logger.Error("a view stopped, and only the log is read until the view is rebuilt", "err", err)
+		m.refused.Store(&err)
+		if !m.awaitRebuild(ctx) {
+			return nil
+		}
+		m.refused.Store(nil)
+	}
+}
+
+// unguard lets readers in once the view follows the log's streams.
+func (m *Member) unguard(ctx context.Context) error {
+	if m.refused.Load() != nil && m.awaitRebuild(ctx) {
+		m.refused.Store(nil)
+	}
+	return nil
+}
+
+// awaitRebuild waits until the view follows the log's streams; false if ctx ends first.
+func (m *Member) awaitRebuild(ctx context.Context) bool {
+	for pause(ctx, rebuiltEvery) {
+		if m.follows(ctx) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// follows holds the view against the log's streams.
+func (m *Member) follows(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
+	served, err := m.View.Served(ctx)
+	for _, cp := range served.At {
+		if err == nil && cp.Partition < m.fleet.cfg.Log.Partitions() {
+			err = projections.SameStream(ctx, m.fleet.cfg.Log, cp)
+		}
+	}
+	return err
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+)
+
+const (
+	// stateNotFed is that of a view in a store which other processes feed, if any does.
+	stateNotFed = "not_fed"
+	stateFailed = "failed"
+)
+
+// Status tells how far all is that this process feeds.
+func (f *Fleet) Status(ctx context.Context) (out []projections.Status) {
+	for _, s := range f.feeds {
+		if s.view == nil || s.view.fed() {
+			out = append(out, s.Runner.Status(ctx, time.Now())...)
+		}
+	}
+	return out
+}
+
+// Projections returns how far everything is that this process feeds, how far the generations are that its rebuilds
+// fill, and what the stores report of the views that others feed.
+func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ error) {
+	// Before what is served: a rebuild that has ended is seen in one of both.
+	var filling []projections.Status
+	for _, m := range f.views {
+		if r := m.last.Load(); r != nil {
+			for _, s := range r.Status(ctx, time.Now()) {
+				s.Rebuildable = true
+				filling = append(filling, s)
+			}
+		}
+	}
+	for _, s := range f.feeds {
+		if s.view == nil || s.view.fed() {
+			number := s.view.generation(ctx)
+			for _, one := range s.Runner.Status(ctx, time.Now()) {
+				one.Generation, one.Rebuildable = number, s.view.rebuildable()
+				out = append(out, one)
+			}
+		}
+	}
+	asked, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
+	for _, m := range f.views {
+		if !m.fed() && !m.InMemory {
+			out = append(out, m.stored(asked)...)
+		}
+	}
+	return append(out, filling...), nil
+}
+
+func (m *Member) rebuildable() bool { return m != nil && m.Generations != nil }
+
+// generation that is served; 0 where the view does not tell it, or has none.
+func (m *Member) generation(ctx context.Context) uint64 {
+	if !m.rebuildable() {
+		return 0
+	}
+	served, err := m.View.Served(ctx)
+	if err != nil {
+		m.fleet.cfg.Logger.Debug("a view does not tell its generation", "projection", m.View.Name(), "err", err)
+	}
+	return served.Generation
+}
+
+// stored holds the checkpoints of a view against the log.
+func (m *Member) stored(ctx context.Context) []projections.Status {
+	served, silent := m.View.Served(ctx)
+	out := make([]projections.Status, m.fleet.cfg.Log.Partitions())
+	var g errgroup.Group
+	for k := range out {
+		g.Go(func() error {
+			out[k] = m.storedStatus(ctx, served.Of(k), silent)
+			out[k].Name, out[k].Generation = m.View.Name(), served.Generation
+			return nil
+		})
+	}
+	_ = g.Wait() // what is wrong stands in each status
+	return out
+}
+
+func (m *Member) storedStatus(ctx context.Context, cp projections.Checkpoint, err error) projections.Status {
+	log := m.fleet.cfg.Log
+	s := projections.Status{Partition: cp.Partition, Position: cp.Position(), State: stateNotFed}
+	var head events.Position
+	if err == nil {
+		head, err = log.Head(ctx, cp.Partition)
+	}
+	if err != nil {
+		s.State, s.HeadUnknown, s.LastError = projections.Unknown, true, err.Error()
+		return s
+	}
+	s.Head = head
+	if err = projections.SameStream(ctx, log, cp); err != nil {
+		s.LastError = err.Error()
+	}
+	if errors.Is(err, projections.ErrStream) {
+		s.State, s.LagUnknown = stateFailed, true
+	} else {
+		s.Measure(ctx, log, time.Now())
+	}
+	return s
+}
+
+// NotReady is why a view can't be read, with what anybody may know of it.
+type NotReady struct {
+	Reason string
+	Err    error
+}
+
+func (n *NotReady) Error() string { return n.Err.Error() }
+func (n *NotReady) Unwrap() error { return n.Err }
+
+// Check is a store that should answer.
+type Check struct {
+	Store string
+	Probe func(context.Context) error
+}
+
+// Checks are the stores of the views that this process feeds or reads. A probe's error is *NotReady: it tells a
+// view that may not be read from a store that is out.
+func (f *Fleet) Checks() (out []Check) {
+	for _, m := range f.views {
+		if m.Store != "" && (m.Feeds || m.Reads) {
+			out = append(out, Check{m.Store, m.ready})
+		}
+	}
+	return out
+}
+
+func (m *Member) ready(ctx context.Context) error {
+	name := m.View.Name()
+	if why := m.refused.Load(); why != nil && errors.Is(*why, projections.ErrStream) {
+		says := "not read: the view " + name + " does not follow this log; turnledger projections rebuild " + name
+		return &NotReady{says, *why}
+	}
+	if _, err := m.Applied(ctx, 0); err != nil {
+		return &NotReady{m.Reason, err}
+	}
+	return nil
+}

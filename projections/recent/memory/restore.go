@@ -1,0 +1,53 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// Restore implements projections.View.
+func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
+	return v.served.Load().restore(ctx, s)
+}
+
+func (v *generation) restore(ctx context.Context, from projections.Session) ([]events.Position, error) {
+	p, err := v.partition(ctx, from.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("restore a session in memory: %w", err)
+	}
+	s := p.shard(v.hash(from.ID))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.sessions[from.ID]
+	if p.applied.Load() < from.UpTo || s.left[from.ID] > from.UpTo || held != nil && held.Applied > from.UpTo {
+		return nil, nil
+	}
+	delete(s.left, from.ID)
+	if held != nil {
+		s.drop(held)
+	}
+	if expires := v.limits.Expires(from.State.Head()).UnixMilli(); expires >= v.now().UnixMilli() {
+		v.take(s, from.State, expires)
+	}
+	return from.Letters, nil
+}
+
+// take holds a folded session.
+func (v *generation) take(s *shard, folded *conversation.State, expires int64) {
+	v.limits.Trim(folded)
+	var previous *conversation.Turn
+	for _, t := range folded.Turns {
+		trimQuestion(t, previous)
+		if t.Answer != nil {
+			trimAnswer(t, previous)
+		}
+		previous = t
+	}
+	held := s.add(folded.SessionID, v.rules)
+	held.State = *folded
+	s.date(held, expires)
+}

@@ -1,0 +1,84 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // the script
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+)
+
+//go:embed restore.lua
+var restoreText string
+
+var (
+	restoreScript = rueidis.NewLuaScript(restoreText)
+	// Versions before the desk kept dead letters in a list of the generation.
+	deadScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
+		return redis.call('LRANGE', dead, 0, -1)`)
+	forgetScript = rueidis.NewLuaScript(`local dead = ARGV[1] .. (redis.call('GET', KEYS[1]) or '1') .. ':dead'
+		return redis.call('LREM', dead, 1, ARGV[2])`)
+)
+
+// Restore implements projections.View: one script.
+func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
+	folded := s.State
+	expires := v.cfg.Limits.Expires(folded.Head()).UnixMilli()
+	args := []string{
+		v.root, strconv.Itoa(s.Partition), strconv.FormatUint(s.UpTo, 10), s.ID, strconv.FormatUint(folded.Applied, 10),
+	}
+	if expires < v.cfg.Now().UnixMilli() {
+		args = append(args, "", "", "")
+	} else {
+		v.cfg.Limits.Trim(folded)
+		whole := "0"
+		if folded.Whole {
+			whole = "1"
+		}
+		args = append(args, whole, rueidis.BinaryString(appendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
+		for _, t := range folded.Turns {
+			record := pendingRecord(t)
+			if t.Status == conversation.Finalized {
+				record = finalizedRecord(t)
+			}
+			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(record))
+		}
+	}
+	done, err := v.client.exec(ctx, restoreScript, []string{v.pointer}, args).AsInt64()
+	if err != nil {
+		return nil, fmt.Errorf("restore a session in Redis: %w", err)
+	}
+	if done == 0 {
+		return nil, nil
+	}
+	return s.Letters, nil
+}
+
+// Carry hands over the dead letters of a partition that a version before kept in the served generation, and
+// forgets those that were kept.
+func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) error {
+	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
+	for _, r := range records {
+		var dead projections.DeadLetter
+		if err == nil && json.Unmarshal([]byte(r), &dead) != nil {
+			err = ErrAnswer
+		}
+		if err != nil || dead.Position.Partition != partition {
+			continue
+		}
+		dead.Projection = v.Name()
+		if err = keep(ctx, dead); err == nil {
+			err = v.client.exec(ctx, forgetScript, []string{v.pointer}, []string{v.root, r}).Error()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("carry over the dead letters in Redis: %w", err)
+	}
+	return nil
+}

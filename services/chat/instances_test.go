@@ -1,0 +1,343 @@
+package chat_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/chat/modeltest"
+	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/presence"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/servicetest"
+)
+
+// chatInstance is the chat of one process, on a log that other instances may share.
+type chatInstance struct {
+	*chat.Service
+	t     *testing.T
+	model *modeltest.Scripted
+	turns *history.Service
+	stop  func()
+}
+
+// newChat returns the chat of a process of its own.
+func newChat(t *testing.T, server *embedded.Server, model *modeltest.Scripted) *chatInstance {
+	t.Helper()
+	return newChatWith(t, server, model, unchanged)
+}
+
+// newChatWith returns such a chat whose ports are changed.
+func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripted, change func(*chat.Config)) *chatInstance {
+	t.Helper()
+	nc := natstest.Connect(t, server)
+	log := natstest.LogOn(t, server, 1)
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	s := servicetest.New(log, servicetest.Config{
+		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.History.Run(ctx) }) // it may find its connection closed
+	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
+	cfg := chat.Config{
+		Turns: s.History, Sessions: s.Reader, Contexts: s.Contexts, Model: m, Presence: presence.New(nc, notes),
+	}
+	change(&cfg)
+	c := &chatInstance{t: t, model: model, turns: s.History, Service: chat.New(cfg)}
+	c.stop = func() {
+		nc.Close()
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// listener reports when a turn has begun and when the first words of its answer come.
+type listener struct {
+	begun, first chan struct{}
+	once         sync.Once
+}
+
+func newListener() *listener {
+	return &listener{begun: make(chan struct{}), first: make(chan struct{})}
+}
+
+func (h *listener) Begun(string, uuid.UUID) { close(h.begun) }
+
+func (h *listener) Piece(string) { h.once.Do(func() { close(h.first) }) }
+
+// outcome is what became of a message.
+type outcome struct {
+	services.ChatReply
+	err error
+}
+
+// send sends a message and returns its listener and what becomes of it.
+func (c *chatInstance) send(request, content string, policy services.OnPending) (*listener, <-chan outcome) {
+	h, out := newListener(), make(chan outcome, 1)
+	go func() {
+		r, err := c.Send(context.WithoutCancel(c.t.Context()),
+			services.ChatMessage{ThreadID: "s", RequestID: request, Content: content, OnPending: policy}, h)
+		out <- outcome{r, err}
+	}()
+	return h, out
+}
+
+// TestRetryAfterAnInterruptionAsksTheModelAgain: a message that interrupts ends what was
+// under way, not what is begun later.
+func TestRetryAfterAnInterruptionAsksTheModelAgain(t *testing.T) {
+	t.Parallel()
+	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
+	_, failed := c.send("r1", "fail: Who is Donald Trump?", services.Enqueue)
+	require.ErrorIs(t, (<-failed).err, services.ErrModelFailed)
+	_, other := c.send("r2", "Who is Donald Trump?", services.Interrupt)
+	require.NoError(t, (<-other).err)
+	c.model.Script(func([]string) (a modeltest.Answer) { a.Text = "At last."; return a })
+	_, again := c.send("r1", "fail: Who is Donald Trump?", services.Enqueue)
+	r := <-again
+	require.NoError(t, r.err)
+	require.NotEqual(t, services.FinishInterrupted, r.Finish)
+	require.Equal(t, "At last.", r.Content)
+}
+
+// TestInterruptWhileQueued: of three messages, the second waits for the first, and the
+// third ends them both.
+func TestInterruptWhileQueued(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := modeltest.NewScripted(t)
+	model.Hold()
+	a, b := newChat(t, server, model), newChat(t, server, model)
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	second, two := b.send("r2", "and what else?", services.Enqueue)
+	<-second.begun
+	_, three := a.send("r3", "stop: Who is Donald Trump?", services.Interrupt)
+	r1, r2, r3 := <-one, <-two, <-three
+	for _, r := range []outcome{r1, r2, r3} {
+		require.NoError(t, r.err)
+	}
+	require.Equal(t, services.FinishInterrupted, r1.Finish)
+	require.Equal(t, "Donald ", r1.Content)
+	require.Equal(t, services.FinishInterrupted, r2.Finish)
+	require.Equal(t, "[Interrupted]", r2.Content)
+	require.NotEqual(t, services.FinishInterrupted, r3.Finish)
+	require.Len(t, model.Asked, 2, "the second never got to the model")
+}
+
+// TestAFailedTurnHoldsUpNoOtherProcess, nor does one whose process is gone: each would
+// else be waited for two minutes.
+func TestAFailedTurnHoldsUpNoOtherProcess(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *chatInstance, m *modeltest.Scripted){
+		"the model failed":    func(_ *chatInstance, m *modeltest.Scripted) { m.CloseClientConnections() },
+		"the process is gone": func(c *chatInstance, _ *modeltest.Scripted) { c.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			model, other := modeltest.NewScripted(t), modeltest.NewScripted(t)
+			model.Hold()
+			a, b := newChat(t, server, model), newChat(t, server, other)
+			first, _ := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+			<-first.first
+			_, refused := b.send("r2", "who?", services.Reject)
+			require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+			waits, two := b.send("r3", "Who is Donald Trump?", services.Enqueue)
+			<-waits.begun
+			require.Empty(t, other.Asked)
+			end(a, model)
+			select {
+			case r := <-two:
+				require.NoError(t, r.err)
+			case <-time.After(30 * time.Second):
+				t.Fatal("it still waits")
+			}
+			require.Equal(t, []string{"user: slowly: who is Donald Trump?", "user: Who is Donald Trump?"},
+				<-other.Asked)
+		})
+	}
+}
+
+// TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung: only its own pipeline knows how it
+// fares.
+func TestATurnOfAnotherPipelineHoldsUpWhileItIsYoung(t *testing.T) {
+	t.Parallel()
+	c := newChat(t, natstest.Server(t), modeltest.NewScripted(t))
+	_, err := c.turns.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "theirs",
+		Question: events.Question{QuestionNeutral: "q"}})
+	require.NoError(t, err)
+	_, refused := c.send("r1", "who?", services.Reject)
+	require.ErrorIs(t, (<-refused).err, conversation.ErrTurnPending)
+}
+
+// TestTheSameMessageTwiceAtOnceIsAskedOnce: the second waits for the first one's answer.
+func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	model := modeltest.NewScripted(t)
+	release := model.Hold()
+	c := newChat(t, natstest.Server(t), model)
+	first, one := c.send("r", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	again, two := c.send("r", "slowly: who is Donald Trump?", services.Enqueue)
+	<-again.begun // it hears at once that it is waited for
+	release()
+	r1, r2 := <-one, <-two
+	require.NoError(t, r1.err)
+	require.NoError(t, r2.err)
+	require.True(t, r2.Again)
+	require.Equal(t, r1.Content, r2.Content)
+	require.Len(t, model.Asked, 1)
+	require.False(t, strings.Contains(r1.Content, "Interrupted"))
+}
+
+// TestAnswersThatOutlastTheStopStayPending: their clients are told, what waits for them
+// is let go, and the same request again is answered by another process.
+func TestAnswersThatOutlastTheStopStayPending(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	model := modeltest.NewScripted(t)
+	model.Hold()
+	a, b := newChat(t, server, model), newChat(t, server, modeltest.NewScripted(t))
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	second, two := a.send("r2", "and then?", services.Enqueue)
+	<-second.begun
+	a.Stop()
+	for _, end := range []<-chan outcome{one, two} {
+		r := <-end
+		require.ErrorIs(t, r.err, services.ErrModelFailed)
+		require.Equal(t, conversation.Pending, r.Turn.Status)
+	}
+	_, late := a.send("r3", "slowly: one more?", services.Interrupt)
+	require.ErrorIs(t, (<-late).err, services.ErrModelFailed)
+	_, again := b.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	r := <-again
+	require.NoError(t, r.err)
+	require.Contains(t, r.Content, "Donald Trump is")
+}
+
+// TestAnAnswerThatCanBeNobodysEnds: a turn that is redacted, erased or answered by another
+// is neither waited for at the model nor sent to it.
+func TestAnAnswerThatCanBeNobodysEnds(t *testing.T) {
+	t.Parallel()
+	id := events.TurnID("s", "r1")
+	for name, x := range map[string]struct {
+		settle func(ctx context.Context, turns *history.Service) error
+		want   error
+	}{
+		"redacted": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.RedactTurn(ctx, "s", conversation.Redact{TurnID: id})
+			return err
+		}, conversation.ErrTurnRedacted},
+		"erased": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.EraseSession(ctx, "s", services.Erasure{})
+			return err
+		}, conversation.ErrSessionErased},
+		"answered": {func(ctx context.Context, turns *history.Service) error {
+			_, err := turns.FinalizeTurn(ctx,
+				conversation.Finalize{SessionID: "s", TurnID: id, Answer: events.Answer{AnswerNeutral: "by hand"}})
+			return err
+		}, nil},
+	} {
+		for _, queued := range []bool{false, true} {
+			for _, through := range []func(*chat.Config){unchanged, trimmed} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					model := modeltest.NewScripted(t)
+					model.Hold()
+					c := newChatWith(t, natstest.Server(t), model, through)
+					if queued {
+						ahead, _ := c.send("r0", "slowly: who is Donald Trump?", services.Enqueue)
+						<-ahead.first
+					}
+					begun, one := c.send("r1", "slowly: and who else?", services.Enqueue)
+					if <-begun.begun; !queued {
+						<-begun.first
+					}
+					require.NoError(t, x.settle(t.Context(), c.turns))
+					r := <-one
+					require.ErrorIs(t, r.err, x.want)
+					require.NotEqual(t, services.FinishInterrupted, r.Finish)
+					require.Len(t, model.Asked, 1)
+					if x.want == nil {
+						require.Equal(t, "by hand", r.Content)
+					}
+				})
+			}
+		}
+	}
+}
+
+func unchanged(*chat.Config) {}
+
+func trimmed(c *chat.Config) { c.Sessions = trimmedSessions{c.Sessions} }
+
+// trimmedSessions shows of a session what a view holds of it: no tombstones.
+type trimmedSessions struct{ chat.Sessions }
+
+func (v trimmedSessions) Session(ctx context.Context, id string, known uint64) (*conversation.State, error) {
+	state, err := v.Sessions.Session(ctx, id, known)
+	if err == nil {
+		recent.Limits{}.WithDefaults().Trim(state)
+	}
+	return state, err
+}
+
+// stalledSessions is a view that stands still: a caller that asks for no more than it knows is shown
+// what the view held at first.
+type stalledSessions struct {
+	chat.Sessions
+	mu   sync.Mutex
+	held *conversation.State
+}
+
+func (b *stalledSessions) Session(ctx context.Context, id string, known uint64) (state *conversation.State, err error) {
+	if known == 0 {
+		return b.Sessions.Session(ctx, id, 0)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held == nil {
+		b.held, err = b.Sessions.Session(ctx, id, known)
+	}
+	return b.held, err
+}
+
+// TestAnInterruptionIsSeenPastAViewThatIsBehind: a look at the view is cheap, but the log
+// is what decides.
+func TestAnInterruptionIsSeenPastAViewThatIsBehind(t *testing.T) {
+	t.Parallel()
+	server, model := natstest.Server(t), modeltest.NewScripted(t)
+	model.Hold()
+	a := newChatWith(t, server, model, func(c *chat.Config) { c.Sessions = &stalledSessions{Sessions: c.Sessions} })
+	first, one := a.send("r1", "slowly: who is Donald Trump?", services.Enqueue)
+	<-first.first
+	_, two := newChat(t, server, model).send("r2", "who else?", services.Interrupt)
+	select {
+	case r := <-one:
+		require.NoError(t, r.err)
+		require.Equal(t, services.FinishInterrupted, r.Finish)
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on")
+	}
+	require.NoError(t, (<-two).err)
+}

@@ -1,0 +1,60 @@
+// Package servicetest gives a test the services of one process on a log, joined as cmd joins them.
+package servicetest
+
+import (
+	"testing"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// Config is that of the services which write, read and build contexts.
+type Config struct {
+	History  history.Config
+	Reader   contextbuilder.ReaderConfig
+	Contexts contextbuilder.Config
+}
+
+// Services are those of one process. Several may share a log.
+type Services struct {
+	History  *history.Service
+	Reader   *contextbuilder.Reader
+	Contexts *contextbuilder.Builder
+}
+
+// New joins the services on a log. Writes are answered while History runs.
+func New(log *jetlog.Log, cfg Config) Services {
+	reader := contextbuilder.NewReader(log, cfg.Reader)
+	return Services{history.New(history.On(log), cfg.History), reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
+}
+
+// Start joins the services on a log and runs them until the test ends.
+func Start(t testing.TB, log *jetlog.Log, cfg Config) Services {
+	t.Helper()
+	s := New(log, cfg)
+	natstest.Run(t, s.History.Run)
+	return s
+}
+
+// Ports sets the ports that these services answer, except for those that a configuration already names.
+func (s Services) Ports(cfg *v1.Config) {
+	if cfg.Turns == nil {
+		cfg.Turns = s.History
+	}
+	if cfg.Contexts == nil {
+		cfg.Contexts = s.Contexts
+	}
+	cfg.SessionWrites, cfg.Sessions = s.History, s.Reader
+}
+
+// API returns an API with the native surface, which these services answer as Ports says.
+func (s Services) API(cfg wire.Config, native v1.Config) *wire.API {
+	s.Ports(&native)
+	api := wire.New(cfg)
+	v1.Mount(api, native)
+	return api
+}
