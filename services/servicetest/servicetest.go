@@ -40,8 +40,16 @@ func Start(t testing.TB, log *jetlog.Log, cfg Config) Services {
 	return s
 }
 
-// Ports sets the ports that these services answer, except for those that a configuration already names.
-func (s Services) Ports(cfg *v1.Config) {
+// API returns an API with the native surface alone, which these services answer, except for the ports that cfg already
+// names.
+func (s Services) API(cfg wire.Config, native v1.Config) *wire.API {
+	api := wire.New(cfg)
+	v1.Mount(api, s.Ports(native))
+	return api
+}
+
+// Ports names these services in a surface's configuration, except for the ports that it already names.
+func (s Services) Ports(cfg v1.Config) v1.Config {
 	if cfg.Turns == nil {
 		cfg.Turns = s.History
 	}
@@ -49,12 +57,5 @@ func (s Services) Ports(cfg *v1.Config) {
 		cfg.Contexts = s.Contexts
 	}
 	cfg.SessionWrites, cfg.Sessions = s.History, s.Reader
-}
-
-// API returns an API with the native surface, which these services answer as Ports says.
-func (s Services) API(cfg wire.Config, native v1.Config) *wire.API {
-	s.Ports(&native)
-	api := wire.New(cfg)
-	v1.Mount(api, native)
-	return api
+	return cfg
 }

@@ -126,7 +126,8 @@ func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	for _, set := range settings {
 		set(&c, &hc, &rc)
 	}
-	servicetest.Start(t, log, servicetest.Config{History: hc, Reader: rc}).Ports(&c.v1Config)
+	services := servicetest.Start(t, log, servicetest.Config{History: hc, Reader: rc})
+	c.v1Config = services.Ports(c.v1Config)
 	s.api, s.cfg = newAPI(c), c
 	server := httptest.NewServer(s.api)
 	t.Cleanup(server.Close)
