@@ -141,9 +141,9 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 	}
 	rng := rand.New(rand.NewPCG(1, 14))
 	for range rounds {
-		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+		<-time.After(time.Duration(rng.IntN(30)) * time.Millisecond)
 		require.NoError(t, ns.ShutdownJetStream())
-		time.Sleep(time.Duration(rng.IntN(5)) * time.Millisecond)
+		<-time.After(time.Duration(rng.IntN(5)) * time.Millisecond)
 		require.NoError(t, ns.EnableJetStream(&server.JetStreamConfig{StoreDir: dir}))
 	}
 	close(done)

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// ErrUnopened: the view's store has not answered yet.
+// ErrUnopened says that the view's store has not answered yet.
 var ErrUnopened = errors.New("the view is not open yet")
 
 // Config of a Fleet.
