@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -151,7 +152,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
 	c.Receipts = a.erasing.receipts
-	c.Streams, c.Backups = a.store.log, backups{a}
+	c.Streams, c.Backups = operate.On(a.store.log), backups{a}
 	if a.roles.has(roleEraser) {
 		c.Retention = a.erasing.retention
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
@@ -59,7 +60,7 @@ func TestAViewHasReachedWhatIsErased(t *testing.T) {
 	reached, err := view.Reached(t.Context(), ack.Position)
 	require.NoError(t, err)
 	require.False(t, reached)
-	_, err = log.Erase(t.Context(), ack.Position)
+	_, err = overwrite.On(log).Erase(t.Context(), ack.Position)
 	require.NoError(t, err)
 	reached, err = view.Reached(t.Context(), ack.Position)
 	require.NoError(t, err)

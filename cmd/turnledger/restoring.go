@@ -11,6 +11,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/backup"
@@ -22,8 +24,8 @@ import (
 type backups struct{ *app }
 
 // Snapshot implements v1.Backups.
-func (b backups) Snapshot(ctx context.Context, partition int, begin func(jetlog.Moment) (io.Writer, error)) error {
-	return b.store.log.Snapshot(ctx, partition, begin)
+func (b backups) Snapshot(ctx context.Context, partition int, begin func(operate.Moment) (io.Writer, error)) error {
+	return operate.On(b.store.log).Snapshot(ctx, partition, begin)
 }
 
 // Restore implements v1.Backups: the log becomes what the backup holds, what was
@@ -34,7 +36,7 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 			err = fmt.Errorf("%w: %w", v1.ErrBackup, err)
 		}
 	}()
-	if err := b.store.log.Vacant(ctx); err != nil {
+	if err := operate.On(b.store.log).Vacant(ctx); err != nil {
 		return out, err
 	}
 	packed, err := backup.Unpack(from)
@@ -84,11 +86,11 @@ func (b backups) stop(ctx context.Context) error {
 
 // replace takes the streams of the empty log away and those of the backup in.
 func (b backups) replace(ctx context.Context, packed *backup.Packed) error {
-	if err := b.store.log.Vacate(ctx); err != nil {
+	if err := operate.On(b.store.log).Vacate(ctx); err != nil {
 		return err
 	}
 	b.logger.Debug("the empty log is gone")
-	err := b.store.log.Restore(ctx, func(k int) (io.Reader, error) {
+	err := operate.On(b.store.log).Restore(ctx, func(k int) (io.Reader, error) {
 		b.logger.Debug("a partition is taken in", "partition", k)
 		return packed.Next(k)
 	}, func(ctx context.Context) error { return complete(ctx, b.store.log, packed) })
@@ -107,7 +109,7 @@ func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unkno
 	}
 	defer log.Close()
 	for k := range log.Partitions() {
-		if err := log.Settle(ctx, k); err != nil {
+		if err := overwrite.On(log).Settle(ctx, k); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -134,12 +136,12 @@ func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unkno
 	if err := g.Wait(); err != nil {
 		return said, unknown, err
 	}
-	return said, unknown, log.Restored(ctx)
+	return said, unknown, operate.On(log).Restored(ctx)
 }
 
 // complete holds what the server took in against what the backup says that it holds.
 func complete(ctx context.Context, log *jetlog.Log, packed *backup.Packed) error {
-	streams, err := log.Plan(ctx, jetlog.Want{})
+	streams, err := operate.On(log).Plan(ctx, operate.Want{})
 	if err != nil {
 		return err
 	}

@@ -14,30 +14,28 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Append is what goes into the log at once: facts of one session, atomically
-// where they are several.
+// Append is what goes into the log at once: facts of one session. Several facts go in atomically.
 type Append struct {
 	Facts []events.Fact
 	// Expect, where not nil, is the sequence that must be the session's last.
 	Expect *uint64
-	// Salt makes the Nats-Msg-Id another than the event id, for a fact whose id the
-	// server's window of duplicates knows from an event that did not count.
+	// Salt makes the Nats-Msg-Id differ from the event id, for a fact whose id the server's window of duplicates knows
+	// from an event that had no effect.
 	Salt string
 }
 
-// Ack says where an append stands. With Duplicate, an event of the same id was
-// there before, at Position.
+// Ack is the position of an append's last event. With Duplicate, an event of the same id was in the log before, at
+// Position, and the append wrote nothing.
 type Ack struct {
 	Position  events.Position
 	Duplicate bool
 }
 
-// Append writes to the log. It returns when the server has it; Durable tells when
-// the disk has it. An unknown outcome (timeout, no responders, busy) is asked
-// again with the same event ids until the deadline, then ErrUnavailable, or at once
-// ErrNoWrites where the server takes none; what an earlier attempt has stored is found
-// and is no duplicate. An expectation that did not hold is a *Conflict. An event too
-// large is ErrTooLarge, and nothing was written.
+// Append writes to the log. It returns when the server has the events; Durable returns when the disk has them. While
+// the outcome is unknown (timeout, no responders, busy), Append tries again with the same event ids. It finds what an
+// earlier attempt has stored, and does not call that a duplicate. At the deadline it fails with ErrUnavailable, and at
+// once with ErrNoWrites where the server takes no writes. An expectation that did not hold is a *Conflict. An event
+// that is too large is ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
@@ -54,7 +52,8 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	seen := p.seen.Load()
 	ack, tries, err := l.send(ctx, p, msgs)
 	if err == nil && !ack.Duplicate && ack.Position.Seq < seen+uint64(len(msgs)) {
-		return Ack{}, fmt.Errorf("append: %w: %w: stream %s took an event at %d, and had reached %d before: it was restored while it was in use: start this process again",
+		return Ack{}, fmt.Errorf("append: %w: %w: stream %s took an event at %d, and had reached %d before: "+
+			"it was restored while it was in use: start this process again",
 			ErrUnavailable, ErrStream, p.name, ack.Position.Seq, seen)
 	}
 	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
@@ -66,8 +65,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	return ack, err
 }
 
-// send publishes messages until the server has them, or until ctx ends, and tells in how many
-// attempts.
+// send publishes messages until the server has them, or until ctx ends, and returns the number of attempts.
 func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack, tries int, err error) {
 	if l.stuck.Load() {
 		if err := l.writable(ctx, p, nil); err != nil {
@@ -89,8 +87,8 @@ func (l *Log) send(ctx context.Context, p *partition, msgs []*nats.Msg) (ack Ack
 	return ack, tries, err
 }
 
-// Writable tells why the embedded server takes no writes, if it takes none; it is asked once
-// for all who want to know. One whose disk hangs does not even tell that: then ctx's error.
+// Writable returns nil if the embedded server takes writes, and the reason if it takes none. Callers that wait share
+// one question. A server whose disk hangs does not answer: then Writable returns ctx's error.
 func (l *Log) Writable(ctx context.Context) error {
 	if l.cfg.Writable == nil {
 		return nil
@@ -104,9 +102,8 @@ func (l *Log) Writable(ctx context.Context) error {
 	}
 }
 
-// writable gives the error of an attempt whose outcome is unknown or busy, ErrNoWrites where the
-// server is known to take no writes: one whose disk is full does not answer them, and goes on
-// with all else.
+// writable returns the error of an attempt whose outcome is unknown or busy, and ErrNoWrites where the server is known
+// to take no writes: a server whose disk is full does not answer writes, and goes on with everything else.
 func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 	if noRoom(err) && !p.shared.Load() {
 		return fmt.Errorf("%w: %w", ErrNoWrites, err)
@@ -117,11 +114,11 @@ func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 	return err
 }
 
-// appendHeader tells the appends of one event id apart.
+// appendHeader distinguishes the appends of one event id.
 const appendHeader = "Turnledger-Append"
 
-// own finds what an append has written itself: where the server knows its id from, or
-// behind the sequence that it expected.
+// own finds the event that an earlier attempt of this append has written: at the sequence from which the server knows
+// the event's id, or behind the sequence that the append expected.
 func (l *Log) own(ctx context.Context, p *partition, a Append, ack Ack, subject, mine string) (Ack, bool) {
 	var request map[string]any
 	switch {
@@ -151,13 +148,29 @@ func (l *Log) Durable(ctx context.Context, at events.Position) error {
 	if err != nil {
 		return err
 	}
-	return p.gate.wait(ctx, at.Seq)
+	return p.gate.Wait(ctx, at.Seq)
 }
 
 func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
 	if len(a.Facts) == 0 {
 		return nil, nil, errors.New("there is nothing to append")
 	}
+	msgs, p, err := l.encodeFacts(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Expect != nil {
+		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
+	}
+	for i, m := range msgs {
+		if err := l.measure(m); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", a.Facts[i].Type(), err)
+		}
+	}
+	return msgs, p, nil
+}
+
+func (l *Log) encodeFacts(a Append) ([]*nats.Msg, *partition, error) {
 	msgs := make([]*nats.Msg, len(a.Facts))
 	var p *partition
 	for i, f := range a.Facts {
@@ -169,14 +182,6 @@ func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
 			return nil, nil, errors.New("facts of several partitions can't be appended at once")
 		}
 		msgs[i], p = m, of
-	}
-	if a.Expect != nil {
-		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
-	}
-	for i, m := range msgs {
-		if err := l.measure(m); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", a.Facts[i].Type(), err)
-		}
 	}
 	return msgs, p, nil
 }
@@ -212,7 +217,7 @@ func (l *Log) measure(m *nats.Msg) error {
 	if header <= maxHeader && int64(header+len(m.Data)) <= l.cfg.MaxEvent {
 		return nil // Open has seen that the server takes it
 	}
-	if header > maxHeader || int64(header+len(m.Data)) > l.nc.MaxPayload() {
+	if header > maxHeader || int64(header+len(m.Data)) > l.wire.NC.MaxPayload() {
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, header+len(m.Data))
 	}
 	return nil
@@ -224,7 +229,7 @@ const attempts = 5
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
-	ack, err := l.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	ack, err := l.wire.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return Ack{}, err
 	}
@@ -232,13 +237,13 @@ func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, er
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
 }
 
-// appendBatch appends atomically. The events of a batch stand side by side, so the
-// commit's sequence gives all.
+// appendBatch appends atomically. The events of a batch stand side by side, so the commit's sequence is enough to know
+// all of theirs.
 func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
-	// Nothing is waited for before the commit: that answers for all.
-	batch, err := jetstreamext.NewBatchPublisher(l.js, jetstreamext.BatchFlowControl{})
+	// The answer to the commit is the answer to all messages, so nothing waits before it.
+	batch, err := jetstreamext.NewBatchPublisher(l.wire.JS, jetstreamext.BatchFlowControl{})
 	if err != nil {
 		return Ack{}, err
 	}
@@ -256,8 +261,7 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 }
 
-// copyMsg keeps the batch publisher's headers out of a message that may be sent
-// again.
+// copyMsg keeps the batch publisher's headers out of a message that may be sent again.
 func copyMsg(m *nats.Msg) *nats.Msg {
 	out := nats.NewMsg(m.Subject)
 	out.Data = m.Data

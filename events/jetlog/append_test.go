@@ -21,10 +21,10 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 	"github.com/turnledger/turnledger/events/natstest"
 )
-
-func fact(session, request string) events.Fact { return started(session, request, "text") }
 
 func link(session string) events.Fact {
 	return &events.SessionLinked{SessionID: session, IdentityID: "i"}
@@ -42,44 +42,35 @@ func conflict(t *testing.T, err error, last uint64) {
 	require.Equal(t, last, c.Last)
 }
 
-// ids gives the event ids of a session in their order.
-func ids(t *testing.T, log *jetlog.Log, session string) (out []string) {
-	t.Helper()
-	for _, e := range read(t, log, session) {
-		out = append(out, e.ID)
-	}
-	return out
-}
-
 func TestOutcomesOnOneReplica(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	ctx := t.Context()
-	_, err := log.Append(ctx, expect(3, fact("s", "r1")))
+	_, err := log.Append(ctx, expect(3, logtest.Fact("s", "r1")))
 	conflict(t, err, 0)
-	first, err := log.Append(ctx, expect(0, fact("s", "r1")))
+	first, err := log.Append(ctx, expect(0, logtest.Fact("s", "r1")))
 	require.NoError(t, err)
 	require.False(t, first.Duplicate)
 	// The same again: the expectation is looked at before the id.
-	_, err = log.Append(ctx, expect(0, fact("s", "r1")))
+	_, err = log.Append(ctx, expect(0, logtest.Fact("s", "r1")))
 	conflict(t, err, first.Position.Seq)
-	again, err := log.Append(ctx, expect(first.Position.Seq, fact("s", "r1")))
+	again, err := log.Append(ctx, expect(first.Position.Seq, logtest.Fact("s", "r1")))
 	require.NoError(t, err)
 	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
 	// An atomic append is there whole, or not at all.
-	_, err = log.Append(ctx, expect(0, link("s"), fact("s", "r2")))
+	_, err = log.Append(ctx, expect(0, link("s"), logtest.Fact("s", "r2")))
 	conflict(t, err, first.Position.Seq)
-	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), fact("s", "r1")}})
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("s"), logtest.Fact("s", "r1")}})
 	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
-	require.Equal(t, []string{fact("s", "r1").EventID()}, ids(t, log, "s"))
-	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), fact("s", "r2")))
+	require.Equal(t, []string{logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
+	both, err := log.Append(ctx, expect(first.Position.Seq, link("s"), logtest.Fact("s", "r2")))
 	require.NoError(t, err)
 	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
 	// A salt makes another id.
-	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{fact("s", "r1")}, Salt: "1"})
+	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}, Salt: "1"})
 	require.NoError(t, err)
 	require.False(t, salted.Duplicate)
-	require.Equal(t, []string{fact("s", "r1").EventID(), link("s").EventID(), fact("s", "r2").EventID(), fact("s", "r1").EventID()}, ids(t, log, "s"))
+	require.Equal(t, []string{logtest.Fact("s", "r1").EventID(), link("s").EventID(), logtest.Fact("s", "r2").EventID(), logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
 }
 
 func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
@@ -87,7 +78,7 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	log := natstest.Log(t, 2)
 	_, err := log.Append(t.Context(), expect(0))
 	require.Error(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("a", "r"), fact(elsewhere(log, "a"), "r")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("a", "r"), logtest.Fact(elsewhere(log, "a"), "r")}})
 	require.ErrorContains(t, err, "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
 		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNotReached)
@@ -119,8 +110,8 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{MaxEvent: most})
 	require.NoError(t, err)
 	before := nc.Stats().OutBytes
-	huge := started("s", "r", strings.Repeat("x", most))
-	for _, facts := range [][]events.Fact{{huge}, {fact("s", "r1"), huge}} {
+	huge := logtest.Started("s", "r", strings.Repeat("x", most))
+	for _, facts := range [][]events.Fact{{huge}, {logtest.Fact("s", "r1"), huge}} {
 		_, err = log.Append(t.Context(), jetlog.Append{Facts: facts})
 		require.ErrorIs(t, err, jetlog.ErrTooLarge)
 		require.NotContains(t, err.Error(), "xxx")
@@ -128,11 +119,11 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	require.Equal(t, before, nc.Stats().OutBytes)
 	// What is just below goes in, alone and in an atomic append.
 	large := strings.Repeat("x", most-1000)
-	at := add(t, log, "s", "r2", large)
+	at := logtest.Add(t, log, "s", "r2", large)
 	require.NoError(t, log.Durable(t.Context(), at))
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), started("s", "r3", large)}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link("s"), logtest.Started("s", "r3", large)}})
 	require.NoError(t, err)
-	require.Len(t, read(t, log, "s"), 3)
+	require.Len(t, logtest.Read(t, log, "s"), 3)
 }
 
 // losing is a way to a server that carries everything, and loses what the server
@@ -212,15 +203,15 @@ func TestLostAnswerLeavesOneEvent(t *testing.T) {
 	t.Parallel()
 	w, log := overLosing(t)
 	w.lose.Store(true)
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
 	require.NoError(t, err)
 	<-w.lost
 	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}}, ack)
 	require.NoError(t, log.Durable(t.Context(), ack.Position))
-	require.Len(t, ids(t, log, "s"), 1)
+	require.Len(t, logtest.IDs(t, log, "s"), 1)
 	// Somebody else's event stays that.
 	w.lose.Store(true)
-	ack, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	ack, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
 	require.NoError(t, err)
 	<-w.lost
 	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 1}, Duplicate: true}, ack)
@@ -230,23 +221,23 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 	t.Parallel()
 	w, log := overLosing(t)
 	w.lose.Store(true)
-	ack, err := log.Append(t.Context(), expect(0, link("s"), fact("s", "r1")))
+	ack, err := log.Append(t.Context(), expect(0, link("s"), logtest.Fact("s", "r1")))
 	require.NoError(t, err)
 	<-w.lost
 	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 2}}, ack)
-	require.Equal(t, []string{link("s").EventID(), fact("s", "r1").EventID()}, ids(t, log, "s"))
+	require.Equal(t, []string{link("s").EventID(), logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
 	w.lose.Store(true)
-	ack, err = log.Append(t.Context(), expect(2, fact("s", "r2")))
+	ack, err = log.Append(t.Context(), expect(2, logtest.Fact("s", "r2")))
 	require.NoError(t, err)
 	<-w.lost
 	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 3}}, ack)
 	// Without an expectation there is no telling where to look.
 	w.lose.Store(true)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r3"), fact("s", "r4")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3"), logtest.Fact("s", "r4")}})
 	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
 	<-w.lost
 	w.lose.Store(true)
-	_, err = log.Append(t.Context(), expect(3, fact("s", "r5")))
+	_, err = log.Append(t.Context(), expect(3, logtest.Fact("s", "r5")))
 	conflict(t, err, 5)
 }
 
@@ -256,10 +247,10 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	nc := natstest.Connect(t, s)
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Deadline: 300 * time.Millisecond})
 	require.NoError(t, err)
-	at := add(t, log, "s", "r1", "x")
+	at := logtest.Add(t, log, "s", "r1", "x")
 	require.NoError(t, log.Durable(t.Context(), at))
 	s.Stop()
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -275,7 +266,7 @@ func TestSilentServerIsUnavailable(t *testing.T) {
 	_, err = log.Tail(ctx, 0, 0, jetlog.TailOptions{})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	nc.Close()
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 }
 
@@ -287,7 +278,7 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 	var want []string
 	given := 0
 	for i := range requests {
-		f := fact("s", fmt.Sprint(i))
+		f := logtest.Fact("s", fmt.Sprint(i))
 		want = append(want, f.EventID())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(400))*time.Microsecond)
 		if _, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}}); err != nil {
@@ -299,7 +290,7 @@ func TestCallerThatGoesAwayLeavesOneEvent(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Logf("%d of %d callers went away", given, requests)
-	require.Equal(t, want, ids(t, log, "s"))
+	require.Equal(t, want, logtest.IDs(t, log, "s"))
 }
 
 // A write that the server can't take is refused with the reason, and not tried until its deadline.
@@ -310,7 +301,7 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	var full error
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: time.Hour, Writable: func() error { return full }})
 	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
 	require.NoError(t, err)
 	// It answers nobody, since a write has failed: here, since its stream listens elsewhere.
 	js, err := jetstream.New(nc)
@@ -323,15 +314,17 @@ func TestWritesThatAreNotTakenAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	full = errors.New("no space left on device")
 	for range 2 {
-		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+		_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 		require.ErrorIs(t, err, jetlog.ErrNoWrites)
 		require.ErrorIs(t, err, full)
-		require.ErrorIs(t, log.NewPublisher(jetlog.PublisherConfig{}).Publish("s", factMessage(t, fact("s", "r2"))), jetlog.ErrNoWrites)
+		m, err := pubsub.NewMessage(logtest.Fact("s", "r2"))
+		require.NoError(t, err)
+		require.ErrorIs(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish("s", m), jetlog.ErrNoWrites)
 	}
 	full = nil
 	_, err = js.UpdateStream(t.Context(), listens)
 	require.NoError(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r2")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
 	require.NoError(t, err, "it takes writes again")
 }
 
@@ -354,7 +347,7 @@ func TestAHangingDiskIsNotWaitedFor(t *testing.T) {
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	require.NoError(t, js.DeleteStream(t.Context(), "TURNS-0"))
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", "r1")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	require.NotErrorIs(t, err, jetlog.ErrNoWrites, "nobody knows")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -45,7 +47,7 @@ func appendAll(b *testing.B, log *jetlog.Log, writers, n int) {
 				if k > int64(n) {
 					return
 				}
-				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)}})
+				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)}})
 				if err == nil {
 					err = log.Durable(b.Context(), ack.Position)
 				}
@@ -91,7 +93,7 @@ func BenchmarkHead(b *testing.B) {
 	for _, readers := range []int{1, 16} {
 		b.Run(fmt.Sprint("readers=", readers), func(b *testing.B) {
 			log := natstest.Log(b, 1)
-			add(b, log, "s", "r", benchText)
+			logtest.Add(b, log, "s", "r", benchText)
 			b.ResetTimer()
 			share(b, readers, func() error {
 				_, err := log.Head(b.Context(), 0)
@@ -130,7 +132,7 @@ func BenchmarkSession(b *testing.B) {
 func BenchmarkSubscriber(b *testing.B) {
 	log := natstest.LogOn(b, natstest.ServerIn(b, b.TempDir(), embedded.None), 1)
 	appendAll(b, log, 64, b.N)
-	sub, err := log.NewSubscriber(jetlog.SubscriberConfig{Group: "g"})
+	sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "g"})
 	require.NoError(b, err)
 	in, err := sub.Subscribe(b.Context(), events.StreamName(0))
 	require.NoError(b, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -36,30 +37,30 @@ func TestThreeReplicas(t *testing.T) {
 // On three replicas the event id is looked at before the expectation.
 func testOutcomesOnReplicas(t *testing.T, log *jetlog.Log) {
 	ctx := t.Context()
-	_, err := log.Append(ctx, expect(3, fact("out", "r1")))
+	_, err := log.Append(ctx, expect(3, logtest.Fact("out", "r1")))
 	conflict(t, err, 0)
-	first, err := log.Append(ctx, expect(0, fact("out", "r1")))
+	first, err := log.Append(ctx, expect(0, logtest.Fact("out", "r1")))
 	require.NoError(t, err)
-	again, err := log.Append(ctx, expect(0, fact("out", "r1")))
+	again, err := log.Append(ctx, expect(0, logtest.Fact("out", "r1")))
 	require.NoError(t, err)
 	require.Equal(t, jetlog.Ack{Position: first.Position, Duplicate: true}, again)
-	_, err = log.Append(ctx, expect(0, fact("out", "r2")))
+	_, err = log.Append(ctx, expect(0, logtest.Fact("out", "r2")))
 	conflict(t, err, first.Position.Seq)
-	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("out"), fact("out", "r1")}})
+	_, err = log.Append(ctx, jetlog.Append{Facts: []events.Fact{link("out"), logtest.Fact("out", "r1")}})
 	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
-	_, err = log.Append(ctx, expect(0, link("out"), fact("out", "r2")))
+	_, err = log.Append(ctx, expect(0, link("out"), logtest.Fact("out", "r2")))
 	conflict(t, err, first.Position.Seq)
-	both, err := log.Append(ctx, expect(first.Position.Seq, link("out"), fact("out", "r2")))
+	both, err := log.Append(ctx, expect(first.Position.Seq, link("out"), logtest.Fact("out", "r2")))
 	require.NoError(t, err)
 	require.Equal(t, first.Position.Seq+2, both.Position.Seq)
-	require.Len(t, ids(t, log, "out"), 3)
+	require.Len(t, logtest.IDs(t, log, "out"), 3)
 
 	// Of many who expect the same at once one wins, and the same id at once is one event.
 	var won, once atomic.Int64
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			_, err := log.Append(ctx, expect(0, fact("race", fmt.Sprint(i))))
+			_, err := log.Append(ctx, expect(0, logtest.Fact("race", fmt.Sprint(i))))
 			var lost *jetlog.Conflict
 			switch {
 			case err == nil:
@@ -67,7 +68,7 @@ func testOutcomesOnReplicas(t *testing.T, log *jetlog.Log) {
 			case !errors.As(err, &lost):
 				t.Error(err)
 			}
-			ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{fact("same", "r")}})
+			ack, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{logtest.Fact("same", "r")}})
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -79,8 +80,8 @@ func testOutcomesOnReplicas(t *testing.T, log *jetlog.Log) {
 	all.Wait()
 	require.EqualValues(t, 1, won.Load())
 	require.EqualValues(t, 1, once.Load())
-	require.Len(t, ids(t, log, "race"), 1)
-	require.Len(t, ids(t, log, "same"), 1)
+	require.Len(t, logtest.IDs(t, log, "race"), 1)
+	require.Len(t, logtest.IDs(t, log, "same"), 1)
 }
 
 // testSessionIsNeverStale reads after each write through each server, and so from
@@ -101,7 +102,7 @@ func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
 		all.Go(func() {
 			session := fmt.Sprint("fresh", w)
 			for i := 0; (done.Load() < reads || old.Load() < stale) && time.Now().Before(end); i++ {
-				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact(session, fmt.Sprint(i))}})
+				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(session, fmt.Sprint(i))}})
 				if err == nil && i%2 == 0 {
 					old.Add(staleDirectGets(conns, session, ack.Position.Seq))
 				}
@@ -186,7 +187,7 @@ func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
 					return
 				default:
 				}
-				if err := persist(t.Context(), log, fact(fmt.Sprint("load", w), fmt.Sprint(l.wrote[w]))); err != nil {
+				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("load", w), fmt.Sprint(l.wrote[w]))); err != nil {
 					t.Error(err)
 					return
 				}
@@ -215,9 +216,9 @@ func (l *load) end(t *testing.T, tail *jetlog.Tail) {
 	for w, n := range l.wrote {
 		session := fmt.Sprint("load", w)
 		for i := range n {
-			want[session] = append(want[session], fact(session, fmt.Sprint(i)).EventID())
+			want[session] = append(want[session], logtest.Fact(session, fmt.Sprint(i)).EventID())
 		}
-		require.Equal(t, want[session], ids(t, l.log, session))
+		require.Equal(t, want[session], logtest.IDs(t, l.log, session))
 		total += n
 	}
 	got, ctx := map[string][]string{}, deadline(t, 30*time.Second)

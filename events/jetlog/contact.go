@@ -8,21 +8,20 @@ import (
 
 const (
 	contactEvery = 500 * time.Millisecond
-	// contactLost is how long no partition may tell its head before another server is
-	// tried: longer than one question lasts.
+	// contactLost is how long all partitions may leave the question for their head unanswered before another server is
+	// tried. It is longer than one question lasts.
 	contactLost = readDeadline + contactEvery
 )
 
-// Run keeps in touch with a cluster until ctx ends: where no partition tells its head, the
-// connection goes on to another server. The one that it is with may be cut off from the
-// others, and NATS tells its clients nothing of that. On a single server it only looks for
-// mirrors that were made since.
+// Run keeps in touch with a cluster until ctx ends: if no partition answers with its head, Run moves the connection to
+// another server. The present server may be cut off from the others, of which NATS does not inform its clients. On a
+// single server Run only looks for mirrors that were made since.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(contactEvery)
 	defer tick.Stop()
 	mirrors := time.NewTicker(mirrorsEvery)
 	defer mirrors.Stop()
-	var asked time.Time // first, of what nobody has answered since
+	var asked time.Time // when the first question was asked that nobody has answered since
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,18 +35,17 @@ func (l *Log) Run(ctx context.Context) error {
 			asked = time.Now()
 		}
 		switch {
-		case !l.nc.IsConnected(), len(l.nc.Servers()) < 2, l.anyHead(ctx, asked.Add(contactLost)):
+		case !l.wire.NC.IsConnected(), len(l.wire.NC.Servers()) < 2, l.anyHead(ctx, asked.Add(contactLost)):
 			asked = time.Time{}
 		case time.Since(asked) >= contactLost && ctx.Err() == nil:
-			_ = l.nc.ForceReconnect() // fails only where the connection is closed
+			_ = l.wire.NC.ForceReconnect() // fails only where the connection is closed
 			asked = time.Time{}
 		}
 	}
 }
 
-// anyHead tells whether any partition in a cluster tells its head in time. The first that
-// does is enough: those whose leader is out of reach are silent for as long as a question
-// lasts.
+// anyHead reports whether any partition in a cluster answers with its head in time. The first answer is enough: a
+// partition whose leader is out of reach is silent for as long as a question lasts.
 func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -59,7 +57,7 @@ func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 			return true
 		}
 		all.Go(func() {
-			_, err := p.barrier.wait(ctx)
+			_, err := p.barrier.Wait(ctx)
 			told <- err == nil
 		})
 	}
@@ -69,4 +67,17 @@ func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 		}
 	}
 	return false
+}
+
+// mirrorsEvery is the pause between two looks for mirrors.
+const mirrorsEvery = 10 * time.Second
+
+// lookForMirrors notes which partitions are mirrored. If it can't find out, it takes all partitions for mirrored. By
+// default the server lets mirrors answer direct reads of the stream that they mirror, and a mirror may be behind. A
+// read of a mirrored partition therefore asks the leader first what it must find.
+func (l *Log) lookForMirrors(ctx context.Context) {
+	mirrors, err := l.wire.Mirrors(ctx)
+	for _, p := range l.partitions {
+		p.mirrored.Store(err != nil || len(mirrors[p.name]) > 0)
+	}
 }

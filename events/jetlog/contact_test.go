@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	jetwire "github.com/turnledger/turnledger/events/jetlog/internal/wire"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -44,7 +45,9 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var out struct{ Config any }
-	require.NoError(t, jetlog.Ask(ctx, nc, "TEST", &out))
+	conn, err := jetwire.New(nc)
+	require.NoError(t, err)
+	require.NoError(t, conn.Ask(ctx, "TEST", nil, &out))
 	require.NotNil(t, out.Config)
 	require.NoError(t, sub.Drain())
 }

@@ -22,60 +22,63 @@ const (
 	ended pageEnd = iota
 	// more: the subject has events behind the page.
 	more
-	// beyond: the subject's next event lies behind what was asked for.
+	// beyond: the subject's next event lies behind the last sequence that was asked for.
 	beyond
 )
 
-// errUnreadable: the next event's header is no header, and so is what the server
-// wrote into it. It comes with the events before.
+// errUnreadable: the next event's header can't be parsed, so the values that the server wrote into it can't be read
+// either. The error comes with the events before.
 var errUnreadable = errors.New("an event without readable headers")
 
-// errMirror: a mirror of the stream has answered, which may be behind, or hold what is
-// erased.
+// errMirror: a mirror of the stream has answered, which may be behind, or may hold erased events.
 var errMirror = errors.New("the answer of a mirror")
 
-// page asks for up to n events of a subject from a sequence on and gives those up to
-// upTo.
-func (l *Log) page(ctx context.Context, p *partition, subject string, from, upTo uint64, n int) ([]events.Recorded, pageEnd, error) {
-	return l.direct(ctx, p, map[string]any{"seq": from, "next_by_subj": subject, "batch": n, "max_bytes": pageBytes}, upTo, n)
+// page asks for up to n events of a subject from a sequence on, and returns those up to upTo.
+func (l *Log) page(
+	ctx context.Context, p *partition, subject string, from, upTo uint64, n int,
+) ([]events.Recorded, pageEnd, error) {
+	request := map[string]any{"seq": from, "next_by_subj": subject, "batch": n, "max_bytes": pageBytes}
+	return l.direct(ctx, p, request, upTo, n)
 }
 
-// direct asks with JetStream's direct batch get (ADR-31). An answer that was cut
-// off, or that lacks a part, is an error, never a short page: jetstreamext.GetBatch
-// of orbit 0.3 ends in silence when time runs out, which would read as "no history".
-func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int) (out []events.Recorded, end pageEnd, err error) {
+// direct asks with JetStream's direct batch get (ADR-31). An answer that was cut off, or that lacks a part, is an
+// error, never a short page: jetstreamext.GetBatch of orbit 0.3 ends in silence when time runs out, which would read as
+// "no history".
+func (l *Log) direct(
+	ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int,
+) (out []events.Recorded, end pageEnd, err error) {
 	req, err := json.Marshal(ask)
 	if err != nil {
 		return nil, ended, err
 	}
-	address, answers, done, err := l.replies.box(n + 1)
+	address, answers, done, err := l.wire.Box(n + 1)
 	if err != nil {
 		return nil, ended, err
 	}
 	defer done()
-	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, req); err != nil {
+	if err := l.wire.NC.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, req); err != nil {
 		return nil, ended, err
 	}
 	for before := uint64(0); ; before = out[len(out)-1].Position.Seq {
 		var m *nats.Msg
 		select {
 		case m = <-answers:
-		case <-l.replies.gone:
+		case <-l.wire.Gone:
 			return nil, ended, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return nil, ended, ctx.Err()
 		}
 		switch {
-		case written(m, jetstream.SequenceHeader) != "":
+		case serverHeader(m, jetstream.SequenceHeader) != "":
 		case m.Size()-len(m.Subject)-len(m.Reply) < leastHeader && len(m.Header) > 0:
 			return endOfPage(out, before, m)
 		default:
 			return out, more, errUnreadable
 		}
-		if written(m, jetstream.LastSequenceHeader) != strconv.FormatUint(before, 10) {
+		if serverHeader(m, jetstream.LastSequenceHeader) != strconv.FormatUint(before, 10) {
 			return nil, ended, errGap
 		}
-		if written(m, jetstream.StreamHeader) != p.name {
+		if serverHeader(m, jetstream.StreamHeader) != p.name {
 			p.mirrored.Store(true)
 			return nil, ended, errMirror
 		}
@@ -90,16 +93,16 @@ func (l *Log) direct(ctx context.Context, p *partition, ask map[string]any, upTo
 	}
 }
 
-// leastHeader is less than the server writes into an event that it gives directly
-// (stream, subject, sequence, time, what is pending), and more than it says in a
-// status. So no event is taken for a status, whatever its publisher put into it.
+// leastHeader is less than the server writes into an event that it returns directly (stream, subject, sequence, time,
+// what is pending), and more than it writes into a status. So no event is taken for a status, whatever its publisher
+// wrote.
 const leastHeader = 128
 
 var errGap = errors.New("a part of the answer was lost")
 
-// written gives the value of a header that the server wrote into an event: behind
-// those that its publisher may have put there.
-func written(m *nats.Msg, name string) string {
+// serverHeader returns the value of a header that the server wrote into an event: the last one, behind those that the
+// event's publisher may have written.
+func serverHeader(m *nats.Msg, name string) string {
 	v := m.Header[name]
 	if len(v) == 0 {
 		return ""
@@ -107,8 +110,7 @@ func written(m *nats.Msg, name string) string {
 	return v[len(v)-1]
 }
 
-// endOfPage reads the status message that closes an answer: 204 at its end, 404
-// where the subject has nothing.
+// endOfPage reads the status message that closes an answer: 204 at its end, 404 where the subject has nothing.
 func endOfPage(out []events.Recorded, before uint64, m *nats.Msg) ([]events.Recorded, pageEnd, error) {
 	switch status := m.Header.Get("Status"); status {
 	case "204":
@@ -128,14 +130,16 @@ func endOfPage(out []events.Recorded, before uint64, m *nats.Msg) ([]events.Reco
 }
 
 func (p *partition) fromDirect(m *nats.Msg) (events.Recorded, error) {
-	seq, err := strconv.ParseUint(written(m, jetstream.SequenceHeader), 10, 64)
+	seq, err := strconv.ParseUint(serverHeader(m, jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
-	at, err := time.Parse(time.RFC3339Nano, written(m, jetstream.TimeStampHeaer))
+	at, err := time.Parse(time.RFC3339Nano, serverHeader(m, jetstream.TimeStampHeaer))
 	if err != nil {
 		return events.Recorded{}, fmt.Errorf("direct get: %w", err)
 	}
-	return events.Decode(events.Envelope{Subject: written(m, jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data},
-		events.Position{Partition: p.number, Seq: seq}, at), nil
+	envelope := events.Envelope{
+		Subject: serverHeader(m, jetstream.SubjectHeader), Header: events.Header(m.Header), Body: m.Data,
+	}
+	return events.Decode(envelope, events.Position{Partition: p.number, Seq: seq}, at), nil
 }

@@ -11,45 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
-// What any NATS client may store in a session, between two good events: none of it
-// may hide them, stop a reader, or be taken for a word of the server.
-func foreignMessages() map[string]*nats.Msg {
-	msg := func(body string, headers ...string) *nats.Msg {
-		m := &nats.Msg{Header: nats.Header{}, Data: []byte(body)}
-		for i := 0; i < len(headers); i += 2 {
-			m.Header[headers[i]] = append(m.Header[headers[i]], headers[i+1])
-		}
-		return m
-	}
-	return map[string]*nats.Msg{
-		"no header":               msg("x"),
-		"nothing at all":          msg(""),
-		"two values":              msg("{}", "ce-id", "a", "ce-id", "b", "ce-type", "x", "ce-type", "y"),
-		"a heartbeat":             msg("", "Status", "100"),
-		"a heartbeat with a body": msg("x", "Status", "100"),
-		"no messages":             msg("", "Status", "404"),
-		"request timeout":         msg("", "Status", "408"),
-		"bad request":             msg("", "Status", "400"),
-		"consumer deleted":        msg("", "Status", "409", "Description", "Consumer Deleted"),
-		"no responders":           msg("", "Status", "503"),
-		"end of batch":            msg("", "Status", "204", "Nats-Num-Pending", "0", "Nats-Last-Sequence", "1"),
-		"another sequence":        msg("x", "Nats-Sequence", "7", "Nats-Last-Sequence", "7", "Nats-Subject", "turns.1.other", "Nats-Time-Stamp", "never"),
-		"another stream":          msg("x", "Nats-Stream", "OTHER", "Nats-Consumer-Stalled", "x"),
-	}
-}
-
 func TestForeignMessagesHideNothing(t *testing.T) {
 	t.Parallel()
-	for name, foreign := range foreignMessages() {
+	for name, foreign := range logtest.ForeignMessages() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.Server(t)
@@ -87,7 +60,7 @@ func between(t *testing.T, log *jetlog.Log, foreign func()) {
 	require.NoError(t, err)
 	defer tail.Close()
 	add := func(request string) {
-		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{started("s", request, "x")}})
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", request, "x")}})
 		require.NoError(t, err)
 	}
 	add("r1")

@@ -10,20 +10,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Head gives the last durable position of a partition, at least as new as all that
-// was acknowledged before the call. All calls that wait share one question.
+// Head returns the last durable position of a partition, at least as new as all that was acknowledged before the call.
+// All calls that wait share one question.
 func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) {
 	p, err := l.partition(partition)
 	if err != nil {
 		return events.Position{}, err
 	}
-	seq, err := p.barrier.wait(ctx)
+	seq, err := p.barrier.Wait(ctx)
 	if err != nil {
 		return events.Position{}, fmt.Errorf("head of %s: %w: %w", p.name, ErrUnavailable, err)
 	}
-	if err := p.gate.wait(ctx, seq); err != nil {
+	if err := p.gate.Wait(ctx, seq); err != nil {
 		return events.Position{}, err
 	}
 	return events.Position{Partition: partition, Seq: seq}, nil
@@ -35,7 +38,8 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 // information each time: others may replace the stream, and a server that stops answers as if it had nothing.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
-	if seen > 0 && !l.cfg.Outside && !p.shared.Load() && !p.mirrored.Load() && time.Since(time.Unix(0, p.checked.Load())) < time.Second {
+	checkedNow := time.Since(time.Unix(0, p.checked.Load())) < time.Second
+	if seen > 0 && checkedNow && !l.cfg.Outside && !p.shared.Load() && !p.mirrored.Load() {
 		ctx, cancel := context.WithTimeout(ctx, readDeadline)
 		defer cancel()
 		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
@@ -44,8 +48,8 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	}
 	head, err := l.head(ctx, p)
 	// A follower may have applied, and shown to a tail, what its leader is about to apply.
-	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < askAgain; {
-		pause(ctx, 5*time.Millisecond)
+	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
+		await.Pause(ctx, 5*time.Millisecond)
 		head, err = l.head(ctx, p)
 	}
 	if err != nil {
@@ -55,10 +59,11 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 		return 0, fmt.Errorf("%w: the leader of %s that answered knows less than is known", ErrUnavailable, p.name)
 	}
 	if head < seen {
-		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name, head, seen)
+		return 0, fmt.Errorf("%w: stream %s went back to %d from %d: it was restored while it was in use: %s",
+			ErrStream, p.name, head, seen, startAgain)
 	}
 	if now := time.Now(); now.Sub(time.Unix(0, p.checked.Load())) >= time.Second {
-		if err := l.stands(ctx, p, &p.shown); err != nil {
+		if err := l.stands(ctx, p, &p.witness); err != nil {
 			return 0, err
 		}
 		p.checked.Store(now.UnixNano())
@@ -77,9 +82,8 @@ func (p *partition) saw(seq uint64) {
 	}
 }
 
-// head asks the leader. With replicas its answer counts only if it has heard a
-// majority within the election time: a deposed leader answers too. One that was elected
-// a moment ago hears it soon, and is asked again.
+// head asks the leader. With replicas its answer counts only if it has heard a majority within the election time: a
+// deposed leader answers too. A leader that was elected a moment ago hears the majority soon, so head asks it again.
 func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	info, err := l.heard(ctx, p, nil)
 	return info.State.LastSeq, err
@@ -89,7 +93,7 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 func (l *Log) heard(ctx context.Context, p *partition, ask any) (streamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	for alone := error(nil); ; pause(ctx, majorityAgain) {
+	for alone := error(nil); ; await.Pause(ctx, majorityAgain) {
 		info, err := l.info(ctx, p, ask)
 		switch {
 		case errors.Is(err, errNoMajority):
@@ -124,14 +128,14 @@ type streamInfo struct {
 
 // info asks the leader for a stream's information. It is ErrStream where the stream is another than this log opened.
 func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo, err error) {
-	if err := l.ask(ctx, "STREAM.INFO."+p.name, ask, &info); err != nil {
+	if err := l.wire.Ask(ctx, "STREAM.INFO."+p.name, ask, &info); err != nil {
 		return info, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if info.Error != nil {
 		return info, fmt.Errorf("%w: %w", ErrUnavailable, info.Error)
 	}
-	if !made(info.Created, info.Config.Metadata).Equal(p.created) {
-		return info, fmt.Errorf("%w: stream %s was made anew while it was in use: start this process again, and then rebuild the projections: turnledger projections rebuild NAME", ErrStream, p.name)
+	if !layout.Made(info.Created, info.Config.Metadata).Equal(p.created) {
+		return info, fmt.Errorf("%w: stream %s was made anew while it was in use: %s", ErrStream, p.name, startAgain)
 	}
 	if n := info.Config.Replicas; n > 1 && !heardMajority(info.Cluster, n) {
 		return info, fmt.Errorf("%w: %s: %w", ErrUnavailable, p.name, errNoMajority)
@@ -153,30 +157,31 @@ func (l *Log) count(ctx context.Context, p *partition, subject string) (n uint64
 }
 
 const (
-	readDeadline = 2 * time.Second
-	// aliveTime is how long ago a follower may have been heard that counts. It stands
-	// for election 4 s after it last heard its leader (server/raft.go:
-	// minElectionTimeout) at the earliest; leaders are heard every second. The second
-	// between is for what is on its way.
+	readDeadline = wire.ReadDeadline
+	// aliveTime is how long ago the leader may have heard a follower that counts. A follower stands for election 4 s
+	// after it last heard its leader at the earliest (server/raft.go: minElectionTimeout), and leaders send every
+	// second. The second between is for messages on their way.
 	aliveTime = 3 * time.Second
 )
 
-// clustered tells of a stream whether it stands in a cluster: then it may get replicas
-// and lose them again at any time, and a direct answer may be old, also of one that has
-// just been taken from it.
+// startAgain is what an operator does about a stream that is another than before.
+const startAgain = "start this process again, and then rebuild the projections: turnledger projections rebuild NAME"
+
+// clustered reports whether a stream stands in a cluster. Then it may get replicas and lose them again at any time, and
+// a direct answer may be old: a replica that was just taken away answers too.
 func clustered(c *jetstream.ClusterInfo) bool { return c != nil && c.Name != "" }
 
-// heardMajority tells whether a leader could not have been deposed when it answered
-// by followers that it can't reach. Where two followers reach each other and only
-// one of them the leader, NATS grants a vote although the leader is alive: such a
-// leader learns of it with its next heartbeat, within a second.
+// heardMajority reports whether a leader still led when it answered: followers that it can't reach could not have
+// deposed it. There is one exception. Where two followers reach each other and only one of them reaches the leader,
+// NATS grants a vote although the leader is alive. Such a leader learns of its deposition with its next heartbeat,
+// within a second.
 func heardMajority(c *jetstream.ClusterInfo, replicas int) bool {
 	if c == nil || c.Leader == "" {
 		return false
 	}
 	heard := 1
 	for _, r := range c.Replicas {
-		// 0 is one that this leader has never heard (server/raft.go, Peers: it has no time).
+		// Active is 0 for a follower that this leader has never heard (server/raft.go, Peers: it has no time).
 		if !r.Offline && r.Active > 0 && r.Active < aliveTime {
 			heard++
 		}

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
-// identities knows of which identities a partition says anything, up to a sequence: of
-// most, nothing is ever said. Whatever reads the partition on raises that sequence (each
-// Tail without a filter does); a caller who needs more asks the log, once for all who
-// wait.
+// identities holds the identities that a partition has events of, up to a sequence. Most identities never have an event
+// of their own. Each Tail without a filter raises that sequence as it reads. A caller that needs a higher sequence asks
+// the log; all callers that wait share one question.
 type identities struct {
 	known Watermark
-	ask   barrier
+	ask   await.Barrier
 
-	mu   sync.RWMutex
-	said map[string]bool // by subject
+	mu       sync.RWMutex
+	subjects map[string]bool
 }
 
-// saw notes an event before which nothing stands behind another sequence.
+// saw notes an event. There is no event between it and the sequence before.
 func (x *identities) saw(before, seq uint64, subject string) {
 	if strings.HasPrefix(subject, events.IdentityRoot) {
 		x.note(subject)
@@ -36,16 +36,16 @@ func (x *identities) saw(before, seq uint64, subject string) {
 func (x *identities) note(subject string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.said == nil {
-		x.said = map[string]bool{}
+	if x.subjects == nil {
+		x.subjects = map[string]bool{}
 	}
-	x.said[subject] = true
+	x.subjects[subject] = true
 }
 
-func (x *identities) any(subject string) bool {
+func (x *identities) has(subject string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.said[subject]
+	return x.subjects[subject]
 }
 
 // IdentityErasedNow returns what erased an identity before the call, nil where nothing did. It asks for the head as
@@ -60,9 +60,9 @@ func (l *Log) IdentityErasedNow(ctx context.Context, identityID string) (*events
 }
 
 // IdentityErasure returns what erased an identity, and where that stands; nil where nothing did that stood in the log
-// up to a position which the log has shown (a Head, an event). A position of another partition than the identity's
-// says nothing about it: then IdentityErasure asks for the head as Head does. Nothing was ever said about most
-// identities, and then the log is asked for no more.
+// up to a position which the log has shown (a Head, an event). A position of another partition than the identity's says
+// nothing about it: then IdentityErasure asks for the head as Head does. Nothing was ever said about most identities,
+// and then the log is asked for no more.
 func (l *Log) IdentityErasure(
 	ctx context.Context, identityID string, upTo events.Position,
 ) (*events.IdentityErased, events.Position, error) {
@@ -76,9 +76,13 @@ func (l *Log) IdentityErasure(
 	if err := l.knowIdentities(ctx, p, upTo.Seq); err != nil {
 		return nil, events.Position{}, fmt.Errorf("read what was said of identities: %w: %w", ErrUnavailable, err)
 	}
-	if !p.identities.any(subject) {
+	if !p.identities.has(subject) {
 		return nil, events.Position{}, nil
 	}
+	return l.firstErasure(ctx, identityID)
+}
+
+func (l *Log) firstErasure(ctx context.Context, identityID string) (*events.IdentityErased, events.Position, error) {
 	for e, err := range l.Identity(ctx, identityID) {
 		if err != nil {
 			return nil, events.Position{}, err
@@ -90,30 +94,29 @@ func (l *Log) IdentityErasure(
 	return nil, events.Position{}, nil
 }
 
-// nearly is how long a reader of the partition may take to come to what a replica has
-// shown already, before the replicas are asked.
-const nearly = 5 * time.Millisecond
+// readerLag is how long a reader of the partition may take to come to what a replica has shown already. After that the
+// replicas are asked.
+const readerLag = 5 * time.Millisecond
 
-// knowIdentities returns when it is known of which identities anything is said up to a
-// sequence.
+// knowIdentities returns when all identities are known that have an event up to a sequence.
 func (l *Log) knowIdentities(ctx context.Context, p *partition, seq uint64) error {
 	x := &p.identities
 	if x.known.At() >= seq {
 		return nil
 	}
 	if p.shared.Load() {
-		brief, cancel := context.WithTimeout(ctx, nearly)
+		brief, cancel := context.WithTimeout(ctx, readerLag)
 		err := x.known.Wait(brief, seq)
 		cancel()
 		if err == nil {
 			return nil
 		}
 	}
-	_, err := x.ask.wait(ctx)
+	_, err := x.ask.Wait(ctx)
 	return err
 }
 
-// askIdentities reads what was said since.
+// askIdentities reads the events of identities that are not known yet.
 func (l *Log) askIdentities(ctx context.Context, p *partition) (uint64, error) {
 	x := &p.identities
 	upTo := p.seen.Load()

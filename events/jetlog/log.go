@@ -15,21 +15,25 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Config says what the log must be. The zero value is one partition on one server
-// that syncs by itself.
+// Config says what the log must be. The zero value is one partition on one server that syncs by itself.
 type Config struct {
 	// Partitions is a power of two up to 256, fixed when the log is made.
 	Partitions int
-	Replicas   int
-	// GateDir is the store directory of the embedded server whose writes the
-	// durability gate makes durable; empty where the servers sync every write.
+	// Replicas of each stream, 1 to 5.
+	Replicas int
+	// GateDir is the store directory of the embedded server whose writes the durability gate makes durable; empty where
+	// the servers sync every write.
 	GateDir string
-	// Outside: the server is another process's, or a cluster of its own.
+	// Outside: the server belongs to another process, or is a cluster.
 	Outside bool
-	// Writable tells why the embedded server takes no writes, if it takes none; nil where
-	// nobody knows.
+	// Writable returns why the embedded server takes no writes, nil if it takes them. The field is nil where nobody
+	// knows.
 	Writable func() error
 	// Account names the JetStream account below GateDir.
 	Account string
@@ -37,9 +41,9 @@ type Config struct {
 	MaxEvent int64
 	// Deadline of a write whose outcome is unknown; 5 s by default.
 	Deadline time.Duration
-	// Restoring: the log is opened to end its restore, with Restored.
+	// Restoring: the log is opened to end its restore, with operate.Log.Restored.
 	Restoring bool
-	// Now gives ce-time; it decides nothing.
+	// Now is the clock of the header ce-time, which decides nothing.
 	Now func() time.Time
 }
 
@@ -64,26 +68,25 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	var err error
 	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 {
-		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d", ErrStream, events.Buckets, c.Partitions))
+		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d",
+			ErrStream, events.Buckets, c.Partitions))
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {
 		err = errors.Join(err, fmt.Errorf("%w: replicas must be 1 to 5, not %d", ErrStream, c.Replicas))
 	}
 	if c.GateDir != "" && c.Replicas > 1 {
-		err = errors.Join(err, fmt.Errorf("%w: the durability gate sees one server's disk and can't vouch for %d replicas: set TURNLEDGER_SYNC=always on every server", ErrStream, c.Replicas))
+		err = errors.Join(err, fmt.Errorf("%w: the durability gate sees one server's disk "+
+			"and can't vouch for %d replicas: set TURNLEDGER_SYNC=always on every server", ErrStream, c.Replicas))
 	}
 	return c, err
 }
 
 // Log is the log. Safe for concurrent use. It does not own its connection.
 type Log struct {
-	nc         *nats.Conn
-	js         jetstream.JetStream
+	wire       *wire.Conn
 	cfg        Config
 	partitions []*partition
-	replies    *replies
-	// stuck: Writable told last that the server takes no writes. It is asked once for all
-	// who want to know.
+	// stuck: by the last answer of Writable the server takes no writes. Callers that wait share one question.
 	stuck  atomic.Bool
 	asking singleflight.Group
 }
@@ -92,46 +95,44 @@ type partition struct {
 	number  int
 	name    string
 	created time.Time
-	gate    *gate
-	barrier barrier
-	// whole is a barrier whose question always is whether the stream is still the same.
-	whole barrier
+	gate    *await.Gate
+	barrier await.Barrier
+	// whole is a barrier that always asks whether the stream is still the same.
+	whole await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
 	// checked is when the stream was last held against created, in Unix nanoseconds.
 	checked    atomic.Int64
-	shown      shown
+	witness    witness
 	identities identities
-	// shared: it stands in a cluster, as was last seen, and may have replicas.
+	// shared: when last seen, the stream stood in a cluster, and may have had replicas.
 	shared atomic.Bool
-	// mirrored: another stream mirrors it, as was last seen, or nobody can tell.
+	// mirrored: when last seen, another stream mirrored this one, or nobody could tell.
 	mirrored atomic.Bool
 }
 
-// startTime is how long a process that starts waits for servers that don't answer: as long
-// as a cluster may take of which all were killed.
+// startTime is how long a process that starts waits for servers that don't answer: as long as a cluster may take to
+// come back after all its servers were killed.
 const startTime = 30 * time.Second
 
-// Open makes the streams that are missing and holds those that are there against
-// cfg. One that differs is ErrStream with what to do. It waits for servers that are slow to
-// answer, such as those of a cluster that makes all its streams for the first time.
+// Open makes the streams that are missing, and compares the existing ones with cfg. A stream that differs is ErrStream,
+// with what to do. Open waits for servers that are slow to answer, such as a cluster that makes all its streams for the
+// first time.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
+	conn, err := wire.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{nc: nc, js: js, cfg: cfg, replies: newReplies(nc)}
+	l := &Log{wire: conn, cfg: cfg}
 	if most := nc.MaxPayload(); most < cfg.MaxEvent {
-		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
+		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: "+
+			"set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
 	}
-	infos, err := l.openStreams(ctx)
-	for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && time.Since(began) < startTime; {
-		infos, err = l.openStreams(ctx)
-	}
+	infos, err := l.awaitStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,41 +140,60 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		if err := l.checkMark(ctx, info); err != nil {
 			return nil, err
 		}
-		p := &partition{number: k, name: info.Config.Name, created: made(info.Created, info.Config.Metadata)}
-		p.shared.Store(clustered(info.Cluster))
-		p.barrier.ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
-		p.whole.ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
-		p.identities.ask.ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
-		if cfg.GateDir != "" {
-			if p.gate, err = openGate(l.storeDir(p.name)); err != nil {
-				return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
-			}
+		p, err := l.openPartition(ctx, k, info)
+		if err != nil {
+			return nil, err
 		}
-		l.remember(ctx, p, info.State.LastSeq)
 		l.partitions = append(l.partitions, p)
 	}
 	l.lookForMirrors(ctx)
 	return l, nil
 }
 
-// Close lets go of what the log holds of its connection. Reads and writes fail afterwards.
-func (l *Log) Close() { l.replies.close() }
+// awaitStreams opens the streams, and tries again while the servers don't answer.
+func (l *Log) awaitStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
+	for began := time.Now(); ; {
+		infos, err := l.openStreams(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || time.Since(began) >= startTime {
+			return infos, err
+		}
+	}
+}
+
+func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamInfo) (*partition, error) {
+	p := &partition{number: k, name: info.Config.Name, created: layout.Made(info.Created, info.Config.Metadata)}
+	p.shared.Store(clustered(info.Cluster))
+	p.barrier.Ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
+	p.whole.Ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
+	p.identities.ask.Ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
+	if l.cfg.GateDir != "" {
+		var err error
+		if p.gate, err = await.OpenGate(l.storeDir(p.name)); err != nil {
+			return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
+		}
+	}
+	l.remember(ctx, p, info.State.LastSeq)
+	return p, nil
+}
+
+// Close frees what the log holds of its connection. Reads and writes fail afterwards.
+func (l *Log) Close() { l.wire.Close() }
 
 // storeDir is the folder that the embedded server keeps a stream in.
 func (l *Log) storeDir(stream string) string {
 	return filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream)
 }
 
-// Partitions is the number of partitions.
+// Partitions returns the number of partitions.
 func (l *Log) Partitions() int { return l.cfg.Partitions }
 
-// Partition is the partition of a session.
+// Partition returns the partition of a session, or of an identity.
 func (l *Log) Partition(sessionID string) int { return events.Partition(sessionID, l.cfg.Partitions) }
 
-// Created is when a partition's stream was made, or restored: a stream made anew has another.
+// Created returns when a partition's stream was made, or restored. A stream that was made anew has another time.
 func (l *Log) Created(partition int) time.Time { return l.partitions[partition].created }
 
-// partition gives a partition by its number, which may come from outside.
+// partition returns a partition by its number, which may come from outside.
 func (l *Log) partition(k int) (*partition, error) {
 	if k < 0 || k >= len(l.partitions) {
 		return nil, fmt.Errorf("%w: there is no partition %d", ErrNotReached, k)
@@ -182,3 +202,22 @@ func (l *Log) partition(k int) (*partition, error) {
 }
 
 func (l *Log) of(sessionID string) *partition { return l.partitions[l.Partition(sessionID)] }
+
+// Inside is for the packages under this folder; nobody else can name what it returns.
+func (l *Log) Inside() inside.Log {
+	return inside.Log{
+		Wire: l.wire, Layout: l.layout(), Deadline: l.cfg.Deadline, Now: l.cfg.Now, Measure: l.measure,
+		Partition: func(k int) (inside.Partition, error) {
+			p, err := l.partition(k)
+			if err != nil {
+				return inside.Partition{}, err
+			}
+			return inside.Partition{Number: k, Stream: p.name, Gate: p.gate}, nil
+		},
+		LeaderHead: func(ctx context.Context, k int) (uint64, error) { return l.head(ctx, l.partitions[k]) },
+		Publish: func(ctx context.Context, k int, m *nats.Msg) (uint64, error) {
+			ack, _, err := l.send(ctx, l.partitions[k], []*nats.Msg{m})
+			return ack.Position.Seq, err
+		},
+	}
+}

@@ -1,56 +1,42 @@
 package jetlog_test
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
-
-func started(session, request, text string) *events.TurnStarted {
-	return &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: text}}
-}
-
-func read(t testing.TB, log *jetlog.Log, session string) []events.Recorded {
-	t.Helper()
-	var out []events.Recorded
-	for e, err := range log.Session(t.Context(), session, 0, math.MaxUint64) {
-		require.NoError(t, err)
-		out = append(out, e)
-	}
-	return out
-}
 
 func TestAppendedEventsAreReadBack(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{started("s", "r1", "one")}})
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r1", "one")}})
 	require.NoError(t, err)
 	require.NoError(t, log.Durable(t.Context(), ack.Position))
 	require.Equal(t, "0:1", ack.Position.String())
 	zero := uint64(0)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{started("s", "r2", "two")}, Expect: &zero})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r2", "two")}, Expect: &zero})
 	var conflict *jetlog.Conflict
 	require.ErrorAs(t, err, &conflict)
 	require.EqualValues(t, 1, conflict.Last)
 	one := uint64(1)
-	batch := jetlog.Append{Facts: []events.Fact{&events.SessionLinked{SessionID: "s", IdentityID: "i"}, started("s", "r2", "two")}, Expect: &one}
+	batch := jetlog.Append{Facts: []events.Fact{&events.SessionLinked{SessionID: "s", IdentityID: "i"}, logtest.Started("s", "r2", "two")}, Expect: &one}
 	ack, err = log.Append(t.Context(), batch)
 	require.NoError(t, err)
 	require.Equal(t, "0:3", ack.Position.String())
-	got := read(t, log, "s")
+	got := logtest.Read(t, log, "s")
 	require.Len(t, got, 3)
 	require.Equal(t, events.TypeSessionLinked, got[1].Type)
 	require.Equal(t, "two", got[2].Fact.(*events.TurnStarted).QuestionNeutral)
 	head, err := log.Head(t.Context(), 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, head.Seq)
-	require.Empty(t, read(t, log, "other"))
-	again, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{started("s", "r1", "one")}})
+	require.Empty(t, logtest.Read(t, log, "other"))
+	again, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r1", "one")}})
 	require.NoError(t, err)
 	require.True(t, again.Duplicate)
 	require.EqualValues(t, 1, again.Position.Seq)

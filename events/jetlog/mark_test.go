@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // A process that can't see the gate must neither acknowledge nor show what is
@@ -50,7 +51,7 @@ func TestWhenAStreamWasRestoredCounts(t *testing.T) {
 		restored.AddDate(-1, 0, 0):   restored,
 		restored.Add(25 * time.Hour): restored.Add(25 * time.Hour),
 	} {
-		require.Equal(t, want, jetlog.Made(created, marks))
-		require.Equal(t, created, jetlog.Made(created, nil))
+		require.Equal(t, want, layout.Made(created, marks))
+		require.Equal(t, created, layout.Made(created, nil))
 	}
 }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
-// notesBucket is the key-value bucket of what side effects remember.
-const notesBucket = "TURNLEDGER"
+// NotesBucket is the key-value bucket of what side effects remember.
+const NotesBucket = "TURNLEDGER"
 
 // Notes are what is remembered outside the log, in the same servers: the dead letters and the runners of
 // views, how far side effects are, which chat took a turn over last, and the key of hashes that nobody has
@@ -21,14 +23,14 @@ const notesBucket = "TURNLEDGER"
 type Notes struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
-	gate *gate // open where the servers sync every write
+	gate *await.Gate // open where the servers sync every write
 }
 
 // Notes opens the notes, and makes them where they are missing. It waits for a server that
 // is slow to answer, and for a cluster that is about to elect leaders: a process may start
 // in the middle of that.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
-	for began := time.Now(); ; pause(ctx, 50*time.Millisecond) {
+	for began := time.Now(); ; await.Pause(ctx, 50*time.Millisecond) {
 		kv, err := l.openNotes(ctx)
 		switch {
 		case err == nil:
@@ -42,20 +44,20 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 
 // gated puts the notes behind a durability gate of their own, where the log has gates.
 func (l *Log) gated(kv jetstream.KeyValue) (*Notes, error) {
-	n := &Notes{kv: kv, js: l.js}
+	n := &Notes{kv: kv, js: l.wire.JS}
 	if l.cfg.GateDir == "" {
 		return n, nil
 	}
 	var err error
-	if n.gate, err = openGate(l.storeDir("KV_" + notesBucket)); err != nil {
+	if n.gate, err = await.OpenGate(l.storeDir("KV_" + NotesBucket)); err != nil {
 		return nil, fmt.Errorf("durability gate of the notes: %w", err)
 	}
 	return n, nil
 }
 
 func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := l.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: notesBucket, Description: "What Turnledger's views and side effects remember outside the log",
+	kv, err := l.wire.JS.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: NotesBucket, Description: "What Turnledger's views and side effects remember outside the log",
 		History: 1, Storage: jetstream.FileStorage, Replicas: l.cfg.Replicas,
 	})
 	if err != nil {
@@ -135,7 +137,7 @@ func (n *Notes) Commit(ctx context.Context, key string, value any, guard string,
 	ack, err := n.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequenceForSubject(revision, noteSubject(guard)))
 	switch code, _ := apiError(err); {
 	case err == nil:
-		return n.gate.wait(ctx, ack.Sequence)
+		return n.gate.Wait(ctx, ack.Sequence)
 	case code == codeWrongLastSequence, code == codeWrongLastConstant:
 		return fmt.Errorf("write a note: %w", ErrConflict)
 	default:
@@ -143,7 +145,7 @@ func (n *Notes) Commit(ctx context.Context, key string, value any, guard string,
 	}
 }
 
-func noteSubject(key string) string { return "$KV." + notesBucket + "." + key }
+func noteSubject(key string) string { return "$KV." + NotesBucket + "." + key }
 
 // Note is what stands under a key, since At by the servers' clock.
 type Note[T any] struct {

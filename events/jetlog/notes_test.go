@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await/disktest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -43,13 +44,13 @@ func TestACommittedNoteIsDurable(t *testing.T) {
 	require.NoError(t, err)
 	guard, err := notes.Write(t.Context(), "guard", 1, 0)
 	require.NoError(t, err)
-	disk, msgs := newDisk(), filepath.Join(s.GateDir(), "jetstream", "$G", "streams", "KV_TURNLEDGER", "msgs")
-	notes.SetFsync(disk.fsync)
+	disk, msgs := disktest.New(), filepath.Join(s.GateDir(), "jetstream", "$G", "streams", "KV_TURNLEDGER", "msgs")
+	require.NoError(t, notes.SetFsync(t.Context(), disk.Fsync))
 	for _, value := range []any{"one", nil, "two"} {
-		before := disk.count()
+		before := disk.Syncs()
 		require.NoError(t, notes.Commit(t.Context(), "a.b", value, "guard", guard))
-		require.Greater(t, disk.count(), before)
-		require.Positive(t, disk.durable(t, msgs))
+		require.Greater(t, disk.Syncs(), before)
+		require.Positive(t, disk.Durable(t, msgs))
 		var stands string
 		_, err := notes.Read(t.Context(), "a.b", &stands)
 		require.NoError(t, err)

@@ -19,6 +19,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -47,13 +49,13 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
 	require.NoError(t, err)
 	for i := range 3 {
-		add(t, log, "s", fmt.Sprint("r", i), "x")
+		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
 	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice", ReceiptID: "r"}}})
 	require.NoError(t, err)
 	// The next block is begun, so that the first one is read from the disk again.
 	for i := range 12 {
-		add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
+		logtest.Add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
 	}
 	nc.Close()
 	ns.Shutdown()
@@ -119,7 +121,7 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 					return
 				default:
 				}
-				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact(id, fmt.Sprint("r", n))}}); err == nil {
+				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r", n))}}); err == nil {
 					acknowledged[i].Add(1)
 				}
 			}
@@ -165,10 +167,10 @@ func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
 			require.NoError(t, err)
 			for i := range 4 {
 				for j := range 3 {
-					add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
+					logtest.Add(t, log, "s", fmt.Sprint("r", i, "-", j), "x")
 				}
 				for j := range 12 {
-					add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000))
+					logtest.Add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000))
 				}
 			}
 			nc.Close()
@@ -196,25 +198,25 @@ func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
 func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	t.Parallel()
 	from := natstest.Log(t, 1)
-	add(t, from, "s", "r", "x")
+	logtest.Add(t, from, "s", "r", "x")
 	copies := copyOf(t, from)
 	s := natstest.Server(t)
 	empty := natstest.LogOn(t, s, 1)
-	require.NoError(t, empty.Vacate(t.Context()))
+	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	nc := natstest.Connect(t, s)
 	refused := func() {
 		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		require.ErrorIs(t, err, jetlog.ErrStream)
 		require.ErrorContains(t, err, "empty the data directory and restore again")
 	}
-	require.NoError(t, empty.Restore(t.Context(), reader(copies), func(context.Context) error {
+	require.NoError(t, operate.On(empty).Restore(t.Context(), reader(copies), func(context.Context) error {
 		refused()
 		return nil
 	}))
 	refused()
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
 	require.NoError(t, err)
-	require.Len(t, read(t, log, "s"), 1)
-	require.NoError(t, log.Restored(t.Context()))
-	require.Len(t, read(t, natstest.LogOn(t, s, 1), "s"), 1)
+	require.Len(t, logtest.Read(t, log, "s"), 1)
+	require.NoError(t, operate.On(log).Restored(t.Context()))
+	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 1)
 }

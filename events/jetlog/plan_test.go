@@ -14,6 +14,8 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -26,7 +28,7 @@ func openSingle(t *testing.T, nc *nats.Conn) *jetlog.Log {
 }
 
 // changes gives what a plan says of a stream.
-func changes(plan []jetlog.Stream, name string) (out []string) {
+func changes(plan []operate.Stream, name string) (out []string) {
 	for _, s := range plan {
 		for _, c := range s.Changes {
 			if s.Name == name {
@@ -66,7 +68,7 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			ack, err := logs[i%3].Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("fresh", fmt.Sprint(i))}})
+			ack, err := logs[i%3].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("fresh", fmt.Sprint(i))}})
 			if err == nil && reads.Load() > 0 {
 				old.Add(staleDirectGets(conns, "fresh", ack.Position.Seq))
 			}
@@ -85,19 +87,19 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 		}
 	})
 
-	want := jetlog.Want{Replicas: 3}
-	plan, err := log.Plan(t.Context(), want)
+	want := operate.Want{Replicas: 3}
+	plan, err := operate.On(log).Plan(t.Context(), want)
 	require.NoError(t, err)
 	require.Len(t, plan, 2)
 	for _, name := range []string{"TURNS-0", "KV_TURNLEDGER"} {
 		require.Equal(t, []string{"replicas 1 to 3"}, changes(plan, name))
 	}
-	plan, err = log.Apply(t.Context(), want)
+	plan, err = operate.On(log).Apply(t.Context(), want)
 	require.NoError(t, err)
 	require.Empty(t, changes(plan, "TURNS-0"))
 	require.Empty(t, changes(plan, "KV_TURNLEDGER"))
 	filled := func() bool {
-		plan, err := log.Plan(t.Context(), want)
+		plan, err := operate.On(log).Plan(t.Context(), want)
 		if err != nil {
 			return false
 		}
@@ -115,7 +117,7 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	require.Eventually(t, enough, time.Minute, 5*time.Millisecond, "no replica was ever behind: the test proves nothing")
 	l.goesOn(t, 100)
 
-	_, err = log.Apply(t.Context(), jetlog.Want{Replicas: 1})
+	_, err = operate.On(log).Apply(t.Context(), operate.Want{Replicas: 1})
 	require.NoError(t, err)
 	l.goesOn(t, 100)
 	close(stop)
@@ -128,14 +130,14 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 func TestPlanOfOtherPartitionsIsRefused(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
-	plan, err := log.Plan(t.Context(), jetlog.Want{Partitions: 8})
+	plan, err := operate.On(log).Plan(t.Context(), operate.Want{Partitions: 8})
 	require.NoError(t, err)
 	require.Equal(t, []string{"partitions 2 to 8"}, changes(plan, "TURNS-1"))
 	require.Contains(t, plan[0].Changes[0].Refused, "made with 2 partitions, which is fixed for ever")
-	_, err = log.Apply(t.Context(), jetlog.Want{Partitions: 8})
+	_, err = operate.On(log).Apply(t.Context(), operate.Want{Partitions: 8})
 	require.ErrorIs(t, err, jetlog.ErrRefused)
 	require.ErrorContains(t, err, "made with 2 partitions")
-	plan, err = log.Apply(t.Context(), jetlog.Want{Partitions: 2})
+	plan, err = operate.On(log).Apply(t.Context(), operate.Want{Partitions: 2})
 	require.NoError(t, err)
 	require.Empty(t, changes(plan, "TURNS-0"))
 }
@@ -143,7 +145,7 @@ func TestPlanOfOtherPartitionsIsRefused(t *testing.T) {
 func TestReplicasNeedACluster(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	plan, err := log.Apply(t.Context(), jetlog.Want{Replicas: 3})
+	plan, err := operate.On(log).Apply(t.Context(), operate.Want{Replicas: 3})
 	require.NoError(t, err)
 	require.Contains(t, plan[0].Changes[0].Refused, "not in a cluster")
 }
@@ -163,10 +165,10 @@ func TestApplyTakesChangesBack(t *testing.T) {
 	cfg.Subjects, cfg.AllowMsgTTL, cfg.Compression = cfg.Subjects[:1], true, jetstream.S2Compression
 	_, err = js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
-	plan, err := log.Plan(t.Context(), jetlog.Want{})
+	plan, err := operate.On(log).Plan(t.Context(), operate.Want{})
 	require.NoError(t, err)
 	require.Len(t, plan[0].Changes, 8)
-	plan, err = log.Apply(t.Context(), jetlog.Want{})
+	plan, err = operate.On(log).Apply(t.Context(), operate.Want{})
 	require.NoError(t, err)
 	require.Len(t, plan[0].Changes, 1)
 	require.Contains(t, plan[0].Changes[0].Have, "TTL")

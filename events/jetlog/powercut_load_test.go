@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
 const writers = 6
@@ -85,7 +86,7 @@ func (h *history) facts(session string, n int) []events.Fact {
 	facts := make([]events.Fact, n)
 	for i := range facts {
 		h.made++
-		facts[i] = started(session, fmt.Sprint(h.made), strings.Repeat("text ", 20+h.made*7919%280))
+		facts[i] = logtest.Started(session, fmt.Sprint(h.made), strings.Repeat("text ", 20+h.made*7919%280))
 	}
 	return facts
 }

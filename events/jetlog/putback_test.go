@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
 // TestAStreamPutBackThatHasGrownSinceIsNoticed gives the disk of a server back as it was some events ago, and lets the stream grow
@@ -38,7 +39,7 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 		log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		require.NoError(t, err)
 		for i := range n {
-			add(t, log, "s", fmt.Sprint(what, i), "x")
+			logtest.Add(t, log, "s", fmt.Sprint(what, i), "x")
 		}
 	}
 	serve(func(s *embedded.Server) { write(s, "kept", 3) })

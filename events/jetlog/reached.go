@@ -5,14 +5,18 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
-// stillFor is how long a reader that waits for a position looks at nothing but its mark.
+// Watermark is a sequence that only rises, and that callers wait for. The zero value stands at 0. Safe for concurrent
+// use.
+type Watermark = await.Watermark
+
+// stillFor is how long a reader that waits for a position looks at nothing but its watermark.
 const stillFor = 100 * time.Millisecond
 
-// Reached waits until a reader of a partition, whose mark rises with what it has read,
-// has read everything up to a position. What the mark waits for may have been erased and
-// never come: then the mark is raised over it.
+// Reached waits until a reader of a partition, whose watermark rises with the events that it has read, has read
+// everything up to a position. An erased event never comes: then Reached raises the watermark over it.
 func (l *Log) Reached(ctx context.Context, mark *Watermark, at events.Position) error {
 	for mark.At() < at.Seq {
 		brief, cancel := context.WithTimeout(ctx, stillFor)

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Last gives the last sequence of a session's subject as the leader knows it, 0
-// for a session that the log does not know.
+// Last returns the last sequence of a session's subject as the leader knows it, 0 for a session that the log does not
+// know.
 func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 	p, subject := l.of(sessionID), events.SessionSubject(sessionID)
 	for range doubts {
@@ -37,7 +34,8 @@ func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 const doubts = 3
 
 func (p *partition) withheld() error {
-	return fmt.Errorf("%w: the server of %s has events of a session that it does not give: look at its log and its disk", ErrUnavailable, p.name)
+	return fmt.Errorf("%w: the server of %s has events of a session that it does not give: look at its log and its disk",
+		ErrUnavailable, p.name)
 }
 
 func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64, error) {
@@ -51,35 +49,35 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 	return m.Seq, nil
 }
 
-// Session gives the events of a session after a sequence and up to another, in
-// order, and all durable. On one server it reads directly; in a cluster it first
-// asks the leader for the session's last sequence and does not end before that,
-// since a follower's direct answer may be old (DESIGN §4).
+// Session returns the events of a session after a sequence and up to another, in order, and all durable. On one server
+// it reads directly. In a cluster it first asks the leader for the session's last sequence, and does not end before
+// that, since a follower's direct answer may be old (DESIGN §4).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return l.subject(ctx, l.of(sessionID), events.SessionSubject(sessionID), after, upTo)
 }
 
-// Identity gives the events that concern an identity and no one session, as Session
-// does.
+// Identity returns the events that concern an identity and no single session, as Session does.
 func (l *Log) Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error] {
 	return l.subject(ctx, l.of(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64)
 }
 
-func (l *Log) subject(ctx context.Context, p *partition, subject string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+func (l *Log) subject(
+	ctx context.Context, p *partition, subject string, after, upTo uint64,
+) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {
 		r := sessionRead{log: l, p: p, subject: subject, after: after, upTo: upTo}
 		if err := r.leaderFirst(ctx); err != nil {
 			yield(events.Recorded{}, err)
 			return
 		}
-		if after >= upTo || r.led && r.must > 0 && r.must <= after {
+		if after >= upTo || r.askedLeader && r.mustReach > 0 && r.mustReach <= after {
 			return // there is nothing to read
 		}
 		for {
 			// Where the leader knows of no event, its index is asked, and no replica.
 			var page []events.Recorded
 			var err error
-			done := r.led && r.must == 0
+			done := r.askedLeader && r.mustReach == 0
 			if !done {
 				page, done, err = r.page(ctx)
 			}
@@ -101,13 +99,13 @@ func (l *Log) subject(ctx context.Context, p *partition, subject string, after, 
 	}
 }
 
-// confirm reports whether a read that came to its end has everything. The server answers every failure of its store
-// as if there was no event, and another stream may have taken the place of the one that the read began on.
+// confirm reports whether a read that came to its end has everything. The server answers every failure of its store as
+// if there was no event, and another stream may have taken the place of the one that the read began on.
 func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 	if r.sure {
 		return r.same(ctx)
 	}
-	last := r.must
+	last := r.mustReach
 	if last == 0 && r.after > 0 {
 		var err error
 		if last, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
@@ -133,7 +131,7 @@ func (r *sessionRead) same(ctx context.Context) (bool, error) {
 	if !r.found {
 		return true, nil
 	}
-	if _, err := r.p.whole.wait(ctx); err != nil {
+	if _, err := r.p.whole.Wait(ctx); err != nil {
 		return true, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
 	return true, nil
@@ -145,11 +143,13 @@ type sessionRead struct {
 	p           *partition
 	subject     string
 	after, upTo uint64
-	// must is the session's last sequence that the leader knew of: a replica that
-	// ends before it lags behind, and what it lacks is read from the leader.
-	must         uint64
-	led, lacking bool
-	asked        int
+	// mustReach is the session's last sequence that the leader knew of. A replica that ends before it lags behind, and
+	// the rest is read from the leader.
+	mustReach uint64
+	// askedLeader: mustReach is known. lacking: a replica ended before mustReach. contradicted counts the reads from
+	// the leader that ended before it, too.
+	askedLeader, lacking bool
+	contradicted         int
 	// found: an event was read, or seen behind upTo. sure: and the same answer said that nothing follows. An answer
 	// without events says nothing. doubted counts the ends that the server's own index contradicts.
 	found, sure bool
@@ -160,28 +160,27 @@ const (
 	// pageSize bounds the events of one answer, pageBytes about their bytes.
 	pageSize  = 512
 	pageBytes = 4 << 20
-	// replicaDeadline is for one of several replicas. A session that must be read from
-	// the disk takes up to 300 ms.
+	// replicaDeadline is for one of several replicas. A session that must be read from the disk takes up to 300 ms.
 	replicaDeadline = readDeadline / 4
 )
 
-// leaderFirst asks for what the read must hold. A leader that has been deposed
-// without knowing answers too: the barrier, asked after it, tells.
+// leaderFirst asks the leader which sequence the read must reach. A leader that has been deposed without knowing
+// answers too, which the barrier that is asked after it finds out.
 func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 	if !r.p.shared.Load() && !r.p.mirrored.Load() {
 		return nil
 	}
-	r.led = true
-	if r.must, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
+	r.askedLeader = true
+	if r.mustReach, err = r.log.lastOf(ctx, r.p, r.subject); err != nil {
 		return err
 	}
-	if _, err := r.p.barrier.wait(ctx); err != nil {
+	if _, err := r.p.barrier.Wait(ctx); err != nil {
 		return fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
-// page gives the next events, and tells whether they are the last.
+// page returns the next events, and reports whether they are the last.
 func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error) {
 	if r.after >= r.upTo {
 		r.sure = r.found
@@ -195,7 +194,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	if n := len(page); n > 0 {
 		r.found, r.doubted = true, 0
 		r.after = page[n-1].Position.Seq
-		if err := r.p.gate.wait(ctx, r.after); err != nil {
+		if err := r.p.gate.Wait(ctx, r.after); err != nil {
 			return nil, false, err
 		}
 	}
@@ -203,33 +202,33 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	return page, done, err
 }
 
-// over tells whether a read is over that came to an end of its pages.
+// over reports whether the read is over after a page that ended so.
 func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	switch {
 	case end == beyond:
 		r.found, r.sure = true, true
 		return true, nil
-	case r.after >= r.must && (end == ended || r.lacking):
+	case r.after >= r.mustReach && (end == ended || r.lacking):
 		return true, nil
 	case end == more:
 		return false, nil
 	case r.lacking:
-		// The leader does not have what it had: it was erased meanwhile, or another
-		// server than before thinks that it leads. Who leads is asked again.
-		r.asked++
+		// The leader does not have what it had: it was erased meanwhile, or another server than before thinks that it
+		// leads. Who leads is asked again.
+		r.contradicted++
 		err := r.leaderFirst(ctx)
-		if err == nil && r.after < r.must && r.asked == 3 {
+		if err == nil && r.after < r.mustReach && r.contradicted == 3 {
 			err = fmt.Errorf("read session: %w: its servers contradict each other", ErrUnavailable)
 		}
-		return r.after >= r.must, err
+		return r.after >= r.mustReach, err
 	}
 	r.lacking = true
 	return false, nil
 }
 
-// read gives the next events from any replica or, where one has shown to lack
-// something, the next one from the leader. An event that can't come directly, since
-// its header is no header, is read from the leader by itself.
+// read returns the next events from any replica. Once a replica has shown to lack an event, read returns the next
+// single event from the leader. An event whose header can't be parsed can't come directly, and is read from the leader
+// by itself.
 func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, error) {
 	if r.lacking {
 		return r.single(ctx)
@@ -237,8 +236,7 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 	page, end, err := r.ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		if r.p.shared.Load() {
-			// A replica that can't be reached, and the server that we are connected to does
-			// not know yet.
+			// A replica that can't be reached, and the server that we are connected to does not know yet.
 			r.lacking = true
 			return r.single(ctx)
 		}
@@ -261,11 +259,11 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 }
 
 func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, error) {
-	patience := readDeadline
+	limit := readDeadline
 	if r.p.shared.Load() {
-		patience = replicaDeadline
+		limit = replicaDeadline
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return r.log.page(ctx, r.p, r.subject, r.after+1, r.upTo, pageSize)
 }
@@ -279,11 +277,10 @@ func (r *sessionRead) single(ctx context.Context) ([]events.Recorded, pageEnd, e
 	case m.Seq > r.upTo:
 		return nil, beyond, nil
 	}
-	return []events.Recorded{m.recorded(r.p)}, more, nil
+	return []events.Recorded{m.Recorded(r.p.number)}, more, nil
 }
 
-// At gives the durable event at a position, and false where there is none: it was
-// erased, or never was.
+// At returns the durable event at a position, and reports whether there is an event: an erased event is none.
 func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool, error) {
 	p, err := l.partition(at.Partition)
 	if err != nil || at.Seq == 0 {
@@ -293,14 +290,14 @@ func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool
 	if err != nil || m == nil {
 		return events.Recorded{}, false, err
 	}
-	if err := p.gate.wait(ctx, at.Seq); err != nil {
+	if err := p.gate.Wait(ctx, at.Seq); err != nil {
 		return events.Recorded{}, false, err
 	}
-	return m.recorded(p), true, nil
+	return m.Recorded(p.number), true, nil
 }
 
-// After gives the sequence of the partition's first event after another, and false
-// where there is none (yet): sequences of erased events are skipped.
+// After returns the sequence of the partition's first event after a sequence, and reports whether there is such an
+// event yet. It skips the sequences of erased events.
 func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, bool, error) {
 	p, err := l.partition(partition)
 	if err != nil {
@@ -313,53 +310,14 @@ func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, boo
 	return m.Seq, true, nil
 }
 
-// Still tells whether a partition has nothing between two sequences, the second
-// included: what waits for events up to there has waited long enough.
+// Still reports whether a partition has no event between two sequences, the second included. A caller that waits for
+// events up to there need not wait any longer.
 func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
 	next, found, err := l.After(ctx, partition, after)
 	return err == nil && (!found || next > upTo), err
 }
 
-// stored is a message as the leader gives it.
-type stored struct {
-	Subject string    `json:"subject"`
-	Seq     uint64    `json:"seq"`
-	Header  []byte    `json:"hdrs"`
-	Data    []byte    `json:"data"`
-	Time    time.Time `json:"time"`
-}
-
-// message asks the leader for one message, nil where there is none.
-func (l *Log) message(ctx context.Context, p *partition, request map[string]any) (*stored, error) {
-	return l.messageOf(ctx, p.name, request)
-}
-
-func (l *Log) messageOf(ctx context.Context, stream string, request map[string]any) (*stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, readDeadline)
-	defer cancel()
-	var out struct {
-		Message *stored             `json:"message"`
-		Error   *jetstream.APIError `json:"error"`
-	}
-	if err := l.ask(ctx, "STREAM.MSG.GET."+stream, request, &out); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	switch {
-	case out.Error != nil && out.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, nil
-	case out.Error != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
-	case out.Message == nil:
-		return nil, fmt.Errorf("%w: no message in the answer", ErrUnavailable)
-	}
-	return out.Message, nil
-}
-
-func (m *stored) recorded(p *partition) events.Recorded {
-	header, err := nats.DecodeHeadersMsg(m.Header)
-	if err != nil {
-		header = nats.Header{} // the event states nothing then, and is recorded as an anomaly
-	}
-	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(header), Body: m.Data},
-		events.Position{Partition: p.number, Seq: m.Seq}, m.Time)
+// message asks the leader of a partition for one message, nil where there is none.
+func (l *Log) message(ctx context.Context, p *partition, request map[string]any) (*wire.Stored, error) {
+	return l.wire.Message(ctx, p.name, request)
 }

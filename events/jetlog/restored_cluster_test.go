@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -21,7 +23,7 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 	t.Parallel()
 	from := natstest.Log(t, 2)
 	for i := range 40 {
-		add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), "text")
+		logtest.Add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), "text")
 	}
 	copies := copyOf(t, from)
 	heads := make([]uint64, 2)
@@ -32,10 +34,10 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 	}
 	cluster := natstest.StartCluster(t)
 	empty := cluster.Log(t, 2)
-	require.NoError(t, empty.Vacate(t.Context()))
-	require.NoError(t, empty.Restore(t.Context(), func(k int) (io.Reader, error) { return bytes.NewReader(copies[k]), nil }, whole))
-	require.NoError(t, empty.Restored(t.Context()))
-	require.NoError(t, empty.Restored(t.Context()))
+	require.NoError(t, operate.On(empty).Vacate(t.Context()))
+	require.NoError(t, operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) { return bytes.NewReader(copies[k]), nil }, whole))
+	require.NoError(t, operate.On(empty).Restored(t.Context()))
+	require.NoError(t, operate.On(empty).Restored(t.Context()))
 	log := cluster.Log(t, 2)
 	nc := cluster.Connect(t)
 	js, err := jetstream.New(nc)

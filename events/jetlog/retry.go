@@ -13,9 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Server error codes (server/errors.json of 2.15) that end an append. Whatever else
-// the server says is unknown or busy: 10158 (the same id is on its way), 10176 (the
-// batch lacks a part), those of status 429 and 503.
+// Server error codes (server/errors.json of 2.15) that end an append. All other errors of the server mean unknown or
+// busy: 10158 (the same id is on its way), 10176 (the batch lacks a part), those of status 429 and 503.
 const (
 	codeWrongLastSequence = 10071
 	codeWrongLastConstant = 10164
@@ -25,8 +24,8 @@ const (
 	codeWrongStream       = 10060
 )
 
-// Those of a server, or an account, that has no room. In a cluster the leader of a stream
-// that says so steps down, and the next one may have room.
+// Server error codes of a server, or an account, that has no room. In a cluster a leader that answers with one of these
+// steps down, and the next leader may have room.
 const (
 	codeAccountFull = 10002
 	codeServerFull  = 10023
@@ -65,8 +64,7 @@ func noRoom(err error) bool {
 	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
 }
 
-// classify gives the error that ends an append, or nil for success and for what is
-// unknown or busy.
+// classify returns the error that ends an append, nil for success and for an outcome that is unknown or busy.
 func classify(err error) error {
 	code, description := apiError(err)
 	switch code {
@@ -77,7 +75,8 @@ func classify(err error) error {
 	case codeStreamTooLarge, codeHeaderTooLarge:
 		return ErrTooLarge
 	case codeWrongStream:
-		return fmt.Errorf("%w: %w: another stream captures the log's subjects: give Turnledger a NATS account of its own", ErrUnavailable, ErrStream)
+		return fmt.Errorf("%w: %w: another stream captures the log's subjects: "+
+			"give Turnledger a NATS account of its own", ErrUnavailable, ErrStream)
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return ErrTooLarge

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// SeqAt gives the sequence before the first event recorded at or after a time: a
-// tail after it delivers what came since. Where there is none it is the head.
+// SeqAt returns the sequence before the first event that was recorded at or after a time: a tail after it delivers what
+// came since. Without such an event SeqAt returns the head.
 func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error) {
 	p, err := l.partition(partition)
 	if err != nil {
 		return 0, err
 	}
-	// Asked before, so that what comes between is delivered.
+	// The head is asked for first, so that a tail after it delivers events that come in between.
 	head, err := l.head(ctx, p)
 	if err != nil {
 		return 0, fmt.Errorf("position at a time: %w", err)
@@ -25,7 +25,8 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	if p.mirrored.Load() {
 		return l.seqByHalves(ctx, p, since, head)
 	}
-	first, _, err := l.direct(ctx, p, map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}, math.MaxUint64, 1)
+	request := map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}
+	first, _, err := l.direct(ctx, p, request, math.MaxUint64, 1)
 	switch {
 	case errors.Is(err, errUnreadable), errors.Is(err, errMirror):
 		return l.seqByHalves(ctx, p, since, head)
@@ -37,8 +38,8 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	return first[0].Position.Seq - 1, nil
 }
 
-// seqByHalves looks for the time by halving the log, where the first event there
-// can't be read directly. Times rise with the sequences.
+// seqByHalves searches the log for the time by bisection, where the first event at that time can't be read directly.
+// Times rise with the sequences.
 func (l *Log) seqByHalves(ctx context.Context, p *partition, since time.Time, head uint64) (uint64, error) {
 	low, high := uint64(1), head+1
 	for low < high {

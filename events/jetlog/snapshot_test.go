@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -26,7 +27,7 @@ func copyOf(t *testing.T, log *jetlog.Log) [][]byte {
 		var b bytes.Buffer
 		head, err := log.Head(t.Context(), k)
 		require.NoError(t, err)
-		require.NoError(t, log.Snapshot(t.Context(), k, func(m jetlog.Moment) (io.Writer, error) {
+		require.NoError(t, operate.On(log).Snapshot(t.Context(), k, func(m operate.Moment) (io.Writer, error) {
 			require.GreaterOrEqual(t, m.Last, head.Seq)
 			return &b, nil
 		}))
@@ -62,9 +63,9 @@ func TestCopyIsTheSameLog(t *testing.T) {
 	t.Parallel()
 	from := natstest.Log(t, 2)
 	for i := range 300 {
-		at := add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), string(bytes.Repeat([]byte("text "), 2000)))
+		at := logtest.Add(t, from, fmt.Sprint("s", i%7), fmt.Sprint(i), string(bytes.Repeat([]byte("text "), 2000)))
 		if i%50 == 7 {
-			_, err := from.Erase(t.Context(), at)
+			_, err := overwrite.On(from).Erase(t.Context(), at)
 			require.NoError(t, err)
 		}
 	}
@@ -88,24 +89,24 @@ func TestCopyIsTheSameLog(t *testing.T) {
 			empty := open()
 			_, err := empty.Notes(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, empty.Vacate(t.Context()))
-			require.NoError(t, empty.Restore(t.Context(), reader(copies), whole))
-			require.NoError(t, empty.Restored(t.Context()))
-			require.NoError(t, empty.Restored(t.Context()))
+			require.NoError(t, operate.On(empty).Vacate(t.Context()))
+			require.NoError(t, operate.On(empty).Restore(t.Context(), reader(copies), whole))
+			require.NoError(t, operate.On(empty).Restored(t.Context()))
+			require.NoError(t, operate.On(empty).Restored(t.Context()))
 			log := open()
 			for k := range 2 {
-				require.NoError(t, log.Settle(t.Context(), k))
+				require.NoError(t, overwrite.On(log).Settle(t.Context(), k))
 				require.False(t, log.Created(k).Equal(from.Created(k)), "every projection notices that it is another stream")
 			}
 			got := everything(t, log)
 			require.GreaterOrEqual(t, len(got), len(want))
 			require.Subset(t, got, want)
 			require.Subset(t, everything(t, from), got)
-			at := add(t, log, "new", "r", "x")
-			require.Len(t, read(t, log, "new"), 1)
-			require.ErrorIs(t, log.Vacate(t.Context()), jetlog.ErrNotEmpty)
-			require.Len(t, read(t, log, "new"), 1)
-			require.Equal(t, at.Seq+1, add(t, log, "new", "r2", "x").Seq, "it is as it was")
+			at := logtest.Add(t, log, "new", "r", "x")
+			require.Len(t, logtest.Read(t, log, "new"), 1)
+			require.ErrorIs(t, operate.On(log).Vacate(t.Context()), jetlog.ErrNotEmpty)
+			require.Len(t, logtest.Read(t, log, "new"), 1)
+			require.Equal(t, at.Seq+1, logtest.Add(t, log, "new", "r2", "x").Seq, "it is as it was")
 		})
 	}
 }
@@ -115,7 +116,7 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 	t.Parallel()
 	from := natstest.Log(t, 2)
 	for i := range 20 {
-		add(t, from, fmt.Sprint("s", i), "r", "text")
+		logtest.Add(t, from, fmt.Sprint("s", i), "r", "text")
 	}
 	copies := copyOf(t, from)
 	s := natstest.Server(t)
@@ -131,8 +132,8 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 		"missing": func() (io.Reader, error) { return nil, cut },
 	} {
 		empty := natstest.LogOn(t, s, 2)
-		require.NoError(t, empty.Vacate(t.Context()), name)
-		require.Error(t, empty.Restore(t.Context(), func(k int) (io.Reader, error) {
+		require.NoError(t, operate.On(empty).Vacate(t.Context()), name)
+		require.Error(t, operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) {
 			if k == 1 {
 				return bad()
 			}
@@ -141,10 +142,10 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 		require.Empty(t, everything(t, natstest.LogOn(t, s, 2)), name)
 	}
 	again := natstest.LogOn(t, s, 2)
-	require.NoError(t, again.Vacate(t.Context()))
-	require.NoError(t, again.Restore(t.Context(), reader(copies), whole))
-	require.NoError(t, again.Restored(t.Context()))
-	require.NoError(t, again.Restored(t.Context()))
+	require.NoError(t, operate.On(again).Vacate(t.Context()))
+	require.NoError(t, operate.On(again).Restore(t.Context(), reader(copies), whole))
+	require.NoError(t, operate.On(again).Restored(t.Context()))
+	require.NoError(t, operate.On(again).Restored(t.Context()))
 	require.Equal(t, everything(t, from), everything(t, natstest.LogOn(t, s, 2)))
 }
 
@@ -155,10 +156,10 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	empty := copyOf(t, natstest.Log(t, 2))
 	s := natstest.Server(t)
 	first := natstest.LogOn(t, s, 2)
-	require.NoError(t, first.Vacate(t.Context()))
-	require.NoError(t, first.Restore(t.Context(), reader(empty), whole))
-	require.NoError(t, first.Restored(t.Context()))
-	require.NoError(t, first.Restored(t.Context()))
+	require.NoError(t, operate.On(first).Vacate(t.Context()))
+	require.NoError(t, operate.On(first).Restore(t.Context(), reader(empty), whole))
+	require.NoError(t, operate.On(first).Restored(t.Context()))
+	require.NoError(t, operate.On(first).Restored(t.Context()))
 	log := natstest.LogOn(t, s, 2)
 	js, err := jetstream.New(natstest.Connect(t, s))
 	require.NoError(t, err)
@@ -167,7 +168,7 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay", Subjects: []string{"vacated.TURNS-1"}})
 	require.NoError(t, err)
 
-	err = log.Vacate(t.Context())
+	err = operate.On(log).Vacate(t.Context())
 	require.Error(t, err)
 	require.NotErrorIs(t, err, jetlog.ErrStream)
 	after, err := js.Stream(t.Context(), "TURNS-0")
@@ -180,28 +181,11 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 		require.Equal(t, log.Created(k), again.Created(k))
 	}
 	require.NoError(t, js.DeleteStream(t.Context(), "inTheWay"))
-	require.NoError(t, log.Vacate(t.Context()))
+	require.NoError(t, operate.On(log).Vacate(t.Context()))
 }
 
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
-// A node of a cluster hears of the address that a part of a copy goes to a moment after it
-// was made on another.
-func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
-	t.Parallel()
-	s := natstest.Server(t)
-	nc, receiver := natstest.Connect(t, s), natstest.Connect(t, s)
-	given := make(chan error, 1)
-	go func() { given <- jetlog.Give(t.Context(), nc, "restore.here", []byte("part")) }()
-	require.Eventually(t, func() bool { return nc.Stats().OutMsgs > 1 }, 10*time.Second, time.Millisecond)
-	taken, err := receiver.Subscribe("restore.here", func(m *nats.Msg) { _ = m.Respond(nil) })
-	require.NoError(t, err)
-	require.NoError(t, <-given)
-	n, err := taken.Delivered()
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
-}
 
 func whole(context.Context) error { return nil }

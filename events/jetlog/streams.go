@@ -4,28 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-const (
-	partitionsKey = "turnledger.partitions"
-	// dupWindow must be longer than any write asks again.
-	dupWindow = 2 * time.Minute
-)
-
-// openStreams looks at all streams before it makes the missing ones: a missing one
-// beside others that hold events was lost, and an empty one in its place would read
-// as no history.
+// openStreams looks at all streams before it makes the missing ones. A missing stream beside others that hold events
+// was lost, and an empty stream in its place would read as no history.
 func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	infos := make([]*jetstream.StreamInfo, l.cfg.Partitions)
 	used := ""
 	for k := range infos {
-		stream, err := l.js.Stream(ctx, events.StreamName(k))
+		stream, err := l.wire.JS.Stream(ctx, events.StreamName(k))
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			continue
@@ -33,7 +28,7 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 			return nil, fmt.Errorf("open stream %s: %w: %w", events.StreamName(k), ErrUnavailable, err)
 		}
 		infos[k] = stream.CachedInfo()
-		if err := fits(infos[k].Config, l.streamConfig(k)); err != nil {
+		if err := layout.Fits(infos[k].Config, l.layout().Stream(k)); err != nil {
 			return nil, err
 		}
 		if infos[k].State.LastSeq > 0 {
@@ -45,7 +40,8 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 			continue
 		}
 		if used != "" {
-			return nil, fmt.Errorf("%w: stream %s is missing, but %s holds events: restore it from a backup (or start a new log in an empty data directory)",
+			return nil, fmt.Errorf("%w: stream %s is missing, but %s holds events: "+
+				"restore it from a backup (or start a new log in an empty data directory)",
 				ErrStream, events.StreamName(k), used)
 		}
 		var err error
@@ -63,28 +59,29 @@ const (
 	codeNoSuitablePeers      = 10005
 )
 
-// gathering is how long the servers of a cluster that has just started may take to
-// know each other.
+// gathering is how long the servers of a cluster that has just started may take to know each other.
 const gathering = 10 * time.Second
 
 func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, error) {
-	want := l.streamConfig(k)
+	want := l.layout().Stream(k)
 	stream, err := l.createStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		// Another process made it meanwhile, otherwise than this one would.
-		stream, err = l.js.Stream(ctx, want.Name)
+		stream, err = l.wire.JS.Stream(ctx, want.Name)
 	}
 	switch code, _ := apiError(err); {
 	case err == nil:
 		info := stream.CachedInfo()
-		return info, fits(info.Config, want)
+		return info, layout.Fits(info.Config, want)
 	case code == codeReplicasNotSupported:
 		return nil, fmt.Errorf("%w: the NATS server is not in a cluster: set TURNLEDGER_REPLICAS=1", ErrStream)
 	case code == codeNoSuitablePeers:
-		return nil, fmt.Errorf("%w: the NATS cluster has no room for %d replicas of %s: start more servers, or set TURNLEDGER_REPLICAS: %w",
+		return nil, fmt.Errorf("%w: the NATS cluster has no room for %d replicas of %s: "+
+			"start more servers, or set TURNLEDGER_REPLICAS: %w",
 			ErrUnavailable, want.Replicas, want.Name, err)
 	case code == codeSubjectsOverlap:
-		return nil, fmt.Errorf("%w: another stream captures subjects of %s: give Turnledger a NATS account of its own, and the TURNLEDGER_PARTITIONS that the log was made with",
+		return nil, fmt.Errorf("%w: another stream captures subjects of %s: "+
+			"give Turnledger a NATS account of its own, and the TURNLEDGER_PARTITIONS that the log was made with",
 			ErrStream, want.Name)
 	default:
 		return nil, fmt.Errorf("make stream %s: %w: %w", want.Name, ErrUnavailable, err)
@@ -93,34 +90,45 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 
 // createStream waits a while for the servers of a cluster to gather.
 func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
-	var between patience
+	var between await.Patience
 	for began := time.Now(); ; {
-		stream, err := l.js.CreateStream(ctx, want)
+		stream, err := l.wire.JS.CreateStream(ctx, want)
 		if code, _ := apiError(err); code != codeNoSuitablePeers || time.Since(began) > gathering {
 			return stream, err
 		}
-		between.wait(ctx)
+		between.Wait(ctx)
 		if ctx.Err() != nil {
 			return nil, err
 		}
 	}
 }
 
-func (l *Log) streamConfig(k int) jetstream.StreamConfig {
-	cfg := jetstream.StreamConfig{
-		Name:               events.StreamName(k),
-		Description:        "Turnledger's log, partition " + strconv.Itoa(k),
-		Subjects:           events.StreamSubjects(k, l.cfg.Partitions),
-		Retention:          jetstream.LimitsPolicy,
-		Storage:            jetstream.FileStorage,
-		Replicas:           l.cfg.Replicas,
-		Duplicates:         dupWindow,
-		AllowDirect:        true,
-		AllowAtomicPublish: true,
-		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.cfg.Partitions), syncKey: l.mark()},
+// checkMark keeps the mark of a stream that this process's own server holds, and refuses a stream that is behind
+// another process's gate.
+func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
+	have := info.Config.Metadata[layout.SyncKey]
+	if l.cfg.Outside {
+		if have == layout.SyncGate {
+			return fmt.Errorf("%w: stream %s is on a server that acknowledges before the disk has an event, "+
+				"and only its own process knows better: set TURNLEDGER_SYNC=always there",
+				ErrStream, info.Config.Name)
+		}
+		return nil
 	}
-	if l.cfg.Restoring {
-		cfg.Metadata[restoringKey] = "yes"
+	want := l.layout().SyncMark()
+	if have == want {
+		return nil
 	}
-	return cfg
+	cfg := info.Config
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	cfg.Metadata[layout.SyncKey] = want
+	if _, err := l.wire.JS.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("mark stream %s: %w: %w", cfg.Name, ErrUnavailable, err)
+	}
+	return nil
+}
+
+// layout is what the log's streams must be.
+func (l *Log) layout() layout.Log {
+	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "", Restoring: l.cfg.Restoring}
 }

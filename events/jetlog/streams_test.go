@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -133,7 +134,7 @@ func TestLostStreamIsNotMadeAnew(t *testing.T) {
 		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Partitions: 4})
 		return err
 	})
-	at := add(t, log, "s", "r", "x")
+	at := logtest.Add(t, log, "s", "r", "x")
 	lost := (at.Partition + 1) % 4
 	require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(lost)))
 	refused(t, nc, jetlog.Config{Partitions: 4}, events.StreamName(lost)+" is missing", "restore it from a backup")

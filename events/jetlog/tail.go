@@ -11,82 +11,26 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Message is an event as the tail delivers it.
-type Message struct {
-	Subject  string
-	Position events.Position
-	Time     time.Time
-	header   nats.Header
-	body     []byte
-	decoded  *events.Recorded
-	// size in memory, about.
-	size int
-}
-
-func recordedMessage(p *partition, m *nats.Msg, meta *nats.MsgMetadata) Message {
-	return Message{
-		Subject: m.Subject, Position: events.Position{Partition: p.number, Seq: meta.Sequence.Stream},
-		Time: meta.Timestamp, header: m.Header, body: m.Data,
-	}
-}
-
-// Recorded decodes the message, unless the tail did.
-func (m Message) Recorded() events.Recorded {
-	if m.decoded != nil {
-		return *m.decoded
-	}
-	return m.decode()
-}
-
-// Decoded is Recorded without a copy, to be read only.
-func (m Message) Decoded() *events.Recorded {
-	if m.decoded != nil {
-		return m.decoded
-	}
-	e := m.decode()
-	return &e
-}
-
-func (m Message) decode() events.Recorded {
-	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}, m.Position, m.Time)
-}
-
-// Type is the event type that the message's header states, whatever its body says.
-func (m Message) Type() string {
-	if m.decoded != nil {
-		return m.decoded.Type
-	}
-	return events.Header(m.header).Value(events.HeaderType)
-}
-
-// ID is the event id that the message's header states.
-func (m Message) ID() string {
-	if m.decoded != nil {
-		return m.decoded.ID
-	}
-	return events.Header(m.header).Value(events.HeaderID)
-}
-
-// TailOptions of a tail. Ungated tails deliver what is not durable yet; they are
-// for a fold that is shown to nobody before the gate.
+// TailOptions say how a tail delivers.
 type TailOptions struct {
+	// Ungated delivers events that are not durable yet, for a fold that nobody sees before the gate.
 	Ungated bool
 	// Decode decodes ahead, while the reader is busy with what it has.
 	Decode bool
-	// HeadersOnly leaves the bodies where they are; Log.At reads one that is needed.
+	// HeadersOnly leaves out the bodies. Log.At reads an event whose body is needed.
 	HeadersOnly bool
-	// Subject, where not empty, is the only one followed.
+	// Subject, where not empty, is the only subject that the tail follows.
 	Subject string
 	// MaxBatch bounds one Next; 1,000 by default.
 	MaxBatch int
 }
 
-// Tail follows one partition in order, from just after a sequence, for ever: each
-// event once, whatever becomes of connections, leaders and consumers meanwhile. For
-// one reader.
+// Tail follows one partition in order, from just after a sequence, for ever. It delivers each event once, whatever
+// becomes of connections, leaders and consumers meanwhile. Only one goroutine may read from it.
 type Tail struct {
 	log  *Log
 	p    *partition
@@ -98,14 +42,14 @@ type Tail struct {
 	ready   []Message
 	bytes   int
 	last    uint64
-	shown   shown
+	witness witness
 	err     error
 	changed chan struct{}
 	room    chan struct{}
 }
 
-// Tail starts a tail after a sequence; it is to be closed. A stream that ends
-// before that sequence is not the one the caller followed: ErrStream.
+// Tail opens a tail after a sequence. The caller must close it. A stream that ends before that sequence is not the one
+// that the caller followed: ErrStream.
 func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error) {
 	if opts.MaxBatch <= 0 {
 		opts.MaxBatch = 1000
@@ -127,9 +71,8 @@ func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOp
 	return t, nil
 }
 
-// Next gives the next events, at least one, in order. It blocks until there are
-// some, ctx ends, or the tail fails. What an error kept back is given by the next
-// call.
+// Next returns the next events, at least one, in order. It blocks until there are events, ctx ends, or the tail fails.
+// After an error the next call returns the events that the error held back.
 func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	for {
 		batch, err := t.peek()
@@ -162,7 +105,7 @@ func (t *Tail) gated(ctx context.Context, batch []Message) error {
 	if t.opts.Ungated {
 		return nil
 	}
-	return t.p.gate.wait(ctx, batch[len(batch)-1].Position.Seq)
+	return t.p.gate.Wait(ctx, batch[len(batch)-1].Position.Seq)
 }
 
 func (t *Tail) drop(batch []Message) {
@@ -181,46 +124,46 @@ func (t *Tail) Close() {
 	<-t.done
 }
 
-// run follows one consumer after another. Each begins after the last event taken,
-// and only on the stream that the tail began on.
-func (t *Tail) run(ctx context.Context, in *pull) {
+// run follows one consumer after another. Each begins after the last event that was taken, and only on the stream that
+// the tail began on.
+func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 	defer close(t.done)
-	var patience patience
+	var patience await.Patience
 	for {
 		before := t.last
 		err := t.follow(ctx, in)
-		in.discard()
+		in.Discard()
 		if t.last > before {
 			patience = 0
 		}
 		for err != nil {
-			if err := t.over(ctx, err); err != nil {
+			if err := t.endedBy(ctx, err); err != nil {
 				t.fail(err)
 				return
 			}
-			patience.wait(ctx)
+			patience.Wait(ctx)
 			in, err = t.connect(ctx)
 		}
 	}
 }
 
-// over gives the error that ends the tail, nil for one after which it goes on.
-func (t *Tail) over(ctx context.Context, err error) error {
+// endedBy returns the error that ends the tail, nil for an error after which the tail goes on.
+func (t *Tail) endedBy(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ErrClosed
 	case errors.Is(err, ErrStream):
 		return fmt.Errorf("tail %s: %w", t.p.name, err)
-	case t.log.nc.IsClosed():
+	case t.log.wire.NC.IsClosed():
 		return fmt.Errorf("tail %s: %w: %w", t.p.name, ErrUnavailable, err)
 	}
 	return nil
 }
 
-// connect makes a consumer after the last event taken. The stream is looked at
-// before and after: on one made anew a consumer would wait in silence until the new
-// stream is as long as the old one was, and skip all before.
-func (t *Tail) connect(ctx context.Context) (*pull, error) {
+// connect makes a consumer after the last event that was taken. It looks at the stream before and after: on a stream
+// that was made anew a consumer would wait in silence until that stream is as long as the old one was, and skip all
+// before.
+func (t *Tail) connect(ctx context.Context) (*wire.Pull, error) {
 	if err := t.same(ctx); err != nil {
 		return nil, err
 	}
@@ -231,16 +174,17 @@ func (t *Tail) connect(ctx context.Context) (*pull, error) {
 	if err := t.same(ctx); err != nil {
 		return nil, err
 	}
-	return t.log.openPull(t.p.name, name, tailPull)
+	return t.log.wire.OpenPull(t.p.name, name, tailPull)
 }
 
-// consumer makes a consumer after the last event taken. One that nobody has answered for
-// may have been given to a server that is gone, or asked of one: another is made.
+// consumer makes a consumer after the last event that was taken. If nobody answers, the request or the consumer may
+// have gone to a server that is gone: then it makes another consumer.
 func (t *Tail) consumer(ctx context.Context) (name string, err error) {
 	for began := time.Now(); ; {
 		once, cancel := context.WithTimeout(ctx, consumerTime)
-		made, err := t.log.js.CreateConsumer(once, t.p.name, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1, AckPolicy: jetstream.AckNonePolicy,
+		made, err := t.log.wire.JS.CreateConsumer(once, t.p.name, jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.last + 1,
+			AckPolicy:         jetstream.AckNonePolicy,
 			InactiveThreshold: time.Minute, Replicas: 1, MemoryStorage: true,
 			HeadersOnly: t.opts.HeadersOnly, FilterSubject: t.opts.Subject,
 		})
@@ -260,21 +204,21 @@ const consumerTime = time.Second
 // tailPull is how many events one request asks for.
 const tailPull = 1000
 
-// same holds the stream against the one that the tail began on. With replicas a
-// leader that ends too early may be one that was deposed without knowing yet.
+// same compares the stream with the one that the tail began on. With replicas, a leader whose log ends too early may
+// have been deposed without knowing yet.
 func (t *Tail) same(ctx context.Context) error {
-	for began := time.Now(); ; pause(ctx, 100*time.Millisecond) {
+	for began := time.Now(); ; await.Pause(ctx, 100*time.Millisecond) {
 		head, err := t.log.head(ctx, t.p)
 		switch {
 		case err != nil:
 			return err
 		case head >= t.last:
-			return t.log.stands(ctx, t.p, &t.shown)
+			return t.log.stands(ctx, t.p, &t.witness)
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
-		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: start this process again, and then rebuild the projections: turnledger projections rebuild NAME",
-			ErrStream, t.p.name, head, t.last)
+		return fmt.Errorf("%w: stream %s ends at %d, before %d that was read from it: it was restored or made anew: %s",
+			ErrStream, t.p.name, head, t.last, startAgain)
 	}
 }
 
@@ -282,9 +226,9 @@ func (t *Tail) same(ctx context.Context) error {
 const deposedTime = 10 * time.Second
 
 // follow takes events of one consumer until it is lost.
-func (t *Tail) follow(ctx context.Context, in *pull) error {
+func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
 	for expected := uint64(1); ; expected++ {
-		m, err := in.next(ctx)
+		m, err := in.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -293,7 +237,7 @@ func (t *Tail) follow(ctx context.Context, in *pull) error {
 			return err
 		}
 		if meta.Sequence.Consumer != expected {
-			return errLost
+			return wire.ErrLost
 		}
 		if err := t.take(ctx, m, meta); err != nil {
 			return err
@@ -301,10 +245,9 @@ func (t *Tail) follow(ctx context.Context, in *pull) error {
 	}
 }
 
-// take puts an event where Next finds it, and waits while a slow reader has
-// enough.
+// take puts an event where Next finds it. It waits while a slow reader has enough.
 func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
-	msg := recordedMessage(t.p, m, meta)
+	msg := recordedMessage(t.p.number, m, meta)
 	msg.size = len(m.Data) + perMessage
 	bytes := len(m.Data)
 	if t.opts.HeadersOnly {
@@ -323,8 +266,8 @@ func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) er
 				}
 				t.last = msg.Position.Seq
 				t.p.saw(t.last)
-				t.shown.note(t.last, msg.Time, bytes)
-				t.p.shown.note(t.last, msg.Time, bytes)
+				t.witness.note(t.last, msg.Time, bytes)
+				t.p.witness.note(t.last, msg.Time, bytes)
 				t.ready = append(t.ready, msg)
 				t.bytes += msg.size
 			}

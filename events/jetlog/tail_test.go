@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
@@ -38,7 +39,7 @@ func TestTailFollowsInOrder(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 500 {
 		wg.Go(func() {
-			if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact("s", fmt.Sprint(i))}}); err != nil {
+			if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", fmt.Sprint(i))}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -49,9 +50,9 @@ func TestTailFollowsInOrder(t *testing.T) {
 
 func TestTailBeginsAfterASequence(t *testing.T) {
 	t.Parallel()
-	log, stream, _ := gated(t)
+	log, stream, _ := logtest.Gated(t)
 	for i := range 10 {
-		add(t, log, "s", fmt.Sprint(i), "x")
+		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 	}
 	require.NoError(t, stream.DeleteMsg(t.Context(), 8))
 	got, err := openTail(t, log, 6, jetlog.TailOptions{MaxBatch: 2}).Next(deadline(t, 5*time.Second))
@@ -69,7 +70,7 @@ func TestTailBeginsAfterASequence(t *testing.T) {
 	end := openTail(t, log, 10, jetlog.TailOptions{})
 	_, err = end.Next(deadline(t, 20*time.Millisecond))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	at := add(t, log, "s", "10", "x")
+	at := logtest.Add(t, log, "s", "10", "x")
 	got, err = end.Next(deadline(t, 5*time.Second))
 	require.NoError(t, err)
 	require.Equal(t, at, got[0].Position)
@@ -79,13 +80,13 @@ func TestTailBeginsAfterASequence(t *testing.T) {
 // lost power does with those it keeps in memory.
 func TestTailGoesOnWhereItsConsumerIsLost(t *testing.T) {
 	t.Parallel()
-	log, stream, _ := gated(t)
+	log, stream, _ := logtest.Gated(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	for round := range 5 {
 		for name := range stream.ConsumerNames(t.Context()).Name() {
 			require.NoError(t, stream.DeleteConsumer(t.Context(), name))
 		}
-		at := add(t, log, "s", fmt.Sprint(round), "x")
+		at := logtest.Add(t, log, "s", fmt.Sprint(round), "x")
 		got, err := tail.Next(deadline(t, 10*time.Second))
 		require.NoError(t, err)
 		require.Len(t, got, 1)
@@ -105,7 +106,7 @@ func TestTailSurvivesItsConnection(t *testing.T) {
 	for range 5 {
 		require.NoError(t, nc.ForceReconnect())
 		for range 20 {
-			add(t, other, "s", fmt.Sprint(n), "x")
+			logtest.Add(t, other, "s", fmt.Sprint(n), "x")
 			n++
 		}
 	}
@@ -126,7 +127,7 @@ func TestTailOfAClosedConnectionFails(t *testing.T) {
 
 func TestClosedTailGivesNothing(t *testing.T) {
 	t.Parallel()
-	log, stream, _ := gated(t)
+	log, stream, _ := logtest.Gated(t)
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	waiting := make(chan error, 1)
 	go func() {
@@ -157,7 +158,7 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 			require.NoError(t, err)
 			tail := openTail(t, log, 0, jetlog.TailOptions{})
 			for i := range 3 {
-				add(t, log, "s", fmt.Sprint(i), "x")
+				logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 			}
 			followed(t, tail, 3)
 			require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
@@ -168,7 +169,7 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 			})
 			if longer {
 				for i := range 6 {
-					add(t, anew, "s", fmt.Sprint(i), "x")
+					logtest.Add(t, anew, "s", fmt.Sprint(i), "x")
 				}
 			}
 			_, err = tail.Next(deadline(t, 20*time.Second))
@@ -217,7 +218,7 @@ func TestSessionGivesItsRange(t *testing.T) {
 		if i%2 == 1 {
 			session = "other"
 		}
-		if at := add(t, log, session, fmt.Sprint(i), "x"); session == "s" {
+		if at := logtest.Add(t, log, session, fmt.Sprint(i), "x"); session == "s" {
 			want = append(want, at.Seq)
 		}
 	}
@@ -254,7 +255,7 @@ func TestHeadSeesWhatOthersPublish(t *testing.T) {
 		if i%3 > 0 {
 			writer = other
 		}
-		at := add(t, writer, "s", fmt.Sprint(i), "x")
+		at := logtest.Add(t, writer, "s", fmt.Sprint(i), "x")
 		head, err := log.Head(t.Context(), 0)
 		require.NoError(t, err)
 		require.Equal(t, at, head)
@@ -270,7 +271,7 @@ func TestSequenceAtATime(t *testing.T) {
 	var times []time.Time
 	tail := openTail(t, log, 0, jetlog.TailOptions{})
 	for i := range 5 {
-		add(t, log, "s", fmt.Sprint(i), "x")
+		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 		got, err := tail.Next(deadline(t, 5*time.Second))
 		require.NoError(t, err)
 		times = append(times, got[0].Time)

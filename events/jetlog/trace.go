@@ -13,30 +13,34 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// traced begins the span of an append below that of its request, and writes into the
-// events which it is, so that whoever applies them can link to it. Without a request's
-// span there is none.
+// traced begins the span of an append below the span of its request, and writes the span into the events, so that a
+// projection that applies them can link to it. Without a request's span it begins none.
 func traced(ctx context.Context, p *partition, msgs []*nats.Msg) (context.Context, func(Ack, error)) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsValid() {
 		return ctx, func(Ack, error) {}
 	}
-	ctx, span := parent.TracerProvider().Tracer("turnledger").Start(ctx, "append", trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(attribute.String("messaging.destination.name", p.name), attribute.Int("turnledger.events", len(msgs))))
+	tracer := parent.TracerProvider().Tracer("turnledger")
+	ctx, span := tracer.Start(ctx, "append", trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("messaging.destination.name", p.name), attribute.Int("turnledger.events", len(msgs))))
 	to := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, to)
 	for _, m := range msgs {
 		m.Header[events.HeaderTraceParent] = []string{to[events.TraceParent]}
 	}
-	return ctx, func(ack Ack, err error) {
-		switch {
-		case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
-			span.SetAttributes(attribute.Bool("turnledger.conflict", true))
-		case err != nil:
-			span.SetStatus(codes.Error, "not appended")
-		default:
-			span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()), attribute.Bool("turnledger.duplicate", ack.Duplicate))
-		}
-		span.End()
+	return ctx, func(ack Ack, err error) { end(span, ack, err) }
+}
+
+// end ends an append's span with its outcome.
+func end(span trace.Span, ack Ack, err error) {
+	switch {
+	case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
+		span.SetAttributes(attribute.Bool("turnledger.conflict", true))
+	case err != nil:
+		span.SetStatus(codes.Error, "not appended")
+	default:
+		span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()),
+			attribute.Bool("turnledger.duplicate", ack.Duplicate))
 	}
+	span.End()
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
 const (
 	// warmStep is half of JetStream's blocks of 8 MB, so that each is met.
 	warmStep = 4 << 20
-	// loadTime is more than a message takes whose block is in memory, and less than to
-	// read a block.
+	// loadTime is more than a message takes whose block is in memory, and less than it takes to read a block.
 	loadTime = time.Millisecond
-	// warmRest is how many times as long as a block took nothing is read.
+	// warmRest times the duration of a block's read is the rest before the next block.
 	warmRest = 2
 )
 
-// Warm has the server read the blocks that a session is spread over, one by one and with
-// rests, so that a read of the session just after finds them in memory. Without it that
-// reads one block after the other while it holds the stream's lock, and all writes wait
-// for that (nats-server 2.15, fileStore.LoadNextMsg); for a message that is asked for by
-// its sequence it reads without. A hint: what it misses costs time and nothing else.
+// Warm has the server read the blocks that a session is spread over, one by one and with rests, so that a read of the
+// session just after finds them in memory. Without Warm, such a read loads one block after the other while it holds the
+// stream's lock, and all writes wait (nats-server 2.15, fileStore.LoadNextMsg). For a message that is asked for by its
+// sequence the server reads without the lock. Warm is a hint: what it misses costs time and nothing else.
 func (l *Log) Warm(ctx context.Context, sessionID string) error {
 	p := l.of(sessionID)
-	first, err := l.message(ctx, p, map[string]any{"seq": 1, "next_by_subj": events.SessionSubject(sessionID), "no_hdr": true})
+	request := map[string]any{"seq": 1, "next_by_subj": events.SessionSubject(sessionID), "no_hdr": true}
+	first, err := l.message(ctx, p, request)
 	if err != nil || first == nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (l *Log) Warm(ctx context.Context, sessionID string) error {
 			return err
 		}
 		if took := time.Since(began); took > loadTime {
-			pause(ctx, warmRest*took)
+			await.Pause(ctx, warmRest*took)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -54,7 +54,7 @@ func (l *Log) Warm(ctx context.Context, sessionID string) error {
 	return nil
 }
 
-// warmStep gives how many sequences take warmStep bytes.
+// warmStep returns how many sequences take warmStep bytes.
 func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
@@ -62,7 +62,7 @@ func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
 		State jetstream.StreamState `json:"state"`
 		Error *jetstream.APIError   `json:"error"`
 	}
-	if err := l.ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
+	if err := l.wire.Ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if out.Error != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
 // wire is the connection of a client to a server in process, on which a test may do what a network or a
@@ -140,7 +141,7 @@ func TestALostDeliveryIsNoticed(t *testing.T) {
 			head, err := beside.Head(t.Context(), 0)
 			require.NoError(t, err)
 			for i := head.Seq; i < count; i++ {
-				add(t, beside, "s", fmt.Sprint(i), "x")
+				logtest.Add(t, beside, "s", fmt.Sprint(i), "x")
 			}
 			followed(t, tail, count)
 			require.Greater(t, n.Load(), int32(count), "nothing was lost")
@@ -154,7 +155,7 @@ func TestAStreamMadeAnewWhileATailConnectsIsNoticed(t *testing.T) {
 	t.Parallel()
 	w, log, beside, js := wired(t)
 	for i := range 5 {
-		add(t, beside, "s", fmt.Sprint(i), "x")
+		logtest.Add(t, beside, "s", fmt.Sprint(i), "x")
 	}
 	anew := sync.OnceFunc(func() {
 		stream, err := js.Stream(t.Context(), events.StreamName(0))

@@ -68,13 +68,27 @@ func (l Limits) Trim(s *conversation.State) {
 // More than seven methods: it is a projections.View, and readers load from it and wait for it.
 type View interface {
 	projections.View
-	// Load returns the newest turns of a session: enough of them that at least shown
-	// finalized ones are among them, or all that the view holds; all if shown < 0.
-	// Its cost grows with shown and not with the number or length of sessions.
-	Load(ctx context.Context, sessionID string, partition, shown int) (Snapshot, error)
+	Loader
 	// Wait blocks until the view has applied a position; else it ends with ctx and its
 	// error, or with that of the view's store.
 	Wait(ctx context.Context, at events.Position) error
+}
+
+// Loader loads sessions.
+type Loader interface {
+	// Load returns the newest turns of a session: enough of them that at least shown finalized turns are among them,
+	// or all that the view holds, as with AllTurns. Its cost grows with shown and not with the number or length of
+	// sessions.
+	Load(ctx context.Context, sessionID string, partition, shown int) (Snapshot, error)
+}
+
+// AllTurns asks a Loader for all turns that it holds.
+const AllTurns = -1
+
+// Applied returns the position up to which a view has applied a partition, with the freshness of a Load.
+func Applied(ctx context.Context, l Loader, partition int) (events.Position, error) {
+	snap, err := l.Load(ctx, "", partition, 0) // no session has an empty id
+	return snap.Applied, err
 }
 
 // Snapshot is what a view holds of a session. State is the caller's own copy, nil

@@ -158,9 +158,9 @@ func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fo
 	looked := 0
 	for k := range r.partitions {
 		// What the view has applied, the reference has too, before it is asked what there is.
-		snap, err := r.view.Load(ctx, "", k, 0)
+		applied, err := Applied(ctx, r.view, k)
 		if err == nil {
-			err = fold.Reach(ctx, snap.Applied)
+			err = fold.Reach(ctx, applied)
 		}
 		if err != nil {
 			return looked, err
@@ -236,7 +236,7 @@ type comparison struct {
 
 // session looks at a session at a position that both have reached.
 func (c comparison) session(ctx context.Context, id string) error {
-	snap, err := c.view.Load(ctx, id, c.partition, -1)
+	snap, err := c.view.Load(ctx, id, c.partition, AllTurns)
 	if err != nil {
 		return err
 	}

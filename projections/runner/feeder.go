@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -24,7 +25,7 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	sub := r.log.NewBatchSubscriber(func(int) uint64 { return f.at.Seq }, r.cfg.MaxBatch)
+	sub := pubsub.NewBatchSubscriber(r.log, func(int) uint64 { return f.at.Seq }, r.cfg.MaxBatch)
 	defer func() { _ = sub.Close() }()
 	if err := sub.Open(ctx, k); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	defer cancel()
 	f.stop = cancel
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, func(m *message.Message) error {
-		return f.handleBatch(m.Context(), jetlog.MessageBatch(m))
+		return f.handleBatch(m.Context(), pubsub.MessageBatch(m))
 	})
 	r.parts[k].set(live, nil)
 	var lost error

@@ -88,12 +88,15 @@ type prompt struct {
 	boundary uint64
 }
 
-// begins notes whose the session is and where what may be shown of it begins: nowhere,
-// where a reader at now stands behind its end.
+// nothingAfter is the boundary of a session of which nothing may be shown.
+const nothingAfter uint64 = math.MaxUint64
+
+// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the session has
+// expired or was erased by now.
 func (p *prompt) begins(s *conversation.State, now time.Time) {
 	p.identity, p.boundary = s.Identity, s.Boundary
 	if s.Expired(now) || s.Erased != 0 {
-		p.boundary = math.MaxUint64
+		p.boundary = nothingAfter
 	}
 }
 
@@ -155,7 +158,7 @@ func (b *Builder) recall(
 	state := reading.State
 	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
-	if p.begins(state, now); p.boundary == math.MaxUint64 {
+	if p.begins(state, now); p.boundary == nothingAfter {
 		return p, true, nil
 	}
 	turns, before := asked(req, reading, b.idle(req), now)

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -46,7 +47,7 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 	for name, view := range map[string]contextbuilder.View{"from the log": nil, "from a view and its tail": &still{state: before, at: 2}} {
 		erasing.happens = func() {
 			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
-			_, err := log.Erase(t.Context(), redaction)
+			_, err := overwrite.On(log).Erase(t.Context(), redaction)
 			require.NoError(t, err)
 		}
 		reader := contextbuilder.NewReader(erasing, contextbuilder.ReaderConfig{Rules: rules, View: view})

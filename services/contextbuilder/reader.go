@@ -30,9 +30,7 @@ type Log interface {
 }
 
 // View is a recent-turns view; every recent.View is one.
-type View interface {
-	Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error)
-}
+type View = recent.Loader
 
 // waiter is a view that tells when it has reached a position.
 type waiter interface {
@@ -186,7 +184,7 @@ func (r *Reader) fromView(ctx context.Context, ask services.Ask, head events.Pos
 func (r *Reader) onTop(
 	ctx context.Context, ask services.Ask, head events.Position, tail []events.Recorded,
 ) (services.Reading, bool, error) {
-	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, -1)
+	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, recent.AllTurns)
 	if err != nil || snap.State == nil {
 		return services.Reading{}, false, err
 	}

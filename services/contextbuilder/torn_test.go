@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -126,7 +127,7 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
 		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {
-			_, err := log.Erase(t.Context(), events.Position{Seq: seq})
+			_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq})
 			require.NoError(t, err)
 		}
 		for _, req := range []services.ContextRequest{{AsOf: &services.AsOf{Position: &before}}, {AsOf: &services.AsOf{Position: &later}, TurnID: id}} {

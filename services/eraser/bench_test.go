@@ -186,7 +186,7 @@ func (w *world) record(session string, i int) error {
 // eraseOne erases an identity, and stops the eraser once on the way. It gives the p99 of
 // the writes of the first ten seconds.
 func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
-	log := &timed{Log: w.log}
+	log := &timed{Log: inOnePiece(w.log)}
 	stop := w.erase(log, eraser.Config{Rate: o.rate})
 	defer func() { stop() }()
 	// The eraser has seen the log when it has done something behind its end.
@@ -197,7 +197,7 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	began := time.Now()
 	id, err := w.history.EraseIdentity(b.Context(), o.identity, services.Erasure{Reason: "bench"})
 	require.NoError(b, err)
-	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	var got services.Receipt
 	said, halfway := time.Time{}, false
 	for poll := time.NewTicker(100 * time.Millisecond); ; {

@@ -34,7 +34,7 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 			require.Eventually(t, func() bool { return len(holding(t, dir, secret)) > 0 }, patience, lookEvery, "the search finds what there is on node %d", i)
 		}
 	}
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	w.redact("s", turn)
 	_, err := w.history.EraseSession(t.Context(), "t", services.Erasure{Reason: "asked to"})
 	require.NoError(t, err)

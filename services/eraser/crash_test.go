@@ -87,7 +87,7 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 			w := newWorld(t, 1+seed%2)
 			want := w.scene(rng)
 			for life := range 2 + rng.IntN(6) {
-				m := newMortal(w.log, int64(rng.IntN(12)), rng.IntN(2) == 0)
+				m := newMortal(inOnePiece(w.log), int64(rng.IntN(12)), rng.IntN(2) == 0)
 				stop := w.erase(m, eraser.Config{Rate: 10_000})
 				select {
 				case <-m.dead:
@@ -96,7 +96,7 @@ func TestAnEraserThatDiesEndsComplete(t *testing.T) {
 				}
 				stop()
 			}
-			w.erase(w.log, eraser.Config{Rate: 10_000})
+			w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000})
 			for session, types := range want {
 				w.left(session, types...)
 			}
@@ -165,7 +165,7 @@ func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
 	w.redact("s", w.correct("s", "c1", first, "SECRET"))
 	before := w.state("s")
 	for range 6 {
-		m := newMortal(w.log, 2, false) // an event, settled
+		m := newMortal(inOnePiece(w.log), 2, false) // an event, settled
 		stop := w.erase(m, eraser.Config{})
 		select {
 		case <-m.dead:

@@ -38,7 +38,7 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 		forgotten.Store(at, true)
 		return nil
 	}
-	stop := w.erase(w.log, eraser.Config{Rate: 1000, Forget: forget})
+	stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Forget: forget})
 	gone := w.turn("redacted", "r1", "text")
 	w.redact("redacted", gone)
 	w.turn("closed", "r1", "text")
@@ -64,7 +64,7 @@ func TestWhatComesLateOnAnotherSubjectIsErased(t *testing.T) {
 	require.Len(t, w.types("other"), 4, "what names nothing that is gone stays")
 	stop()
 	away.Store(false)
-	w.erase(w.log, eraser.Config{Rate: 1000, Forget: forget})
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Forget: forget})
 	require.Eventually(t, func() bool {
 		n := 0
 		forgotten.Range(func(any, any) bool { n++; return true })

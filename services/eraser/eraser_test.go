@@ -33,7 +33,7 @@ func holding(t testing.TB, dir, text string) []string {
 func TestARedactedTurnLeavesTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	other := w.turn("s", "r0", "KEPT")
 	gone := w.turn("s", "r1", "SECRET")
 	require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
@@ -52,7 +52,7 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	first := w.turn("s", "r1", "SECRET-1")
 	second := w.correct("s", "c1", first, "SECRET-2")
 	w.correct("s", "c2", second, "SECRET-3")
@@ -95,7 +95,7 @@ func TestRedactionsOfOneSessionGoTogether(t *testing.T) {
 		w.redact("s", events.TurnID("s", fmt.Sprint(n)))
 	}
 	before := w.state("s")
-	log := &sessionReads{Log: w.log}
+	log := &sessionReads{Log: inOnePiece(w.log)}
 	w.erase(log, eraser.Config{Rate: 10_000})
 	w.left("s", want...)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
@@ -107,7 +107,7 @@ func TestRedactionsOfOneSessionGoTogether(t *testing.T) {
 func TestWhatComesLateIsErased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	gone := w.turn("s", "r1", "SECRET")
 	w.redact("s", gone)
 	w.left("s", events.TypeTurnRedacted)
@@ -138,10 +138,10 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	foreign := w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
 	other := w.turn("s", "r2", "SECRET-2")
 	own := w.redact("s", other).Position
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
-	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	complete := func(at events.Position) bool {
 		r, err := receipts.Receipt(t.Context(), at.String())
 		require.NoError(t, err)
@@ -167,11 +167,11 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	closed := w.state("s")
 
 	place := &place{name: "recent"}
-	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{place})
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{place})
 	r, err := receipts.Receipt(t.Context(), receipt)
 	require.NoError(t, err)
 	require.False(t, r.Complete())
-	w.erase(w.log, eraser.Config{Places: []eraser.Place{place}, Documents: []eraser.Documents{docs}})
+	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{place}, Documents: []eraser.Documents{docs}})
 	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 	r, err = receipts.Receipt(t.Context(), receipt)
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, partitions)
-			w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{&place{name: "audit", at: map[int]uint64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 3: 1 << 40}}}})
+			w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Places: []eraser.Place{&place{name: "audit", at: map[int]uint64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 3: 1 << 40}}}})
 			for _, s := range []string{"a", "b", "c", "d", "e"} {
 				w.turn(s, "r1", "SECRET "+s)
 				w.link(s, "alice")
@@ -207,7 +207,7 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			again, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
 			require.Equal(t, receipt, again)
-			receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+			receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 			var got services.Receipt
 			require.Eventually(t, func() bool {
 				got, err = receipts.Receipt(t.Context(), receipt)
@@ -236,14 +236,14 @@ func TestSessionsOfAnIdentityAreClosedAsTheyAreErased(t *testing.T) {
 		w.turn(fmt.Sprint(n), "r1", "SECRET")
 		w.link(fmt.Sprint(n), "alice")
 	}
-	log := &closedSessions{Log: w.log}
+	log := &closedSessions{Log: inOnePiece(w.log)}
 	w.erase(log, eraser.Config{Rate: 200})
 	// It has seen the links when it has done something behind them.
 	w.redact("seen", w.turn("seen", "r1", "SECRET"))
 	w.left("seen", events.TypeTurnRedacted)
 	receipt, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
-	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	require.Eventually(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), receipt)
 		require.NoError(t, err)
@@ -261,13 +261,13 @@ func TestARedactionsReceiptSaysWhatWasErasedAndWhen(t *testing.T) {
 	memory := &place{name: "memory"}
 	first := w.turn("s", "r1", "SECRET")
 	id := w.redact("s", w.correct("s", "c1", first, "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{memory})
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{memory})
 	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
 	}
-	w.erase(w.log, eraser.Config{Places: []eraser.Place{memory}})
+	w.erase(inOnePiece(w.log), eraser.Config{Places: []eraser.Place{memory}})
 	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
 	r := receipt()
 	require.Equal(t, 3, *r.Places[0].Erased)
@@ -290,13 +290,13 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	memory := &place{name: "memory"}
 	places := []eraser.Place{memory}
 	id := w.redact("s", w.correct("s", "c1", w.turn("s", "r1", "SECRET"), "SECRET")).Position.String()
-	receipts := eraser.NewReceipts(on(w.log), w.notes, places)
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, places)
 	receipt := func() services.Receipt {
 		r, err := receipts.Receipt(t.Context(), id)
 		require.NoError(t, err)
 		return r
 	}
-	m := newMortal(w.log, 3, false) // an event, settled, and another
+	m := newMortal(inOnePiece(w.log), 3, false) // an event, settled, and another
 	stop := w.erase(m, eraser.Config{Places: places})
 	<-m.dead
 	stop()
@@ -304,7 +304,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	require.False(t, receipt().Places[0].Done)
 	require.Zero(t, receipt().Places[0].At)
 
-	stop = w.erase(w.log, eraser.Config{Places: places})
+	stop = w.erase(inOnePiece(w.log), eraser.Config{Places: places})
 	require.Eventually(t, func() bool { return receipt().Places[0].Done }, patience, lookEvery)
 	log := receipt().Places[0]
 	require.Equal(t, 3, *log.Erased)
@@ -313,7 +313,7 @@ func TestARedactionsReceiptOutlivesTheEraser(t *testing.T) {
 	memory.follow()
 	require.Zero(t, receipt().Places[1].At, "nobody looks")
 
-	w.erase(w.log, eraser.Config{Places: places})
+	w.erase(inOnePiece(w.log), eraser.Config{Places: places})
 	require.Eventually(t, func() bool { return !receipt().Places[1].At.IsZero() }, patience, lookEvery)
 	require.Equal(t, log, receipt().Places[0], "the first time stands")
 	require.True(t, receipt().Complete())
@@ -323,7 +323,7 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "text")
-	receipts := eraser.NewReceipts(on(w.log), w.notes, nil)
+	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
 		_, err := receipts.Receipt(t.Context(), id)
 		require.ErrorIs(t, err, services.ErrNoReceipt, id)
@@ -332,7 +332,7 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	r, err := receipts.Receipt(t.Context(), redacted.Position.String())
 	require.NoError(t, err)
 	require.False(t, r.Complete())
-	w.erase(w.log, eraser.Config{})
+	w.erase(inOnePiece(w.log), eraser.Config{})
 	require.Eventually(t, func() bool {
 		r, err := receipts.Receipt(t.Context(), redacted.Position.String())
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ func (l *scanned) Tail(ctx context.Context, partition int, after uint64, opts je
 func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	log := &scanned{Log: w.log}
+	log := &scanned{Log: inOnePiece(w.log)}
 	members := 0
 	write := func(life string) {
 		for i := range 30 {
@@ -61,7 +61,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	looked("first")
 	stop()
 	begins := func() uint64 {
-		at, err := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules}).Resume(t.Context(), 0)
+		at, err := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules}).Resume(t.Context(), 0)
 		require.NoError(t, err)
 		return at.Seq
 	}
@@ -76,7 +76,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 		require.NoError(t, err)
 		var got services.Receipt
 		require.Eventually(t, func() bool {
-			got, err = eraser.NewReceipts(on(w.log), w.notes, nil).Receipt(t.Context(), id)
+			got, err = eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil).Receipt(t.Context(), id)
 			require.NoError(t, err)
 			return got.Complete()
 		}, patience, lookEvery)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -48,10 +49,10 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 		}
 	}, patience, lookEvery)
 	// An eraser died after it had taken this one out of the log.
-	_, err = w.log.Erase(t.Context(), events.Position{Seq: 2})
+	_, err = overwrite.On(w.log).Erase(t.Context(), events.Position{Seq: 2})
 	require.NoError(t, err)
 
-	w.erase(w.log, eraser.Config{Rate: 1000})
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
 	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
 	require.Len(t, holding(t, w.dir, "KEPT"), 3)
 }
@@ -74,7 +75,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
 	require.NoError(t, err)
 	gone := w.turn("redacted", "r1", "text")
-	progress := eraser.New(on(w.log), w.notes, eraser.Config{Rules: rules})
+	progress := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
 	done := func(seq uint64) {
 		require.EventuallyWithT(t, func(c *assertT) {
 			at, err := progress.Applied(t.Context(), 0)
@@ -83,7 +84,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 		}, patience, lookEvery)
 	}
 	redaction := w.redact("redacted", gone)
-	stop := w.erase(w.log, eraser.Config{Rate: 1000})
+	stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
 	done(redaction.Gone)
 	stop()
 
@@ -93,11 +94,11 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 		requireEqual(c, nil, err)
 		assert.GreaterOrEqual(c, info.State.LastSeq, late.Seq)
 	}, patience, lookEvery)
-	stop = w.erase(lagging{w.log}, eraser.Config{Rate: 1000})
+	stop = w.erase(lagging{inOnePiece(w.log)}, eraser.Config{Rate: 1000})
 	w.left("redacted", events.TypeTurnRedacted)
 	done(late.Seq)
 	stop()
 	require.Len(t, holding(t, w.dir, "SECRET"), 1, "the mirror's")
-	w.erase(w.log, eraser.Config{Rate: 1000})
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
 	require.EventuallyWithT(t, func(c *assertT) { assert.Empty(c, holding(t, w.dir, "SECRET")) }, patience, lookEvery)
 }

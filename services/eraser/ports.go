@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 )
 
 // Log is what erasures, receipts and retention need of the log, by what it is needed for.
@@ -21,7 +22,10 @@ type Log struct {
 }
 
 // On returns the parts of a log that is kept in JetStream.
-func On(l *jetlog.Log) Log { return Log{l, l, l, l, l} }
+func On(l *jetlog.Log) Log {
+	over := overwrite.On(l)
+	return Log{l, l, l, over, over}
+}
 
 // Reader reads what was said of sessions and identities.
 type Reader interface {

@@ -46,7 +46,7 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 			return purge(ctx)
 		},
 	}
-	r := eraser.NewRetention(on(w.log), w.notes, cfg)
+	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, cfg)
 	sweep := func(dry bool) services.Swept {
 		got, err := r.Sweep(t.Context(), dry)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	w.link("linked", "alice")
 	away := errors.New("away")
 	var redacted []string
-	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Linked: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Redact: func(_ context.Context, session string, _ uuid.UUID) error {
 			redacted = append(redacted, session)
@@ -121,7 +121,7 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	gone := w.turn("s", "r2", "old")
 	w.turn("s", "r3", "old")
 	w.publish(&events.TurnRedacted{TurnID: gone, SessionID: "s"}, "")
-	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 	})
 	got, err := r.Sweep(t.Context(), false)
@@ -140,7 +140,7 @@ func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
 	first := w.publish(&events.TurnRedacted{TurnID: uuid.New(), SessionID: "s"}, "")
 	w.redact("s", w.turn("s", "r1", "old"))
 	var forgotten []uint64
-	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Forget: func(ctx context.Context, _ string, _ int, gone []uint64, purge func(context.Context) error) error {
 			forgotten = gone
@@ -166,7 +166,7 @@ func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	behind := errors.New("behind")
-	r := eraser.NewRetention(on(w.log), w.notes, eraser.RetentionConfig{
+	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Forget: func(ctx context.Context, _ string, partition int, _ []uint64, purge func(context.Context) error) error {
 			if partition == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
@@ -67,6 +68,16 @@ type Log interface {
 	eraser.Overwriter
 	eraser.Mirrored
 }
+
+// whole is a log of one piece.
+type whole struct {
+	*jetlog.Log
+	*overwriter
+}
+
+type overwriter = overwrite.Log
+
+func inOnePiece(log *jetlog.Log) Log { return whole{log, overwrite.On(log)} }
 
 // on returns the parts of a log.
 func on(l Log) eraser.Log {

@@ -16,7 +16,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	view := &slow{place: place{name: "view", all: true}, answer: make(chan struct{})}
-	w.erase(w.log, eraser.Config{Rate: 1000, Places: []eraser.Place{view}})
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Places: []eraser.Place{view}})
 	const sessions = 10
 	var receipts []string
 	for i := range sessions {
@@ -33,7 +33,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 	}
 	require.Equal(t, int64(1), view.most.Load())
 	close(view.answer)
-	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{view})
+	reader := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{view})
 	for _, id := range receipts {
 		require.EventuallyWithT(t, func(c *assertT) {
 			r, err := reader.Receipt(t.Context(), id)
@@ -51,11 +51,11 @@ func TestAReceiptOfAnIdentityTellsOfAViewThatNoEraserKnows(t *testing.T) {
 	w := newWorld(t, 2)
 	w.turn("s", "r1", "text")
 	w.link("s", "alice")
-	w.erase(w.log, eraser.Config{Rate: 1000})
+	w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
 	id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 	require.NoError(t, err)
 	own := &place{name: "own"}
-	reader := eraser.NewReceipts(on(w.log), w.notes, []eraser.Place{own})
+	reader := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, []eraser.Place{own})
 	complete := func() (log, all bool) {
 		r, err := reader.Receipt(t.Context(), id)
 		require.NoError(t, err)

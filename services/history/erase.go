@@ -12,9 +12,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// EraseSession closes a session for ever and gives the receipt that tells how far its
-// texts are gone. Of one that was erased before it gives the first receipt.
-// conversation.ErrSessionNotFound where the log knows no such session.
+// EraseSession closes a session for ever, and returns the receipt that shows how far its texts are gone. For a session
+// that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if the log knows
+// no such session.
 func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
 	if err := validSession(sessionID); err != nil {
 		return "", err
@@ -32,7 +32,12 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 	if err != nil {
 		return "", err
 	}
-	e, found, err := s.log.At(ctx, v.position)
+	return s.receiptAt(ctx, v.position)
+}
+
+// receiptAt returns the receipt of the session's erasure at a position.
+func (s *Service) receiptAt(ctx context.Context, at events.Position) (string, error) {
+	e, found, err := s.log.At(ctx, at)
 	if err != nil {
 		return "", err
 	}
@@ -42,9 +47,9 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 	return "", fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
 }
 
-// EraseIdentity says that all sessions of an identity go, also those linked later, and
-// gives the receipt. Of one that was erased before it gives the first receipt. From then
-// on reads show none of them, and writes to them are conversation.ErrSessionErased.
+// EraseIdentity erases all sessions of an identity, also sessions that are linked later, and returns the receipt. For
+// an identity that was erased before, it returns the first receipt. From then on reads show none of these sessions, and
+// writes to them fail with conversation.ErrSessionErased.
 func (s *Service) EraseIdentity(
 	ctx context.Context, identityID string, c services.Erasure,
 ) (receipt string, err error) {
@@ -64,6 +69,11 @@ func (s *Service) EraseIdentity(
 		return first.ReceiptID, nil
 	}
 	f := &events.IdentityErased{IdentityID: identityID, ReceiptID: newReceipt(head), Reason: c.Reason, ErasedBy: c.By}
+	return s.appendErasure(ctx, f)
+}
+
+// appendErasure appends the erasure of an identity, and returns the receipt of the erasure that stands then.
+func (s *Service) appendErasure(ctx context.Context, f *events.IdentityErased) (receipt string, err error) {
 	ack, err := s.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
 	if err != nil {
 		return "", err
@@ -71,7 +81,7 @@ func (s *Service) EraseIdentity(
 	if err := s.log.Durable(ctx, ack.Position); err != nil {
 		return "", err
 	}
-	first, _, err = s.log.IdentityErasure(ctx, identityID, ack.Position)
+	first, _, err := s.log.IdentityErasure(ctx, f.IdentityID, ack.Position)
 	switch {
 	case err != nil:
 		return "", err
@@ -81,37 +91,30 @@ func (s *Service) EraseIdentity(
 	return first.ReceiptID, nil
 }
 
-// ofErased closes the session where its identity was erased, and tells whether that was
-// to be done. The eraser closes all sessions of an identity, but may come later than this
-// write, which must find the session closed. It is told from what this service has read
-// of the log by now, and so for good only when the state is fresh: then that holds all
-// that was acknowledged before the write was asked for.
-func (w *writing) ofErased(ctx context.Context, head conversation.Head, applied uint64) (bool, error) {
-	if head.Identity == "" || head.Erased != 0 || head.Identity == w.living {
-		return false, nil
+// erasedIdentity returns what erased the identity of a session that is not closed yet, nil where nothing did. It looks
+// at what this service has read of the log by now. So the answer nil is final only when the state is fresh, which then
+// holds all that was acknowledged before the write was asked for.
+func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.IdentityErased, error) {
+	identity := d.head.Identity
+	if identity == "" || d.head.Erased != 0 || identity == w.known.livingIdentity {
+		return nil, nil
 	}
-	at := events.Position{Partition: w.partition, Seq: max(applied, w.held)}
-	gone, erased, err := w.log.IdentityErasure(ctx, head.Identity, at)
-	if err != nil {
-		return false, err
+	upTo := events.Position{Partition: w.partition, Seq: max(d.applied, w.known.head)}
+	gone, at, err := w.log.IdentityErasure(ctx, identity, upTo)
+	switch {
+	case err != nil:
+		return nil, err
+	case gone != nil:
+		w.own.afterErasure = w.own.linkedBefore && at.Partition == w.partition && at.Seq < w.own.first
+	case w.known.fresh || w.log.Partition(identity) != w.partition:
+		// For an identity of another partition IdentityErasure has asked for that partition's head.
+		w.known.livingIdentity = identity
 	}
-	if gone == nil {
-		// In another partition than its own the head was asked for.
-		if w.fresh || w.log.Partition(head.Identity) != w.partition {
-			w.living = head.Identity
-		}
-		return false, nil
-	}
-	w.late = w.linked && erased.Partition == w.partition && erased.Seq < w.first
-	ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{gone.Of(w.id)}})
-	if err != nil {
-		return false, err
-	}
-	return true, w.settle(ctx, ack.Position.Seq)
+	return gone, nil
 }
 
-// newReceipt makes the id of a receipt. It says where to look: the erasure stands in
-// the log after the position.
+// newReceipt makes the id of a receipt. The id names the place to look at: the erasure stands in the log after the
+// position.
 func newReceipt(after events.Position) string {
 	var salt [6]byte
 	_, _ = rand.Read(salt[:]) // never fails

@@ -2,8 +2,6 @@ package history
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -20,17 +18,15 @@ import (
 type Config struct {
 	Rules  conversation.Rules
 	Policy conversation.Policy
-	// FinalizeWithoutStart starts a turn that a finalize names and that was never
-	// started. For development.
+	// FinalizeWithoutStart starts a turn that a finalize names and that was never started. For development.
 	FinalizeWithoutStart bool
-	// StateBytes bounds the states held in memory; 128 MiB by default. One that was not
-	// used for the SessionTTL goes before.
+	// StateBytes bounds the states held in memory; 128 MiB by default. A state that was not used for the SessionTTL is
+	// dropped before.
 	StateBytes uint64
 	Logger     *slog.Logger
 }
 
-// Service records turns. Its methods are safe for concurrent use and work while
-// Run runs.
+// Service records turns. Its methods are safe for concurrent use. They work while Run runs.
 type Service struct {
 	log      Log
 	cfg      Config
@@ -54,7 +50,7 @@ type following struct {
 // concurrentLoads of cold sessions (DESIGN §3: up to 300 ms each).
 const concurrentLoads = 16
 
-// New makes a service; it does no I/O.
+// New returns a service. It does no I/O.
 func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
 	if cfg.StateBytes == 0 {
@@ -69,7 +65,7 @@ func New(log Log, cfg Config) *Service {
 		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
 		// A session that has been silent for its life has no claim on memory.
-		ExpiryCalculator: forgotten(cfg.Rules.SessionTTL),
+		ExpiryCalculator: expiry(cfg.Rules.SessionTTL),
 		Clock:            clock{},
 	})
 	for range s.log.Partitions() {
@@ -78,22 +74,22 @@ func New(log Log, cfg Config) *Service {
 	return s
 }
 
-// forgotten gives when what was not used is let go; nil: by its weight alone.
-func forgotten(after time.Duration) otter.ExpiryCalculator[string, *session] {
+// expiry drops sessions that were not used for a time; nil where only their weight counts.
+func expiry(after time.Duration) otter.ExpiryCalculator[string, *session] {
 	if after <= 0 {
 		return nil
 	}
 	return otter.ExpiryAccessing[string, *session](after)
 }
 
-// clock is the system's. It does not tick: Run looks for what is to be let go.
+// clock is the system's clock. It does not tick: Run looks for what has expired.
 type clock struct{}
 
 func (clock) NowNano() int64                      { return time.Now().UnixNano() }
 func (clock) Tick(time.Duration) <-chan time.Time { return nil }
 
-// letGo frees what is forgotten until ctx ends.
-func (s *Service) letGo(ctx context.Context) error {
+// dropExpired frees sessions that have expired, until ctx ends.
+func (s *Service) dropExpired(ctx context.Context) error {
 	tick := time.NewTicker(max(min(s.cfg.Rules.SessionTTL, time.Minute), time.Second))
 	defer tick.Stop()
 	for {
@@ -110,78 +106,45 @@ func (s *Service) letGo(ctx context.Context) error {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.asked
+	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.questionBytes
 	return uint32(n) //nolint:gosec // far below 2^32
 }
 
-// Run follows the log until ctx ends, and then returns nil. It returns an error
-// where the stream is no longer the one it followed.
+// Run follows the log until ctx ends, and then returns nil. It returns an error if the stream is no longer the one that
+// it followed.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range s.parts {
 		g.Go(func() error { return s.follow(ctx, k) })
 	}
-	g.Go(func() error { return s.letGo(ctx) })
+	g.Go(func() error { return s.dropExpired(ctx) })
 	return g.Wait()
 }
 
-// follow folds one partition for ever; a tail that breaks off is taken up again
-// where it was.
+// follow folds one partition for ever.
 func (s *Service) follow(ctx context.Context, k int) error {
 	f := s.parts[k]
-	at, began := uint64(0), false
-	for ctx.Err() == nil {
-		err := s.followOnce(ctx, k, &at, &began)
-		switch {
-		case ctx.Err() != nil:
+	return jetlog.Follow(ctx, s.log, jetlog.Following{
+		Partition: k, Options: jetlog.TailOptions{Ungated: true}, Mark: &f.folded, Pause: 100 * time.Millisecond,
+		Begin: func(ctx context.Context) (uint64, error) {
+			head, err := s.log.Head(ctx, k)
+			return head.Seq, err
+		},
+		Opened: func() { close(f.started) },
+		Read: func(_ context.Context, batch []jetlog.Message) error {
+			for _, m := range batch {
+				s.deliver(m)
+			}
 			return nil
-		case errors.Is(err, jetlog.ErrStream):
-			return fmt.Errorf("follow partition %d: %w", k, err)
-		}
-		s.cfg.Logger.Warn("the log is followed anew", "partition", k, "position", f.folded.At(), "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return nil
+		},
+		Warn: func(err error) {
+			s.cfg.Logger.Warn("the log is followed anew", "partition", k, "position", f.folded.At(), "err", err)
+		},
+	})
 }
 
-func (s *Service) followOnce(ctx context.Context, k int, at *uint64, began *bool) error {
-	f := s.parts[k]
-	if !*began {
-		head, err := s.log.Head(ctx, k)
-		if err != nil {
-			return err
-		}
-		*at = head.Seq
-	}
-	tail, err := s.log.Tail(ctx, k, *at, jetlog.TailOptions{Ungated: true})
-	if err != nil {
-		return err
-	}
-	defer tail.Close()
-	if !*began {
-		*began = true
-		f.folded.Advance(*at)
-		close(f.started)
-	}
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range batch {
-			s.take(m)
-		}
-		*at = batch[len(batch)-1].Position.Seq
-		f.folded.Advance(*at)
-	}
-}
-
-// take gives an event to the session that is held for it; others are nobody's
-// business here.
-func (s *Service) take(m jetlog.Message) {
+// deliver hands an event to its session, if the session is held.
+func (s *Service) deliver(m jetlog.Message) {
 	id, identity, err := events.ParseSubject(m.Subject)
 	if err != nil || identity {
 		return
@@ -190,11 +153,11 @@ func (s *Service) take(m jetlog.Message) {
 	if !ok {
 		return
 	}
-	x.take(m)
+	x.deliver(m)
 	s.weighAnew(id)
 }
 
-// weighAnew weighs a session that has grown, if it is still held.
+// weighAnew weighs a session that has grown, if the session is still held.
 func (s *Service) weighAnew(id string) {
 	s.sessions.ComputeIfPresent(id, func(held *session) (*session, otter.ComputeOp) { return held, otter.WriteOp })
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// session is the slim state of one session that is held in memory. The tail folds
-// into it whatever anybody appends, from the moment it is held: what arrives while
-// it is still read from the log waits in early.
+// session is the slim state of one session that is held in memory. From the moment it is held, the tail folds into it
+// whatever anybody appends. Events that arrive while the session is still read from the log wait in early.
 type session struct {
 	loaded chan struct{}
 	err    error
@@ -23,15 +22,15 @@ type session struct {
 	state *conversation.State
 	early []jetlog.Message
 	ready bool
-	// asked is the bytes of the questions that the state holds.
-	asked int
+	// questionBytes counts the bytes of the questions that the state holds.
+	questionBytes int
 	// outcomes of the last events, by sequence; order has the oldest first.
 	outcomes map[uint64]outcome
 	order    []uint64
 }
 
-// outcome is what an event did at its own position. What came after it may have taken
-// that back again, and is no answer to who wrote it.
+// outcome is what an event did at its own position. A later event may have taken that back again, but does not change
+// the answer to the event's writer.
 type outcome struct {
 	kind conversation.Kind
 	turn *conversation.Turn
@@ -39,18 +38,16 @@ type outcome struct {
 }
 
 const (
-	// keptOutcomes is how many events may come between an event and its writer's look at
-	// it.
+	// keptOutcomes is how many events may come between an event and its writer's look at it.
 	keptOutcomes = 4
-	// outcomeWeight estimates the bytes of one.
+	// outcomeWeight estimates the bytes of an outcome.
 	outcomeWeight = 448
 )
 
-// fold folds an event and remembers its outcome; the lock is held, or nobody else knows
-// the session yet.
+// fold folds an event and keeps its outcome. The lock is held, or nobody else knows the session yet.
 func (x *session) fold(e events.Recorded) {
 	c, grown := fold(x.state, e)
-	x.asked += grown
+	x.questionBytes += grown
 	if x.outcomes == nil {
 		x.outcomes = map[uint64]outcome{}
 	}
@@ -67,15 +64,15 @@ func (x *session) fold(e events.Recorded) {
 	x.outcomes[e.Position.Seq], x.order = o, append(x.order, e.Position.Seq)
 }
 
-// took gives the outcome of an event that counted.
-func (x *session) took(seq uint64) (outcome, bool) {
+// outcome returns the outcome of an event, and reports whether the event counted.
+func (x *session) outcome(seq uint64) (outcome, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	o, known := x.outcomes[seq]
 	return o, known && o.kind.Applied()
 }
 
-// session gives a held session, hydrated from the log where it was not held.
+// session returns a session, which is read from the log if it was not held.
 func (s *Service) session(ctx context.Context, id string) (*session, error) {
 	held, mine := s.hold(id)
 	if mine {
@@ -89,8 +86,8 @@ func (s *Service) session(ctx context.Context, id string) (*session, error) {
 	}
 }
 
-// hold gives the held session. Where it was not held yet it is the caller's to load: all
-// who want it wait for that, and what the tail brings of it waits too.
+// hold returns the held session. If it was not held yet, mine is true and the caller must load it: all who want the
+// session wait for that, and so do the events that the tail delivers for it.
 func (s *Service) hold(id string) (x *session, mine bool) {
 	if x, ok := s.sessions.GetIfPresent(id); ok {
 		return x, false
@@ -105,8 +102,7 @@ func (s *Service) load(ctx context.Context, id string, x *session) {
 	s.loaded(id, x, s.hydrate(ctx, id, x))
 }
 
-// loaded lets those go on who wait for a session, which is forgotten where it could not be
-// loaded.
+// loaded lets the writes go on that wait for a session. A session that could not be loaded is dropped.
 func (s *Service) loaded(id string, x *session, err error) {
 	defer close(x.loaded)
 	if x.err = err; err != nil {
@@ -118,8 +114,8 @@ func (s *Service) loaded(id string, x *session, err error) {
 
 const loadDeadline = 10 * time.Second
 
-// hydrate reads the session from the log. A cold session costs the server the load
-// of every block it is spread over, so few do it at once.
+// hydrate reads the session from the log. A cold session costs the server the load of every block it is spread over, so
+// only a few are read at once.
 func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	select {
 	case s.loads <- struct{}{}:
@@ -138,8 +134,7 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	return nil
 }
 
-// become makes a session that is loaded what was read of it, and what the tail has
-// delivered since.
+// become gives a session the state that was read, and folds what the tail has delivered since.
 func (x *session) become(read *session) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -148,12 +143,12 @@ func (x *session) become(read *session) {
 			read.fold(m.Recorded())
 		}
 	}
-	x.state, x.asked, x.early, x.ready = read.state, read.asked, nil, true
+	x.state, x.questionBytes, x.early, x.ready = read.state, read.questionBytes, nil, true
 	x.outcomes, x.order = read.outcomes, read.order
 }
 
-// take folds what the tail delivered.
-func (x *session) take(m jetlog.Message) {
+// deliver folds an event of the tail, or keeps it until the session is loaded.
+func (x *session) deliver(m jetlog.Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.ready {
@@ -165,8 +160,8 @@ func (x *session) take(m jetlog.Message) {
 	}
 }
 
-// fold keeps of the texts only the questions that wait for their answer, whose writer
-// is shown both. It gives the bytes by which they grew.
+// fold folds an event into a state. Of the texts it keeps only the questions of pending turns: the writer of the answer
+// is shown both. It returns the bytes by which these questions grew.
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
 	c = state.Fold(e)
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {
@@ -187,15 +182,14 @@ func size(q *events.Question) int {
 	return len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages)
 }
 
-// decide runs a decision on the state as it is, and gives its last sequence and
-// head too.
-func (x *session) decide(f func(*conversation.State) conversation.Decision) (d conversation.Decision, last uint64, head conversation.Head) {
+// decide runs a decision on the state as it is.
+func (x *session) decide(f decider) decided {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d = f(x.state)
+	d := f(x.state)
 	if d.Turn != nil {
 		own := *d.Turn
 		d.Turn = &own
 	}
-	return d, x.state.Applied, x.state.Head()
+	return decided{d, x.state.Applied, x.state.Head()}
 }

@@ -12,31 +12,30 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// StartTurn records the start of a turn, and with it the link to an identity where
-// one is given. The same session and request again give the same turn, and the
-// first question stands. Errors: a *conversation.Refusal or *conversation.Invalid,
-// jetlog.ErrTooLarge, jetlog.ErrUnavailable.
+// StartTurn records the start of a turn, and with it the link to an identity if the command names one. The same session
+// and request again return the same turn, and the first question stands. Errors: a *conversation.Refusal or
+// *conversation.Invalid, jetlog.ErrTooLarge, jetlog.ErrUnavailable.
 func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalStart(c)
 	if err != nil {
 		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
-	w.ofTurn, w.begins = true, true
+	w.answersTurn = true
 	if c.IdentityID != "" {
 		if err := w.mayBegin(ctx, c.IdentityID); err != nil {
 			return services.Turn{}, err
 		}
 	}
-	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
+	decide := func(st *conversation.State) conversation.Decision { return st.DecideStart(c) }
+	v, err := w.runFrom(ctx, w.beginning, decide)
 	if err != nil {
 		return services.Turn{}, err
 	}
 	return s.fullTurn(ctx, c.SessionID, v, dropped)
 }
 
-// mayBegin refuses to begin a session, even one that nobody knows yet, for an identity
-// that was erased.
+// mayBegin refuses to begin a session for an identity that was erased, also a session that does not exist yet.
 func (w *writing) mayBegin(ctx context.Context, identity string) error {
 	if _, held := w.sessions.GetIfPresent(w.id); held {
 		if of, err := w.hasIdentity(ctx); of || err != nil {
@@ -48,7 +47,7 @@ func (w *writing) mayBegin(ctx context.Context, identity string) error {
 	case err != nil:
 		return err
 	case gone == nil:
-		w.living = identity
+		w.known.livingIdentity = identity
 		return nil
 	}
 	if of, err := w.hasIdentity(ctx); of || err != nil {
@@ -57,18 +56,18 @@ func (w *writing) mayBegin(ctx context.Context, identity string) error {
 	return conversation.ErrSessionErased
 }
 
-// hasIdentity tells of a session that was begun whether it belongs to an identity.
+// hasIdentity reports whether the session belongs to an identity.
 func (w *writing) hasIdentity(ctx context.Context) (bool, error) {
 	x, err := w.current(ctx)
 	if err != nil {
 		return false, err
 	}
-	_, _, head := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} })
-	return head.Identity != "", nil
+	d := x.decide(func(*conversation.State) conversation.Decision { return conversation.Decision{} })
+	return d.head.Identity != "", nil
 }
 
-// FinalizeTurn records a turn's answer; a turn that is final already keeps its
-// first. A turn id that is none names no turn.
+// FinalizeTurn records a turn's answer. A turn that is final already keeps its first answer. A malformed turn id names
+// no turn.
 func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalFinalize(c)
 	if err != nil {
@@ -93,8 +92,8 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	return s.fullTurn(ctx, c.SessionID, v, dropped)
 }
 
-// startFirst gives the start for a turn that was never started, where that is
-// allowed and the body is enough for one.
+// startFirst returns the start for a turn that was never started, nil where that is not allowed or the command lacks
+// what a start needs.
 func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, error) {
 	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" ||
 		c.StartFirst.Question.QuestionNeutral == "" {
@@ -121,14 +120,14 @@ func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversati
 	return s.turn(sessionID, v, nil), nil
 }
 
-// CorrectTurn records a replacing turn in the place of another.
+// CorrectTurn records a turn that takes the place of another.
 func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (services.Turn, error) {
 	c, err := s.cfg.Policy.NormalCorrect(c)
 	if err != nil {
 		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
-	w.ofTurn = true
+	w.answersTurn = true
 	old, err := w.correctable(ctx, c)
 	if err != nil {
 		return services.Turn{}, err
@@ -146,8 +145,8 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 	return s.fullTurn(ctx, c.SessionID, v, nil)
 }
 
-// correctable gives the turn to correct with its texts, or nil where the log has
-// the answer already. Texts never change, so they may be read before the decision.
+// correctable returns the turn to correct with its texts, or nil where the log has the answer already. Texts never
+// change, so they may be read before the decision.
 func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
 	if _, err := w.refresh(ctx); err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		return nil, err
 	}
 	answered := false
-	d, applied, head := x.decide(func(st *conversation.State) conversation.Decision {
+	d := x.decide(func(st *conversation.State) conversation.Decision {
 		var d conversation.Decision
 		if d, answered = st.CorrectRefused(c); !answered {
 			d.Turn = st.Turn(c.TurnID)
@@ -165,7 +164,7 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		return d
 	})
 	if answered {
-		_, err := w.answer(ctx, d, head, applied)
+		_, err := w.answer(ctx, d)
 		return nil, err
 	}
 	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
@@ -174,11 +173,11 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 	if d.Turn.Question != nil && d.Turn.Answer != nil {
 		return d.Turn, nil
 	}
-	// Its texts were erased since the decision: what took them is the answer.
+	// The turn's texts were erased since the decision: the redaction that took them is the answer.
 	if _, err := w.refresh(ctx); err != nil {
 		return nil, err
 	}
-	d, _, _ = x.decide(func(st *conversation.State) conversation.Decision {
+	d = x.decide(func(st *conversation.State) conversation.Decision {
 		d, _ := st.CorrectRefused(c)
 		return d
 	})
@@ -203,12 +202,12 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }
 
-// ResetSession makes prompts and history start anew; nothing is deleted.
+// ResetSession makes prompts and history start anew. It deletes nothing.
 func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (services.Session, error) {
 	if err := validSession(sessionID); err != nil {
 		return services.Session{}, err
 	}
-	// What a reset leaves behind is what the log holds when it is asked for.
+	// A reset leaves behind what the log holds when the caller asks for the reset.
 	w := s.writing(sessionID)
 	if _, err := w.refresh(ctx); err != nil {
 		return services.Session{}, err
@@ -220,7 +219,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 			before = &at
 		}
 		if st.ResetAt != *before {
-			// Done, by this call or by another at the same time, whatever came after.
+			// This call or another at the same time has reset the session, whatever came after.
 			return conversation.Decision{RestsOn: st.ResetAt}
 		}
 		return st.DecideReset(reason, w.partition)
@@ -242,7 +241,7 @@ func (s *Service) turn(sessionID string, v verdict, dropped []string) services.T
 	}
 }
 
-// fullTurn gives the turn with its texts as the log has them.
+// fullTurn returns the turn with its texts as the log has them.
 func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dropped []string) (services.Turn, error) {
 	t := s.turn(sessionID, v, dropped)
 	if !v.duplicate && t.Status != conversation.Redacted {
@@ -279,8 +278,7 @@ func (s *Service) text(ctx context.Context, partition int, seq uint64, t *conver
 	return nil
 }
 
-// ParseTurnID reads a turn id of a path; one that is none names no turn, and so is
-// the nil id.
+// ParseTurnID parses the turn id of a path. A malformed id names no turn: it returns the nil id.
 func ParseTurnID(s string) uuid.UUID {
 	id, err := uuid.Parse(s)
 	if err != nil || id.String() != s {

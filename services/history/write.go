@@ -2,293 +2,165 @@ package history
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
+// writing is one write on its way to its verdict. It is a machine of nine states: each state is a method of the same
+// name, does one thing that may block, and returns the state that comes next.
+//
+//	                ┌─────────────────────────────────────────────────┐
+//	                ▼                                                 │
+//	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──────────────┤
+//	                ▲       │              ├─▶ rereading ─────────────┤
+//	                │       │              ├─▶ renaming ──────────────┤
+//	                │       │              └──────────────────────────┤
+//	                │       ├─▶ closing ─────▶ settling ──────────────┤
+//	                │       ├─▶ refreshing ───────────────────────────┘
+//	                │       ├─▶ answering ───▶ verdict
+//	                │       └─▶ verdict
+//	StartTurn ──▶ beginning ─▶ settling ─▶ deciding
+//
+//	state       waits for                      event                                    next state
+//	beginning   the append of a session's      the event is stored                      settling
+//	            first event                    the session exists, here or in the log   deciding
+//	deciding    the session in memory          there are facts to append                appending
+//	                                           the session's identity was erased        closing
+//	                                           no facts, and the state may be old       refreshing
+//	                                           no facts, and the state is fresh         answering
+//	                                           the write's own event counted already    verdict
+//	appending   the log's answer               stored, or another event came first      settling
+//	                                           an event without effect has its id       deciding
+//	                                           the session's last event was erased      deciding
+//	                                           the state holds more than the log        rereading
+//	                                           an event of its batch is in the log      renaming
+//	settling    the disk, then the fold                                                 deciding
+//	refreshing  the log's head, then settling                                           deciding
+//	rereading   as refreshing                  the session is dropped from memory       deciding
+//	renaming    as refreshing                  the events get other ids                 deciding
+//	closing     the append of SessionErased    stored                                   settling
+//	answering   the disk                                                                verdict
+//
+// A refusal that deciding finds takes the same way as an answer. An error of the log ends the write in every state.
+// Every loop goes through deciding, which bounds the rounds.
+type writing struct {
+	*Service
+	id        string
+	partition int
+	decide    decider
+	// answersTurn: the write is answered with a turn, and not with the session.
+	answersTurn bool
+
+	rounds  int
+	own     appended
+	known   knowledge
+	next    expectation
+	verdict verdict
+}
+
+// state does what a write has to do in one state, and returns the next one; nil once the verdict stands.
+type state func(context.Context) (state, error)
+
+// decider is the decision of one command.
+type decider func(*conversation.State) conversation.Decision
+
+// decided is a decision with what it was made on: the last sequence and the head of the session's state.
+type decided struct {
+	conversation.Decision
+	applied uint64
+	head    conversation.Head
+}
+
+// appends reports whether the decision asks for an append. Without one, the state has the answer or the refusal.
+func (d decided) appends() bool { return d.Err == nil && len(d.Facts) > 0 }
+
+// appended is what the write has appended itself; the zero value stands for nothing yet.
+type appended struct {
+	first, last uint64
+	facts       []events.Fact
+	// linkedBefore: the session had an identity before the write's first event.
+	linkedBefore bool
+	// afterErasure: that identity had been erased before the write's first event, which therefore is no answer.
+	afterErasure bool
+}
+
+// covers reports whether one of the write's own events stands at a sequence.
+func (a appended) covers(seq uint64) bool { return a.last != 0 && seq >= a.first && seq <= a.last }
+
+// knowledge is what the write has learned from the log beside the session's state.
+type knowledge struct {
+	// fresh: the state holds all that was acknowledged before this write was asked for. Only a fresh state may answer
+	// or refuse without an append.
+	fresh bool
+	// head is the partition's last sequence when refresh asked for it.
+	head uint64
+	// livingIdentity is the session's identity once the log has shown that it was not erased.
+	livingIdentity string
+}
+
+// expectation changes how the write appends after an append that failed.
+type expectation struct {
+	// last, where not nil, is expected in place of the state's last sequence. The server's last sequence is lower than
+	// the state's after the session's last event was erased.
+	last *uint64
+	// salt gives the event another id for the server, where the server knows its id from an event without effect.
+	salt string
+}
+
 // verdict is what the log says of a command.
 type verdict struct {
 	turn *conversation.Turn
 	head conversation.Head
-	// position of the event that the answer rests on; duplicate where another
-	// request brought it.
+	// position of the event that the answer rests on; duplicate where another request brought that event.
 	position  events.Position
 	duplicate bool
 	// facts that this write itself appended.
 	facts []events.Fact
 }
 
-// attempts bounds how often a write decides anew after it lost a race. Each round
-// somebody else has won, so this is reached only by a log that misbehaves.
-const attempts = 32
-
-// write decides, appends and decides again on the state that holds the event,
-// until the log gives the answer.
-func (s *Service) write(ctx context.Context, sessionID string, decide decider) (verdict, error) {
-	return s.writing(sessionID).run(ctx, decide)
-}
-
-// writeTurn is write for what is answered with a turn.
-func (s *Service) writeTurn(ctx context.Context, sessionID string, decide decider) (verdict, error) {
-	w := s.writing(sessionID)
-	w.ofTurn = true
-	return w.run(ctx, decide)
-}
-
-// decider is a decision of one command.
-type decider func(*conversation.State) conversation.Decision
-
 func (s *Service) writing(sessionID string) *writing {
 	return &writing{Service: s, id: sessionID, partition: s.log.Partition(sessionID)}
 }
 
+// write decides, appends and decides again on the state that holds the event, until the log has the answer.
+func (s *Service) write(ctx context.Context, sessionID string, decide decider) (verdict, error) {
+	return s.writing(sessionID).run(ctx, decide)
+}
+
+// writeTurn is write for a command that is answered with a turn.
+func (s *Service) writeTurn(ctx context.Context, sessionID string, decide decider) (verdict, error) {
+	w := s.writing(sessionID)
+	w.answersTurn = true
+	return w.run(ctx, decide)
+}
+
 func (w *writing) run(ctx context.Context, decide decider) (verdict, error) {
+	return w.runFrom(ctx, w.deciding, decide)
+}
+
+func (w *writing) runFrom(ctx context.Context, first state, decide decider) (verdict, error) {
 	w.decide = decide
-	if err := w.begin(ctx); err != nil {
-		return verdict{}, err
-	}
-	for range attempts {
-		v, done, err := w.round(ctx)
-		if done || err != nil {
-			return v, err
-		}
-	}
-	return verdict{}, fmt.Errorf("%w: the session is too busy to decide on; try again", jetlog.ErrUnavailable)
-}
-
-// writing is one write on its way.
-type writing struct {
-	*Service
-	id        string
-	partition int
-	decide    decider
-
-	// first and last sequence that this write appended; 0 before.
-	first, last uint64
-	facts       []events.Fact
-	// ofTurn: what is asked for is answered with a turn; begins: it may be a session's first.
-	ofTurn, begins bool
-	// fresh: the state holds all that was acknowledged before this write was asked for.
-	// Only such a state may answer or refuse without an append.
-	fresh bool
-	// expect overrides the expectation, where the server's last sequence went back
-	// behind the state's, since the session's last event was erased.
-	expect *uint64
-	salt   string
-	// held is the head of the log that the state holds, where that was asked for.
-	held uint64
-	// living is the session's identity once it was seen not to be erased. linked tells that
-	// the session had one before this write's own event, and late that it was erased by then.
-	living       string
-	linked, late bool
-}
-
-// begin appends the first event of a session that nobody here holds without asking the log
-// whether there is one: the log refuses it where there is, and the session is read then.
-func (w *writing) begin(ctx context.Context) error {
-	if !w.begins {
-		return nil
-	}
-	if err := w.following(ctx); err != nil {
-		return err
-	}
-	x, mine := w.hold(w.id)
-	if !mine {
-		return nil
-	}
-	d, _, _ := x.decide(w.decide)
-	if d.Err != nil || len(d.Facts) == 0 {
-		w.load(ctx, w.id, x)
-		return nil
-	}
-	// Others wait for this append too: it does not end with its caller.
-	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
-	switch {
-	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
-		w.loaded(w.id, x, err)
-		return err
-	case err != nil, ack.Duplicate:
-		// It was begun, or this one can't begin it: that is no answer to the others.
-		w.load(ctx, w.id, x)
-		return nil
-	}
-	x.become(&session{state: conversation.New(w.id, w.cfg.Rules)})
-	w.loaded(w.id, x, nil)
-	w.appended(ack, d.Facts, conversation.Head{})
-	return w.settle(ctx, ack.Position.Seq)
-}
-
-// appended notes what this write appended to a session of that head.
-func (w *writing) appended(ack jetlog.Ack, facts []events.Fact, head conversation.Head) {
-	w.first, w.last, w.facts = ack.Position.Seq-uint64(len(facts))+1, ack.Position.Seq, facts
-	w.fresh, w.linked = true, head.Identity != ""
-}
-
-func (w *writing) round(ctx context.Context) (verdict, bool, error) {
-	x, err := w.current(ctx)
-	if err != nil {
-		return verdict{}, false, err
-	}
-	d, applied, head := x.decide(w.decide)
-	if closed, err := w.ofErased(ctx, head, applied); closed || err != nil {
-		return verdict{}, false, err
-	}
-	if own, took := x.took(w.last); d.Err != nil && w.last != 0 && took && !w.late && (own.turn != nil || !w.ofTurn) {
-		// It counted, and was shown: what took it back since is no answer to it. Of a turn
-		// that stood already, and whose start only linked the session, nothing is shown.
-		at := events.Position{Partition: w.partition, Seq: w.last}
-		return verdict{turn: own.turn, head: own.head, position: at, facts: w.facts}, true, nil
-	}
-	switch {
-	case !w.fresh && (d.Err != nil || len(d.Facts) == 0):
-		_, err := w.refresh(ctx)
-		return verdict{}, false, err
-	case d.Err != nil || len(d.Facts) == 0:
-		v, err := w.answer(ctx, d, head, applied)
-		return v, true, err
-	}
-	a := jetlog.Append{Facts: d.Facts, Salt: w.salt}
-	if d.Expect {
-		a.Expect = &applied
-		if w.expect != nil {
-			a.Expect = w.expect
-		}
-	}
-	ack, err := w.log.Append(ctx, a)
-	if err != nil {
-		return verdict{}, false, w.lost(ctx, err, applied)
-	}
-	if ack.Duplicate && ack.Position.Seq <= applied {
-		// The server knows the id from an event that did not count, such as a final
-		// without a start: say it again under another.
-		w.salt = strconv.FormatUint(ack.Position.Seq, 10)
-		return verdict{}, false, nil
-	}
-	if !ack.Duplicate {
-		w.appended(ack, d.Facts, head)
-	}
-	return verdict{}, false, w.settle(ctx, ack.Position.Seq)
-}
-
-// refresh brings the fold to what the log holds now, whoever wrote it, and gives the
-// log's last sequence.
-func (w *writing) refresh(ctx context.Context) (uint64, error) {
-	head, err := w.log.Head(ctx, w.partition)
-	if err != nil {
-		return 0, err
-	}
-	w.fresh, w.held = true, head.Seq
-	return head.Seq, w.settle(ctx, head.Seq)
-}
-
-// current gives the session, read anew where what is held was dropped from memory
-// before it came to this write's own event.
-func (w *writing) current(ctx context.Context) (*session, error) {
-	if err := w.following(ctx); err != nil {
-		return nil, err
-	}
-	return w.session(ctx, w.id)
-}
-
-// following waits until this process follows the partition.
-func (w *writing) following(ctx context.Context) error {
-	select {
-	case <-w.parts[w.partition].started:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
-	}
-}
-
-// settle waits until an event is on disk and folded: the disk is at work while the
-// event is on its way to the fold.
-func (w *writing) settle(ctx context.Context, seq uint64) error {
-	if err := w.durable(ctx, seq); err != nil {
-		return err
-	}
-	if err := w.log.Reached(ctx, &w.parts[w.partition].folded, events.Position{Partition: w.partition, Seq: seq}); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
-	}
-	return nil
-}
-
-func (w *writing) durable(ctx context.Context, seq uint64) error {
-	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
-		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
-	}
-	return nil
-}
-
-// lost deals with an append that the log refused: it waits until the fold knows
-// why, and lets the next round decide.
-func (w *writing) lost(ctx context.Context, err error, applied uint64) error {
-	var conflict *jetlog.Conflict
-	switch {
-	case errors.As(err, &conflict) && conflict.Last > applied:
-		w.expect = nil
-		return w.settle(ctx, conflict.Last)
-	case errors.As(err, &conflict) && conflict.Last > 0 && conflict.Last < applied:
-		w.expect = &conflict.Last
-		return nil
-	case errors.As(err, &conflict), errors.Is(err, jetlog.ErrBatchDuplicate):
-		head, err := w.refresh(ctx)
+	for now := first; now != nil; {
+		next, err := now(ctx)
 		if err != nil {
-			return err
+			return verdict{}, err
 		}
-		w.expect = nil
-		if conflict != nil {
-			// What is held may be more than the log still has, after a retention.
-			w.sessions.Invalidate(w.id)
-		} else {
-			w.salt = strconv.FormatUint(head, 10)
-		}
-		return nil
-	default:
-		return err
+		now = next
 	}
+	return w.verdict, nil
 }
 
-// answer gives what the state says, a refusal too, once all that the decision saw is
-// durable: an answer shows more than the event that it rests on, such as another
-// process's final, the session's identity and counts.
-func (w *writing) answer(ctx context.Context, d conversation.Decision, head conversation.Head, applied uint64) (verdict, error) {
-	if err := w.durable(ctx, applied); err != nil {
-		return verdict{}, err
-	}
-	if d.Err != nil {
-		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
-	}
-	rest := d.RestsOn
-	if rest == 0 {
-		rest = applied
-	}
-	said := rest
-	if d.StatedAt != 0 {
-		said = d.StatedAt
-	}
-	mine := w.last != 0 && said >= w.first && said <= w.last
-	at := events.Position{Partition: w.partition, Seq: rest}
-	return verdict{turn: d.Turn, head: head, position: at, duplicate: !mine, facts: w.facts}, nil
+// answered ends the write with a verdict.
+func (w *writing) answered(v verdict) (state, error) {
+	w.verdict = v
+	return nil, nil
 }
 
-// record keeps what must be known of a refusal. The refusal stands if it fails,
-// but the caller is told.
-func (w *writing) record(ctx context.Context, facts []events.Fact) error {
-	if len(facts) == 0 {
-		return nil
-	}
-	a := jetlog.Append{Facts: facts}
-	if f, ok := facts[0].(*events.LinkRefused); ok {
-		a.Salt = f.SourceHash // who asks from another address asks anew
-	}
-	ack, err := w.log.Append(ctx, a)
-	if err != nil {
-		return err
-	}
-	return w.durable(ctx, ack.Position.Seq)
+// appendedTo notes what the write appended to a session of that head. The state that holds it is fresh.
+func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []events.Fact) {
+	last := ack.Position.Seq
+	w.own = appended{first: last - uint64(len(facts)) + 1, last: last, facts: facts, linkedBefore: head.Identity != ""}
+	w.known.fresh = true
 }

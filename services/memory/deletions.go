@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -58,55 +57,33 @@ func (d *Deletions) Run(ctx context.Context) error {
 	g.Go(func() error { return d.tell(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
-			for {
-				err := d.follow(ctx, k)
-				switch {
-				case ctx.Err() != nil:
-					return nil
-				case errors.Is(err, jetlog.ErrStream), errors.Is(err, jetlog.ErrClosed):
-					return err
-				}
-				d.logger.Warn("the memory gives nothing until the log answers", "partition", k, "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
-			}
+			return jetlog.Follow(ctx, d.log, jetlog.Following{
+				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
+				Mark: &d.read[k], Read: d.noteAll, Pause: time.Second,
+				Begin: func(ctx context.Context) (uint64, error) {
+					at, err := d.done(ctx, k)
+					return at.Seq, err
+				},
+				Warn: func(err error) {
+					d.logger.Warn("the memory gives nothing until the log answers", "partition", k, "err", err)
+				},
+			})
 		})
 	}
 	return g.Wait()
 }
 
-func (d *Deletions) follow(ctx context.Context, k int) error {
-	from := d.read[k].At()
-	if from == 0 {
-		at, err := d.done(ctx, k)
-		if err != nil {
+// noteAll notes the deletions among events.
+func (d *Deletions) noteAll(ctx context.Context, batch []jetlog.Message) error {
+	for _, m := range batch {
+		if events.WithdrawalOf(m.Type()) == events.WithdrawsNothing {
+			continue
+		}
+		if err := d.note(ctx, m.Position); err != nil {
 			return err
 		}
-		from = at.Seq
 	}
-	tail, err := d.log.Tail(ctx, k, from, jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000})
-	if err != nil {
-		return err
-	}
-	defer tail.Close()
-	d.read[k].Advance(from)
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range batch {
-			if events.WithdrawalOf(m.Type()) == events.WithdrawsNothing {
-				continue
-			}
-			if err := d.note(ctx, m.Position); err != nil {
-				return err
-			}
-		}
-		d.read[k].Advance(batch[len(batch)-1].Position.Seq)
-	}
+	return nil
 }
 
 // note opens a deletion in the scope that the forwarder will delete in.

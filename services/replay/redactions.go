@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"log/slog"
 	"slices"
@@ -72,44 +71,24 @@ func (r *redactions) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range r.log.Partitions() {
 		g.Go(func() error {
-			for {
-				err := r.follow(ctx, k)
-				switch {
-				case ctx.Err() != nil:
-					return nil
-				case errors.Is(err, jetlog.ErrStream), errors.Is(err, jetlog.ErrClosed):
-					return err
-				}
-				r.logger.Warn("replay waits for the log", "partition", k, "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
-			}
+			return jetlog.Follow(ctx, r.log, jetlog.Following{
+				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
+				Mark: &r.read[k], Read: r.note, Pause: time.Second,
+				Warn: func(err error) { r.logger.Warn("replay waits for the log", "partition", k, "err", err) },
+			})
 		})
 	}
 	return g.Wait()
 }
 
-// follow reads on in a partition until something fails.
-func (r *redactions) follow(ctx context.Context, k int) error {
-	tail, err := r.log.Tail(ctx, k, r.read[k].At(), jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000})
-	if err != nil {
-		return err
-	}
-	defer tail.Close()
-	for {
-		batch, err := tail.Next(ctx)
-		if err != nil {
+// note takes note of events.
+func (r *redactions) note(ctx context.Context, batch []jetlog.Message) error {
+	for _, m := range batch {
+		if err := r.message(ctx, m); err != nil {
 			return err
 		}
-		for _, m := range batch {
-			if err := r.message(ctx, m); err != nil {
-				return err
-			}
-		}
-		r.read[k].Advance(batch[len(batch)-1].Position.Seq)
 	}
+	return nil
 }
 
 // message takes note of one event.

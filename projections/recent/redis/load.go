@@ -66,9 +66,7 @@ func (v *View) snapshot(sessionID string, partition int, answer []string) (recen
 
 // Applied is the position up to which a partition has been applied.
 func (v *View) Applied(ctx context.Context, partition int) (events.Position, error) {
-	// No session has an empty id.
-	snap, err := v.Load(ctx, "", partition, 0)
-	return snap.Applied, err
+	return recent.Applied(ctx, v, partition)
 }
 
 // Wait blocks until the view has applied a position, asking every few milliseconds;

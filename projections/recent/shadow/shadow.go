@@ -95,11 +95,11 @@ const (
 
 func (s *Shadow) compare(ctx context.Context, r read) string {
 	for range tries {
-		first, err := s.Waiter.Load(ctx, r.session, r.partition, -1)
+		first, err := s.Waiter.Load(ctx, r.session, r.partition, recent.AllTurns)
 		if err != nil {
 			return "failed"
 		}
-		second, err := s.second.Load(ctx, r.session, r.partition, -1)
+		second, err := s.second.Load(ctx, r.session, r.partition, recent.AllTurns)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.logger.Warn("the second recent view does not answer", "session_id", r.session, "err", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -84,7 +85,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
-		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, events, nothing{}
+		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, operate.On(events), nothing{}
 		c.Owners = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
 	}}, more...)...)
 	return s, model

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
@@ -67,8 +67,8 @@ func (nothing) Sweep(context.Context, bool) (services.Swept, error) {
 	return services.Swept{}, projections.ErrUnavailable
 }
 
-func (nothing) Snapshot(_ context.Context, _ int, begin func(jetlog.Moment) (io.Writer, error)) error {
-	_, err := begin(jetlog.Moment{})
+func (nothing) Snapshot(_ context.Context, _ int, begin func(operate.Moment) (io.Writer, error)) error {
+	_, err := begin(operate.Moment{})
 	return err
 }
 

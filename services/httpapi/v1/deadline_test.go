@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -57,9 +57,9 @@ func (s *slowly) Verify(_ context.Context, _ string, _ int, progress func(done, 
 	return 2, err
 }
 
-func (s *slowly) Snapshot(_ context.Context, _ int, begin func(jetlog.Moment) (io.Writer, error)) error {
+func (s *slowly) Snapshot(_ context.Context, _ int, begin func(operate.Moment) (io.Writer, error)) error {
 	s.work()
-	to, err := begin(jetlog.Moment{})
+	to, err := begin(operate.Moment{})
 	if err == nil {
 		_, err = to.Write([]byte("piece"))
 	}

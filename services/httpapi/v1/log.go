@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -17,8 +18,8 @@ import (
 // StreamKeeper describes the streams of the log, and changes them while they are in use.
 // Its errors are those of events/jetlog.
 type StreamKeeper interface {
-	Plan(ctx context.Context, w jetlog.Want) ([]jetlog.Stream, error)
-	Apply(ctx context.Context, w jetlog.Want) ([]jetlog.Stream, error)
+	Plan(ctx context.Context, w operate.Want) ([]operate.Stream, error)
+	Apply(ctx context.Context, w operate.Want) ([]operate.Stream, error)
 }
 
 // keepsStreams adds the calls that look after the streams.
@@ -38,7 +39,7 @@ type streamsIn struct {
 	Replicas   string `query:"replicas" doc:"What the streams should have; what they have by default"`
 }
 
-func (in *streamsIn) want() (w jetlog.Want, err error) {
+func (in *streamsIn) want() (w operate.Want, err error) {
 	if w.Partitions, err = wholeNumber("partitions", in.Partitions, 256); err != nil {
 		return w, err
 	}
@@ -101,7 +102,7 @@ func (a *surface) applyStreams(ctx context.Context, in *streamsIn) (*reply[strea
 }
 
 func answerStreams(
-	ctx context.Context, in *streamsIn, ask func(context.Context, jetlog.Want) ([]jetlog.Stream, error),
+	ctx context.Context, in *streamsIn, ask func(context.Context, operate.Want) ([]operate.Stream, error),
 ) (*reply[streamsJSON], error) {
 	w, err := in.want()
 	if err != nil {
@@ -122,7 +123,7 @@ func answerStreams(
 	return out, nil
 }
 
-func newStreamJSON(s *jetlog.Stream) streamJSON {
+func newStreamJSON(s *operate.Stream) streamJSON {
 	row := streamJSON{
 		Name: s.Name, Kind: "log", CreatedAt: s.Created, Storage: s.Storage, Replicas: s.Replicas, Leader: s.Leader,
 		Followers: []followerJSON{}, Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
@@ -145,7 +146,7 @@ func newStreamJSON(s *jetlog.Stream) streamJSON {
 type Backups interface {
 	// Snapshot writes a copy of a partition as it is at one moment, which begin is told of
 	// before.
-	Snapshot(ctx context.Context, partition int, begin func(jetlog.Moment) (io.Writer, error)) error
+	Snapshot(ctx context.Context, partition int, begin func(operate.Moment) (io.Writer, error)) error
 	// Restore takes a whole backup in, in the form that services/backup packs, and returns
 	// when it is on disk and served as soon as requests are taken again. Its errors are
 	// jetlog.ErrNotEmpty, ErrBackup and others of the log, as they are or wrapped.
@@ -195,7 +196,7 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	}
 	out, begun := wire.NewPatient(w, nil), false
 	defer out.End()
-	err = a.cfg.Backups.Snapshot(r.Context(), int(partition), func(m jetlog.Moment) (io.Writer, error) {
+	err = a.cfg.Backups.Snapshot(r.Context(), int(partition), func(m operate.Moment) (io.Writer, error) {
 		h := w.Header()
 		h.Set("Content-Type", "application/octet-stream")
 		for name, n := range map[string]uint64{

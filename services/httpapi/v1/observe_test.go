@@ -175,7 +175,9 @@ func TestImports(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		pkg := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
-			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire", "services/httpapi/v1"}, rest)
+			// What jetlog keeps inside belongs to it.
+			rest, _, _ = strings.Cut(rest, "/internal/")
+			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "events/jetlog/operate", "projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire", "services/httpapi/v1"}, rest)
 		}
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 )
 
 // Run counts until ctx ends. An event comes at least once, so that the table's key, the turn's
 // id, counts it once: create table turns_seen (turn_id uuid primary key, day date not null).
 func Run(ctx context.Context, log *jetlog.Log, pool *pgxpool.Pool) error {
-	sub, err := log.NewSubscriber(jetlog.SubscriberConfig{Group: "dailyturns"})
+	sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: "dailyturns"})
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func Run(ctx context.Context, log *jetlog.Log, pool *pgxpool.Pool) error {
 	for k := range log.Partitions() {
 		stream := events.StreamName(k)
 		router.AddConsumerHandler("dailyturns "+stream, stream, sub, func(m *message.Message) error {
-			for _, e := range jetlog.MessageBatch(m) {
+			for _, e := range pubsub.MessageBatch(m) {
 				started, ok := e.Recorded().Fact.(*events.TurnStarted)
 				if !ok {
 					continue

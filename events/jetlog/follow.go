@@ -1,0 +1,87 @@
+package jetlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+)
+
+// Tailer opens tails. A Log is one.
+type Tailer interface {
+	Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error)
+}
+
+// Following says what Follow follows, and what it does with the events.
+type Following struct {
+	Partition int
+	Options   TailOptions
+	// Mark rises with the events that Read has taken.
+	Mark *Watermark
+	// Begin returns the sequence to begin after. Follow asks for it until the first tail is open. Nil means Mark.
+	Begin func(context.Context) (uint64, error)
+	// Opened, where not nil, is called once: when the first tail is open and Mark stands at its beginning.
+	Opened func()
+	// Read takes events, in order. After an error Read gets the same events again.
+	Read func(context.Context, []Message) error
+	// Warn gets the error that broke the tail off, before the pause after which Follow goes on.
+	Warn  func(error)
+	Pause time.Duration
+}
+
+// Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and goes on behind
+// Mark. It returns an error only where the stream is no longer the one that it followed (ErrStream).
+func Follow(ctx context.Context, log Tailer, f Following) error {
+	opened := false
+	for ctx.Err() == nil {
+		err := f.once(ctx, log, &opened)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrStream):
+			return fmt.Errorf("follow partition %d: %w", f.Partition, err)
+		}
+		f.Warn(err)
+		await.Pause(ctx, f.Pause)
+	}
+	return nil
+}
+
+// once follows the partition until something fails.
+func (f *Following) once(ctx context.Context, log Tailer, opened *bool) error {
+	after := f.Mark.At()
+	if !*opened && f.Begin != nil {
+		var err error
+		if after, err = f.Begin(ctx); err != nil {
+			return err
+		}
+	}
+	tail, err := log.Tail(ctx, f.Partition, after, f.Options)
+	if err != nil {
+		return err
+	}
+	defer tail.Close()
+	if !*opened {
+		*opened = true
+		f.Mark.Advance(after)
+		if f.Opened != nil {
+			f.Opened()
+		}
+	}
+	return f.read(ctx, tail)
+}
+
+func (f *Following) read(ctx context.Context, tail *Tail) error {
+	for {
+		batch, err := tail.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := f.Read(ctx, batch); err != nil {
+			return err
+		}
+		f.Mark.Advance(batch[len(batch)-1].Position.Seq)
+	}
+}

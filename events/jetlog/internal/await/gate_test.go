@@ -1,0 +1,140 @@
+package await_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await/disktest"
+	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
+)
+
+// openGate opens a gate on a stream's folder, and lets it sync with fsync from then on.
+func openGate(stream string, fsync func(*os.File) error) (*await.Gate, error) {
+	g, err := await.OpenGate(stream)
+	if err == nil {
+		g.Fsync = fsync
+	}
+	return g, err
+}
+
+func gateFolder(t *testing.T) (stream, msgs string) {
+	stream = filepath.Join(t.TempDir(), "jetstream", "$G", "streams", "TURNS-0")
+	msgs = filepath.Join(stream, "msgs")
+	require.NoError(t, os.MkdirAll(msgs, 0o700))
+	return stream, msgs
+}
+
+func write(t *testing.T, msgs string, block int, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(msgs, fmt.Sprint(block, ".blk")), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	_, err = f.WriteString(text)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+func TestGateFollowsTheBlocks(t *testing.T) {
+	t.Parallel()
+	steps := map[string]func(t *testing.T, msgs string){
+		"appended to": func(t *testing.T, msgs string) { write(t, msgs, 3, "more") },
+		"followed":    func(t *testing.T, msgs string) { write(t, msgs, 3, "more"); write(t, msgs, 4, "next") },
+		"followed by several": func(t *testing.T, msgs string) {
+			for n := 4; n < 9; n++ {
+				write(t, msgs, n, "next")
+			}
+		},
+		"followed after a gap": func(t *testing.T, msgs string) { write(t, msgs, 3, "more"); write(t, msgs, 7, "far") },
+		"purged and followed": func(t *testing.T, msgs string) {
+			require.NoError(t, os.Remove(filepath.Join(msgs, "3.blk")))
+			write(t, msgs, 4, "next")
+		},
+		"rewritten": func(t *testing.T, msgs string) {
+			tmp, name := filepath.Join(msgs, "3.blk.tmp"), filepath.Join(msgs, "3.blk")
+			require.NoError(t, os.WriteFile(tmp, []byte("other"), 0o600))
+			require.NoError(t, os.Rename(tmp, name))
+		},
+		"made anew": func(t *testing.T, msgs string) {
+			require.NoError(t, os.RemoveAll(msgs))
+			require.NoError(t, os.Mkdir(msgs, 0o700))
+			write(t, msgs, 1, "first")
+		},
+	}
+	for name, step := range steps {
+		for _, settled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/settled=%t", name, settled), func(t *testing.T) {
+				t.Parallel()
+				stream, msgs := gateFolder(t)
+				write(t, msgs, 3, "text")
+				d := disktest.New()
+				g, err := openGate(stream, d.Fsync)
+				require.NoError(t, err)
+				if settled {
+					long := time.Now().Add(-time.Hour)
+					require.NoError(t, os.Chtimes(msgs, long, long))
+				}
+				require.NoError(t, g.Wait(t.Context(), 1))
+				d.Durable(t, msgs)
+				step(t, msgs)
+				require.NoError(t, g.Wait(t.Context(), 2))
+				d.Durable(t, msgs)
+			})
+		}
+	}
+}
+
+// TestASyncVouchesOnlyForWhatWasBeforeIt has an event written, and waited for, while the disk is at work
+// for an earlier one: the next sync is its own.
+func TestASyncVouchesOnlyForWhatWasBeforeIt(t *testing.T) {
+	t.Parallel()
+	for _, settled := range []bool{false, true} {
+		t.Run(fmt.Sprint("settled ", settled), func(t *testing.T) {
+			t.Parallel()
+			stream, msgs := gateFolder(t)
+			write(t, msgs, 3, "one")
+			d := disktest.New()
+			var g *await.Gate
+			second := make(chan error, 1)
+			late := sync.OnceFunc(func() {
+				write(t, msgs, 3, "two")
+				go func() { second <- g.Wait(t.Context(), 2) }()
+				for g.Wanted() < 2 && t.Context().Err() == nil {
+					runtime.Gosched()
+				}
+			})
+			g, err := openGate(stream, func(f *os.File) error {
+				err := d.Fsync(f)
+				late()
+				return err
+			})
+			require.NoError(t, err)
+			if settled {
+				long := time.Now().Add(-time.Hour)
+				require.NoError(t, os.Chtimes(msgs, long, long))
+			}
+			require.NoError(t, g.Wait(t.Context(), 1))
+			require.NoError(t, <-second)
+			d.Durable(t, msgs)
+		})
+	}
+}
+
+func TestGateNeedsTheLayoutItKnows(t *testing.T) {
+	t.Parallel()
+	stream, msgs := gateFolder(t)
+	g, err := openGate(stream, (*os.File).Sync)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(msgs, "blocks"), 0o700))
+	require.ErrorIs(t, g.Wait(t.Context(), 1), failure.ErrLayout, "events without a block file")
+	write(t, msgs, 1, "text")
+	require.NoError(t, g.Wait(t.Context(), 1), "what failed was not an fsync")
+	_, err = openGate(filepath.Join(stream, "elsewhere"), (*os.File).Sync)
+	require.ErrorIs(t, err, failure.ErrLayout)
+}

@@ -1,0 +1,55 @@
+package logtest
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+)
+
+// Restarting is a server on one address that can be stopped and started under load.
+type Restarting struct {
+	t      *testing.T
+	dir    string
+	listen string
+	server *embedded.Server
+}
+
+// NewRestarting starts such a server.
+func NewRestarting(t *testing.T) *Restarting {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &Restarting{t: t, dir: t.TempDir(), listen: l.Addr().String()}
+	require.NoError(t, l.Close())
+	r.start()
+	t.Cleanup(func() { r.server.Stop() })
+	return r
+}
+
+func (r *Restarting) start() {
+	var err error
+	r.server, err = embedded.Start(r.t.Context(), embedded.Config{Dir: r.dir, Sync: embedded.Group, Listen: r.listen})
+	require.NoError(r.t, err)
+}
+
+// Restart stops the server and starts it again.
+func (r *Restarting) Restart() {
+	r.server.Stop()
+	r.start()
+}
+
+// Log opens a log that reconnects.
+func (r *Restarting) Log() *jetlog.Log {
+	nc, err := nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
+	require.NoError(r.t, err)
+	r.t.Cleanup(nc.Close)
+	log, err := jetlog.Open(r.t.Context(), nc, jetlog.Config{GateDir: r.dir, Deadline: time.Second})
+	require.NoError(r.t, err)
+	return log
+}

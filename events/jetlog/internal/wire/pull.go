@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
+)
+
+// Pull reads a JetStream consumer, one open request at a time. Only one goroutine may read from it.
+//
+// nats.go's iterators are not used: they tell the server's status messages from events by the event's own headers, so
+// that an event without a body and with a header "Status", which any client may publish, is swallowed, or taken for the
+// consumer's end, for ever; and they can stall for a heartbeat when asked for little (DESIGN §5). Here an event is what
+// comes with a JetStream reply subject.
+type Pull struct {
+	nc  *nats.Conn
+	sub *nats.Subscription
+	in  chan *nats.Msg
+	// consumer is "stream.name".
+	consumer string
+	request  []byte
+	batch    int
+	// Each request has a reply subject of its own, so that a status of an earlier request is not taken for one of the
+	// open request.
+	inbox, reply string
+	asked        uint64
+	// open counts what the open request may still bring, got what it has brought.
+	open, got int
+	silence   *time.Timer
+	// reconnected gets word when the connection was closed, or came back, perhaps to a server that does not know the
+	// open request.
+	reconnected chan nats.Status
+}
+
+const (
+	pullExpiry = 5 * time.Second
+	// A consumer that is silent for two heartbeats and a half is lost.
+	pullHeartbeat = 500 * time.Millisecond
+	pullSilence   = 5 * pullHeartbeat / 2
+	// statusRoom is for what the server may send beside the events: heartbeats of a request that its reader left open.
+	statusRoom = 64
+)
+
+// ErrLost is the error of a consumer that is gone or silent, or of which events were lost on the way.
+var ErrLost = errors.New("the consumer is lost")
+
+// OpenPull opens a reader of a consumer, which asks for batch events at a time.
+func (c *Conn) OpenPull(stream, consumer string, batch int) (*Pull, error) {
+	request, err := json.Marshal(map[string]int64{
+		"batch": int64(batch), "expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
+		// Bounds what waits for a slow reader; the largest event must fit.
+		"max_bytes": max(16<<20, 2*c.NC.MaxPayload()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &Pull{
+		nc: c.NC, in: make(chan *nats.Msg, batch+statusRoom), request: request, batch: batch, inbox: c.NC.NewInbox(),
+		consumer: stream + "." + consumer, silence: time.NewTimer(pullSilence),
+		reconnected: c.NC.StatusChanged(nats.CONNECTED, nats.CLOSED),
+	}
+	if p.sub, err = c.NC.ChanSubscribe(p.inbox+".*", p.in); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
+	}
+	return p, nil
+}
+
+// Next returns the next event. After ErrLost the caller must look at the consumer.
+func (p *Pull) Next(ctx context.Context) (*nats.Msg, error) {
+	if p.open == 0 {
+		if err := p.ask(); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case m := <-p.in:
+		if p.event(m) {
+			return m, nil
+		}
+		if err := p.status(m); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	for {
+		p.silence.Reset(pullSilence)
+		select {
+		case m := <-p.in:
+			if p.event(m) {
+				return m, nil
+			}
+			if err := p.status(m); err != nil {
+				return nil, err
+			}
+		case <-p.silence.C:
+			p.open = 0
+			return nil, ErrLost
+		case <-p.reconnected:
+			p.open = 0
+			return nil, ErrLost
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (p *Pull) ask() error {
+	p.open, p.got = p.batch, 0
+	p.asked++
+	p.reply = p.inbox + "." + strconv.FormatUint(p.asked, 36)
+	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+p.consumer, p.reply, p.request); err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return nil
+}
+
+// event reports whether a message is an event: only the server makes reply subjects of this form.
+func (p *Pull) event(m *nats.Msg) bool {
+	if !strings.HasPrefix(m.Reply, "$JS.ACK.") {
+		return false
+	}
+	p.open, p.got = max(0, p.open-1), p.got+1
+	return true
+}
+
+// status handles a status message of the server. Everything but a heartbeat ends the open request: at its expiry, or
+// when it has brought its bytes, the next request is opened. Any other status may be the end of the consumer.
+func (p *Pull) status(m *nats.Msg) error {
+	if m.Subject != p.reply {
+		return nil
+	}
+	switch m.Header.Get("Status") {
+	case "100":
+		return nil
+	case "404", "408":
+		return p.ask()
+	case "409":
+		if p.got > 0 {
+			return p.ask()
+		}
+	}
+	p.open = 0
+	return ErrLost
+}
+
+// Discard closes, and asks the server to remove the consumer. A server that does not hear it removes the consumer after
+// a time.
+func (p *Pull) Discard() {
+	p.stop()
+	_ = p.sub.Unsubscribe()
+	_ = p.nc.Publish("$JS.API.CONSUMER.DELETE."+p.consumer, nil)
+}
+
+// Drain closes, and returns the events that the server had sent and nobody has taken.
+func (p *Pull) Drain() (left []*nats.Msg) {
+	defer p.stop()
+	closed := make(chan struct{})
+	// nats.go calls it twice where the connection is closed meanwhile.
+	once := sync.OnceFunc(func() { close(closed) })
+	p.sub.SetClosedHandler(func(string) { once() })
+	if err := p.sub.Drain(); err != nil {
+		return nil
+	}
+	p.silence.Reset(pullSilence)
+	select {
+	case <-closed:
+	case <-p.silence.C:
+	}
+	for {
+		select {
+		case m := <-p.in:
+			if p.event(m) {
+				left = append(left, m)
+			}
+		default:
+			return left
+		}
+	}
+}
+
+func (p *Pull) stop() {
+	p.silence.Stop()
+	p.nc.RemoveStatusListener(p.reconnected)
+}

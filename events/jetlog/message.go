@@ -1,0 +1,81 @@
+package jetlog
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Message is an event as a tail delivers it.
+type Message struct {
+	Subject  string
+	Position events.Position
+	Time     time.Time
+	header   nats.Header
+	body     []byte
+	decoded  *events.Recorded
+	// size in memory, about.
+	size int
+}
+
+// MessageOf returns the event that a consumer of a partition's stream has delivered.
+func MessageOf(partition int, m *nats.Msg) (Message, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return Message{}, err
+	}
+	return recordedMessage(partition, m, meta), nil
+}
+
+func recordedMessage(partition int, m *nats.Msg, meta *nats.MsgMetadata) Message {
+	return Message{
+		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
+		Time: meta.Timestamp, header: m.Header, body: m.Data,
+	}
+}
+
+// Header returns the event's headers as they stand in the log; nil after a tail has decoded the event.
+func (m Message) Header() events.Header { return events.Header(m.header) }
+
+// Body returns the event's body as it stands in the log; nil after a tail has decoded the event.
+func (m Message) Body() []byte { return m.body }
+
+// Recorded returns the decoded event.
+func (m Message) Recorded() events.Recorded {
+	if m.decoded != nil {
+		return *m.decoded
+	}
+	return m.decode()
+}
+
+// Decoded is Recorded without a copy. The caller must not change the event.
+func (m Message) Decoded() *events.Recorded {
+	if m.decoded != nil {
+		return m.decoded
+	}
+	e := m.decode()
+	return &e
+}
+
+func (m Message) decode() events.Recorded {
+	envelope := events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}
+	return events.Decode(envelope, m.Position, m.Time)
+}
+
+// Type returns the event type that the header states, whatever the body says.
+func (m Message) Type() string {
+	if m.decoded != nil {
+		return m.decoded.Type
+	}
+	return events.Header(m.header).Value(events.HeaderType)
+}
+
+// ID returns the event id that the header states.
+func (m Message) ID() string {
+	if m.decoded != nil {
+		return m.decoded.ID
+	}
+	return events.Header(m.header).Value(events.HeaderID)
+}

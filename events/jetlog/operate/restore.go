@@ -1,0 +1,247 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+)
+
+// Vacate deletes the streams of a log that has never held an event, and what side effects remember with them, so that
+// copies can take their places. This Log is of no use afterwards. If there was an event, Vacate leaves all as it was
+// and fails with jetlog.ErrNotEmpty.
+func (l *Log) Vacate(ctx context.Context) error {
+	if err := l.Vacant(ctx); err != nil {
+		return err
+	}
+	// A stream with another subject gets no event any more, so nothing can come in between.
+	var before []jetstream.StreamConfig
+	for k := range l.inside.Layout.Partitions {
+		have, err := l.inside.Wire.JS.Stream(ctx, events.StreamName(k))
+		if err != nil {
+			err = fmt.Errorf("look at %s: %w: %w", events.StreamName(k), jetlog.ErrUnavailable, err)
+			return errors.Join(err, l.reopen(ctx, before))
+		}
+		cfg := have.CachedInfo().Config
+		before = append(before, cfg)
+		cfg.Subjects = vacated(events.StreamName(k))
+		if err = l.update(ctx, cfg); err == nil {
+			err = l.empty(ctx, k)
+		}
+		if err != nil {
+			return errors.Join(err, l.reopen(ctx, before))
+		}
+	}
+	return l.remove(ctx)
+}
+
+// vacated are the subjects of a stream that takes no events: before it is taken out of the way, and until all copies are
+// in. jetlog.Open refuses such a stream, so that nobody takes a part of a log that was left by a process that ended in
+// the middle of a restore for the whole.
+func vacated(stream string) []string { return []string{"vacated." + stream} }
+
+// Vacant fails with jetlog.ErrNotEmpty if the log has held an event.
+func (l *Log) Vacant(ctx context.Context) error {
+	for k := range l.inside.Layout.Partitions {
+		if err := l.empty(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) empty(ctx context.Context, k int) error {
+	head, err := l.inside.LeaderHead(ctx, k)
+	if err == nil && head > 0 {
+		return fmt.Errorf("%s: %w", events.StreamName(k), jetlog.ErrNotEmpty)
+	}
+	return err
+}
+
+// reopen makes streams what they were, also after the caller's ctx has ended.
+func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
+	defer cancel()
+	for _, cfg := range before {
+		err = errors.Join(err, l.update(ctx, cfg))
+	}
+	return err
+}
+
+// remove deletes all streams and buckets of the log.
+func (l *Log) remove(ctx context.Context) error {
+	names := l.inside.Wire.JS.StreamNames(ctx)
+	var all []string
+	for name := range names.Name() {
+		if ours(name) {
+			all = append(all, name)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("list streams: %w: %w", jetlog.ErrUnavailable, err)
+	}
+	for k := range l.inside.Layout.Partitions {
+		all = append(all, events.StreamName(k))
+	}
+	for _, name := range all {
+		// A stream that is deleted while the files of one of its name are still being removed leaves its own behind, and
+		// the next one of its name would find their events (nats-server 2.15, fileStore.Delete; its error is dropped).
+		if s, err := l.inside.Wire.JS.Stream(ctx, name); err == nil && s.CachedInfo().State.Msgs > 0 {
+			if err := s.Purge(ctx); err != nil {
+				return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+			}
+		}
+		if err := l.inside.Wire.JS.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+		}
+	}
+	return nil
+}
+
+// Restore takes in the copies of all partitions, one after the other, after Vacate has made room. Copies returns the
+// copy of a partition, never a nil reader. When all are in and whole has nothing against them, they take events. If
+// anything fails, Restore deletes the copies that it took in before, so that nobody takes a part of a log for a whole
+// one. What was restored is on disk once it is settled on a new jetlog.Log. Until Restored is called, only a log with
+// jetlog.Config.Restoring opens it.
+func (l *Log) Restore(
+	ctx context.Context, copies func(partition int) (io.Reader, error), whole func(context.Context) error,
+) error {
+	err := l.takeIn(ctx, copies)
+	if err == nil {
+		err = whole(ctx)
+	}
+	for k := 0; err == nil && k < l.inside.Layout.Partitions; k++ {
+		subjects := l.inside.Layout.Stream(k).Subjects
+		err = l.edit(ctx, k, func(cfg *jetstream.StreamConfig) { cfg.Subjects = subjects })
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
+		defer cancel()
+		return errors.Join(err, l.remove(ctx))
+	}
+	return nil
+}
+
+func (l *Log) takeIn(ctx context.Context, copies func(partition int) (io.Reader, error)) error {
+	for k := range l.inside.Layout.Partitions {
+		from, err := copies(k)
+		if err == nil {
+			err = l.restore(ctx, k, from)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restored ends a restore: from now on everybody may open the log.
+func (l *Log) Restored(ctx context.Context) error {
+	for k := range l.inside.Layout.Partitions {
+		err := l.edit(ctx, k, func(cfg *jetstream.StreamConfig) {
+			cfg.Metadata = maps.Clone(cfg.Metadata)
+			delete(cfg.Metadata, layout.RestoringKey)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edit changes the configuration of a partition's stream.
+func (l *Log) edit(ctx context.Context, k int, change func(*jetstream.StreamConfig)) error {
+	name := events.StreamName(k)
+	have, err := l.inside.Wire.JS.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w: %w", name, jetlog.ErrUnavailable, err)
+	}
+	cfg := have.CachedInfo().Config
+	change(&cfg)
+	return l.update(ctx, cfg)
+}
+
+func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
+	cfg := l.inside.Layout.Stream(k)
+	cfg.Subjects = vacated(cfg.Name)
+	cfg.Metadata[layout.RestoringKey] = "yes"
+	cfg.Metadata[layout.RestoredKey] = l.inside.Now().UTC().Format(time.RFC3339Nano)
+	var out struct {
+		Deliver string              `json:"deliver_subject"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	request := map[string]any{"config": cfg, "state": struct{}{}}
+	if err := l.inside.Wire.Call(ctx, "STREAM.RESTORE."+cfg.Name, request, &out); err != nil {
+		return fmt.Errorf("restore %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, err)
+	}
+	if out.Error != nil {
+		return fmt.Errorf("restore %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, out.Error)
+	}
+	return sendParts(ctx, l.inside.Wire.NC, out.Deliver, cfg.Name, from)
+}
+
+// sendParts sends the copy of a stream in parts, and then its end.
+func sendParts(ctx context.Context, nc *nats.Conn, to, stream string, from io.Reader) error {
+	buf := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(from, buf)
+		if n > 0 {
+			if err := send(ctx, nc, to, buf[:n], chunkDeadline); err != nil {
+				return fmt.Errorf("restore %s: %w", stream, err)
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// The server reads the whole log before it answers.
+	if err := send(ctx, nc, to, nil, time.Hour); err != nil {
+		return fmt.Errorf("restore %s: %w", stream, err)
+	}
+	return nil
+}
+
+// send sends a part of a copy and waits until the server has taken it.
+func send(ctx context.Context, nc *nats.Conn, to string, part []byte, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, to, part)
+	// The other nodes of a cluster hear of the address a moment after the node that listens. So far the part has
+	// reached nobody.
+	var wait await.Patience
+	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < wire.ReadDeadline; {
+		wait.Wait(ctx)
+		m, err = nc.RequestWithContext(ctx, to, part)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	if len(m.Data) == 0 {
+		return nil
+	}
+	var out struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &out); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	if out.Error != nil {
+		return fmt.Errorf("%w: the server does not take it: %w", jetlog.ErrUnavailable, out.Error)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package overwrite_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+func secret(session, request string) *events.TurnStarted {
+	return &events.TurnStarted{
+		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "SECRET of " + session},
+	}
+}
+
+func TestErase(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	gone, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}})
+	require.NoError(t, err)
+	require.NotEmpty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
+	kept, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
+	require.NoError(t, err)
+	for _, was := range []bool{true, false} {
+		found, err := overwrite.On(log).Erase(t.Context(), gone.Position)
+		require.NoError(t, err)
+		require.Equal(t, was, found)
+	}
+	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
+	require.Empty(t, natstest.Holding(t, "SECRET", []string{s.GateDir()}))
+	require.Len(t, logtest.IDs(t, log, "s"), 1)
+	still, err := log.Still(t.Context(), 0, 0, gone.Position.Seq)
+	require.NoError(t, err)
+	require.True(t, still)
+	still, err = log.Still(t.Context(), 0, 0, kept.Position.Seq)
+	require.NoError(t, err)
+	require.False(t, still)
+
+	purged, err := overwrite.On(log).Purge(t.Context(), "s", kept.Position.Seq)
+	require.NoError(t, err)
+	require.Equal(t, 1, purged)
+	require.Empty(t, logtest.IDs(t, log, "s"))
+	next, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3")}})
+	require.NoError(t, err)
+	require.NoError(t, log.Durable(t.Context(), next.Position))
+	require.Equal(t, kept.Position.Seq+1, next.Position.Seq, "sequences stay taken")
+}
+
+// Three replicas: each overwrites the event. (Their Raft logs hold it until the servers
+// make their next snapshot: docs/erasure.md.)
+func TestEraseOnThreeReplicas(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartCluster(t)
+	log := c.Log(t, 1)
+	gone, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{secret("s", "r1")}})
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r2")}})
+	require.NoError(t, err)
+	var dirs []string
+	for _, server := range c.Servers {
+		dirs = append(dirs, server.StoreDir())
+	}
+	stream := func(path string) bool { return strings.Contains(path, events.StreamName(0)) }
+	blocks := func() (n int) {
+		for _, path := range natstest.Holding(t, "SECRET", dirs) {
+			if stream(path) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return blocks() == 3 }, 10*time.Second, 10*time.Millisecond, "each replica has it")
+	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
+	require.NoError(t, err)
+	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
+	require.Eventually(t, func() bool { return blocks() == 0 }, 10*time.Second, 10*time.Millisecond, "each replica has overwritten it")
+}

@@ -1,0 +1,100 @@
+package overwrite_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// The server lets mirrors answer direct reads. This one holds one session only, as one
+// that is behind lacks the last events.
+func TestNoReadBelievesAMirror(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	before := natstest.LogOn(t, s, 1)
+	add := func(f events.Fact) jetlog.Ack {
+		ack, err := before.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
+		require.NoError(t, err)
+		require.NoError(t, before.Durable(t.Context(), ack.Position))
+		return ack
+	}
+	add(logtest.Fact("copied", "r1"))
+	nc := natstest.Connect(t, s)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	copied := events.SessionSubject("copied")
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0), FilterSubject: copied},
+	})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`), time.Second)
+		return err == nil && m.Header.Get(jetstream.StreamHeader) == "COPY"
+	}, 10*time.Second, time.Millisecond, "the mirror answers")
+	last := add(logtest.Fact("other", "r1")).Position
+
+	since := natstest.LogOn(t, s, 1)
+	for range 50 {
+		require.Len(t, logtest.IDs(t, since, "other"), 1)
+		require.Len(t, logtest.IDs(t, since, "copied"), 1)
+		head, err := since.Head(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, last, head)
+		seq, err := since.SeqAt(t.Context(), 0, time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		require.Zero(t, seq)
+		require.Len(t, logtest.IDs(t, before, "copied"), 1)
+	}
+	require.Len(t, logtest.IDs(t, before, "other"), 1, "one that was open before has learned of it")
+}
+
+// What a mirror does not copy it is not waited for, and a mirror of a mirror holds what that
+// does. A stream of another domain is another log's, whatever its name.
+func TestWhichStreamsMirrorASubject(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	nc := natstest.Connect(t, s)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	// The server would wait for the other domain when it stops.
+	_, err = nc.Subscribe("$JS.elsewhere.API.>", func(m *nats.Msg) { _ = m.Respond([]byte(`{"error":{"code":503}}`)) })
+	require.NoError(t, err)
+	mirror := func(name string, of jetstream.StreamSource) {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Mirror: &of})
+		require.NoError(t, err)
+	}
+	own, other := events.SessionSubject("own"), events.SessionSubject("other")
+	bucket := own[:strings.LastIndex(own, ".")]
+	turns := events.StreamName(0)
+	mirror("ALL", jetstream.StreamSource{Name: turns})
+	mirror("BUCKET", jetstream.StreamSource{Name: turns, FilterSubject: bucket + ".*"})
+	mirror("TURNS", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "turns.>", Destination: "turns.>"}}})
+	mirror("ALL2", jetstream.StreamSource{Name: "ALL"})
+	mirror("OTHER", jetstream.StreamSource{Name: turns, FilterSubject: other})
+	mirror("OTHER2", jetstream.StreamSource{Name: "OTHER"})
+	mirror("IDENTITIES", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "identities.*.*", Destination: "identities.{{wildcard(1)}}.{{wildcard(2)}}"}}})
+	mirror("FOREIGN", jetstream.StreamSource{Name: turns, External: &jetstream.ExternalStream{APIPrefix: "$JS.elsewhere.API"}})
+
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("own", "r1")}})
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got, err := overwrite.On(log).Mirrors(t.Context(), own, ack.Position)
+		assert.NoError(c, err)
+		assert.ElementsMatch(c, []string{"ALL", "ALL2", "BUCKET", "TURNS"}, got)
+	}, time.Minute, 10*time.Millisecond)
+	require.NotEqual(t, bucket, other[:strings.LastIndex(other, ".")])
+	_, err = overwrite.On(log).Mirrors(t.Context(), other, ack.Position)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable, "one that copies it is waited for")
+}

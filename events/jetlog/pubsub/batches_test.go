@@ -1,0 +1,108 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/pubsub"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+func fromStart(int) uint64 { return 0 }
+
+func receive(t *testing.T, in <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-in:
+		require.True(t, ok, "the channel is closed")
+		return m
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "no message")
+		return nil
+	}
+}
+
+func ended(t *testing.T, in <-chan *message.Message) {
+	t.Helper()
+	select {
+	case _, open := <-in:
+		require.False(t, open)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the channel is not closed")
+	}
+}
+
+func TestNackedBatchComesAgainBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	const n = 40
+	for i := range n {
+		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
+	}
+	sub := pubsub.NewBatchSubscriber(log, fromStart, 7)
+	in, err := sub.Subscribe(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	seen := uint64(0)
+	for round := 0; seen < n; round++ {
+		m := receive(t, in)
+		batch := pubsub.MessageBatch(m)
+		require.LessOrEqual(t, len(batch), 7)
+		require.Equal(t, seen+1, batch[0].Position.Seq)
+		select {
+		case <-in:
+			require.Fail(t, "the next batch came before the verdict")
+		default:
+		}
+		if round%2 == 0 {
+			m.Nack()
+			<-m.Context().Done()
+			continue
+		}
+		m.Ack()
+		<-m.Context().Done()
+		seen = batch[len(batch)-1].Position.Seq
+	}
+	require.NoError(t, sub.Close())
+	ended(t, in)
+	require.NoError(t, sub.Close())
+	_, err = sub.Subscribe(t.Context(), events.StreamName(0))
+	require.ErrorIs(t, err, jetlog.ErrClosed)
+	require.Nil(t, pubsub.MessageBatch(message.NewMessage("", nil)))
+}
+
+func TestBatchSubscriptionEnds(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	logtest.Add(t, log, "s", "r", "x")
+	stream := events.StreamName(log.Partition("s"))
+	sub := pubsub.NewBatchSubscriber(log, fromStart, 7)
+	ctx, cancel := context.WithCancel(t.Context())
+	in, err := sub.Subscribe(ctx, stream)
+	require.NoError(t, err)
+	m := receive(t, in)
+	cancel() // with a batch under way
+	ended(t, in)
+	<-m.Context().Done()
+	require.NoError(t, sub.Open(t.Context(), 0))
+	require.NoError(t, sub.Open(t.Context(), 0))
+	require.NoError(t, sub.Open(t.Context(), 1))
+	in, err = sub.Subscribe(t.Context(), stream)
+	require.NoError(t, err)
+	receive(t, in)
+	require.NoError(t, sub.Close()) // with one opened and never subscribed
+	ended(t, in)
+	for _, topic := range []string{"", "s", "TURNS-2", "TURNS-00", "TURNS--1", "turns-0"} {
+		_, err := sub.Subscribe(t.Context(), topic)
+		require.ErrorContains(t, err, "no stream of the log")
+	}
+	_, err = pubsub.NewBatchSubscriber(log, func(int) uint64 { return 9 }, 7).Subscribe(t.Context(), stream)
+	require.ErrorIs(t, err, jetlog.ErrStream)
+}

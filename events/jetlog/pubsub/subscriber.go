@@ -1,0 +1,234 @@
+package pubsub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+)
+
+const (
+	// MetadataPosition is the metadata key of an event's position ("0:42"), which a Subscriber adds to its headers.
+	MetadataPosition = "turnledger-position"
+	// MetadataRecordedAt is the metadata key of the time at which the log recorded an event (RFC 3339).
+	MetadataRecordedAt = "turnledger-recorded-at"
+)
+
+// SubscriberConfig of a Subscriber.
+type SubscriberConfig struct {
+	// Group names the readers: [A-Za-z0-9_-], at most 64. The log remembers for ever what a group has acked of a topic.
+	// Subscriptions of one group share its events. A new group begins with the first event.
+	Group string
+	// Sessions makes the topics session ids. By default they are the names of the log's streams (events.StreamName),
+	// each with all that its partition holds.
+	Sessions bool
+	// AckWait is how long a subscriber that died keeps an event from its group; 30 s by default. A slow subscriber
+	// keeps an event as long as it needs.
+	AckWait time.Duration
+	// NackPause is how long a nacked event waits before it comes again; 100 ms by default.
+	NackPause time.Duration
+}
+
+var groupName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
+	if c.AckWait <= 0 {
+		c.AckWait = 30 * time.Second
+	}
+	if c.NackPause <= 0 {
+		c.NackPause = 100 * time.Millisecond
+	}
+	if !groupName.MatchString(c.Group) {
+		return c, errors.New("a subscriber's group must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	return c, nil
+}
+
+// Subscriber is the Watermill subscriber for third-party projectors and side effects: one message is one event, durable
+// in the log. In a group and topic only one event is under way at a time, in log order: the next comes after it was
+// acked, and a nacked event comes again before the next. Each event comes at least once.
+//
+// The message's UUID is the event id. Its metadata are the event's headers without the server's own (the first value of
+// each), MetadataPosition and MetadataRecordedAt. MessageBatch returns the event itself.
+type Subscriber struct {
+	log    *jetlog.Log
+	inside inside.Log
+	cfg    SubscriberConfig
+	subs   subscriptions
+}
+
+var _ message.Subscriber = (*Subscriber)(nil)
+
+// NewSubscriber returns a subscriber on a log. It does no I/O.
+func NewSubscriber(log *jetlog.Log, cfg SubscriberConfig) (*Subscriber, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Subscriber{log: log, inside: log.Inside(), cfg: cfg}, nil
+}
+
+// Subscribe follows a topic until ctx ends, the subscriber or the connection is closed, or the stream was made anew;
+// the channel is then closed. Events that are not acked by then come again, at once, to the group's next subscription.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	p, consumer, err := s.consumer(topic)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	r := &groupReader{Subscriber: s, p: p, consumer: consumer}
+	if r.in, err = r.connect(ctx); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	out := make(chan *message.Message)
+	r.out = out
+	if err := s.subs.begin(ctx, r.end, r.run); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	return out, nil
+}
+
+// Close ends all subscriptions and waits for them.
+func (s *Subscriber) Close() error {
+	s.subs.close()
+	return nil
+}
+
+// consumer returns the durable consumer of a topic, and its partition.
+func (s *Subscriber) consumer(topic string) (inside.Partition, jetstream.ConsumerConfig, error) {
+	cfg := jetstream.ConsumerConfig{
+		Durable: s.cfg.Group, AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.cfg.AckWait,
+		// One at a time is what keeps the order, also over the members of the group.
+		MaxAckPending: 1,
+	}
+	if !s.cfg.Sessions {
+		p, err := partitionOf(s.inside, topic)
+		return p, cfg, err
+	}
+	if err := events.ValidID(topic); err != nil {
+		return inside.Partition{}, cfg, fmt.Errorf("session id: %w", err)
+	}
+	sum := sha256.Sum256([]byte(topic))
+	cfg.Durable += "-" + hex.EncodeToString(sum[:16])
+	cfg.FilterSubject = events.SessionSubject(topic)
+	p, err := s.inside.Partition(s.log.Partition(topic))
+	return p, cfg, err
+}
+
+// groupReader is one subscription.
+type groupReader struct {
+	*Subscriber
+	p        inside.Partition
+	consumer jetstream.ConsumerConfig
+	in       *wire.Pull
+	out      chan<- *message.Message
+}
+
+// connect makes the consumer where it is missing, and a reader of it.
+func (r *groupReader) connect(ctx context.Context) (*wire.Pull, error) {
+	if _, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer); err != nil {
+		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1)
+}
+
+// run emits until ctx ends.
+func (r *groupReader) run(ctx context.Context) {
+	defer close(r.out)
+	var patience await.Patience
+	for ctx.Err() == nil {
+		m, err := r.in.Next(ctx)
+		if err == nil {
+			patience = 0
+			r.emit(ctx, m)
+			continue
+		}
+		for err != nil && ctx.Err() == nil {
+			patience.Wait(ctx)
+			if err = r.revive(ctx); errors.Is(err, jetlog.ErrStream) || r.inside.Wire.NC.IsClosed() {
+				return
+			}
+		}
+	}
+}
+
+// revive makes the consumer again, if it is gone with the server that held it, on the stream that the log was opened
+// on.
+func (r *groupReader) revive(ctx context.Context) error {
+	if _, err := r.inside.LeaderHead(ctx, r.p.Number); err != nil {
+		return err
+	}
+	_, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer)
+	return err
+}
+
+// end returns to the server the events that it sent and nobody will see.
+func (r *groupReader) end() {
+	for _, m := range r.in.Drain() {
+		_ = m.Respond(nak(0))
+	}
+}
+
+func (r *groupReader) emit(ctx context.Context, m *nats.Msg) {
+	event, err := r.event(ctx, m)
+	if err != nil {
+		_ = m.Respond(nak(r.cfg.NackPause))
+		return
+	}
+	working := func() { _ = m.Respond([]byte("+WPI")) }
+	e := emitter{out: r.out, every: r.cfg.AckWait / 3, working: working}
+	switch e.deliver(ctx, newMessage(event), []jetlog.Message{event}) {
+	case acked:
+		_ = m.Respond([]byte("+ACK"))
+	case nacked:
+		_ = m.Respond(nak(r.cfg.NackPause))
+	case unheard:
+		_ = m.Respond(nak(0))
+	}
+}
+
+// event returns a delivered event when it is durable.
+func (r *groupReader) event(ctx context.Context, m *nats.Msg) (jetlog.Message, error) {
+	event, err := jetlog.MessageOf(r.p.Number, m)
+	if err != nil {
+		return jetlog.Message{}, err
+	}
+	return event, r.log.Durable(ctx, event.Position)
+}
+
+func nak(after time.Duration) []byte {
+	if after == 0 {
+		return []byte("-NAK")
+	}
+	return fmt.Appendf(nil, `-NAK {"delay":%d}`, after.Nanoseconds())
+}
+
+// newMessage returns an event as a message that pipelines can read.
+func newMessage(m jetlog.Message) *message.Message {
+	e := m.Recorded()
+	id := e.ID
+	if id == "" {
+		id = m.Position.String()
+	}
+	out := message.NewMessage(id, m.Body())
+	for name, values := range m.Header() {
+		if len(values) > 0 && !reserved(name) {
+			out.Metadata.Set(name, values[0])
+		}
+	}
+	out.Metadata.Set(MetadataPosition, m.Position.String())
+	out.Metadata.Set(MetadataRecordedAt, m.Time.UTC().Format(time.RFC3339Nano))
+	return out
+}

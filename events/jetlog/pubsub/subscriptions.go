@@ -1,0 +1,115 @@
+package pubsub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// subscriptions are those of one Watermill subscriber. The zero value is open.
+type subscriptions struct {
+	mu     sync.Mutex
+	closed bool
+	cancel map[*context.CancelFunc]struct{}
+	open   sync.WaitGroup
+}
+
+// begin runs a subscription until ctx ends or all subscriptions are closed, and then calls end. After close, begin only
+// calls end, and fails with jetlog.ErrClosed.
+func (s *subscriptions) begin(ctx context.Context, end func(), run func(context.Context)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		cancel()
+		end()
+		return jetlog.ErrClosed
+	}
+	if s.cancel == nil {
+		s.cancel = map[*context.CancelFunc]struct{}{}
+	}
+	s.cancel[&cancel] = struct{}{}
+	s.open.Go(func() {
+		defer s.forget(&cancel)
+		defer end()
+		run(ctx)
+	})
+	return nil
+}
+
+func (s *subscriptions) forget(cancel *context.CancelFunc) {
+	(*cancel)()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.cancel, cancel)
+}
+
+// close ends all subscriptions and waits for them. Idempotent.
+func (s *subscriptions) close() {
+	s.mu.Lock()
+	s.closed = true
+	for cancel := range s.cancel {
+		(*cancel)()
+	}
+	s.mu.Unlock()
+	s.open.Wait()
+}
+
+// verdict is what became of a message.
+type verdict int
+
+const (
+	acked verdict = iota
+	nacked
+	// unheard: the subscription ended first.
+	unheard
+)
+
+// emitter hands messages to one reader, one after the other. While the reader has a message, the emitter calls working,
+// where that is not nil, once in every period.
+type emitter struct {
+	out     chan<- *message.Message
+	every   time.Duration
+	working func()
+}
+
+// deliver emits a message with its events and waits for the verdict. The message's context ends with the verdict.
+func (e emitter) deliver(ctx context.Context, m *message.Message, batch []jetlog.Message) verdict {
+	mctx, done := context.WithCancel(context.WithValue(ctx, batchKey{}, batch))
+	defer done()
+	m.SetContext(mctx)
+	var tick <-chan time.Time
+	if e.working != nil {
+		t := time.NewTicker(e.every)
+		defer t.Stop()
+		tick = t.C
+	}
+	for out := e.out; ; {
+		select {
+		case out <- m:
+			out = nil // which takes nothing more
+		case <-m.Acked():
+			return acked
+		case <-m.Nacked():
+			return nacked
+		case <-tick:
+			e.working()
+		case <-ctx.Done():
+			return last(m)
+		}
+	}
+}
+
+// last returns the verdict that came at the last moment.
+func last(m *message.Message) verdict {
+	select {
+	case <-m.Acked():
+		return acked
+	default:
+		return unheard
+	}
+}

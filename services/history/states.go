@@ -1,0 +1,231 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// maxRounds bounds how often a write decides anew after it lost a race. In each round somebody else has won, so only a
+// log that misbehaves reaches the bound.
+const maxRounds = 32
+
+// beginning appends the first event of a session that this process does not hold, without asking the log whether there
+// is such a session: the log refuses the event if there is, and the session is read then.
+func (w *writing) beginning(ctx context.Context) (state, error) {
+	if err := w.following(ctx); err != nil {
+		return nil, err
+	}
+	x, mine := w.hold(w.id)
+	if !mine {
+		return w.deciding, nil
+	}
+	d := x.decide(w.decide)
+	if !d.appends() {
+		w.load(ctx, w.id, x)
+		return w.deciding, nil
+	}
+	// Other writes to the session wait for this append too, so it does not end with its caller. It expects a session
+	// without events.
+	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
+	switch {
+	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
+		w.loaded(w.id, x, err)
+		return nil, err
+	case err != nil, ack.Duplicate:
+		// The session exists, or this event can't begin it. The others who wait need the session all the same.
+		w.load(ctx, w.id, x)
+		return w.deciding, nil
+	}
+	x.become(&session{state: conversation.New(w.id, w.cfg.Rules)})
+	w.loaded(w.id, x, nil)
+	w.appendedTo(conversation.Head{}, ack, d.Facts)
+	return w.settling(ack.Position.Seq), nil
+}
+
+// deciding runs the decision on the session's state.
+func (w *writing) deciding(ctx context.Context) (state, error) {
+	if w.rounds++; w.rounds > maxRounds {
+		return nil, fmt.Errorf("%w: the session is too busy to decide on; try again", jetlog.ErrUnavailable)
+	}
+	x, err := w.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := x.decide(w.decide)
+	erased, err := w.erasedIdentity(ctx, d)
+	switch {
+	case err != nil:
+		return nil, err
+	case erased != nil:
+		return w.closing(erased), nil
+	}
+	if v, counted := w.ownVerdict(x, d); counted {
+		return w.answered(v)
+	}
+	switch {
+	case d.appends():
+		return w.appending(d), nil
+	case w.known.fresh:
+		return w.answering(d), nil
+	default:
+		return w.refreshing, nil
+	}
+}
+
+// ownVerdict returns the verdict of the write's own event where the state refuses the command by now. The event counted
+// when it was written. A redaction that arrived since does not change this caller's answer. If the start only linked a
+// session whose turn already existed, there is no turn to show.
+func (w *writing) ownVerdict(x *session, d decided) (verdict, bool) {
+	if d.Err == nil || w.own.last == 0 || w.own.afterErasure {
+		return verdict{}, false
+	}
+	o, counted := x.outcome(w.own.last)
+	if !counted || o.turn == nil && w.answersTurn {
+		return verdict{}, false
+	}
+	at := events.Position{Partition: w.partition, Seq: w.own.last}
+	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts}, true
+}
+
+// appending appends the facts of a decision.
+func (w *writing) appending(d decided) state {
+	return func(ctx context.Context) (state, error) {
+		a := jetlog.Append{Facts: d.Facts, Salt: w.next.salt}
+		if d.Expect {
+			a.Expect = &d.applied
+			if w.next.last != nil {
+				a.Expect = w.next.last
+			}
+		}
+		ack, err := w.log.Append(ctx, a)
+		switch {
+		case err != nil:
+			return w.refused(err, d.applied)
+		case ack.Duplicate && ack.Position.Seq <= d.applied:
+			// The server knows the id from an event that had no effect, such as a final without a start.
+			w.next.salt = strconv.FormatUint(ack.Position.Seq, 10)
+			return w.deciding, nil
+		case !ack.Duplicate:
+			w.appendedTo(d.head, ack, d.Facts)
+		}
+		return w.settling(ack.Position.Seq), nil
+	}
+}
+
+// refused returns where a write goes whose append the log refused.
+func (w *writing) refused(err error, applied uint64) (state, error) {
+	var conflict *jetlog.Conflict
+	switch isConflict := errors.As(err, &conflict); {
+	case isConflict && conflict.Last > applied:
+		w.next.last = nil
+		return w.settling(conflict.Last), nil
+	case isConflict && conflict.Last > 0 && conflict.Last < applied:
+		w.next.last = &conflict.Last
+		return w.deciding, nil
+	case isConflict:
+		return w.rereading, nil
+	case errors.Is(err, jetlog.ErrBatchDuplicate):
+		return w.renaming, nil
+	default:
+		return nil, err
+	}
+}
+
+// settling waits until an event is on disk and folded.
+func (w *writing) settling(seq uint64) state {
+	return func(ctx context.Context) (state, error) { return w.deciding, w.settle(ctx, seq) }
+}
+
+// refreshing brings the state to what the log holds now, whoever wrote it.
+func (w *writing) refreshing(ctx context.Context) (state, error) {
+	_, err := w.refresh(ctx)
+	return w.deciding, err
+}
+
+// rereading drops the session from memory, so that deciding reads it from the log: after a retention the memory may
+// hold more than the log.
+func (w *writing) rereading(ctx context.Context) (state, error) {
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, err
+	}
+	w.next.last = nil
+	w.sessions.Invalidate(w.id)
+	return w.deciding, nil
+}
+
+// renaming gives the events of an atomic batch other ids: the server refused the batch since it knows one of them.
+func (w *writing) renaming(ctx context.Context) (state, error) {
+	head, err := w.refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.next = expectation{salt: strconv.FormatUint(head, 10)}
+	return w.deciding, nil
+}
+
+// closing erases a session whose identity was erased. The eraser closes all sessions of an identity, but it may come
+// later than this write, which must find the session closed.
+func (w *writing) closing(gone *events.IdentityErased) state {
+	return func(ctx context.Context) (state, error) {
+		ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{gone.Of(w.id)}})
+		if err != nil {
+			return nil, err
+		}
+		return w.settling(ack.Position.Seq), nil
+	}
+}
+
+// answering answers from the state, also with a refusal.
+func (w *writing) answering(d decided) state {
+	return func(ctx context.Context) (state, error) {
+		v, err := w.answer(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		return w.answered(v)
+	}
+}
+
+// answer returns what the state says, or its refusal, once all that the decision saw is durable: an answer shows more
+// than the event that it rests on, such as another process's final and the session's identity and counts.
+func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
+	if err := w.durable(ctx, d.applied); err != nil {
+		return verdict{}, err
+	}
+	if d.Err != nil {
+		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
+	}
+	rest := d.RestsOn
+	if rest == 0 {
+		rest = d.applied
+	}
+	said := rest
+	if d.StatedAt != 0 {
+		said = d.StatedAt
+	}
+	at := events.Position{Partition: w.partition, Seq: rest}
+	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts}, nil
+}
+
+// record appends what must be known of a refusal. The refusal stands if the append fails, but the caller sees both
+// errors.
+func (w *writing) record(ctx context.Context, facts []events.Fact) error {
+	if len(facts) == 0 {
+		return nil
+	}
+	a := jetlog.Append{Facts: facts}
+	if f, ok := facts[0].(*events.LinkRefused); ok {
+		a.Salt = f.SourceHash // the same attempt from another address is another event
+	}
+	ack, err := w.log.Append(ctx, a)
+	if err != nil {
+		return err
+	}
+	return w.durable(ctx, ack.Position.Seq)
+}

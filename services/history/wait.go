@@ -1,0 +1,58 @@
+package history
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+)
+
+// current returns the session. It is read again where it was dropped from memory before it came to this write's own
+// event.
+func (w *writing) current(ctx context.Context) (*session, error) {
+	if err := w.following(ctx); err != nil {
+		return nil, err
+	}
+	return w.session(ctx, w.id)
+}
+
+// following waits until this process follows the partition.
+func (w *writing) following(ctx context.Context) error {
+	select {
+	case <-w.parts[w.partition].started:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
+	}
+}
+
+// refresh brings the fold to what the log holds now, whoever wrote it, and returns the partition's last sequence.
+func (w *writing) refresh(ctx context.Context) (uint64, error) {
+	head, err := w.log.Head(ctx, w.partition)
+	if err != nil {
+		return 0, err
+	}
+	w.known.fresh, w.known.head = true, head.Seq
+	return head.Seq, w.settle(ctx, head.Seq)
+}
+
+// settle waits until an event is on disk and folded: the disk is at work while the event is on its way to the fold.
+func (w *writing) settle(ctx context.Context, seq uint64) error {
+	if err := w.durable(ctx, seq); err != nil {
+		return err
+	}
+	at := events.Position{Partition: w.partition, Seq: seq}
+	if err := w.log.Reached(ctx, &w.parts[w.partition].folded, at); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// durable waits until an event is on disk.
+func (w *writing) durable(ctx context.Context, seq uint64) error {
+	if err := w.log.Durable(ctx, events.Position{Partition: w.partition, Seq: seq}); err != nil {
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+	}
+	return nil
+}
