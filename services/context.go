@@ -28,7 +28,7 @@ const (
 	Anthropic Format = "anthropic"
 )
 
-// ContextRequest asks for a context (CONTRACT §2 "Context").
+// ContextRequest asks for a context (docs/contract.md#context).
 type ContextRequest struct {
 	SessionID    string
 	Message      string

@@ -41,7 +41,7 @@ type Ask struct {
 // Source says where a reading comes from.
 type Source string
 
-// The sources of a reading (CONTRACT §2 "Context").
+// The sources of a reading (docs/contract.md#context).
 const (
 	FromView    Source = "view"
 	FromViewLog Source = "view+log"

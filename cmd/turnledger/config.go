@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Config is what dev and serve are told: flags, or the environment (CONTRACT §4).
+// Config is what dev and serve are told: flags, or the environment (docs/contract.md#environment).
 type Config struct {
 	Listen      string   `help:"Address of the HTTP API." default:"127.0.0.1:8480" env:"TURNLEDGER_LISTEN"`
 	DataDir     string   `help:"Where everything is kept." default:"./data" env:"TURNLEDGER_DATA_DIR" type:"path"`

@@ -36,7 +36,7 @@ type messageIn struct {
 	plain      bool
 }
 
-// parseConversation reads a line of CONTRACT §3: a conversation and its turns. A
+// parseConversation reads a line of docs/contract.md#import: a conversation and its turns. A
 // user message, or a run of them, opens a turn, and what follows up to the next is
 // its answer; what stands before the first user message opens the first turn.
 func parseConversation(line []byte) (session string, turns []turnIn, err error) {

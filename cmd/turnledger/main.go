@@ -1,5 +1,5 @@
 // Command turnledger is the one binary: the server in all its roles, and the verbs
-// of pipelines, analysts and operators (CONTRACT §3).
+// of pipelines, analysts and operators (docs/contract.md#command-line).
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// Exit statuses (CONTRACT §3).
+// Exit statuses (docs/contract.md#command-line).
 const (
 	exitDone   = 0
 	exitFailed = 1

@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/services/ratelimit"
 )
 
-// promptConfig is what prompts and chat are told (CONTRACT §4).
+// promptConfig is what prompts and chat are told (docs/contract.md#environment).
 type promptConfig struct {
 	SystemPrompt string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT"`
 

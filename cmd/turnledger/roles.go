@@ -9,7 +9,7 @@ import (
 // role is what a process does.
 type role string
 
-// The roles of CONTRACT §3 that this version has.
+// The roles of docs/contract.md#command-line that this version has.
 const (
 	roleAPI     role = "api"     // takes writes over HTTP
 	roleContext role = "context" // answers reads over HTTP

@@ -100,7 +100,7 @@ func (r *runner) replay(a args) (string, error) {
 }
 
 // differences between two states in everything but the last sequence seen, which
-// goes back where a session's last event was erased (DESIGN §3).
+// goes back where a session's last event was erased (docs/design.md#writing).
 func differences(w *world, a, b *conversation.State) string {
 	x, y := *a.Clone(), *b.Clone()
 	x.Applied, y.Applied = 0, 0

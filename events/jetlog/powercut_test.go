@@ -33,7 +33,8 @@ var (
 	alwaysDisk = cutfs.Options{OutliveCut: true, FsyncFileMakesNewNameDurable: true}
 )
 
-// TestPowerCutLosesNothingAcknowledged is the proof of the durability gate (DESIGN §3): what was
+// TestPowerCutLosesNothingAcknowledged is the proof of the durability gate (docs/design.md#the-durability-gate):
+// what was
 // acknowledged, or shown by a gated tail, is there after the power was cut, at whatever moment.
 func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 
 // Session returns the events of a session after a sequence and up to another, in order, and all durable. On one server
 // it reads directly. In a cluster it first asks the leader for the session's last sequence, and does not end before
-// that, since a follower's direct answer may be old (DESIGN §4).
+// that, since a follower's direct answer may be old (docs/design.md#reading).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return l.subject(ctx, l.of(sessionID), events.SessionSubject(sessionID), after, upTo)
 }

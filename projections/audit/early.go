@@ -12,7 +12,7 @@ import (
 )
 
 // early keeps, of one partition, sessions that nobody is linked to yet, with their texts, each from its first event on. A
-// link finds the turns before it there; what does not fit is read from the log, which may take 300 ms a session (DESIGN §3).
+// link finds the turns before it there; what does not fit is read from the log, which may take 300 ms a session (docs/design.md#writing).
 // A claim begins anew: another runner may have applied events meanwhile. A nil one keeps nothing.
 type early struct {
 	rules    conversation.Rules

@@ -1,5 +1,5 @@
 // Package rebuild fills a new generation of a projection beside the served one and
-// swaps the two at catch-up (DESIGN §5), and holds a view against a second fold of
+// swaps the two at catch-up (docs/design.md#rebuild-and-verify), and holds a view against a second fold of
 // the log. Nothing but the projection is written: side effects have no part in it.
 //
 // An event that can't be applied ends a rebuild, with its position and reason, where

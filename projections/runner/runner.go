@@ -1,6 +1,6 @@
 // Package runner feeds a projection from the log: batches through Watermill, each
 // event with the fold's verdict, the checkpoint with the data, dead letters for what
-// can't be applied (DESIGN §5).
+// can't be applied (docs/design.md#projections).
 package runner
 
 import (

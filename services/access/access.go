@@ -11,7 +11,8 @@ import (
 // Scopes are what a caller may do; a call needs one or more. The zero value is nothing.
 type Scopes uint8
 
-// The scopes. None holds another: Admin looks after the system and reads no text.
+// The scopes. None contains another: Admin operates the system and reads no text
+// (docs/decisions.md#no-scope-contains-another).
 const (
 	TurnsWrite  Scopes = 1 << iota // record turns, link and reset sessions
 	ContextRead                    // read sessions, turns and contexts

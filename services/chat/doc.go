@@ -1,4 +1,4 @@
-// Package chat answers a user's message with a model (CONTRACT §2 "Chat"): it records
+// Package chat answers a user's message with a model (docs/contract.md#chat): it records
 // the message, builds the prompt, calls the model, streams its answer and records it.
 //
 // The message is durable before the model is called. The answer is recorded whether or

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Limits of a window (CONTRACT §2).
+// Limits of a window (docs/contract.md#context).
 const (
 	DefaultMessages = 20
 	LeastMessages   = 2

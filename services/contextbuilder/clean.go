@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Limits of a client's own history (CONTRACT §2).
+// Limits of a client's own history (docs/contract.md#context).
 const (
 	historyMessages = 20
 	historyBytes    = 100 << 10

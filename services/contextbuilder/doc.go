@@ -1,6 +1,6 @@
 // Package contextbuilder is the read side: sessions as new as the last
 // acknowledged write, whatever a projection's lag, and the prompt that a model is
-// sent (CONTRACT §2 "Read"). It never writes: it can't import a writer, and a test
+// sent (docs/contract.md#reading). It never writes: it can't import a writer, and a test
 // proves it.
 //
 // A read takes a barrier, the log's last position, and folds what the view has not

@@ -1,5 +1,5 @@
 // Package eraser carries redactions and erasures out physically: what they cover is
-// overwritten in the log (DESIGN §6). It is a side effect of the log, fed by a runner
+// overwritten in the log (docs/design.md#erasure). It is a side effect of the log, fed by a runner
 // like a view, and never decides what is shown: that the facts did already.
 //
 // What goes, by the fold's verdict:

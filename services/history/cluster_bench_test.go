@@ -77,7 +77,7 @@ func follow(b *testing.B, js jetstream.JetStream, stream string, read *jetlog.Wa
 // BenchmarkClusterRecordTurn sets turns (start and finalize) of 64 writers, on three nodes
 // that sync every write, against plain JetStream publishes of the same events by 64, and
 // against those where each waits until its event has been read back, which is the least
-// that a writer does who answers from the log; in turns of one run. Issue 6: at least 0.8
+// that a writer does who answers from the log; in turns of one run. Asked for: at least 0.8
 // of the plain ones.
 func BenchmarkClusterRecordTurn(b *testing.B) {
 	const writers, rounds = 64, 3
@@ -105,7 +105,7 @@ type answered struct{ asked, answered time.Time }
 
 // BenchmarkClusterLeaderKill records turns, 64 writers, and kills the leader in the middle. The
 // seconds without a leader are those from the kill to the first write that was both asked
-// for and answered after it; writes that were under way in them are left out of p99. Issue 6: under 50 ms.
+// for and answered after it; writes that were under way in them are left out of p99. Asked for: under 50 ms.
 func BenchmarkClusterLeaderKill(b *testing.B) {
 	const writers = 64
 	nodes := natstest.StartNodes(b, natstest.NodesOptions{})

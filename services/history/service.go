@@ -47,7 +47,7 @@ type following struct {
 	folded  jetlog.Watermark
 }
 
-// concurrentLoads of cold sessions (DESIGN §3: up to 300 ms each).
+// concurrentLoads of cold sessions (docs/design.md#writing: up to 300 ms each).
 const concurrentLoads = 16
 
 // New returns a service. It does no I/O.

@@ -12,7 +12,7 @@ import (
 )
 
 // appendEvent prints an event as a CloudEvent in JSON form, with the extensions
-// position and recordedat (CONTRACT §2). Its data is
+// position and recordedat (docs/contract.md#reading). Its data is
 //
 //   - the body as it stands in the log;
 //   - of a turn's event that a redaction covers, the ids and "redacted": true;

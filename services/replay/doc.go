@@ -1,5 +1,5 @@
 // Package replay reads the log for analysts: every event as a CloudEvent in JSON form
-// (CONTRACT §2, GET /events), filtered, merged over partitions, resumable and live.
+// (docs/contract.md#reading, GET /events), filtered, merged over partitions, resumable and live.
 //
 // It never prints what a redaction covers, wherever in the log the redaction stands:
 // before the first byte it has read which turns and sessions are gone, up to the

@@ -15,7 +15,8 @@ var ErrFileSystem = errors.New("a power failure may reorder what this file syste
 // ordered are the file systems, by their magic number (statfs(2)), that put the data
 // of a file on disk before a rename of it over another: the server's compaction
 // renames before it syncs, where it does not sync each write by itself. On a file
-// system in memory there is nothing to keep.
+// system in memory there is nothing to keep
+// (docs/decisions.md#group-sync-only-where-renames-keep-their-order).
 var ordered = map[int64]string{
 	0xef53:     "ext2/ext3/ext4",
 	0x9123683e: "btrfs",

@@ -42,7 +42,8 @@ type PublisherConfig struct {
 	Foreign bool
 }
 
-// Publisher is the Watermill publisher for pipelines: one message is one event of CONTRACT §5. The topic is the session
+// Publisher is the Watermill publisher for pipelines: one message is one event of docs/contract.md#the-log. The
+// topic is the session
 // id. The message's UUID is the event id (ce-id and Nats-Msg-Id), its metadata are the headers, its payload is the
 // body. A ce-type must be among the metadata; the publisher fills in whatever else the envelope needs. It publishes
 // messages in their order, each once, however often a Publish is repeated within the server's window of duplicates, and

@@ -104,8 +104,8 @@ func uuidOf(space string, n int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, binary.BigEndian.AppendUint64([]byte(space), uint64(n))).String() //nolint:gosec // a name
 }
 
-// CanonicalJSON is the length of a turn's canonical JSON: the members of CONTRACT
-// §2 that are not empty.
+// CanonicalJSON is the length of a turn's canonical JSON: the members of docs/contract.md#a-turn
+// that are not empty.
 func CanonicalJSON(s *conversation.State, t *conversation.Turn) int {
 	turn := struct {
 		TurnID      uuid.UUID       `json:"turn_id"`

@@ -83,7 +83,8 @@ func (k Key) check() error {
 	}
 }
 
-// digest is the SHA-256 of a key. It can't be compared with ==, only in constant time.
+// digest is the SHA-256 of a key. It can't be compared with ==, only in constant time
+// (docs/decisions.md#a-key-is-130-random-bits-and-its-sha-256-is-kept).
 type digest struct {
 	_   [0]func()
 	sum [sha256.Size]byte

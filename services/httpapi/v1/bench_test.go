@@ -79,7 +79,7 @@ func post(client *http.Client, url string, body []byte, want int) error {
 
 // BenchmarkHTTPRecordTurn records whole turns (start and finalize) over HTTP with 64
 // connections, and publishes the same events one by one to a server that syncs each
-// (SyncAlways), with as many writers, in alternation. CONTRACT of issue 2: at least
+// (SyncAlways), with as many writers, in alternation. Asked for: at least
 // 1.5 times the turns of the latter.
 func BenchmarkHTTPRecordTurn(b *testing.B) {
 	s := start(b, quiet)
@@ -141,7 +141,7 @@ func compare(b *testing.B, run *int, unit string, ours, floor func(int) error) {
 }
 
 // BenchmarkHTTPContext asks for the context of a session of 200 turns with 64
-// connections, and a plain net/http handler for the same bytes. CONTRACT of issue 2:
+// connections, and a plain net/http handler for the same bytes. Asked for:
 // at least 0.3 times the requests of the latter.
 func BenchmarkHTTPContext(b *testing.B) {
 	for _, messages := range []int{20, 200} {

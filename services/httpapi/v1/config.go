@@ -52,7 +52,7 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// defaultBody bounds a request's body (CONTRACT §2).
+// defaultBody bounds a request's body (docs/contract.md#http).
 const defaultBody = 1 << 20
 
 func (c Config) withDefaults() Config {

@@ -1,4 +1,4 @@
-// Package v1 is the native surface of the HTTP API: its routes, the JSON of CONTRACT §2, the strictness of its bodies, what
+// Package v1 is the native surface of the HTTP API: its routes, the JSON of docs/contract.md#http, the strictness of its bodies, what
 // a bound caller may reach by a path, and one table from errors to RFC 9457 problems. It decides nothing; whatever it
 // answers comes from the ports of its Config. What every surface needs is in wire.
 //

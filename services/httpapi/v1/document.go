@@ -124,7 +124,7 @@ func asJSON(schemas huma.Registry, t reflect.Type) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, "")}}
 }
 
-// operation is a call of CONTRACT §2 with the scopes that its callers need and the
+// operation is a call of docs/contract.md#scopes with the scopes that its callers need and the
 // errors that it has of its own.
 func operation(id string, needs access.Scopes, method, path, summary string, errors ...int) huma.Operation {
 	return huma.Operation{

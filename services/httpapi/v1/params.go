@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Bounds of listings (CONTRACT §2); more is clamped.
+// Bounds of listings (docs/contract.md#http); more is clamped.
 const (
 	defaultLimit = 20
 	maxLimit     = 10_000

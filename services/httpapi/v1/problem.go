@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Codes that this package itself gives (CONTRACT §2); the others are conversation's.
+// Codes that this package itself gives (docs/contract.md#errors); the others are conversation's.
 const (
 	codeMalformed          = "malformed"
 	codeUnauthenticated    = "unauthenticated"

@@ -23,7 +23,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-// requireProblem holds an answer against RFC 9457 and CONTRACT §2.
+// requireProblem holds an answer against RFC 9457 and docs/contract.md#errors.
 func requireProblem(t testing.TB, a answer, status int, code string, fields ...string) {
 	t.Helper()
 	require.Equal(t, status, a.status, "%s", a.raw)
@@ -229,7 +229,7 @@ func prepared(t *testing.T) *stack {
 	return s
 }
 
-// Every refusal of CONTRACT §2: nothing reaches the log, and nothing that is read
+// Every refusal of docs/contract.md#errors: nothing reaches the log, and nothing that is read
 // changes.
 func TestRefusalsLeaveNothing(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// sessionJSON is a session as CONTRACT §2 has it.
+// sessionJSON is a session as docs/contract.md#reading has it.
 type sessionJSON struct {
 	SessionID    string          `json:"session_id"`
 	IdentityID   *string         `json:"identity_id"`

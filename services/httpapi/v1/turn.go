@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// turnJSON is a turn as CONTRACT §2 has it. All members are always there; what a
+// turnJSON is a turn as docs/contract.md#a-turn has it. All members are always there; what a
 // turn lacks is null, false or empty.
 type turnJSON struct {
 	TurnID                     uuid.UUID       `json:"turn_id"`

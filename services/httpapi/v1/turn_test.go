@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-// turnMembers are those of CONTRACT §2.
+// turnMembers are those of docs/contract.md#a-turn.
 var turnMembers = []string{
 	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant", "created_at",
 	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "metadata", "pipeline_name", "position",

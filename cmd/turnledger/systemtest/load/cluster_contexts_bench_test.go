@@ -41,7 +41,7 @@ func processorTime(b *testing.B, p *stack.Process) time.Duration {
 // a Redis, 32 at a time, at one context process and then at two, as many as they can and then
 // 1,000 a second. What a second process adds needs cores of its own; what a request costs is
 // the processor time of the context processes, which a machine that is busy on all of its
-// threads makes larger. Issue 6: it must not grow.
+// threads makes larger. Asked for: it must not grow.
 func BenchmarkClusterContexts(b *testing.B) {
 	const sessions, during = 20, 15 * time.Second
 	nodes := natstest.StartNodes(b, natstest.NodesOptions{})

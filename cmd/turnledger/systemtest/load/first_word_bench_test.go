@@ -26,7 +26,7 @@ import (
 // BenchmarkChatFirstWord streams answers through a server of its own with durable writes,
 // and from the model's endpoint directly, in turns: how much later the first word comes.
 // The model says 20 words, one every 10 ms, as models do; -benchtime 100x is a hundred
-// rounds of each stream, which begins the next when the last is over. Issue 4: at p50 less
+// rounds of each stream, which begins the next when the last is over. Asked for: at p50 less
 // than 3 ms, at p99 with 32 streams less than 10 ms. The floor, in the same run: the two
 // events of a turn as bare publishes with SyncAlways on the same disk, at the same pace,
 // while the model talks as much; the first of them is what stands before a first word.

@@ -17,7 +17,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
 )
 
-// Gate makes sequences of one stream durable with fsyncs that all waiting callers share (DESIGN §3). The server has
+// Gate makes sequences of one stream durable with fsyncs that all waiting callers share
+// (docs/design.md#the-durability-gate). The server has
 // written an event to its block file by the time that its PubAck, a delivery or a read shows it; on Linux an fsync
 // through any descriptor flushes the inode. A nil gate is open: the server itself syncs.
 //

@@ -19,7 +19,8 @@ import (
 //
 // nats.go's iterators are not used: they tell the server's status messages from events by the event's own headers, so
 // that an event without a body and with a header "Status", which any client may publish, is swallowed, or taken for the
-// consumer's end, for ever; and they can stall for a heartbeat when asked for little (DESIGN §5). Here an event is what
+// consumer's end, for ever; and they can stall for a heartbeat when asked for little (docs/design.md#watermill).
+// Here an event is what
 // comes with a JetStream reply subject.
 type Pull struct {
 	nc  *nats.Conn
