@@ -136,11 +136,3 @@ func TestHead(t *testing.T) {
 		require.Equal(t, w.live.Head(), adopted.Head(), "seed %d", seed)
 	})
 }
-
-func TestPosition(t *testing.T) {
-	t.Parallel()
-	t.Run("is in the partition that owns the session", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, events.Position{Partition: events.Partition("s1", 8), Seq: 7}, conversation.Position("s1", 8, 7))
-	})
-}
