@@ -24,9 +24,9 @@ type Policy struct {
 // metadata and no base64 images. It also returns the metadata keys that were dropped. The error is
 // Invalid if the command is wrong whatever the session holds. The caller's values are not edited.
 func (p Policy) NormalStart(c Start) (Start, []string, error) {
-	err := validIDs("session_id", c.SessionID, "request_id", c.RequestID)
+	err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID)
 	if err == nil && c.IdentityID != "" {
-		err = validIDs("identity_id", c.IdentityID)
+		err = ValidIDs("identity_id", c.IdentityID)
 	}
 	if err != nil {
 		return c, nil, err
@@ -60,9 +60,9 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 
 // NormalFinalize does for a finalize what NormalStart does for a start.
 func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
-	err := validIDs("session_id", c.SessionID)
+	err := ValidIDs("session_id", c.SessionID)
 	if err == nil && c.RequestID != "" {
-		err = validIDs("request_id", c.RequestID)
+		err = ValidIDs("request_id", c.RequestID)
 	}
 	if err != nil {
 		return c, nil, err
@@ -89,7 +89,7 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 
 // NormalCorrect holds a correction against the rules that need no state.
 func (p Policy) NormalCorrect(c Correct) (Correct, error) {
-	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+	if err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, err
 	}
 	if c.QuestionNeutral == nil && c.QuestionTranslated == nil && c.AnswerNeutral == nil && c.AnswerTranslated == nil {
@@ -134,7 +134,8 @@ func object(m map[string]json.RawMessage) json.RawMessage {
 	return encode(m)
 }
 
-func validIDs(pairs ...string) error {
+// ValidIDs returns an Invalid for the first id that none can be. Fields and their ids stand by turns.
+func ValidIDs(pairs ...string) error {
 	for pair := range slices.Chunk(pairs, 2) {
 		if err := events.ValidID(pair[1]); err != nil {
 			return &Invalid{pair[0], err.Error()}
