@@ -125,5 +125,5 @@ func uncorrectable(t *Turn) *Refusal {
 	if t == nil {
 		return ErrTurnNotFound
 	}
-	return [...]*Refusal{Pending: ErrTurnPending, Finalized: nil, Redacted: ErrTurnRedacted, Replaced: ErrTurnReplaced}[t.Status]
+	return [...]*Refusal{Pending: ErrTurnPending, Redacted: ErrTurnRedacted, Replaced: ErrTurnReplaced}[t.Status]
 }

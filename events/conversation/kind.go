@@ -4,8 +4,8 @@ package conversation
 type Kind uint8
 
 // The kinds, by what they change. The first three change no view: a Seen event was folded before, a Duplicate
-// says again what the log says, and an Anomaly contradicts the log or states nothing. A view may note the next two, which
-// leave the session as it is. The other kinds name what changed in the session.
+// says again what the log says, and an Anomaly contradicts the log or states nothing. A view may note the next two,
+// which leave the session as it is. The other kinds name what changed in the session.
 const (
 	Seen Kind = iota
 	Duplicate
@@ -24,8 +24,9 @@ const (
 )
 
 var kindNames = [...]string{
-	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted", Started: "started",
-	Answered: "answered", Linked: "linked", Corrected: "corrected", TurnGone: "redacted", Reset: "reset", Erased: "erased",
+	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
+	Started: "started", Answered: "answered", Linked: "linked", Corrected: "corrected",
+	TurnGone: "redacted", Reset: "reset", Erased: "erased",
 }
 
 // String returns the kind's name in metrics and tables.

@@ -51,7 +51,8 @@ type writing struct {
 	id        string
 	partition int
 	decide    decider
-	// answersTurn: the write is answered with a turn, and not with the session. dropped and question complete that turn.
+	// answersTurn: the write is answered with a turn, and not with the session. dropped and question complete that
+	// turn.
 	answersTurn bool
 	dropped     []string
 	question    *events.Question

@@ -131,7 +131,8 @@ var settings = []struct {
 	{"sealed, or deletes denied: erasure could not work", func(c *jetstream.StreamConfig) {
 		c.Sealed, c.DenyDelete, c.DenyPurge = false, false, false
 	}, true},
-	{"roll-ups: any publisher could delete a session", func(c *jetstream.StreamConfig) { c.AllowRollup = false }, false},
+	{"roll-ups: any publisher could delete a session", func(c *jetstream.StreamConfig) { c.AllowRollup = false },
+		false},
 	{"per-message TTL: any publisher could make events vanish", func(c *jetstream.StreamConfig) {
 		c.AllowMsgTTL = false
 	}, true},
