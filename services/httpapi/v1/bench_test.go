@@ -180,6 +180,6 @@ func (s *stack) plain(b *testing.B, raw []byte) string {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(raw)
 	})
-	natstest.Run(b, func(ctx context.Context) error { return wire.NewServer(mux, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(b, func(ctx context.Context) error { return wire.Serve(ctx, l, mux, wire.ServerConfig{}) })
 	return "http://" + l.Addr().String()
 }

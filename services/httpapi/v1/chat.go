@@ -161,7 +161,7 @@ func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) err
 		return err
 	}
 	to := &pieces{
-		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, min(a.wire.StreamPatience(), chatPatience)),
+		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience),
 	}
 	defer to.sse.End()
 	answer, err := a.cfg.Chat.Send(ctx, m, to)

@@ -126,13 +126,13 @@ func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) e
 	if a.cfg.MetadataKeys != nil {
 		w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
 	}
-	out := newEventWriter(
-		w, stream, strings.Contains(in.Accept, "text/event-stream"), a.wire.StreamPatience(),
-		a.wire.Still(r.Header, access.EventsRead),
-	)
+	out := newEventWriter(w, stream, strings.Contains(in.Accept, "text/event-stream"))
 	if r.Method == http.MethodHead {
 		return nil
 	}
+	out.out = a.wire.NewPatient(w, nil)
+	defer out.out.End()
+	out.may = a.wire.Still(r.Header, access.EventsRead)
 	if err := out.run(ctx, a.wire.Heartbeat()); err != nil {
 		a.brokenOff(ctx, err, q.Follow, stream)
 	}

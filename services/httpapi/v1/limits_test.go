@@ -43,7 +43,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 	s := start(t)
 	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
 	l := listen(t)
-	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(api, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.Serve(ctx, l, api, wire.ServerConfig{}) })
 	s.url = "http://" + l.Addr().String()
 	answers := make(chan int, 2)
 	for range 2 {
@@ -82,7 +82,7 @@ func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 func (s *stack) served(cfg wire.ServerConfig) string {
 	s.t.Helper()
 	l := listen(s.t)
-	natstest.Run(s.t, func(ctx context.Context) error { return wire.NewServer(s.api, cfg).Run(ctx, l) })
+	natstest.Run(s.t, func(ctx context.Context) error { return wire.Serve(ctx, l, s.api, cfg) })
 	return l.Addr().String()
 }
 

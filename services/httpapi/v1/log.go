@@ -174,7 +174,7 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	if err != nil {
 		return noPartition
 	}
-	out, begun := wire.NewPatient(w, nil), false
+	out, begun := a.wire.NewPatient(w, nil), false
 	defer out.End()
 	err = a.cfg.Backups.Snapshot(r.Context(), int(partition), func(m operate.Moment) (io.Writer, error) {
 		h := w.Header()
@@ -216,7 +216,7 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 		return newProblem(logUnavailable, "a backup is being restored already")
 	}
 	defer release()
-	in := wire.NewPatient(w, r.Body)
+	in := a.wire.NewPatient(w, r.Body)
 	got, err := a.cfg.Backups.Restore(r.Context(), in)
 	in.End()
 	if err != nil {

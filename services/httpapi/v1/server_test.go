@@ -85,7 +85,7 @@ func TestRoles(t *testing.T) {
 	bare := openAPI(v1.Config{})
 	require.NotNil(t, bare)
 	l := listen(t)
-	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(bare, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.Serve(ctx, l, bare, wire.ServerConfig{}) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")
@@ -109,7 +109,7 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 		l := listen(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- wire.NewServer(s.api, wire.ServerConfig{}).Run(ctx, l) }()
+		go func() { ended <- wire.Serve(ctx, l, s.api, wire.ServerConfig{}) }()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}
 		var told sync.Map
 		var count atomic.Int32

@@ -7,7 +7,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type projectionsJSON struct {
@@ -105,7 +104,7 @@ type verifyIn struct {
 // verify answers with a line of JSON for each step, the last of which is the result or
 // a problem. It has no deadline: it ends with the client.
 func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) error {
-	out, begun, found := wire.NewPatient(w, nil), false, 0
+	out, begun, found := a.wire.NewPatient(w, nil), false, 0
 	defer out.End()
 	line := func(l verifyLine) error {
 		if !begun {

@@ -56,7 +56,7 @@ func TestStoppingHasADeadline(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- wire.NewServer(handler, wire.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
+		ended <- wire.Serve(ctx, l, handler, wire.ServerConfig{Drain: 20 * time.Millisecond})
 	}()
 	go func() {
 		resp, err := http.Get("http://" + l.Addr().String())
@@ -74,5 +74,5 @@ func TestAListenerThatFailsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	require.NoError(t, l.Close())
-	require.Error(t, wire.NewServer(http.NotFoundHandler(), wire.ServerConfig{}).Run(t.Context(), l))
+	require.Error(t, wire.Serve(t.Context(), l, http.NotFoundHandler(), wire.ServerConfig{}))
 }
