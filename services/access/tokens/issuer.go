@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,6 @@ type Config struct {
 	// unknown keys cause are at least Pause, 10 s by default.
 	Refresh, Pause time.Duration
 	Client         *http.Client
-	Now            func() time.Time
 	Logger         *slog.Logger
 }
 
@@ -53,30 +53,11 @@ func (c Config) withDefaults() Config {
 	if len(c.Algorithms) == 0 {
 		c.Algorithms = []string{oidc.RS256, oidc.ES256}
 	}
-	if c.IdentityClaim == "" {
-		c.IdentityClaim = "sub"
-	}
-	if c.ScopesClaim == "" {
-		c.ScopesClaim = "scope"
-	}
-	if c.Leeway == 0 {
-		c.Leeway = time.Minute
-	}
-	if c.Refresh == 0 {
-		c.Refresh = 5 * time.Minute
-	}
-	if c.Pause == 0 {
-		c.Pause = 10 * time.Second
-	}
-	if c.Client == nil {
-		c.Client = &http.Client{}
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.IdentityClaim, c.ScopesClaim = cmp.Or(c.IdentityClaim, "sub"), cmp.Or(c.ScopesClaim, "scope")
+	c.Leeway = cmp.Or(c.Leeway, time.Minute)
+	c.Refresh, c.Pause = cmp.Or(c.Refresh, 5*time.Minute), cmp.Or(c.Pause, 10*time.Second)
+	c.Client = cmp.Or(c.Client, &http.Client{})
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
