@@ -50,7 +50,8 @@ func Open(cfg Config) (*Pair, error) {
 			}
 		},
 		Failed: func(err error) {
-			logger.Error("the certificate can't be read again; the one that was read last goes on to be shown", "err", err)
+			logger.Error("the certificate can't be read again; the one that was read last goes on to be shown",
+				"err", err)
 		},
 		Changed: func(c *tls.Certificate) {
 			logger.Info("the certificate was read again", "file", cfg.Cert, "not_after", c.Leaf.NotAfter)

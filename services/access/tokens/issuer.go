@@ -46,7 +46,8 @@ type Config struct {
 
 // algorithms are all that may count.
 var algorithms = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
 func (c Config) withDefaults() Config {
@@ -72,7 +73,8 @@ func (c Config) Validate() error {
 	}
 	for _, a := range c.Algorithms {
 		if !slices.Contains(algorithms, a) {
-			wrong = append(wrong, fmt.Errorf("%q is no algorithm that may sign tokens; there are %s", a, strings.Join(algorithms, ", ")))
+			all := strings.Join(algorithms, ", ")
+			wrong = append(wrong, fmt.Errorf("%q is no algorithm that may sign tokens; there are %s", a, all))
 		}
 	}
 	if c.Leeway < 0 || c.Leeway > 10*time.Minute {
@@ -129,7 +131,8 @@ func (i *Issuer) Run(ctx context.Context) error {
 	for {
 		wait := i.cfg.Refresh
 		if err := i.keys.fetch(ctx); err != nil && ctx.Err() == nil {
-			i.cfg.Logger.Error("the issuer of tokens does not tell its keys; those that it told last go on to count", "err", err)
+			i.cfg.Logger.Error("the issuer of tokens does not tell its keys; those that it told last go on to count",
+				"err", err)
 			wait = min(wait, i.cfg.Pause)
 		}
 		select {

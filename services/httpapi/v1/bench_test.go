@@ -85,7 +85,8 @@ func BenchmarkHTTPRecordTurn(b *testing.B) {
 	s := start(b, quiet)
 	client := keepAlive()
 	defer client.CloseIdleConnections()
-	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
+	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{})
 	require.NoError(b, err)
 	run := 0
 	overHTTP := func(i int) error {

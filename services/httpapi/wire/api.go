@@ -77,7 +77,8 @@ func New(cfg Config) *API {
 	a := &API{
 		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
 		crossed: http.NewCrossOriginProtection(), router: router{},
-		stopping: make(chan struct{}), requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
+		requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
+		stopping: make(chan struct{}),
 	}
 	a.stop = sync.OnceFunc(func() { close(a.stopping) })
 	for path, answer := range map[string]http.HandlerFunc{

@@ -18,8 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCheckListen(t *testing.T) {
 	t.Parallel()
 	for addr, alone := range map[string]bool{
-		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true, "[::ffff:127.0.0.1]:1": true,
-		"0.0.0.0:8480": false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false, "example.org:8480": false, "localhost.example.org:1": false,
+		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true,
+		"[::ffff:127.0.0.1]:1": true,
+		"0.0.0.0:8480":         false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false,
+		"example.org:8480":        false,
+		"localhost.example.org:1": false,
 	} {
 		err := wire.CheckListen(addr, false)
 		if alone {
