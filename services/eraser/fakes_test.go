@@ -73,7 +73,8 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 		if f.SessionID != "" {
 			l.open--
 		}
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted, *events.SessionLinked,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted,
+		*events.SessionLinked,
 		*events.LinkRefused, *events.SessionReset, *events.IdentityErased:
 	}
 	l.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
@@ -16,33 +15,17 @@ const maxSeq = math.MaxUint64
 // the last events may have been erased.
 const stillFor = 250 * time.Millisecond
 
-// scanned is a log that a scan reads.
-type scanned interface {
-	Head(ctx context.Context, partition int) (events.Position, error)
-	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
-	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
-}
-
 // scan reads a partition after a sequence: the headers of its events, or with bodies all.
 type scan struct {
-	log       scanned
+	log       Log
 	partition int
 	after     uint64
 	bodies    bool
-	// gentle: it rests as long as it reads, since whoever writes needs the machine more.
+	// gentle: it rests as long as it reads, since writers need the machine more.
 	gentle bool
 }
 
-// each hands on the events that are there now, in order.
-func (s scan) each(ctx context.Context, f func(jetlog.Message) error) error {
-	head, err := s.log.Head(ctx, s.partition)
-	if err != nil {
-		return err
-	}
-	return s.until(ctx, head.Seq, f)
-}
-
-// until hands on those up to a sequence that the log has reached.
+// until hands on the events up to a sequence that the log has reached, in order.
 func (s scan) until(ctx context.Context, end uint64, f func(jetlog.Message) error) error {
 	after := s.after
 	if still, err := s.log.Still(ctx, s.partition, after, end); err != nil || still {
