@@ -1,6 +1,7 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,9 +68,7 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	if cfg.Rate <= 0 {
 		cfg.Rate = 25
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Rules.Slim = true
 	e := &Eraser{
 		log: log, notes: notes, cfg: cfg,

@@ -87,8 +87,6 @@ type documents struct {
 	gone map[string][]uuid.UUID
 }
 
-func (d *documents) Name() string { return "memory" }
-
 func (d *documents) DeleteTurns(_ context.Context, _ events.Position, session string, turns []uuid.UUID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -150,28 +149,36 @@ func (e *Eraser) linkedTo(
 		return known, out, nil
 	}
 	ahead := scan{log: e.log, partition: k, after: known.upTo, gentle: true}
-	err = ahead.until(ctx, head.Seq, func(m jetlog.Message) error {
+	for m, err := range ahead.until(ctx, head.Seq) {
+		if err != nil {
+			return known, nil, err
+		}
 		if events.WithdrawalOf(m.Type()) == events.WithdrawsSession {
 			if id, _, err := events.ParseSubject(m.Subject); err == nil {
 				known.add(sessionHash(id), m.Position.Seq)
 			}
 		}
 		if m.Type() != events.TypeSessionLinked {
-			return nil
+			continue
 		}
 		session, err := e.linkAt(ctx, identity, m.Position)
-		if err != nil || session == "" {
-			return err
+		if err != nil {
+			return known, nil, err
+		}
+		if session == "" {
+			continue
 		}
 		// As in the fold the first link stands; of many in the log this is that one.
 		state, err := e.fold(ctx, session, maxSeq, nil)
-		if err == nil && state.Identity == identity && state.LinkedAt == m.Position.Seq {
+		if err != nil {
+			return known, nil, err
+		}
+		if state.Identity == identity && state.LinkedAt == m.Position.Seq {
 			out = append(out, session)
 		}
-		return err
-	})
+	}
 	known.upTo = head.Seq
-	return known, out, err
+	return known, out, nil
 }
 
 // linkAt returns the session that an event links to an identity, "" if it links none.

@@ -3,7 +3,6 @@ package eraser
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,30 +143,18 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	if err != nil {
 		return events.Recorded{}, err
 	}
-	var found events.Recorded
-	errFound := errors.New("found")
-	err = scan{log: r.log, partition: partition, after: after, bodies: true}.until(ctx, head.Seq,
-		func(m jetlog.Message) error {
-			switch events.WithdrawalOf(m.Type()) {
-			case events.WithdrawsSession, events.WithdrawsIdentity:
-				if e := m.Recorded(); receiptOf(e) == id {
-					found = e
-					return errFound
-				}
-			case events.WithdrawsNothing, events.WithdrawsVersion, events.WithdrawsTurn: // has no receipt id
-			}
-			if m.Position.Seq > after+nearby {
-				return errFound
-			}
-			return nil
-		})
-	switch {
-	case err != nil && !errors.Is(err, errFound):
-		return events.Recorded{}, err
-	case found.Fact == nil:
-		return events.Recorded{}, services.ErrNoReceipt
+	end := min(head.Seq, after+nearby)
+	for m, err := range (scan{log: r.log, partition: partition, after: after, bodies: true}).until(ctx, end) {
+		if err != nil {
+			return events.Recorded{}, err
+		}
+		switch w := events.WithdrawalOf(m.Type()); {
+		case w != events.WithdrawsSession && w != events.WithdrawsIdentity: // has no receipt id
+		case receiptOf(m.Recorded()) == id:
+			return m.Recorded(), nil
+		}
 	}
-	return found, nil
+	return events.Recorded{}, services.ErrNoReceipt
 }
 
 // marker returns the redaction or the erasure at a position, if it counted.
