@@ -105,13 +105,13 @@ func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down; lostView has been emptied.
-type brokenView struct{}
+type brokenView struct{ contextbuilder.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")
 }
 
-type lostView struct{}
+type lostView struct{ contextbuilder.View }
 
 func (lostView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{Applied: events.Position{Seq: 1 << 40}}, nil

@@ -49,6 +49,11 @@ func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error)
 	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
 }
 
+func (s *still) Wait(ctx context.Context, _ events.Position) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
 	s.asked++
 	if s.state == nil {
@@ -188,6 +193,8 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 
 // leaving is a view whose reader goes while it is asked.
 type leaving func()
+
+func (leaving) Wait(ctx context.Context, _ events.Position) error { return ctx.Err() }
 
 func (l leaving) Load(ctx context.Context, _ string, _, _ int) (recent.Snapshot, error) {
 	l()
