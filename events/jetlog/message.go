@@ -29,6 +29,12 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	return recordedMessage(partition, m, meta), nil
 }
 
+// DecodedMessage returns a decoded event in the form in which a tail delivers it. The caller must not change the event
+// afterwards.
+func DecodedMessage(e *events.Recorded) Message {
+	return Message{Subject: e.Subject, Position: e.Position, Time: e.Time, decoded: e}
+}
+
 func recordedMessage(partition int, m *nats.Msg, meta *nats.MsgMetadata) Message {
 	return Message{
 		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
