@@ -146,9 +146,6 @@ type forwarded struct {
 	done func(ctx context.Context, partition int) (events.Position, error)
 }
 
-// Name implements eraser.Documents.
-func (forwarded) Name() string { return "memory" }
-
 // DeleteTurns implements eraser.Documents.
 func (f forwarded) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {
 	done, err := f.done(ctx, at.Partition)

@@ -80,7 +80,7 @@ func (f *front) serve(ctx context.Context) {
 		}
 		g.Go(func() error {
 			defer end()
-			return httpwire.NewServer(f, f.cfg.server(f.cert, f.logger)).Run(ctx, f.listener)
+			return httpwire.Serve(ctx, f.listener, f, f.cfg.server(f.cert, f.logger))
 		})
 		f.err = g.Wait()
 	}()

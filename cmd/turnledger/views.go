@@ -29,7 +29,7 @@ type views struct {
 	log    *jetlog.Log
 	logger *slog.Logger
 
-	recent shadow.Waiter  // nil: reads go to the log alone
+	recent recent.Reader  // nil: reads go to the log alone
 	audit  *auditTables   // nil: nobody reads them here
 	shadow *shadow.Shadow // nil where none is configured
 }
@@ -88,7 +88,7 @@ func openViews(
 
 func (v *views) openRecent(ctx context.Context, roles roles) error {
 	entry := fleet.Entry{Feeds: roles.has(roleRecent), Reads: roles.has(roleContext) || roles.has(roleEraser)}
-	var view recent.View
+	var reader recent.Reader
 	switch {
 	case v.cfg.RedisURL != "":
 		kept, err := v.openRedis(v.cfg.RedisURL)
@@ -99,19 +99,19 @@ func (v *views) openRecent(ctx context.Context, roles roles) error {
 			kept.Close()
 			return err
 		}
-		view, entry.Generations, entry.Carry = kept, kept, kept.Carry
+		entry.View, reader, entry.Generations = kept, kept, kept
+		entry.Carry, entry.Close = kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case roles.has(roleContext):
 		kept := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
-		view, entry.Generations, entry.Start = kept, kept, v.youngest
+		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, v.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
 		return nil
 	}
-	entry.View = view
 	m, err := v.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		v.recent = recent.Guarded{View: view, May: m.Readable}
+		v.recent = recent.Guarded{Reader: reader, May: m.Readable}
 	}
 	return err
 }
@@ -136,18 +136,19 @@ func (v *views) openShadow(ctx context.Context, reg prometheus.Registerer) error
 		return nil
 	}
 	entry := fleet.Entry{Feeds: true}
-	var second shadow.Second
+	var second recent.Loader
 	if v.cfg.RecentShadow == "memory" {
-		second.View = memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		entry.View, second = shadow.Second{View: view}, view
 		entry.InMemory, entry.Start = true, v.youngest
 	} else {
 		view, err := v.openRedis(v.cfg.RecentShadow)
 		if err != nil {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
-		second.View, entry.Carry = view, view.Carry
+		entry.View, second = shadow.Second{View: view}, view
+		entry.Carry, entry.Close = view.Carry, view.Close
 	}
-	entry.View = second
 	if _, err := v.Add(ctx, entry); err != nil {
 		return err
 	}
@@ -167,8 +168,9 @@ func (v *views) openAudit(ctx context.Context, roles roles) error {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, MaxBatch: 10_000,
-		Feeds: roles.has(roleAudit), Reads: roles.has(roleContext) || roles.has(roleEraser),
+		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
+		MaxBatch: 10_000,
+		Feeds:    roles.has(roleAudit), Reads: roles.has(roleContext) || roles.has(roleEraser),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
 	m, err := v.Add(ctx, entry)

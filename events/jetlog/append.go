@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -151,37 +152,25 @@ func (l *Log) Durable(ctx context.Context, at events.Position) error {
 	return p.gate.Wait(ctx, at.Seq)
 }
 
-func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
+func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 	if len(a.Facts) == 0 {
 		return nil, nil, errors.New("there is nothing to append")
 	}
-	msgs, p, err := l.encodeFacts(a)
-	if err != nil {
-		return nil, nil, err
-	}
-	if a.Expect != nil {
-		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
-	}
-	for i, m := range msgs {
-		if err := l.measure(m); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", a.Facts[i].Type(), err)
-		}
-	}
-	return msgs, p, nil
-}
-
-func (l *Log) encodeFacts(a Append) ([]*nats.Msg, *partition, error) {
-	msgs := make([]*nats.Msg, len(a.Facts))
-	var p *partition
-	for i, f := range a.Facts {
+	for _, f := range a.Facts {
 		m, of, err := l.encodeFact(f, a.Salt)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, nil, err
-		case p != nil && p != of:
+		}
+		if p != nil && p != of {
 			return nil, nil, errors.New("facts of several partitions can't be appended at once")
 		}
-		msgs[i], p = m, of
+		if a.Expect != nil && p == nil {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
+		}
+		if err := l.measure(m); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.Type(), err)
+		}
+		msgs, p = append(msgs, m), of
 	}
 	return msgs, p, nil
 }
@@ -214,11 +203,10 @@ const (
 // measure refuses a message that the log would not take, before it is published.
 func (l *Log) measure(m *nats.Msg) error {
 	header := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) + batchRoom
-	if header <= maxHeader && int64(header+len(m.Data)) <= l.cfg.MaxEvent {
-		return nil // Open has seen that the server takes it
-	}
-	if header > maxHeader || int64(header+len(m.Data)) > l.wire.NC.MaxPayload() {
-		return fmt.Errorf("%w: %d bytes", ErrTooLarge, header+len(m.Data))
+	size := int64(header + len(m.Data))
+	// Open has seen that the server takes MaxEvent; it may take more.
+	if header > maxHeader || size > l.cfg.MaxEvent && size > l.wire.NC.MaxPayload() {
+		return fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
 	}
 	return nil
 }
@@ -263,10 +251,5 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 
 // copyMsg keeps the batch publisher's headers out of a message that may be sent again.
 func copyMsg(m *nats.Msg) *nats.Msg {
-	out := nats.NewMsg(m.Subject)
-	out.Data = m.Data
-	for k, v := range m.Header {
-		out.Header[k] = v
-	}
-	return out
+	return &nats.Msg{Subject: m.Subject, Header: maps.Clone(m.Header), Data: m.Data}
 }

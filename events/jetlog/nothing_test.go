@@ -27,7 +27,8 @@ import (
 // diskServer starts a server on a folder, with its connection.
 func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
 	require.NoError(t, err)
 	ns.Start()
 	require.True(t, ns.ReadyForConnections(10*time.Second))
@@ -51,7 +52,8 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	for i := range 3 {
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice", ReceiptID: "r"}}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice",
+		ReceiptID: "r"}}})
 	require.NoError(t, err)
 	// The next block is begun, so that the first one is read from the disk again.
 	for i := range 12 {
@@ -121,7 +123,8 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 					return
 				default:
 				}
-				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r", n))}}); err == nil {
+				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r",
+					n))}}); err == nil {
 					acknowledged[i].Add(1)
 				}
 			}

@@ -130,5 +130,6 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 
 // layout is what the log's streams must be.
 func (l *Log) layout() layout.Log {
-	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "", Restoring: l.cfg.Restoring}
+	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "",
+		Restoring: l.cfg.Restoring}
 }

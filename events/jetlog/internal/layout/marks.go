@@ -27,8 +27,8 @@ func (l Log) SyncMark() string {
 // under the next leader the stream would seem to be another.
 const RestoredKey = "turnledger.restored"
 
-// RestoringKey marks a stream that is being restored. A log refuses it, unless it is opened to end the restore: what was
-// erased since the backup is still in it.
+// RestoringKey marks a stream that is being restored. A log refuses it, unless it is opened to end the restore: what
+// was erased since the backup is still in it.
 const RestoringKey = "turnledger.restoring"
 
 // restoredFor is how much later than its mark a restored stream may be made, by another clock. A copy that NATS's own
