@@ -170,8 +170,8 @@ func TestBackupInAStoreThatSpeaksS3(t *testing.T) {
 	require.Contains(t, errs, "there is no manifest.json")
 }
 
-// A backup that is damaged or lacks a file is refused with the file's name, before anything is sent to the server. So is
-// a backup of another number of partitions.
+// A backup that is damaged or lacks a file is refused with the file's name, before anything is sent to the server.
+// So is a backup of another number of partitions.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

@@ -13,8 +13,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// A follow-up question is answered from the conversation, end to end: Turnledger was made against the bug that it is
-// not.
+// A follow-up question is answered from the conversation, end to end. Turnledger was made because others forget it.
 func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)

@@ -137,8 +137,8 @@ func (h *loadedCluster) readContinuously(t *testing.T, p *stack.Process) (answer
 	return func() int { return int(n.Swap(0)) }, func() { close(stop); all.Wait() }
 }
 
-// withoutLeader separates a leader from the other nodes while a server that reaches only that node is read. Once another
-// node leads, that server answers no read; when it answers again it is not behind.
+// withoutLeader separates a leader from the other nodes while a server that reaches only that node is read. Once
+// another node leads, that server answers no read; when it answers again it is not behind.
 func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives func(i int), atLeast time.Duration) {
 	t.Helper()
 	i := h.leader(t)

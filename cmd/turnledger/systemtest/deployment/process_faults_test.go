@@ -21,8 +21,8 @@ func newFullDeployment(t *testing.T) *deployment {
 		roleEraser: 1}, env...)
 }
 
-// Each process of each role is stopped and replaced under load. Where a request fails, the client sends it once more, at
-// once, to the other process of the role, and that succeeds.
+// Each process of each role is stopped and replaced under load. Where a request fails, the client sends it once
+// more, at once, to the other process of the role, and that succeeds.
 func TestARollingRestartFailsNoRequestThatIsTriedOnceMore(t *testing.T) {
 	t.Parallel()
 	f := newFullDeployment(t)

@@ -30,8 +30,8 @@ func importLines(t testing.TB, p *stack.Process, conversations ...[2]string) (co
 	return p.Run(t, "import", file)
 }
 
-// Where an imported conversation has changed since, a second import reports it and leaves the log as it is. Where it has
-// only become longer, the new turns are imported.
+// Where an imported conversation has changed since, a second import reports it and leaves the log as it is. Where it
+// has only become longer, the new turns are imported.
 func TestAChangedConversationIsReported(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

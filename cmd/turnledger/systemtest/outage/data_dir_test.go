@@ -13,9 +13,9 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// A process that is killed while the server writes can leave half a record at the end of the last block; that record was
-// never acknowledged. The next start cuts it off. Everything that was acknowledged is there, in order, and writes go on
-// at the same place.
+// A process that is killed while the server writes can leave half a record at the end of the last block; that record
+// was never acknowledged. The next start cuts it off. Everything that was acknowledged is there, in order, and
+// writes go on at the same place.
 func TestATornLastBlockLosesNothing(t *testing.T) {
 	t.Parallel()
 	seed := stack.Seed(t)

@@ -85,6 +85,7 @@ func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
 		nil)["deadletters"])
 	require.Eventually(t, func() bool {
-		return strings.Contains(p.Metrics(t), `turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
+		return strings.Contains(p.Metrics(t),
+			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
 	}, 10*time.Second, 50*time.Millisecond)
 }
