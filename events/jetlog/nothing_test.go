@@ -3,6 +3,7 @@ package jetlog_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -259,7 +261,9 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	nc := natstest.Connect(t, s)
 	refused := func() {
-		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		_, err := empty.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("new", "r")}})
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a process that had the empty log open writes to no copy")
+		_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		require.ErrorIs(t, err, jetlog.ErrStream)
 		require.ErrorContains(t, err, "empty the data directory and restore again")
 	}
@@ -271,6 +275,22 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
 	require.NoError(t, err)
 	require.Len(t, logtest.Read(t, log, "s"), 1)
+	logtest.Add(t, log, "s", "r2", "x")
+	require.Equal(t, events.SessionSubject("s"), logtest.Read(t, log, "s")[1].Subject)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	copied := stream.CachedInfo().Config
+	unmarked := copied
+	unmarked.Subjects, unmarked.SubjectTransform, unmarked.Metadata = events.StreamSubjects(0, 1), nil, maps.Clone(copied.Metadata)
+	delete(unmarked.Metadata, "turnledger.restoring")
+	_, err = js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
+	require.NoError(t, err)
+	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	_, err = js.UpdateStream(t.Context(), copied)
+	require.NoError(t, err)
 	require.NoError(t, operate.On(log).Restored(t.Context()))
-	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 1)
+	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 2)
 }

@@ -35,7 +35,7 @@ func Fits(have, want jetstream.StreamConfig) error {
 }
 
 // Differences returns the differences of an existing stream from the one wanted. A stream with another number of
-// partitions, or of another maker, has no other differences.
+// partitions, of another maker, or of a restore that has not ended has no other differences.
 func Differences(have, want jetstream.StreamConfig) (out []Change) {
 	n, wanted := have.Metadata[partitionsKey], want.Metadata[partitionsKey]
 	switch {
@@ -46,6 +46,11 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 		}}
 	case n != wanted:
 		return []Change{OtherPartitions(n, wanted)}
+	case have.Metadata[RestoringKey] != want.Metadata[RestoringKey]:
+		return []Change{{
+			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore has not come to its end",
+			says: "is one of a restore that has not come to its end: empty the data directory and restore again",
+		}}
 	}
 	if have.Storage != want.Storage {
 		out = append(out, Change{
@@ -61,12 +66,6 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 				"to change them, ask a server that runs so: turnledger streams apply --replicas %d",
 				have.Replicas, want.Replicas, have.Replicas, want.Replicas),
 			Edit: func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas }})
-	}
-	if have.Metadata[RestoringKey] != want.Metadata[RestoringKey] {
-		out = append(out, Change{
-			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore ended before its end",
-			says: "was left by a restore that ended before its end: empty the data directory and restore again",
-		})
 	}
 	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
 	if !slices.Equal(a, b) {
@@ -181,7 +180,9 @@ var settings = []struct {
 	},
 	{
 		"a subject transform",
-		func(c *jetstream.StreamConfig) bool { return c.SubjectTransform != nil },
+		func(c *jetstream.StreamConfig) bool {
+			return c.SubjectTransform != nil && c.Metadata[RestoringKey] == ""
+		},
 		func(c *jetstream.StreamConfig) { c.SubjectTransform = nil },
 	},
 }
