@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
@@ -40,8 +42,8 @@ func newDeployment(t *testing.T, count map[string]int, env ...string) *deploymen
 // newDeploymentOf starts a deployment whose processes run a binary of another version.
 func newDeploymentOf(t *testing.T, binary string, count map[string]int, env ...string) *deployment {
 	t.Helper()
-	nats, _ := stack.StartNATS(t, t.TempDir())
-	f := &deployment{t: t, binary: binary, env: append([]string{"TURNLEDGER_NATS_URL=" + nats,
+	nats := stack.StartNATS(t, natsserver.Options{})
+	f := &deployment{t: t, binary: binary, env: append([]string{"TURNLEDGER_NATS_URL=" + nats.ClientURL(),
 		"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...),
 		processes: map[string][]*stack.Process{}}
 	for r, n := range count {

@@ -32,15 +32,7 @@ func (d *gate) Check(natsserver.ClientAuthentication) bool {
 func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	t.Parallel()
 	d := &gate{}
-	ns, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(),
-		SyncAlways: true, MaxPayload: 8 << 20, CustomClientAuthentication: d,
-	})
-	require.NoError(t, err)
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	require.True(t, ns.ReadyForConnections(20*time.Second))
+	ns := stack.StartNATS(t, natsserver.Options{CustomClientAuthentication: d})
 	p := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=",
 		"TURNLEDGER_NATS_URL=nats://u:SECRET@" + ns.Addr().String()}, "serve", "--roles", "api,context")
 	p.RecordExchange(t, "s", 0)

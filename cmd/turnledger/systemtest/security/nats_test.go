@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
@@ -55,18 +55,11 @@ func startSecureNATS(t *testing.T, ca *certtest.Authority) (url, creds string) {
 	systemJWT, err := jwt.NewAccountClaims(public(system)).Encode(operator)
 	require.NoError(t, err)
 	require.NoError(t, resolver.Store(public(system), systemJWT))
-	ns, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(),
-		SyncAlways: true, MaxPayload: 8 << 20, TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver,
-		SystemAccount: public(system),
+	ns := stack.StartNATS(t, natsserver.Options{
+		TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver, SystemAccount: public(system),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool,
 			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
 		TLSVerify: true, TLSTimeout: 5,
 	})
-	require.NoError(t, err)
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	require.True(t, ns.ReadyForConnections(20*time.Second))
 	return "tls://" + ns.Addr().String(), creds
 }

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -25,18 +24,20 @@ func EventMessage(f events.Fact, body string) *nats.Msg {
 	return m
 }
 
-// StartNATS starts a NATS on a folder that syncs every event, as deploy/nats.conf has it, and returns its address. It
-// ends with the test, or by stop.
-func StartNATS(t testing.TB, dir string) (url string, stop func()) {
+// StartNATS starts a NATS that ends with the test. It syncs every event, as deploy/nats.conf has it. Its folder is
+// one of the test where options name none.
+func StartNATS(t testing.TB, options natsserver.Options) *natsserver.Server {
 	t.Helper()
-	server, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: dir, SyncAlways: true, MaxPayload: 8 << 20,
-	})
+	options.ServerName, options.Host, options.Port = "outside", "127.0.0.1", natsserver.RANDOM_PORT
+	options.NoSigs, options.NoLog, options.JetStream, options.SyncAlways = true, true, true, true
+	options.MaxPayload = 8 << 20
+	if options.StoreDir == "" {
+		options.StoreDir = t.TempDir()
+	}
+	server, err := natsserver.NewServer(&options)
 	require.NoError(t, err)
 	server.Start()
-	stop = sync.OnceFunc(func() { server.Shutdown(); server.WaitForShutdown() })
-	t.Cleanup(stop)
+	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
 	require.True(t, server.ReadyForConnections(20*time.Second))
-	return server.ClientURL(), stop
+	return server
 }

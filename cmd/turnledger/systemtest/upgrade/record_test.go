@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
@@ -79,16 +80,15 @@ type site struct {
 	redis    *redistest.Server
 	memory   *memorytest.Server
 	model    *stack.Model
-	nats     string // address, where it is outside
-	stopNATS func()
+	nats     *natsserver.Server // nil: embedded
 }
 
 func newSite(t testing.TB, f form, dir string) *site {
 	t.Helper()
-	s := &site{form: f, dir: dir, postgres: pgtest.URL(t), model: stack.NewModel(t), stopNATS: func() {}}
+	s := &site{form: f, dir: dir, postgres: pgtest.URL(t), model: stack.NewModel(t)}
 	if f.outside {
 		s.redis, s.memory = redistest.Start(t), memorytest.New(t)
-		s.nats, s.stopNATS = stack.StartNATS(t, dir)
+		s.nats = stack.StartNATS(t, natsserver.Options{StoreDir: dir})
 		s.memory.Fail(func(_ *http.Request, body string) int {
 			if strings.Contains(body, "unmemorable") {
 				return http.StatusBadRequest
@@ -107,7 +107,7 @@ func (s *site) start(t testing.TB, binary, roles string, env ...string) *stack.P
 	args := []string{"dev", "--data-dir", s.dir}
 	if s.outside {
 		args = []string{"serve", "--roles", roles}
-		env = append(env, "TURNLEDGER_NATS_URL="+s.nats, "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4",
+		env = append(env, "TURNLEDGER_NATS_URL="+s.nats.ClientURL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4",
 			"TURNLEDGER_REDIS_URL="+s.redis.URL(), "TURNLEDGER_MEMORY_URL="+s.memory.URL)
 	}
 	p := stack.LaunchProgram(t, binary, stack.FreeAddress(t), env, args...)
@@ -163,9 +163,10 @@ func makeRecording(t *testing.T, f form, binary string) (dir string, r recording
 	require.Eventually(t, func() bool { return p.Get(t, "/v1/sessions/interrupted")["pending"] == 1.0 },
 		30*time.Second, 10*time.Millisecond)
 	p.Kill(t)
-	s.stopNATS()
 	r.Postgres = dumpPostgres(t, s.postgres)
 	if s.outside {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
 		r.Redis = dumpRedis(t, s.redis.URL())
 	}
 	return dir, r
