@@ -21,9 +21,7 @@ type SessionErased struct {
 func (f *SessionErased) Type() string { return TypeSessionErased }
 
 // EventID implements Fact.
-func (f *SessionErased) EventID() string {
-	return pairID(f.SessionID, f.ReceiptID).String() + ".erased"
-}
+func (f *SessionErased) EventID() string { return pairEventID(f.SessionID, f.ReceiptID, "erased") }
 
 // Subject implements Fact.
 func (f *SessionErased) Subject() string { return SessionSubject(f.SessionID) }
@@ -51,7 +49,7 @@ func (f *IdentityErased) Type() string { return TypeIdentityErased }
 
 // EventID implements Fact.
 func (f *IdentityErased) EventID() string {
-	return pairID(f.IdentityID, f.ReceiptID).String() + ".identity_erased"
+	return pairEventID(f.IdentityID, f.ReceiptID, "identity_erased")
 }
 
 // Subject implements Fact.
@@ -90,9 +88,9 @@ func (f *ErasureReceipt) Type() string { return TypeErasureReceipt }
 func (f *ErasureReceipt) EventID() string {
 	if f.SessionID != "" {
 		// The sessions of an identity share one receipt id.
-		return pairID(pairID(f.SessionID, f.ReceiptID).String(), f.Place).String() + ".receipt"
+		return pairEventID(pairID(f.SessionID, f.ReceiptID).String(), f.Place, "receipt")
 	}
-	return pairID(f.ReceiptID, f.Place).String() + ".receipt"
+	return pairEventID(f.ReceiptID, f.Place, "receipt")
 }
 
 // Subject implements Fact.

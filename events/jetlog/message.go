@@ -18,6 +18,8 @@ type Message struct {
 	decoded  *events.Recorded
 	// size in memory, about.
 	size int
+	// delivered counts what the consumer has delivered.
+	delivered uint64
 }
 
 // MessageOf returns the event that a consumer of a partition's stream has delivered.
@@ -26,14 +28,10 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return recordedMessage(partition, m, meta), nil
-}
-
-func recordedMessage(partition int, m *nats.Msg, meta *nats.MsgMetadata) Message {
 	return Message{
 		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
-		Time: meta.Timestamp, header: m.Header, body: m.Data,
-	}
+		Time: meta.Timestamp, header: m.Header, body: m.Data, delivered: meta.Sequence.Consumer,
+	}, nil
 }
 
 // Header returns the event's headers as they stand in the log; nil after a tail has decoded the event.

@@ -177,7 +177,7 @@ func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
 	cfg := l.inside.Layout.Stream(k)
 	cfg.Subjects = vacated(cfg.Name)
 	cfg.Metadata[layout.RestoringKey] = "yes"
-	cfg.Metadata[layout.RestoredKey] = l.inside.Now().UTC().Format(time.RFC3339Nano)
+	cfg.Metadata[layout.RestoredKey] = time.Now().UTC().Format(time.RFC3339Nano)
 	var out struct {
 		Deliver string              `json:"deliver_subject"`
 		Error   *jetstream.APIError `json:"error"`
