@@ -14,6 +14,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // Append is what goes into the log at once: facts of one session. Several facts go in atomically.
@@ -218,6 +219,9 @@ const attempts = 5
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
+	if l.cfg.Restoring {
+		m = l.copyMsg(p, m)
+	}
 	ack, err := l.wire.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return Ack{}, err
@@ -238,11 +242,11 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	}
 	last := len(msgs) - 1
 	for _, m := range msgs[:last] {
-		if err := batch.AddMsg(copyMsg(m)); err != nil {
+		if err := batch.AddMsg(l.copyMsg(p, m)); err != nil {
 			return Ack{}, err
 		}
 	}
-	ack, err := batch.CommitMsg(ctx, copyMsg(msgs[last]))
+	ack, err := batch.CommitMsg(ctx, l.copyMsg(p, msgs[last]))
 	if err != nil {
 		return Ack{}, err
 	}
@@ -250,7 +254,12 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 }
 
-// copyMsg keeps the batch publisher's headers out of a message that may be sent again.
-func copyMsg(m *nats.Msg) *nats.Msg {
-	return &nats.Msg{Subject: m.Subject, Header: maps.Clone(m.Header), Data: m.Data}
+// copyMsg keeps the batch publisher's headers, and the address of a stream that is being restored, out of a message
+// that may be sent again.
+func (l *Log) copyMsg(p *partition, m *nats.Msg) *nats.Msg {
+	subject := m.Subject
+	if l.cfg.Restoring {
+		subject = layout.RestoringAddress(p.name) + subject
+	}
+	return &nats.Msg{Subject: subject, Header: maps.Clone(m.Header), Data: m.Data}
 }

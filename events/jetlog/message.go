@@ -34,6 +34,12 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	}, nil
 }
 
+// DecodedMessage returns a decoded event in the form in which a tail delivers it. The caller must not change the event
+// afterwards.
+func DecodedMessage(e *events.Recorded) Message {
+	return Message{Subject: e.Subject, Position: e.Position, Time: e.Time, decoded: e}
+}
+
 // Header returns the event's headers as they stand in the log; nil after a tail has decoded the event.
 func (m Message) Header() events.Header { return events.Header(m.header) }
 

@@ -36,7 +36,7 @@ func Fits(have, want jetstream.StreamConfig) error {
 }
 
 // Differences returns the differences of an existing stream from the one wanted. A stream with another number of
-// partitions, or of another maker, has no other differences.
+// partitions, of another maker, or of a restore that has not ended has no other differences.
 func Differences(have, want jetstream.StreamConfig) (out []Change) {
 	n, wanted := have.Metadata[partitionsKey], want.Metadata[partitionsKey]
 	switch {
@@ -47,6 +47,11 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 		}}
 	case n != wanted:
 		return []Change{OtherPartitions(n, wanted)}
+	case have.Metadata[RestoringKey] != want.Metadata[RestoringKey]:
+		return []Change{{
+			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore has not come to its end",
+			says: "is one of a restore that has not come to its end: empty the data directory and restore again",
+		}}
 	}
 	if have.Storage != want.Storage {
 		out = append(out, Change{
@@ -62,12 +67,6 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 				"to change them, ask a server that runs so: turnledger streams apply --replicas %d",
 				have.Replicas, want.Replicas, have.Replicas, want.Replicas),
 			Edit: func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas }})
-	}
-	if have.Metadata[RestoringKey] != want.Metadata[RestoringKey] {
-		out = append(out, Change{
-			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore ended before its end",
-			says: "was left by a restore that ended before its end: empty the data directory and restore again",
-		})
 	}
 	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
 	if !slices.Equal(a, b) {
@@ -146,7 +145,11 @@ var settings = []struct {
 		c.Compression = jetstream.NoCompression
 	}, false},
 	{"it mirrors or sources another stream", func(c *jetstream.StreamConfig) { c.Mirror, c.Sources = nil, nil }, false},
-	{"a subject transform", func(c *jetstream.StreamConfig) { c.SubjectTransform = nil }, false},
+	{"a subject transform", func(c *jetstream.StreamConfig) {
+		if c.Metadata[RestoringKey] == "" {
+			c.SubjectTransform = nil
+		}
+	}, false},
 }
 
 // unlimited takes limits back. Both 0 and -1 are no limit.
