@@ -69,7 +69,7 @@ func (f *IdentityErased) Of(sessionID string) *SessionErased {
 	}
 }
 
-// ErasureReceipt says: what an erasure has reached in one place of storage. It is the receipt of a
+// ErasureReceipt says what an erasure has reached in one place of storage. It is the receipt of a
 // session, or of an identity with so many Sessions, and stands in the log behind the events that
 // it is about.
 type ErasureReceipt struct {
@@ -113,8 +113,8 @@ func (f *ErasureReceipt) check(body []byte) Problem {
 
 var placeName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// inexact holds a session's receipt against its exact form. Of all events only a receipt may come after
-// the erasure of its session and stay in the log, so no text may ride on it.
+// inexact compares a session's receipt with its exact form. A receipt is the only event that may follow the erasure of
+// its session and stay in the log, so it must not carry any other text.
 func (f *ErasureReceipt) inexact(body []byte) Problem {
 	if f.SessionID == "" {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Buckets is the fixed number of logical buckets ; a stream owns a
+// Buckets is the fixed number of logical buckets; a stream owns a
 // contiguous range of them.
 const Buckets = 256
 

@@ -85,7 +85,7 @@ func (r request) classify(ctx context.Context, err error) error {
 	}
 }
 
-// patience is an error that says when to come back. It reads as the error alone.
+// patience adds to an error when to try again. Its text is that of the error.
 type patience struct {
 	error
 	wait backoff.RetryAfterError
