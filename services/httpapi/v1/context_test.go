@@ -126,7 +126,7 @@ func TestReadsSeeTheLastWrite(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down.
-type brokenView struct{}
+type brokenView struct{ contextbuilder.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")

@@ -172,8 +172,8 @@ func TestHistory(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	s := start(t, func(c *config, _ *history.Config, rc *contextbuilder.ReaderConfig) {
-		c.v1Config.Now, rc.Now = later, later
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.v1Config.Now = later
 	})
 	s.record("s", "r1", "q1", "a1")
 	require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])
