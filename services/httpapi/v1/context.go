@@ -152,7 +152,7 @@ func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *conte
 		return err
 	}
 	note(ctx, built.Position, built.Source, 0)
-	notePrompt(ctx, built.HistoryTurns, prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns})
+	notePrompt(ctx, built.HistoryTurns, built.SessionFound, built.HistoryMessages, built.DroppedTurns)
 	rest, err := json.Marshal(newContextJSON(&built, req))
 	if err != nil {
 		return err

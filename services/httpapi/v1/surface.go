@@ -143,20 +143,14 @@ func note(ctx context.Context, at events.Position, from services.Source, turns i
 
 func noteTurns(ctx context.Context, n int) { note(ctx, events.Position{}, "", n) }
 
-// prompted is what a prompt was built of.
-type prompted struct {
-	found           bool
-	window, dropped int
-}
-
 // notePrompt makes the log line of a call that built a prompt one that is always written.
-func notePrompt(ctx context.Context, turns int, p prompted) {
+func notePrompt(ctx context.Context, turns int, found bool, window, dropped int) {
 	c := wire.CallOf(ctx)
 	c.Prominent()
 	c.Note("turns", turns)
-	c.Note("found", p.found)
-	c.Note("window", p.window)
-	c.Note("dropped", p.dropped)
+	c.Note("found", found)
+	c.Note("window", window)
+	c.Note("dropped", dropped)
 }
 
 // Config of the surface. A process that does not write has neither Turns nor
