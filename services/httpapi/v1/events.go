@@ -61,8 +61,8 @@ func parametersOf(in reflect.Type) (names []string) {
 	return names
 }
 
-// known refuses a parameter that is misspelt, and a filter that is empty: either would give the whole log to
-// somebody who asked for a part of it.
+// known refuses a parameter that is misspelt, and a filter that is empty: with either, a
+// caller who asked for a part of the log would get all of it.
 func known(asked url.Values) error {
 	for name, values := range asked {
 		if !slices.Contains(eventParameters, name) {

@@ -15,8 +15,8 @@ const writeTime = 30 * time.Second
 // Heartbeat is how often a stream shows that it lives.
 func (a *API) Heartbeat() time.Duration { return a.cfg.Heartbeat }
 
-// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. Between pieces there is
-// no deadline: HTTP/2 ends a stream at one, also a stream that nobody writes to just then.
+// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. The deadline is lifted
+// between pieces, since HTTP/2 ends a stream at its deadline even if nobody writes to it at that moment.
 type Patient struct {
 	w        io.Writer
 	r        io.Reader
@@ -24,8 +24,8 @@ type Patient struct {
 	patience time.Duration
 }
 
-// NewPatient takes the deadline of an answer away; End sets another. The client may take as long for a piece as
-// for one of any stream.
+// NewPatient takes the deadline of an answer away; End sets another. The client may take StreamPatience for each
+// piece.
 func (a *API) NewPatient(w http.ResponseWriter, r io.Reader) *Patient {
 	p := &Patient{w, r, http.NewResponseController(w), a.cfg.StreamPatience}
 	_ = p.c.SetWriteDeadline(time.Time{}) // where there is none, none is needed
@@ -73,7 +73,7 @@ type SSE struct {
 	quiet *time.Timer
 }
 
-// NewSSE makes a stream that gives its client up after a patience, at most that of all streams.
+// NewSSE makes a stream whose client may take nothing for at most patience, or for StreamPatience if that is less.
 func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
 	out := &Patient{w, nil, http.NewResponseController(w), min(patience, a.cfg.StreamPatience)}
 	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}

@@ -44,7 +44,7 @@ type Route struct {
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// has reports whether a path belongs to a prefix.
+// has reports whether a path lies below a prefix.
 func has(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
 	return ok && (rest == "" || rest[0] == '/')
