@@ -168,10 +168,7 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 		DroppedTurns:  c.DroppedTurns,
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
 		RewriteFallback: c.RewriteFallback,
-		Warnings:        c.Warnings, Source: string(c.Source),
-	}
-	if out.Warnings == nil {
-		out.Warnings = []string{}
+		Warnings:        append([]string{}, c.Warnings...), Source: string(c.Source), // never null
 	}
 	if req.Format == services.Anthropic {
 		out.System = &c.System
