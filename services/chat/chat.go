@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,6 @@ type Config struct {
 	OnPending services.OnPending
 	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
 	Timeout time.Duration
-	Now     func() time.Time
 	Logger  *slog.Logger
 }
 
@@ -42,7 +42,7 @@ type Service struct {
 	running map[uuid.UUID]*attempt
 	// stopping is set when answers are not waited for any more.
 	stopping bool
-	// failed are turns that this process gave up, with when: nobody waits for them.
+	// failed has the turns that this process gave up, with the time of that: nobody waits for them.
 	failed map[uuid.UUID]time.Time
 }
 
@@ -50,18 +50,9 @@ var _ services.Chat = (*Service)(nil)
 
 // New makes a service; it does no I/O.
 func New(cfg Config) *Service {
-	if cfg.OnPending == "" {
-		cfg.OnPending = services.Enqueue
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 120 * time.Second
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.OnPending = cmp.Or(cfg.OnPending, services.Enqueue)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Service{cfg: cfg, running: map[uuid.UUID]*attempt{}, failed: map[uuid.UUID]time.Time{}}
 }
 
@@ -104,9 +95,8 @@ func (s *Service) Send(
 	return reply, err
 }
 
-// begin records the message, says so, and makes this process known as the one that answers
-// it. A message that is being answered already, here or by another process, is waited for:
-// its answer is this one's.
+// begin records the message, tells the listener so, and makes this process known as the one that answers it. If the
+// message is being answered already, here or by another process, begin waits for that answer.
 func (s *Service) begin(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.Turn, *attempt, error) {
@@ -143,8 +133,8 @@ func (s *Service) begin(
 	return turn, try, err
 }
 
-// since is the place in the log after which a message that interrupts concerns this
-// attempt: those before a retry had their effect on the attempts before it.
+// since returns the place in the log after which an interrupting message concerns this attempt: messages from before a
+// retry had their effect on the earlier attempts.
 func (s *Service) since(ctx context.Context, m services.ChatMessage, turn services.Turn) (uint64, error) {
 	if !turn.Duplicate {
 		return turn.Place, nil
@@ -161,12 +151,8 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	if m.ThreadID == "" || m.ThreadID == "new" {
 		m.ThreadID = uuid.NewString()
 	}
-	if m.RequestID == "" {
-		m.RequestID = uuid.NewString()
-	}
-	if m.OnPending == "" {
-		m.OnPending = onPending
-	}
+	m.RequestID = cmp.Or(m.RequestID, uuid.NewString())
+	m.OnPending = cmp.Or(m.OnPending, onPending)
 	switch {
 	case m.Content == "":
 		return &conversation.Invalid{Field: "content", Why: "is required"}
@@ -212,7 +198,7 @@ func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 	}
 }
 
-// prompt takes from a context what the model is sent.
+// prompt returns what the model gets of a context.
 func prompt(c *services.Context) Prompt {
 	p := Prompt{System: c.System, Messages: make([]json.RawMessage, len(c.Messages))}
 	for i, m := range c.Messages {
@@ -221,7 +207,7 @@ func prompt(c *services.Context) Prompt {
 	return p
 }
 
-// aside answers the system: no history, and none left.
+// aside answers the system: without history, and without leaving any.
 func (s *Service) aside(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
@@ -267,7 +253,7 @@ func (s *Service) answer(
 	return s.record(ctx, reply, text, why)
 }
 
-// ask gives the model's answer, or errInterrupted, or errSettled.
+// ask returns the model's answer, or errInterrupted, or errSettled.
 func (s *Service) ask(
 	ctx context.Context, m services.ChatMessage, try *attempt, reply *services.ChatReply, said *pieces,
 ) (string, services.Finish, error) {
@@ -305,7 +291,7 @@ func (s *Service) ask(
 	}
 }
 
-// record gives the turn its answer. Where somebody else was faster, theirs stands.
+// record gives the turn its answer. If somebody else was faster, their answer stands.
 func (s *Service) record(
 	ctx context.Context, reply services.ChatReply, text string, why services.Finish,
 ) (services.ChatReply, error) {
@@ -328,7 +314,7 @@ func (s *Service) record(
 	return reply, nil
 }
 
-// finishOf tells why the recorded answer of a turn ended: it is whole where nothing says else.
+// finishOf returns why the recorded answer of a turn ended: it is whole if nothing says otherwise.
 func finishOf(t *services.Turn) services.Finish {
 	var said struct {
 		Why services.Finish `json:"finish_reason"`
