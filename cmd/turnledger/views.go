@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -25,11 +26,11 @@ import (
 // views are the fleet of a process, and what its readers read of it.
 type views struct {
 	*fleet.Fleet
-	cfg    Config
+	cfg    config.Config
 	log    *jetlog.Log
 	logger *slog.Logger
 
-	recent shadow.Waiter  // nil: reads go to the log alone
+	recent recent.Reader  // nil: reads go to the log alone
 	audit  *auditTables   // nil: nobody reads them here
 	shadow *shadow.Shadow // nil where none is configured
 }
@@ -65,11 +66,11 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 // openViews makes the views of some roles. Those in stores that only others use are added, too, so that every
 // process can tell how far they are.
 func openViews(
-	ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
+	ctx context.Context, cfg config.Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
 	logger *slog.Logger,
 ) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, Fleet: fleet.New(fleet.Config{
-		Log: log, Rules: cfg.rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
+		Log: log, Rules: cfg.Rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
 		Known: []string{recent.Name, audit.Name},
 	})}
 	err := v.openRecent(ctx, roles)
@@ -88,7 +89,7 @@ func openViews(
 
 func (v *views) openRecent(ctx context.Context, roles roles) error {
 	entry := fleet.Entry{Feeds: roles.has(roleRecent), Reads: roles.has(roleContext) || roles.has(roleEraser)}
-	var view recent.View
+	var reader recent.Reader
 	switch {
 	case v.cfg.RedisURL != "":
 		kept, err := v.openRedis(v.cfg.RedisURL)
@@ -99,35 +100,35 @@ func (v *views) openRecent(ctx context.Context, roles roles) error {
 			kept.Close()
 			return err
 		}
-		view, entry.Generations, entry.Carry = kept, kept, kept.Carry
+		entry.View, reader, entry.Generations = kept, kept, kept
+		entry.Carry, entry.Close = kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case roles.has(roleContext):
-		kept := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
-		view, entry.Generations, entry.Start = kept, kept, v.youngest
+		kept := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
+		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, v.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
 		return nil
 	}
-	entry.View = view
 	m, err := v.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		v.recent = recent.Guarded{View: view, May: m.Readable}
+		v.recent = recent.Guarded{Reader: reader, May: m.Readable}
 	}
 	return err
 }
 
 func (v *views) openRedis(url string) (*redis.View, error) {
-	trusted, err := openAuthorities("TURNLEDGER_REDIS_CA", v.cfg.RedisCA)
+	trusted, err := v.cfg.Redis()
 	if err != nil {
 		return nil, err
 	}
-	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
+	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: v.cfg.Limits(), Rules: v.cfg.Rules()})
 }
 
 // youngest is where a recent view in memory begins: what is older than the TTL has left it. Sessions that began
 // before are known as not whole.
 func (v *views) youngest(ctx context.Context, partition int) (uint64, error) {
-	return v.log.SeqAt(ctx, partition, time.Now().Add(-time.Duration(v.cfg.SessionTTL)))
+	return v.log.SeqAt(ctx, partition, time.Now().Add(-v.cfg.SessionTTL))
 }
 
 // openShadow opens the second recent view, where one is configured. Nothing is served from it.
@@ -136,18 +137,19 @@ func (v *views) openShadow(ctx context.Context, reg prometheus.Registerer) error
 		return nil
 	}
 	entry := fleet.Entry{Feeds: true}
-	var second shadow.Second
+	var second recent.Loader
 	if v.cfg.RecentShadow == "memory" {
-		second.View = memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		view := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
+		entry.View, second = shadow.Second{View: view}, view
 		entry.InMemory, entry.Start = true, v.youngest
 	} else {
 		view, err := v.openRedis(v.cfg.RecentShadow)
 		if err != nil {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
-		second.View, entry.Carry = view, view.Carry
+		entry.View, second = shadow.Second{View: view}, view
+		entry.Carry, entry.Close = view.Carry, view.Close
 	}
-	entry.View = second
 	if _, err := v.Add(ctx, entry); err != nil {
 		return err
 	}
@@ -161,14 +163,15 @@ func (v *views) openAudit(ctx context.Context, roles roles) error {
 		return nil
 	}
 	tables, err := audit.Look(ctx, audit.Config{
-		URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger,
+		URL: v.cfg.PostgresURL, Rules: v.cfg.Rules(), Log: v.log, Logger: v.logger,
 	})
 	if err != nil {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, MaxBatch: 10_000,
-		Feeds: roles.has(roleAudit), Reads: roles.has(roleContext) || roles.has(roleEraser),
+		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
+		MaxBatch: 10_000,
+		Feeds:    roles.has(roleAudit), Reads: roles.has(roleContext) || roles.has(roleEraser),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
 	m, err := v.Add(ctx, entry)

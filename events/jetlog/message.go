@@ -49,25 +49,16 @@ func (m Message) Header() events.Header { return events.Header(m.header) }
 func (m Message) Body() []byte { return m.body }
 
 // Recorded returns the decoded event.
-func (m Message) Recorded() events.Recorded {
-	if m.decoded != nil {
-		return *m.decoded
-	}
-	return m.decode()
-}
+func (m Message) Recorded() events.Recorded { return *m.Decoded() }
 
 // Decoded is Recorded without a copy. The caller must not change the event.
 func (m Message) Decoded() *events.Recorded {
 	if m.decoded != nil {
 		return m.decoded
 	}
-	e := m.decode()
+	envelope := events.Envelope{Subject: m.Subject, Header: m.Header(), Body: m.body}
+	e := events.Decode(envelope, m.Position, m.Time)
 	return &e
-}
-
-func (m Message) decode() events.Recorded {
-	envelope := events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}
-	return events.Decode(envelope, m.Position, m.Time)
 }
 
 // Type returns the event type that the header states, whatever the body says.
@@ -75,7 +66,7 @@ func (m Message) Type() string {
 	if m.decoded != nil {
 		return m.decoded.Type
 	}
-	return events.Header(m.header).Value(events.HeaderType)
+	return m.Header().Value(events.HeaderType)
 }
 
 // ID returns the event id that the header states.
@@ -83,5 +74,5 @@ func (m Message) ID() string {
 	if m.decoded != nil {
 		return m.decoded.ID
 	}
-	return events.Header(m.header).Value(events.HeaderID)
+	return m.Header().Value(events.HeaderID)
 }

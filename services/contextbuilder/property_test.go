@@ -64,8 +64,9 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 }
 
 type servedView interface {
-	recent.View
+	projections.View
 	projections.Rebuildable
+	recent.Reader
 }
 
 // seen is what a context shows.
@@ -105,7 +106,7 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 // feed brings all of a log into a view, by one runner after another.
 func feed(t testing.TB, log *jetlog.Log, v servedView, seed uint64) {
 	t.Helper()
-	shaken := viewtest.NewShaky(v, seed)
+	shaken := viewtest.NewShaky(viewtest.View{View: v, Rebuildable: v}, seed)
 	for rounds := 1; !viewtest.CaughtUp(t, log, v); rounds++ {
 		// Longer each time: on a busy machine a runner may need a while to begin.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds*(10+shaken.Dice(90)))*time.Millisecond)
