@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,28 +32,26 @@ const looksAtView = 10
 // the place in the log up to which it knows the session. An interrupting turn ends those of this process at once; other
 // processes see it in the log. Whatever was acknowledged before the message stands before the message's own place, so
 // that the first look need not ask for the log's end.
-func (s *Service) wait(ctx context.Context, m services.ChatMessage, try *attempt, turn services.Turn) (uint64, error) {
-	known := try.since
-	if m.OnPending == services.Reject {
+func (a *answering) wait(ctx context.Context) (uint64, error) {
+	known := a.try.since
+	if a.m.OnPending == services.Reject {
 		return known, nil
 	}
 	for look := known; ; look = 0 {
-		state, err := s.cfg.Sessions.Session(ctx, m.ThreadID, look)
-		switch {
-		case err != nil:
+		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, look)
+		if err != nil {
 			return 0, err
-		case interrupted(state, try):
-			return 0, errInterrupted
-		case settled(state, turn.ID):
-			return 0, errSettled
+		}
+		if err := a.over(state); err != nil {
+			return 0, err
 		}
 		known = max(known, state.Applied)
-		ahead := s.ahead(ctx, state, turn.Place)
+		ahead := a.ahead(ctx, state, a.turn.Place)
 		if len(ahead) == 0 {
 			return known, nil
 		}
-		if m.OnPending == services.Interrupt {
-			s.interrupt(ahead)
+		if a.m.OnPending == services.Interrupt {
+			a.interrupt(ahead)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return 0, err
@@ -115,43 +112,42 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	return present || err != nil
 }
 
-// interrupted reports whether a turn has come since an attempt began that ends the attempt.
-func interrupted(state *conversation.State, try *attempt) bool {
-	return slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
-		return t.Place > try.since && t.Question != nil && t.Question.PipelineName == interrupting
-	})
-}
-
-// watch ends an answer when the log shows a turn that interrupts it, whichever process took that turn, or when no answer
-// changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch looks at what
-// the view has by now. What a view that is behind does not show, it sees in the log itself.
-func (s *Service) watch(
-	ctx context.Context, threadID string, id uuid.UUID, try *attempt, stop context.CancelCauseFunc,
-) {
+// watch ends an answer when the log shows a turn that interrupts it, whichever process took that turn, or when no
+// answer changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch
+// looks at what the view has by now. What a view that is behind does not show, it sees in the log itself.
+func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	for look := 1; pause(ctx, lookEvery) == nil; look++ {
-		known := try.since
+		known := a.try.since
 		if look%looksAtView == 0 {
 			known = 0
 		}
-		// Where the log does not answer, the model's answer goes on.
-		state, err := s.cfg.Sessions.Session(ctx, threadID, known)
-		switch {
-		case err != nil:
-		case interrupted(state, try):
-			stop(errInterrupted)
-			return
-		case settled(state, id):
-			stop(errSettled)
+		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, known)
+		if err != nil {
+			continue // the model's answer goes on
+		}
+		if err := a.over(state); err != nil {
+			stop(err)
 			return
 		}
 	}
 }
 
-// settled reports whether a turn, which stood in the log before the state was read, is pending no more. Sessions returns
-// all pending turns. A turn that is not among them was redacted, and a view holds no tombstones.
-func settled(state *conversation.State, id uuid.UUID) bool {
-	t := state.Turn(id)
-	return state.Erased != 0 || t == nil || t.Status != conversation.Pending
+// over returns why a state of the session ends the answer, nil if it does not: errInterrupted if a turn has come since
+// the attempt began that interrupts it, errSettled if the turn is pending no more. The turn stood in the log before the
+// state was read, and Sessions returns all pending turns: a turn that is not among them was redacted, and a view holds
+// no tombstones.
+func (a *answering) over(state *conversation.State) error {
+	interrupts := func(t *conversation.Turn) bool {
+		return t.Place > a.try.since && t.Question != nil && t.Question.PipelineName == interrupting
+	}
+	t := state.Turn(a.id)
+	switch {
+	case slices.ContainsFunc(state.Turns, interrupts):
+		return errInterrupted
+	case state.Erased != 0 || t == nil || t.Status != conversation.Pending:
+		return errSettled
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -198,8 +194,8 @@ func (s *Service) announce(id uuid.UUID) (leave func()) {
 }
 
 // takeOver waits while another process answers a turn, and takes over a turn that nobody answers. Of several processes
-// that try, one gets the turn; for the others mine is false, and they look at what has become of it. A process announces
-// itself only when it answers: two that did so before would wait for each other.
+// that try, one gets the turn; for the others mine is false, and they look at what has become of it. A process
+// announces itself only when it answers: two that did so before would wait for each other.
 func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (mine bool, err error) {
 	try.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
@@ -232,8 +228,8 @@ func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (min
 	return true, nil
 }
 
-// claim takes a turn over if nobody has since it was looked at. It announces this process first, so that whoever sees the
-// claim sees that somebody answers; in a cluster that may take a moment.
+// claim takes a turn over if nobody has since it was looked at. It announces this process first, so that whoever sees
+// the claim sees that somebody answers; in a cluster that may take a moment.
 func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since uint64) (mine bool, err error) {
 	try.leave = s.announce(id)
 	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine {
@@ -246,9 +242,9 @@ func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since u
 	return false, pause(ctx, settling)
 }
 
-// mostSilent is how often in a row the question who answers a turn may fail until this process answers without a claim. A
-// subscriber to all subjects keeps NATS from saying that nobody listens, and the notes may be lost, or without a leader
-// for a while.
+// mostSilent is how often in a row the question who answers a turn may fail until this process answers without a claim.
+// A subscriber to all subjects keeps NATS from saying that nobody listens, and the notes may be lost, or without a
+// leader for a while.
 const mostSilent = 3
 
 func (s *Service) isStopping() bool {
@@ -308,15 +304,4 @@ func (s *Service) Stop() {
 			try.stop(errStopping)
 		}
 	}
-}
-
-// pieces passes an answer on and keeps it, for one that is broken off.
-type pieces struct {
-	to   services.ChatListener
-	text strings.Builder
-}
-
-func (p *pieces) add(text string) {
-	p.text.WriteString(text)
-	p.to.Piece(text)
 }

@@ -17,8 +17,8 @@ type Turns interface {
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error)
 }
 
-// Sessions reads a session with all its pending turns as it is now, or, with known above 0, as it is at that sequence or
-// later. The caller saw that sequence durable, after everything that it must know of.
+// Sessions reads a session with all its pending turns as it is now, or, with known above 0, as it is at that sequence
+// or later. The caller saw that sequence durable, after everything that it must know of.
 type Sessions interface {
 	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
 }

@@ -55,8 +55,8 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 	return &Builder{reader: r, cfg: cfg}
 }
 
-// Build returns the messages to send to a model. It reads the history before anything else; an unknown session has none,
-// and Build does not create it.
+// Build returns the messages to send to a model. It reads the history before anything else; an unknown session has
+// none, and Build does not create it.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	if req.MaxMessages == 0 {
 		req.MaxMessages = DefaultMessages

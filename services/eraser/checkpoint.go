@@ -102,8 +102,8 @@ func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, e
 	return events.Position{Partition: partition, Seq: p.Seq}, err
 }
 
-// frontier knows up to where everything in a partition is done: events are looked at in order, and the work that some of
-// them ask for is done in any order.
+// frontier knows up to where everything in a partition is done: events are looked at in order, and the work that some
+// of them ask for is done in any order.
 type frontier struct {
 	mu     sync.Mutex
 	looked uint64

@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Deletions knows of the deletions that the log asks for and the memory has not confirmed. It follows the log from where
-// the forwarder is, so what it holds is what the forwarder has not done.
+// Deletions knows of the deletions that the log asks for and the memory has not confirmed. It follows the log from
+// where the forwarder is, so what it holds is what the forwarder has not done.
 type Deletions struct {
 	log  *jetlog.Log
 	cfg  DeletionsConfig
@@ -109,8 +109,8 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	return nil
 }
 
-// Confirmed reports whether the memory has confirmed every deletion in a scope that stood in the log before the call. It
-// blocks until the log has been read so far, or ctx ends.
+// Confirmed reports whether the memory has confirmed every deletion in a scope that stood in the log before the call.
+// It blocks until the log has been read so far, or ctx ends.
 func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 	for k := range d.read {
 		head, err := d.log.Head(ctx, k)

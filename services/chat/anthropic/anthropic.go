@@ -41,8 +41,8 @@ func New(cfg endpoint.Config) chat.Model {
 	}
 }
 
-// toolsOf returns the tools that the history of a prompt calls, by name alone: the API refuses calls of tools if none is
-// defined.
+// toolsOf returns the tools that the history of a prompt calls, by name alone: the API refuses calls of tools if none
+// is defined.
 func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 	known := map[string]bool{}
 	for _, raw := range messages {

@@ -143,8 +143,8 @@ var (
 	ErrBroken = errors.New("the model's stream ended before its answer did")
 )
 
-// failure says of an error what an operator needs. The error's own text may hold what the endpoint answered, and so what
-// a turn says.
+// failure says of an error what an operator needs. The error's own text may hold what the endpoint answered, and so
+// what a turn says.
 type failure struct {
 	why   string
 	cause error
@@ -176,8 +176,8 @@ const patience = 30 * time.Second
 // heardKey is where a call's context has the function that is called with each piece that comes.
 type heardKey struct{}
 
-// watch returns a context that ends when a call under it hears nothing for so long. The caller calls end when the stream
-// is over.
+// watch returns a context that ends when a call under it hears nothing for so long. The caller calls end when the
+// stream is over.
 func watch(ctx context.Context, limit time.Duration) (watched context.Context, end func()) {
 	limit = cmp.Or(limit, patience)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -1,6 +1,6 @@
 // Package presence lets the processes of a deployment know of each other, over NATS, which turns they are answering. A
-// process that dies is silent at once. A note decides which of several processes takes its turn over; there are 256 notes
-// for all turns.
+// process that dies is silent at once. A note decides which of several processes takes its turn over; there are 256
+// notes for all turns.
 package presence
 
 import (
@@ -33,8 +33,8 @@ func subject(turn uuid.UUID) string { return "turnledger.answering." + turn.Stri
 // patience is how long a process that answers a turn may take to say so.
 const patience = time.Second
 
-// Announce implements chat.Presence. Others see the announcement before what the caller publishes afterwards, since NATS
-// keeps a connection's order.
+// Announce implements chat.Presence. Others see the announcement before what the caller publishes afterwards, since
+// NATS keeps a connection's order.
 func (p *Presence) Announce(turn uuid.UUID) (leave func(), err error) {
 	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
@@ -58,8 +58,8 @@ func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
 	}
 }
 
-// note returns the key of the claims of a turn. Other turns share it: a process whose claim fails because of another turn
-// tries again.
+// note returns the key of the claims of a turn. Other turns share it: a process whose claim fails because of another
+// turn tries again.
 func note(turn uuid.UUID) string { return "chat." + hex.EncodeToString(turn[:1]) }
 
 // Claimed implements chat.Presence.
