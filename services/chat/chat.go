@@ -296,7 +296,7 @@ func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
 	}
 }
 
-// record gives the turn its answer. If somebody else was faster, their answer stands.
+// record writes the answer to the log. If somebody else was faster, their answer stands.
 func (a *answering) record(ctx context.Context, text string, why services.Finish) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()

@@ -33,8 +33,7 @@ type Searcher interface {
 // Scoped is a scope with what it was made of.
 type Scoped struct{ Name, IdentityID, SessionID string }
 
-// Confirmed tells whether every deletion in a scope that was acknowledged before the
-// call has reached the memory.
+// Confirmed reports whether every deletion in a scope that was acknowledged before the call has reached the memory.
 type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
 // Snippets implements services.Memory. Safe for concurrent use.
@@ -63,8 +62,8 @@ func leavesOut(q services.MemoryQuery, f Found) bool {
 // results is how many memories a snippet is made of at most.
 const results = 10
 
-// Snippet gives what is known, or "" for nothing, within the budget: an error says that
-// it was not enough, or that the memory does not answer.
+// Snippet returns what is known, or "" for nothing. An error says that the budget was not enough, or that the memory
+// does not answer.
 func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
@@ -165,7 +164,8 @@ func Scope(identityID, sessionID string) string {
 	return "thread:" + scopeName(sessionID)
 }
 
-// plainName leaves out what looks like a hash, so that no id is taken for another's.
+// plainName matches ids that may stand in a name, and hashName what looks like a hash: such an id is hashed, too, so
+// that no id is taken for another's.
 var (
 	plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
 	hashName  = regexp.MustCompile(`^sha256-[0-9a-f]{64}$`)
