@@ -19,10 +19,9 @@ var (
 )
 
 // View is a projection that keeps rows in a store, and can be derived from the log anew.
-// More than seven methods: this is all that a view must do (docs/projections.md); each consumer takes it whole.
 type View interface {
 	Projection
-	// Served tells what the store serves now; it claims nothing.
+	// Served returns what the store serves now; it claims nothing.
 	Served(ctx context.Context) (Served, error)
 	// Restore puts a session, as the log has it up to a sequence, in the place of what the view holds of it. It
 	// returns the positions of the dead letters that are settled with that; none where the view is not that far,
@@ -30,7 +29,6 @@ type View interface {
 	Restore(ctx context.Context, s Session) (settled []events.Position, err error)
 	// NewReference begins an empty reference for a log of so many partitions.
 	NewReference(ctx context.Context, partitions int) (Reference, error)
-	Close()
 }
 
 // Rebuildable is a view of which a new generation can be filled beside the one that is served, while reads

@@ -82,7 +82,7 @@ func (f *front) serve(ctx context.Context) {
 		}
 		g.Go(func() error {
 			defer end()
-			return httpwire.NewServer(f, f.server()).Run(ctx, f.listener)
+			return httpwire.Serve(ctx, f.listener, f, f.server())
 		})
 		f.err = g.Wait()
 	}()

@@ -12,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -37,6 +38,10 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 			err = fmt.Errorf("%w: %w", v1.ErrBackup, err)
 		}
 	}()
+	if b.store.server == nil && b.store.nc.ConnectedServerName() == embedded.Name {
+		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't hold still for "+
+			"this process: restore through that one", jetlog.ErrRefused)
+	}
 	if err := operate.On(b.store.log).Vacant(ctx); err != nil {
 		return out, err
 	}

@@ -21,7 +21,7 @@ import (
 // views are the fleet of a process, and what its readers read of it.
 type views struct {
 	*fleet.Fleet
-	recent shadow.Waiter  // nil: reads go to the log alone
+	recent recent.Reader  // nil: reads go to the log alone
 	audit  *auditTables   // nil: nobody reads them here
 	shadow *shadow.Shadow // nil where none is configured
 }
@@ -95,7 +95,7 @@ func (a *app) openViews(ctx context.Context) error {
 
 func (a *app) openRecent(ctx context.Context) error {
 	entry := fleet.Entry{Feeds: a.roles.has(roleRecent), Reads: a.reads()}
-	var view recent.View
+	var reader recent.Reader
 	switch {
 	case a.cfg.RedisURL != "":
 		kept, err := a.openRedis(a.cfg.RedisURL)
@@ -106,19 +106,19 @@ func (a *app) openRecent(ctx context.Context) error {
 			kept.Close()
 			return err
 		}
-		view, entry.Generations, entry.Carry = kept, kept, kept.Carry
+		entry.View, reader, entry.Generations = kept, kept, kept
+		entry.Carry, entry.Close = kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case a.roles.has(roleContext):
 		kept := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
-		view, entry.Generations, entry.Start = kept, kept, a.youngest
+		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, a.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
 		return nil
 	}
-	entry.View = view
 	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		a.views.recent = recent.Guarded{View: view, May: m.Readable}
+		a.views.recent = recent.Guarded{Reader: reader, May: m.Readable}
 	}
 	return err
 }
@@ -146,18 +146,19 @@ func (a *app) openShadow(ctx context.Context) error {
 		return nil
 	}
 	entry := fleet.Entry{Feeds: true}
-	var second shadow.Second
+	var second recent.Loader
 	if a.cfg.RecentShadow == "memory" {
-		second.View = memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
+		view := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
+		entry.View, second = shadow.Second{View: view}, view
 		entry.InMemory, entry.Start = true, a.youngest
 	} else {
 		view, err := a.openRedis(a.cfg.RecentShadow)
 		if err != nil {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
-		second.View, entry.Carry = view, view.Carry
+		entry.View, second = shadow.Second{View: view}, view
+		entry.Carry, entry.Close = view.Carry, view.Close
 	}
-	entry.View = second
 	if _, err := a.views.Add(ctx, entry); err != nil {
 		return err
 	}
@@ -177,8 +178,9 @@ func (a *app) openAudit(ctx context.Context) error {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, MaxBatch: 10_000,
-		Feeds: a.roles.has(roleAudit), Reads: a.reads(),
+		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
+		MaxBatch: 10_000,
+		Feeds:    a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
 	m, err := a.views.Add(ctx, entry)

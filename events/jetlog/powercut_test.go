@@ -73,7 +73,8 @@ func survive(t *testing.T, mode embedded.Sync, disk cutfs.Options, cuts, torture
 		require.NoError(t, h.run(t), "seed %d, %+v", seed, p)
 		cut, promised = cut+p.lives, promised+h.promises
 	}
-	t.Logf("power cuts, sync %s: seeds 0 to %d, %d cuts, %d events acknowledged, found loss 0", mode, seed-1, cut, promised)
+	t.Logf("power cuts, sync %s: seeds 0 to %d, %d cuts, %d events acknowledged, found loss 0", mode, seed-1, cut,
+		promised)
 }
 
 func findLoss(t *testing.T, seeds int64, history func(seed int64) *history) {

@@ -245,8 +245,9 @@ func openStage(b *testing.B, events int) *stage {
 	s.pool, err = pgxpool.New(b.Context(), srv.URL())
 	require.NoError(b, err)
 	b.Cleanup(s.pool.Close)
-	s.audit, err = audit.Open(b.Context(), audit.Config{Pool: s.pool})
+	s.audit, err = audit.Open(b.Context(), audit.Config{URL: srv.URL()})
 	require.NoError(b, err)
+	b.Cleanup(s.audit.Close)
 	return s
 }
 
@@ -315,7 +316,7 @@ func (s *stage) empty(b *testing.B) {
 // batches judges the log.
 func (l load) batches(b *testing.B) []projections.Batch {
 	b.Helper()
-	judge := projections.NewJudge(nil, rules, 0)
+	judge := projections.NewJudge(newJournal(), rules, 0)
 	var out []projections.Batch
 	var next projections.Batch
 	for e := range l.log() {

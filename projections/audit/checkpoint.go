@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,29 +10,40 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; one that stands
-// still between two statements is broken off after 15 s. Tables that are gone are made again.
-func (a *Audit) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	c := projections.Checkpoint{Partition: partition}
-	var created *int64
+const checkpointColumns = `partition, coalesce(stream_created_ns, 0), seq, event_id, epoch,
+	(select store from {s}.generation), (select number from {s}.generation)`
+
+func scanCheckpoint(row pgx.CollectableRow) (c projections.Checkpoint, err error) {
+	var created int64
 	var id []byte
-	err := a.mended(ctx, func() error {
-		row := a.pool.QueryRow(ctx, a.sql.claim, projection, partition)
-		return row.Scan(&created, &c.Seq, &id, &c.Epoch, &c.Store, &c.Generation)
+	err = row.Scan(&c.Partition, &created, &c.Seq, &id, &c.Epoch, &c.Store, &c.Generation)
+	if created != 0 {
+		c.Created = time.Unix(0, created).UTC()
+	}
+	c.EventID = string(id)
+	return c, err
+}
+
+// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; the
+// server breaks off one that stands still between two statements for 15 s. Tables that are gone are made again.
+func (a *Audit) Claim(ctx context.Context, partition int) (c projections.Checkpoint, err error) {
+	err = a.mended(ctx, func() error {
+		found, _ := a.pool.Query(ctx, a.sql(`insert into {s}.projection_checkpoints as c
+				(projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
+			on conflict (projection, partition) do update set epoch = c.epoch + 1
+			returning `+checkpointColumns), Name, partition)
+		c, err = pgx.CollectExactlyOneRow(found, scanCheckpoint)
+		return err
 	})
 	if err != nil {
 		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
 	}
-	if created != nil {
-		c.Created = time.Unix(0, *created).UTC()
-	}
-	c.EventID = string(id)
 	a.early.begin(partition, a.cfg.Rules)
 	return c, nil
 }
 
-// mended asks once more after the tables were made again, where they are gone: a database that was lost comes back
-// empty, and the runners have to see that it is to be filled. A process that only looks at the tables makes none.
+// mended makes the tables again where they are gone, and asks once more: a database that was lost comes back empty,
+// and the runners have to see that it is to be filled. A process that only looks at the tables makes none.
 func (a *Audit) mended(ctx context.Context, ask func() error) error {
 	err := ask()
 	if !gone(err) || !a.mends.Load() {
@@ -48,18 +58,44 @@ func (a *Audit) mended(ctx context.Context, ask func() error) error {
 // Applied returns the position up to which the tables hold a partition; sequence 0 before the first event.
 func (a *Audit) Applied(ctx context.Context, partition int) (events.Position, error) {
 	at := events.Position{Partition: partition}
-	err := a.pool.QueryRow(ctx, a.sql.applied, projection, partition).Scan(&at.Seq)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return at, nil
-	}
+	err := a.pool.QueryRow(ctx, a.sql(`select coalesce((`+appliedOf+`), 0)`), Name, partition).Scan(&at.Seq)
 	return at, unavailable("read the audit's position", err)
+}
+
+const appliedOf = `select seq from {s}.projection_checkpoints where projection = $1 and partition = $2`
+
+// Served implements projections.View.
+func (a *Audit) Served(ctx context.Context) (out projections.Served, err error) {
+	err = a.mended(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+			err := tx.QueryRow(ctx, a.sql(`select store, number from {s}.generation`)).Scan(&out.Store, &out.Generation)
+			if err != nil {
+				return err
+			}
+			found, _ := tx.Query(ctx, a.sql(`select `+checkpointColumns+` from {s}.projection_checkpoints
+				where projection = $1 order by partition`), Name)
+			out.At, err = pgx.CollectRows(found, scanCheckpoint)
+			return err
+		})
+	})
+	if err != nil {
+		return projections.Served{}, unavailable("read the audit's checkpoints", err)
+	}
+	return out, nil
 }
 
 // inTx runs do in a transaction that ends with b.To as the checkpoint, if the stored one is b.From; else ErrFenced. The
 // checkpoint's row goes first: its lock keeps another runner out, and Claim waiting, until the end.
 func (a *Audit) inTx(ctx context.Context, b projections.Batch, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.begin}, func(tx pgx.Tx) error {
-		done, err := tx.Exec(ctx, a.sql.fence, projection, b.From.Partition, b.From.Seq, b.From.Epoch, unixNano(b.To.Created), b.To.Seq, []byte(b.To.EventID))
+	var created *int64
+	if !b.To.Created.IsZero() {
+		created = new(b.To.Created.UnixNano())
+	}
+	return pgx.BeginTxFunc(ctx, a.pool, a.writing(), func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, a.sql(`update {s}.projection_checkpoints
+			set stream_created_ns = $5, seq = $6, event_id = $7, applied_at = now()
+			where projection = $1 and partition = $2 and seq = $3 and epoch = $4`),
+			Name, b.From.Partition, b.From.Seq, b.From.Epoch, created, b.To.Seq, []byte(b.To.EventID))
 		if err != nil {
 			return err
 		}
@@ -68,19 +104,4 @@ func (a *Audit) inTx(ctx context.Context, b projections.Batch, do func(pgx.Tx) e
 		}
 		return do(tx)
 	})
-}
-
-func unixNano(t time.Time) *int64 {
-	if t.IsZero() {
-		return nil
-	}
-	n := t.UnixNano()
-	return &n
-}
-
-func orNull[T comparable](v, none T) *T {
-	if v == none {
-		return nil
-	}
-	return &v
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// early keeps, of one partition, sessions that nobody is linked to yet, with their texts, each from its first event on. A
-// link finds the turns before it there; what does not fit is read from the log, which may take 300 ms a session (docs/design.md#writing).
-// A claim begins anew: another runner may have applied events meanwhile. A nil one keeps nothing.
+// early keeps the sessions of one partition that nobody is linked to yet, with their texts, each from its first event
+// on. A link finds the turns before it there. Sessions that do not fit are read from the log, which may take 300 ms each
+// (docs/design.md#writing). A claim begins anew: another runner may have applied events meanwhile. A nil early keeps
+// nothing.
 type early struct {
 	rules    conversation.Rules
 	sessions *simplelru.LRU[string, *anonymous]
@@ -39,7 +40,7 @@ func newEarly(rules conversation.Rules) *early {
 	return x
 }
 
-// fold takes in an event of a session that was nobody's before it. An event that comes again changes nothing.
+// fold takes in an event of a session that nobody was linked to before it. An event that comes again changes nothing.
 func (x *early) fold(e *projections.Judged) {
 	if x == nil || e.SessionID == "" {
 		return
@@ -73,7 +74,7 @@ func (x *early) expire(now time.Time) {
 	}
 }
 
-// take gives a session up, nil where it is not kept.
+// take returns a session, and keeps it no longer; nil where it is not kept.
 func (x *early) take(sessionID string) *conversation.State {
 	if x == nil {
 		return nil
@@ -82,15 +83,8 @@ func (x *early) take(sessionID string) *conversation.State {
 	if !ok {
 		return nil
 	}
-	x.forget(sessionID)
+	x.sessions.Remove(sessionID)
 	return s.state
-}
-
-// forget drops a session.
-func (x *early) forget(sessionID string) {
-	if x != nil {
-		x.sessions.Remove(sessionID)
-	}
 }
 
 func textBytes(f events.Fact) (n int) {
@@ -104,7 +98,7 @@ func textBytes(f events.Fact) (n int) {
 	return n
 }
 
-// kept are those of all partitions.
+// kept has the early sessions of all partitions.
 type kept struct {
 	mu sync.Mutex
 	of map[int]*early
@@ -120,7 +114,7 @@ func (x *kept) begin(partition int, rules conversation.Rules) {
 	x.of[partition] = newEarly(rules)
 }
 
-// in gives what is kept of a partition; nil where nobody has claimed it here.
+// in returns what is kept of a partition; nil where nobody has claimed it here.
 func (x *kept) in(partition int) *early {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -3,7 +3,7 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -14,60 +14,54 @@ import (
 var (
 	// ErrUnavailable: PostgreSQL did not answer, or not as it should. Nothing may be concluded about what it holds.
 	ErrUnavailable = projections.Unavailable(errors.New("the audit tables do not answer"))
-	// ErrCursor: the cursor is not one that IdentityTurns gave.
+	// ErrCursor: the cursor is not one that IdentityTurns returned.
 	ErrCursor error = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	// ErrMissing: PostgreSQL answers, but can't be used as it is. The text says what to do.
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )
 
-// sqlError is a statement that PostgreSQL refused for what it was to store. Its messages quote values, so that only the
-// code and the names of what was violated are told.
-type sqlError struct{ code, table, constraint string }
-
-func (e *sqlError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "PostgreSQL refuses a row: SQLSTATE %s", e.code)
-	for _, part := range [][2]string{{"table", e.table}, {"constraint", e.constraint}} {
-		if part[1] != "" {
-			fmt.Fprintf(&b, ", %s %s", part[0], part[1])
-		}
-	}
-	return b.String()
-}
-
-// failure gives an error without values, as what was attempted, and marks what trying again can't mend.
+// failure returns an error as what was attempted, and marks what trying again can't mend. PostgreSQL's messages about
+// the values of a row quote them, so only the code and the names of what was violated are said of these.
 func failure(attempted string, err error) error {
 	if err == nil || errors.Is(err, projections.ErrFenced) || errors.Is(err, ErrMissing) {
 		return err
 	}
-	var pg *pgconn.PgError
+	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case !errors.As(err, &pg):
+	case !answered:
 		return fmt.Errorf("%s: %w: %w", attempted, ErrUnavailable, err)
-	case aboutData(pg.Code):
-		return projections.Permanent(fmt.Errorf("%s: %w", attempted, &sqlError{pg.Code, pg.TableName, pg.ConstraintName}))
+	case slices.Contains(aboutData, pg.Code[:2]):
+		refused := attempted + ": PostgreSQL refuses a row: SQLSTATE " + pg.Code
+		for _, violated := range [][2]string{{"table", pg.TableName}, {"constraint", pg.ConstraintName}} {
+			if violated[1] != "" {
+				refused += ", " + violated[0] + " " + violated[1]
+			}
+		}
+		return projections.Permanent(errors.New(refused))
 	default:
 		return fmt.Errorf("%s: %w: %s (SQLSTATE %s)", attempted, ErrUnavailable, pg.Message, pg.Code)
 	}
 }
 
-// aboutData knows the classes of errors that come from the values of a row: data exception, integrity violation, limit of
-// the program.
-func aboutData(code string) bool {
-	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54")
-}
+// aboutData are the classes of errors that come from the values of a row: data exception, integrity violation, limit
+// of the program.
+var aboutData = []string{"22", "23", "54"}
 
-// collides tells whether a row stands already.
-func collides(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "23505"
+const (
+	uniqueViolation  = "23505"
+	lockNotAvailable = "55P03"
+)
+
+// codeOf returns the SQLSTATE of an error, "" where PostgreSQL did not answer.
+func codeOf(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
 }
 
 // gone reports whether there is no such table any more, or one of a version before: its rebuild was swapped in.
-func gone(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42703")
-}
+func gone(err error) bool { return slices.Contains([]string{"42P01", "3F000", "42703"}, codeOf(err)) }
 
 // unavailable is failure for reads: whatever is wrong, there is no answer.
 func unavailable(attempted string, err error) error {

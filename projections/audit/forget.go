@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,40 +12,40 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a rebuild or a
-// verification, or who feeds tables that are not that far.
+// ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a rebuild, a
+// verification, or a runner whose tables are not that far.
 var ErrNotYet = projections.NotYet(errors.New(
 	"the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it"))
 
-// ForgetEvent takes the ledger's row of an event out that has left the log by itself. Who
-// has read it and not applied it has to claim the partition anew, and finds it no more.
-// ErrUnavailable where PostgreSQL does not answer, ErrNotYet until tables beside the
-// served ones are served or gone.
+// ForgetEvent takes the ledger's row of an event out that has left the log by itself. A runner that has read the event
+// and not applied it has to claim the partition anew, and finds it no more. ErrUnavailable where PostgreSQL does not
+// answer, ErrNotYet until tables beside the served ones are served or gone.
 func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
 	return a.whileNoneFill(ctx, "forget an event of the audit", func(conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, a.sql.fenceBefore, projection, at.Partition, at.Seq)
+		_, err := conn.Exec(ctx, a.sql(`update {s}.projection_checkpoints set epoch = epoch + 1
+			where projection = $1 and partition = $2 and seq < $3`), Name, at.Partition, at.Seq)
 		if err == nil {
-			_, err = conn.Exec(ctx, a.sql.clearLedgerOf, at.Partition, []uint64{at.Seq})
+			_, err = conn.Exec(ctx, a.sql(clearLedger), at.Partition, []uint64{at.Seq})
 		}
 		return err
 	})
 }
 
-// ForgetEvents takes the ledger's rows of some events of a partition out that a retention
-// is to take out of the log, and then has it do so. Errors are those of ForgetEvent,
-// ErrNotYet also until the tables have applied all of them, and purge's.
+// ForgetEvents takes the ledger's rows of some events of a partition out, and then has purge take the events out of the
+// log, for a retention. Errors are those of ForgetEvent, ErrNotYet also until the tables have applied all of the
+// events, and those of purge.
 func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64, purge func(context.Context) error) error {
 	var purged error
 	err := a.whileNoneFill(ctx, "forget events of the audit", func(conn *pgxpool.Conn) error {
 		var applied uint64
-		if err := conn.QueryRow(ctx, "select coalesce(("+a.sql.applied+"), 0)", projection, partition).Scan(&applied); err != nil {
+		err := conn.QueryRow(ctx, a.sql(`select coalesce((`+appliedOf+`), 0)`), Name, partition).Scan(&applied)
+		if err != nil {
 			return err
 		}
 		if applied < slices.Max(seqs) {
 			return ErrNotYet
 		}
-		_, err := conn.Exec(ctx, a.sql.clearLedgerOf, partition, seqs)
-		if err == nil {
+		if _, err = conn.Exec(ctx, a.sql(clearLedger), partition, seqs); err == nil {
 			purged = purge(ctx)
 		}
 		return err
@@ -52,7 +53,9 @@ func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64, 
 	return errors.Join(err, purged)
 }
 
-// fillLock is held by who fills tables beside those of a schema, and shared by who forgets.
+const clearLedger = `delete from {s}.event_ledger where partition = $1 and seq = any($2)`
+
+// fillLock is held while tables beside those of a schema are filled, and shared while events are forgotten.
 const fillLock = "hashtextextended('turnledger.audit.fill.' || $1, 0)"
 
 // whileNoneFill does something while nobody begins to fill tables beside these.
@@ -62,16 +65,15 @@ func (a *Audit) whileNoneFill(ctx context.Context, what string, do func(*pgxpool
 		return unavailable(what, err)
 	}
 	var free bool
-	if err = conn.QueryRow(ctx, "select pg_try_advisory_lock_shared("+fillLock+")", a.cfg.Schema).Scan(&free); err != nil || !free {
+	err = conn.QueryRow(ctx, "select pg_try_advisory_lock_shared("+fillLock+")", a.cfg.Schema).Scan(&free)
+	if err != nil || !free {
 		conn.Release()
-		if err == nil {
-			err = ErrNotYet
-		}
-		return unavailable(what, err)
+		return unavailable(what, cmp.Or(err, ErrNotYet))
 	}
 	err = do(conn)
-	if _, unlock := conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_shared("+fillLock+")", a.cfg.Schema); unlock != nil {
-		_ = conn.Hijack().Close(context.WithoutCancel(ctx)) // a lock that stays would hold up every rebuild
+	after := context.WithoutCancel(ctx)
+	if _, kept := conn.Exec(after, "select pg_advisory_unlock_shared("+fillLock+")", a.cfg.Schema); kept != nil {
+		_ = conn.Hijack().Close(after) // a lock that stays would hold up every rebuild
 	} else {
 		conn.Release()
 	}

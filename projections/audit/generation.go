@@ -1,20 +1,19 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/turnledger/turnledger/projections"
 )
 
-// A generation is a schema of its own, named after the served one. The swap is two renames in one transaction: names of
-// statements, grants and generations go over, and no reader sees half of each, since every transaction that reads or writes
+// A generation is a schema of its own, named after the served one. The swap is two renames in one transaction. Names,
+// grants and the generation's number go over, and no reader sees half of each: every transaction that reads or writes
 // first takes a share of the checkpoints' table, which the swap takes whole.
 const (
 	nextSuffix   = "_next"
@@ -27,44 +26,8 @@ var (
 )
 
 // ErrDependent says that somebody's view or key stands on the tables, and would go with the former generation.
-var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, and would be lost with a rebuild: drop them, rebuild, and make them again")
-
-// Served implements projections.View.
-func (a *Audit) Served(ctx context.Context) (out projections.Served, err error) {
-	err = a.mended(ctx, func() (err error) {
-		out, err = a.served(ctx)
-		return err
-	})
-	if err != nil {
-		return projections.Served{}, unavailable("read the audit's checkpoints", err)
-	}
-	return out, nil
-}
-
-func (a *Audit) served(ctx context.Context) (out projections.Served, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, a.sql.generation).Scan(&out.Store, &out.Generation); err != nil {
-			return err
-		}
-		found, err := tx.Query(ctx, a.sql.checkpoints, projection)
-		if err != nil {
-			return err
-		}
-		out.At, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (projections.Checkpoint, error) {
-			cp := projections.Checkpoint{Store: out.Store, Generation: out.Generation}
-			var created *int64
-			var id []byte
-			err := row.Scan(&cp.Partition, &created, &cp.Seq, &id, &cp.Epoch)
-			if created != nil {
-				cp.Created = time.Unix(0, *created).UTC()
-			}
-			cp.EventID = string(id)
-			return cp, err
-		})
-		return err
-	})
-	return out, err
-}
+var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, " +
+	"and would be lost with a rebuild: drop them, rebuild, and make them again")
 
 // NewGeneration implements projections.Rebuildable. Both generations take room in the database until the swap.
 func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, error) {
@@ -75,8 +38,9 @@ func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, erro
 	return g, nil
 }
 
-// generation is the tables that one rebuild, or one verification, fills. Its connection holds the lock that keeps others off; a server that
-// breaks it lets the next one begin, and ends this one: it swaps on that connection.
+// generation is the tables that one rebuild, or one verification, fills. Its connection holds the lock that keeps
+// others off. A server that breaks this connection lets the next rebuild begin, and ends this one, which swaps on the
+// connection.
 type generation struct {
 	*Audit
 	served *Audit
@@ -90,14 +54,14 @@ type generation struct {
 
 // beside makes empty tables in a schema beside the served one.
 func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) {
-	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	conn, err := a.connect(ctx)
 	if err != nil {
-		return nil, a.hint(err)
+		return nil, err
 	}
-	helper, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	helper, err := a.connect(ctx)
 	if err != nil {
 		_ = conn.Close(ctx)
-		return nil, a.hint(err)
+		return nil, err
 	}
 	g := &generation{served: a, conn: conn, helper: &second{conn: helper}, gone: []string{a.cfg.Schema + suffix}}
 	if err := g.open(ctx, suffix); err != nil {
@@ -119,7 +83,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 			return err
 		}
 	}
-	if err := g.dropSchemas(ctx, g.served.cfg.Schema+nextSuffix, g.served.cfg.Schema+formerSuffix, g.served.cfg.Schema+verifySuffix); err != nil {
+	if err := g.dropSchemas(ctx, g.served.besideNames()); err != nil {
 		return err
 	}
 	served, err := g.served.Served(ctx)
@@ -127,13 +91,13 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 		return err
 	}
 	cfg := g.served.cfg
-	cfg.Schema, cfg.Pool = g.gone[0], g.served.pool
-	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, sql: newStatements(cfg.Schema), second: g.helper}
+	cfg.Schema = g.gone[0]
+	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, second: g.helper}
 	g.number = served.Generation + 1
 	if err := g.migrate(ctx); err != nil {
 		return err
 	}
-	_, err = g.conn.Exec(ctx, "update "+cfg.Schema+".generation set number = $1, store = $2", g.number, served.Store)
+	_, err = g.conn.Exec(ctx, g.sql("update {s}.generation set number = $1, store = $2"), g.number, served.Store)
 	if err != nil {
 		return err
 	}
@@ -144,15 +108,16 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 
 // alterLarge is a change of the tables that hold a row for each turn or event.
 func (g *generation) alterLarge(change string) string {
-	return strings.NewReplacer("{s}", g.cfg.Schema, "{change}", change).Replace(
-		"alter table {s}.questions {change}; alter table {s}.answers {change}; alter table {s}.event_ledger {change}")
+	return g.sql("alter table {s}.questions " + change + "; alter table {s}.answers " + change +
+		"; alter table {s}.event_ledger " + change)
 }
 
-// lock keeps other rebuilds and verifications of these tables off until the connection ends, and who forgets. One that has
-// begun to forget is waited for: the log must be read as it is after that.
+// lock keeps other rebuilds and verifications of these tables off until the connection ends, and also keeps events from
+// being forgotten. It waits for one that is being forgotten: the log must be read as it is after that.
 func (g *generation) lock(ctx context.Context) error {
 	var got bool
-	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))", g.served.cfg.Schema).Scan(&got)
+	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))",
+		g.served.cfg.Schema).Scan(&got)
 	if err == nil && !got {
 		err = projections.ErrRebuilding
 	}
@@ -178,7 +143,12 @@ func (g *generation) independent(ctx context.Context) error {
 	return err
 }
 
-func (g *generation) dropSchemas(ctx context.Context, names ...string) error {
+// besideNames are those of all schemas that stand beside the served one for a while.
+func (a *Audit) besideNames() []string {
+	return []string{a.cfg.Schema + nextSuffix, a.cfg.Schema + formerSuffix, a.cfg.Schema + verifySuffix}
+}
+
+func (g *generation) dropSchemas(ctx context.Context, names []string) error {
 	for _, name := range names {
 		if _, err := g.conn.Exec(ctx, "drop schema if exists "+name+" cascade"); err != nil {
 			return err
@@ -193,7 +163,7 @@ func (g *generation) Number() uint64 { return g.number }
 // Drop implements projections.Generation.
 func (g *generation) Drop(ctx context.Context) error {
 	defer g.close(ctx)
-	if err := g.dropSchemas(ctx, g.gone...); err != nil && !g.conn.IsClosed() {
+	if err := g.dropSchemas(ctx, g.gone); err != nil && !g.conn.IsClosed() {
 		return failure("drop a generation of the audit", err)
 	}
 	return nil
@@ -215,11 +185,10 @@ const swapWait = "2s"
 func (g *generation) Swap(ctx context.Context, anyway bool) error {
 	for {
 		err := g.trySwap(ctx, anyway)
-		var pg *pgconn.PgError
 		switch {
 		case errors.Is(err, projections.ErrBehind):
 			return err
-		case !errors.As(err, &pg) || pg.Code != "55P03":
+		case codeOf(err) != lockNotAvailable:
 			return failure("swap the generations of the audit", err)
 		}
 		select { // a long read was in the way
@@ -233,13 +202,14 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 func (g *generation) trySwap(ctx context.Context, anyway bool) error {
 	behind := false
 	err := pgx.BeginFunc(ctx, g.conn, func(tx pgx.Tx) (err error) {
-		if _, err = tx.Exec(ctx, "set local lock_timeout = '"+swapWait+"'"); err != nil {
+		_, err = tx.Exec(ctx, g.served.sql("set local lock_timeout = '"+swapWait+"'; "+
+			"lock table {s}.projection_checkpoints in access exclusive mode"))
+		if err != nil {
 			return err
 		}
-		if _, err = tx.Exec(ctx, g.served.sql.gate); err != nil {
-			return err
-		}
-		behind, err = g.behind(ctx, tx)
+		err = tx.QueryRow(ctx, g.between(`select exists (select from {served}.projection_checkpoints s
+			left join {next}.projection_checkpoints n using (projection, partition)
+			where s.projection = $1 and s.seq > coalesce(n.seq, 0))`), Name).Scan(&behind)
 		if err != nil || behind && !anyway {
 			return err
 		}
@@ -248,73 +218,56 @@ func (g *generation) trySwap(ctx context.Context, anyway bool) error {
 	if err != nil || !behind || anyway {
 		return err
 	}
-	if _, err := g.conn.Exec(ctx, g.served.sql.fenceAll, projection); err != nil {
-		return err
-	}
-	return projections.ErrBehind
+	_, err = g.conn.Exec(ctx, g.served.sql(`update {s}.projection_checkpoints set epoch = epoch + 1
+		where projection = $1`), Name)
+	return cmp.Or(err, projections.ErrBehind)
 }
 
-func (g *generation) behind(ctx context.Context, tx pgx.Tx) (behind bool, err error) {
-	err = tx.QueryRow(ctx, g.between(`select exists (select from {served}.projection_checkpoints s
-		left join {next}.projection_checkpoints n using (projection, partition)
-		where s.projection = $1 and s.seq > coalesce(n.seq, 0))`), projection).Scan(&behind)
-	return behind, err
-}
-
-// takePlace gives the generation the name, the grants and the future of the served one.
+// takePlace hands the name, the grants and the future of the served generation to this one.
 func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) error {
-	statements := []string{
-		// Whoever feeds the tables has to claim them anew.
-		`update {next}.projection_checkpoints n set epoch = greatest(n.epoch, coalesce((select s.epoch from {served}.projection_checkpoints s
-			where s.projection = n.projection and s.partition = n.partition), 0)) + 1`,
-	}
+	do := &pgx.Batch{}
+	// Whoever feeds the tables has to claim them anew.
+	do.Queue(g.between(`update {next}.projection_checkpoints n set epoch = greatest(n.epoch, coalesce((
+		select s.epoch from {served}.projection_checkpoints s
+		where s.projection = n.projection and s.partition = n.partition), 0)) + 1`))
 	if !anyway {
 		// Refused links and anomalies whose events erasure took out of the log can't be built anew (package doc).
-		statements = append(statements, `insert into {next}.security_events select s.* from {served}.security_events s
+		do.Queue(g.between(`insert into {next}.security_events select s.* from {served}.security_events s
 			where not exists (select from {next}.event_ledger l where l.partition = s.partition and l.seq = s.seq)
-			on conflict do nothing`)
+			on conflict do nothing`))
 	}
-	for _, s := range statements {
-		if _, err := tx.Exec(ctx, g.between(s)); err != nil {
-			return err
-		}
+	if err := tx.SendBatch(ctx, do).Close(); err != nil {
+		return err
 	}
 	if err := g.grant(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, g.alterLarge("reset (autovacuum_enabled)")); err != nil {
-		return err
-	}
-	served, next := g.served.cfg.Schema, g.cfg.Schema
-	_, err := tx.Exec(ctx, fmt.Sprintf("alter schema %s rename to %s; alter schema %s rename to %s", served, served+formerSuffix, next, served))
+	former := g.served.cfg.Schema + formerSuffix
+	_, err := tx.Exec(ctx, g.alterLarge("reset (autovacuum_enabled)")+g.between(
+		"; alter schema {served} rename to "+former+"; alter schema {next} rename to {served}"))
 	if err == nil {
-		g.gone = []string{served + formerSuffix}
+		g.gone = []string{former}
 	}
 	return err
 }
 
-// grant gives others the rights on the new tables that they have on the old ones.
+// grant repeats for the new tables what others may do with the old ones.
 func (g *generation) grant(ctx context.Context, tx pgx.Tx) error {
-	found, err := tx.Query(ctx, `
-		select format('grant %s on schema %I to %s', x.privilege_type, $2::text, case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+	found, _ := tx.Query(ctx, `
+		select format('grant %s on schema %I to %s', x.privilege_type, $2::text,
+				case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
 			from pg_namespace n, aclexplode(n.nspacl) x where n.nspname = $1 and x.grantee <> n.nspowner
 		union all
-		select format('grant %s on %I.%I to %s', x.privilege_type, $2::text, c.relname, case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+		select format('grant %s on %I.%I to %s', x.privilege_type, $2::text, c.relname,
+				case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
 			from pg_class c join pg_namespace n on n.oid = c.relnamespace, aclexplode(c.relacl) x
-			where n.nspname = $1 and c.relkind in ('r', 'v') and x.grantee <> c.relowner`, g.served.cfg.Schema, g.cfg.Schema)
-	if err != nil {
-		return err
-	}
+			where n.nspname = $1 and c.relkind in ('r', 'v') and x.grantee <> c.relowner`,
+		g.served.cfg.Schema, g.cfg.Schema)
 	grants, err := pgx.CollectRows(found, pgx.RowTo[string])
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = tx.Exec(ctx, strings.Join(grants, "; "))
 	}
-	for _, grant := range grants {
-		if _, err := tx.Exec(ctx, grant); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // between names both schemas in a statement.
@@ -325,22 +278,21 @@ func (g *generation) between(sql string) string {
 // sweep drops what a rebuild left behind that was killed, unless one is going on.
 func (a *Audit) sweep(ctx context.Context) error {
 	var left bool
-	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname in ($1, $2, $3))",
-		a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix).Scan(&left)
+	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname = any($1))",
+		a.besideNames()).Scan(&left)
 	if err != nil || !left {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	conn, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
 	g := &generation{served: a, conn: conn}
 	defer g.close(ctx)
-	if err := g.lock(ctx); err != nil {
-		if errors.Is(err, projections.ErrRebuilding) {
-			return nil
-		}
+	if err := g.lock(ctx); errors.Is(err, projections.ErrRebuilding) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	return g.dropSchemas(ctx, a.cfg.Schema+nextSuffix, a.cfg.Schema+formerSuffix, a.cfg.Schema+verifySuffix)
+	return g.dropSchemas(ctx, a.besideNames())
 }

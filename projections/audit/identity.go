@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
 // Bounds of a page.
@@ -16,12 +18,15 @@ const (
 )
 
 // IdentityTurns lists the turns of an identity over all its sessions, newest last: those created at or after since and
-// before until (zero: no bound), the last limit of them (20 by default, clamped to 10,000), or the last before the cursor that
-// the page before gave. next is "" at the beginning. Redacted and replaced turns are left out, pending ones are not. A session
-// that is linked between two pages brings earlier turns in, which a reader that has gone past them does not see.
+// before until (zero: no bound), the last limit of them (20 by default, clamped to 10,000), or the last before the
+// cursor that came with the page before. next is "" at the beginning. Redacted and replaced turns are left out, pending
+// ones are not. A session that is linked between two pages brings earlier turns in, which a reader that has gone past
+// them does not see.
 //
 // Errors: ErrCursor, ErrUnavailable.
-func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until time.Time, limit int, cursor string) (turns []Turn, next string, err error) {
+func (a *Audit) IdentityTurns(
+	ctx context.Context, identity string, since, until time.Time, limit int, cursor string,
+) (turns []Turn, next string, err error) {
 	before := place{created: endOfTime}
 	if cursor != "" {
 		if before, err = parsePlace(cursor); err != nil {
@@ -35,9 +40,13 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 		limit = defaultLimit
 	}
 	limit = min(limit, maxLimit)
-	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		turns, err = collectListed(tx.Query(ctx, a.sql.identityTurns, identity, before.created, before.partition, before.seq, before.version,
-			micros(since), nanos(since), micros(until), nanos(until), limit+1))
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
+		found, _ := tx.Query(ctx, a.sql(identityTurns), pgx.NamedArgs{
+			"identity": identity, "limit": limit + 1,
+			"at": before.created, "partition": before.partition, "place": before.seq, "version": before.version,
+			"since": micros(since), "since_ns": rows.Nanos(since), "until": micros(until), "until_ns": rows.Nanos(until),
+		})
+		turns, err = pgx.CollectRows(found, scanTurn)
 		return err
 	})
 	if err != nil {
@@ -49,6 +58,20 @@ func (a *Audit) IdentityTurns(ctx context.Context, identity string, since, until
 	}
 	return turns, next, nil
 }
+
+// identityTurns go by the order of the log within a partition, also where its clock went back: at is the latest time
+// until then.
+const identityTurns = `select ` + turnColumns + `, at from (
+		select turn_id as listed, at from (
+			select turn_id, partition, place, record_version, created_at, created_ns, deleted_at, replaced_by_turn_id,
+				max(created_at) over (partition by partition order by place, record_version) as at
+			from {s}.questions where identity_id = @identity) q
+		where deleted_at is null and replaced_by_turn_id is null
+		and (at, partition, place, record_version) < (@at, @partition, @place, @version)
+		and (created_at, created_ns) >= (@since, @since_ns) and (created_at, created_ns) < (@until, @until_ns)
+		order by at desc, partition desc, place desc, record_version desc limit @limit) page
+	join {s}.turns on turn_id = listed
+	order by at, partition, place, record_version`
 
 // endOfTime is after every time that PostgreSQL is asked for here.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -65,9 +88,10 @@ type place struct {
 
 func placeOf(t Turn) place { return place{micros(t.listed), t.Partition, t.Place, t.Version} }
 
-// String is the cursor before a turn; its form is nobody's business.
+// String is the cursor before a turn. Clients must not read it.
 func (p place) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%d.%d", p.created.UnixMicro(), p.partition, p.seq, p.version))
+	return base64.RawURLEncoding.EncodeToString(
+		fmt.Appendf(nil, "%d.%d.%d.%d", p.created.UnixMicro(), p.partition, p.seq, p.version))
 }
 
 func parsePlace(cursor string) (place, error) {

@@ -1,21 +1,24 @@
 package audit
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
-// record notes an event for the ledger and for security. What names a redacted turn or an erased session, and comes after
-// it, does not stay in the log.
+// record notes an event for the ledger and for security. An event that names a turn after its redaction, or a session
+// after its erasure, does not stay in the log.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
 	row.turn, row.replaces = conversation.Named(e.Recorded)
 	kind := e.Change.Kind
 	if kind == conversation.Refused || kind == conversation.Anomaly {
-		p.security = append(p.security, securityRow{row})
+		p.security = append(p.security, row)
 	}
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
@@ -39,16 +42,10 @@ func (p *plan) settle() {
 	for _, r := range p.turns {
 		r.drop = p.erased[r.session] != nil
 	}
-	kept := p.ledger[:0]
-	for _, l := range p.ledger {
-		if !p.takenOut(l) {
-			kept = append(kept, l)
-		}
-	}
-	p.ledger = kept
+	p.ledger = slices.DeleteFunc(p.ledger, p.takenOut)
 }
 
-// takenOut tells whether a redaction or an erasure that stands behind an event takes it out of the log.
+// takenOut reports whether a later redaction or erasure takes an event out of the log.
 func (p *plan) takenOut(l ledgerRow) bool {
 	session, seq := l.e.SessionID, l.e.Position.Seq
 	for _, turn := range []uuid.UUID{l.turn, l.replaces} {
@@ -66,65 +63,66 @@ type ledgerRow struct {
 	turn, replaces uuid.UUID
 }
 
-var ledgerColumns = columns{
-	{"seq", "bigint"}, {"recorded_at", "timestamptz"}, {"turn_id", "uuid"}, {"replaces_turn_id", "uuid"}, {"partition", "smallint"},
-	{"event_id", "text"}, {"type", "text"}, {"session_id", "text"}, {"identity_id", "text"},
+var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Column[ledgerRow]{
+	rows.Col("seq", "bigint", func(b *buffer, l ledgerRow) { b.Bigint(l.e.Position.Seq) }),
+	rows.Col("recorded_at", "timestamptz", func(b *buffer, l ledgerRow) { b.Time(l.e.Time) }),
+	rows.Col("turn_id", "uuid", func(b *buffer, l ledgerRow) { b.UUID(l.turn) }),
+	rows.Col("replaces_turn_id", "uuid", func(b *buffer, l ledgerRow) { b.UUID(l.replaces) }),
+	rows.Col("partition", "smallint", func(b *buffer, l ledgerRow) { b.Smallint(l.e.Position.Partition) }),
+	rows.Col("event_id", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.ID)) }),
+	rows.Col("type", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.Type)) }),
+	rows.Col("session_id", "text", func(b *buffer, l ledgerRow) { b.Optional(knownID(l.e.SessionID)) }),
+	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.owner()) }),
+}}
+
+// owner is the identity that the event belongs to.
+func (l ledgerRow) owner() string {
+	if l.e.SessionID != "" {
+		return l.e.Head.Identity
+	}
+	return knownID(l.e.IdentityID)
 }
 
-func (l ledgerRow) encode(b *rowBuffer) {
-	e := l.e
-	b.begin(len(ledgerColumns))
-	b.bigint(e.Position.Seq)
-	b.time(e.Time)
-	b.uuid(l.turn)
-	b.uuid(l.replaces)
-	b.smallint(e.Position.Partition)
-	b.word(projections.Label(e.ID))
-	b.word(projections.Label(e.Type))
-	b.optional(knownID(e.SessionID))
-	if e.SessionID != "" {
-		b.optional(e.Head.Identity)
-	} else {
-		b.optional(knownID(e.IdentityID))
+// securityTable has the refused links and the anomalies. identity_id is who asked for the session.
+var securityTable = rows.Table[ledgerRow]{Name: "security_events", Columns: append(
+	ledgerTable.Only("seq", "recorded_at", "turn_id", "partition", "event_id", "type", "session_id").Columns,
+	rows.Col("kind", "text", func(b *buffer, l ledgerRow) { b.Word(l.e.Change.Kind.String()) }),
+	rows.Col("reason", "text", func(b *buffer, l ledgerRow) { b.Word(l.reason()) }),
+	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(knownID(l.asker())) }),
+	rows.Col("source_hash", "text", func(b *buffer, l ledgerRow) { b.Optional(l.source()) }),
+)}
+
+func (l ledgerRow) reason() string {
+	if l.e.Change.Kind == conversation.Refused {
+		return conversation.CodeLinkedElsewhere
 	}
+	return projections.Label(l.e.Change.Reason)
 }
 
-// securityRow is a refused link or an anomaly.
-type securityRow struct{ ledgerRow }
-
-var securityColumns = columns{
-	{"seq", "bigint"}, {"recorded_at", "timestamptz"}, {"turn_id", "uuid"}, {"partition", "smallint"}, {"kind", "text"}, {"reason", "text"},
-	{"event_id", "text"}, {"type", "text"}, {"session_id", "text"}, {"identity_id", "text"}, {"source_hash", "text"},
+// asker is the identity that asked for a session.
+func (l ledgerRow) asker() string {
+	switch f := l.e.Fact.(type) {
+	case *events.LinkRefused:
+		return f.IdentityID
+	case *events.SessionLinked:
+		return f.IdentityID
+	}
+	return l.e.IdentityID
 }
 
-func (s securityRow) encode(b *rowBuffer) {
-	e := s.e
-	asked, source := asker(e)
-	b.begin(len(securityColumns))
-	b.bigint(e.Position.Seq)
-	b.time(e.Time)
-	b.uuid(s.turn)
-	b.smallint(e.Position.Partition)
-	b.word(e.Change.Kind.String())
-	if e.Change.Kind == conversation.Refused {
-		b.word(conversation.CodeLinkedElsewhere)
-	} else {
-		b.word(projections.Label(e.Change.Reason))
+// source is from where a link was refused.
+func (l ledgerRow) source() string {
+	if f, refused := l.e.Fact.(*events.LinkRefused); refused {
+		return projections.Label(f.SourceHash)
 	}
-	b.word(projections.Label(e.ID))
-	b.word(projections.Label(e.Type))
-	b.optional(knownID(e.SessionID))
-	b.optional(knownID(asked))
-	b.optional(projections.Label(source))
+	return ""
 }
 
-// asker tells who asked for a session, and from where.
-func asker(e *projections.Judged) (identity, source string) {
-	if f, refused := e.Fact.(*events.LinkRefused); refused {
-		return f.IdentityID, f.SourceHash
+// knownID returns an id as it may stand in a row, and "" for one that breaks the rules of ids: only an event that
+// states no fact has such an id.
+func knownID(id string) string {
+	if events.ValidID(id) != nil {
+		return ""
 	}
-	if f, linked := e.Fact.(*events.SessionLinked); linked {
-		return f.IdentityID, ""
-	}
-	return e.IdentityID, ""
+	return id
 }

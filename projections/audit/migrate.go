@@ -15,11 +15,11 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrate works on a connection of its own: tern resets the one that it is given.
+// migrate works on a connection of its own: tern resets its connection.
 func (a *Audit) migrate(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	conn, err := a.connect(ctx)
 	if err != nil {
-		return a.hint(err)
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := a.checkServer(ctx, conn); err != nil {
@@ -31,8 +31,14 @@ func (a *Audit) migrate(ctx context.Context) error {
 	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
 }
 
-// makeTables runs the migrations that were not run. All of them are one transaction: who
-// finds some of the tables takes it that all are there.
+// connect makes a connection beside the pool.
+func (a *Audit) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	return conn, a.hint(err)
+}
+
+// makeTables runs the migrations that were not run. All of them are one transaction: where some of the tables are, all
+// of them are taken to be there.
 func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	if err := a.makeSchema(ctx, tx); err != nil {
 		return err
@@ -47,7 +53,8 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	}
 	m.Data["schema"] = a.cfg.Schema
 	m.OnStart = func(version int32, name, _, _ string) {
-		a.cfg.Logger.Info("the audit tables are brought up to date", "schema", a.cfg.Schema, "version", version, "migration", name)
+		a.cfg.Logger.Info("the audit tables are brought up to date",
+			"schema", a.cfg.Schema, "version", version, "migration", name)
 	}
 	if err := m.LoadMigrations(migrations); err != nil {
 		return fmt.Errorf("load the migrations: %w", err)
@@ -59,49 +66,55 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	var encoding string
 	var version int
-	err := conn.QueryRow(ctx, "select current_setting('server_encoding'), current_setting('server_version_num')::int", pgx.QueryExecModeExec).Scan(&encoding, &version)
+	err := conn.QueryRow(ctx, "select current_setting('server_encoding'), current_setting('server_version_num')::int",
+		pgx.QueryExecModeExec).Scan(&encoding, &version)
 	switch {
 	case err != nil:
 		return a.hint(err)
 	case encoding != "UTF8":
-		return fmt.Errorf("%w: the database's encoding is %s, but must be UTF8: make another one with createdb -E UTF8 -T template0, and name it in the URL", ErrMissing, encoding)
+		return fmt.Errorf("%w: the database's encoding is %s, but must be UTF8: "+
+			"make another one with createdb -E UTF8 -T template0, and name it in the URL", ErrMissing, encoding)
 	case version < 130000:
 		return fmt.Errorf("%w: the server is older than PostgreSQL 13: upgrade it", ErrMissing)
 	}
 	return nil
 }
 
-// makeSchema makes the schema if there is none, and keeps others who would make it, or its
-// tables, off until the transaction ends. It needs no right to create where the schema stands.
+// makeSchema makes the schema if there is none, and keeps other processes from making it or its tables until the
+// transaction ends. It needs no right to create where the schema stands.
 func (a *Audit) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"); err != nil {
 		return err
 	}
 	var stands bool
-	if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", a.cfg.Schema).Scan(&stands); err != nil || stands {
-		return err
+	err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", a.cfg.Schema).Scan(&stands)
+	if err == nil && !stands {
+		_, err = tx.Exec(ctx, "create schema "+a.cfg.Schema)
 	}
-	_, err := tx.Exec(ctx, "create schema "+a.cfg.Schema)
 	return err
 }
 
-// hint tells what to do about an error of the first contact.
+// hint says what to do about an error of the first contact.
 func (a *Audit) hint(err error) error {
 	if err == nil {
 		return nil
 	}
 	to := a.pool.Config().ConnConfig
-	var pg *pgconn.PgError
-	var behind migrate.BadVersionError
+	if _, behind := errors.AsType[migrate.BadVersionError](err); behind {
+		return fmt.Errorf("%w: a newer turnledger has changed the tables of schema %s: run that version or a later one",
+			ErrMissing, a.cfg.Schema)
+	}
+	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case errors.As(err, &behind):
-		return fmt.Errorf("%w: a newer turnledger has changed the tables of schema %s: run that version or a later one", ErrMissing, a.cfg.Schema)
-	case !errors.As(err, &pg):
-		return fmt.Errorf("audit: %w: %w: start PostgreSQL, or correct the URL (TURNLEDGER_POSTGRES_URL)", ErrUnavailable, err)
+	case !answered:
+		return fmt.Errorf("audit: %w: %w: start PostgreSQL, or correct the URL (TURNLEDGER_POSTGRES_URL)",
+			ErrUnavailable, err)
 	case pg.Code == "3D000":
-		return fmt.Errorf("%w: there is no database %q: make it with createdb -E UTF8 %s", ErrMissing, to.Database, to.Database)
+		return fmt.Errorf("%w: there is no database %q: make it with createdb -E UTF8 %s",
+			ErrMissing, to.Database, to.Database)
 	case pg.Code[:2] == "28":
-		return fmt.Errorf("%w: it does not let the role %q in (%s): correct the URL, or the role's password and pg_hba.conf", ErrMissing, to.User, pg.Message)
+		return fmt.Errorf("%w: it does not let the role %q in (%s): "+
+			"correct the URL, or the role's password and pg_hba.conf", ErrMissing, to.User, pg.Message)
 	case pg.Code == "42501":
 		return fmt.Errorf("%w: %s: run: grant create on database %q to %q; or give that role the schema %s",
 			ErrMissing, pg.Message, to.Database, to.User, a.cfg.Schema)

@@ -13,18 +13,19 @@ import (
 
 // plan is what a batch does to the tables, each row once with its last state.
 type plan struct {
+	from, to projections.Checkpoint
 	ledger   []ledgerRow
-	security []securityRow
-	// turns in the order in which they came up; byTurn finds them.
+	security []ledgerRow
+	// turns are in the order in which they came up; byTurn finds them by id.
 	turns  []*turnRow
 	byTurn map[uuid.UUID]*turnRow
 	// heads of linked and of erased sessions.
 	heads map[string]*headRow
 	links []*projections.Judged
-	// redacted turns and erased sessions take ledger rows with them; by what they came.
+	// redacted turns and erased sessions take ledger rows with them; each with the event that did so.
 	redacted map[named]*projections.Judged
 	erased   map[string]*projections.Judged
-	// kept are sessions that nobody is linked to yet.
+	// kept has sessions that nobody is linked to yet.
 	kept *early
 	// again: rows of these events may stand already.
 	again bool
@@ -33,6 +34,7 @@ type plan struct {
 // plan folds a batch into what it does. Reading for a link happens here, before a transaction is open.
 func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *early) (*plan, error) {
 	p := &plan{
+		from: b.From, to: b.To,
 		kept:   kept,
 		ledger: make([]ledgerRow, 0, len(b.Events)),
 		byTurn: make(map[uuid.UUID]*turnRow, len(b.Events)),
@@ -77,24 +79,26 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	case conversation.TurnGone:
 		p.redact(e, linked)
 		if linked && e.Change.NewBoundary {
-			// The link came behind a silence that was none: the redaction knows better.
+			// The link took a gap for a silence, and left turns out; the redaction shows that there was none.
 			return a.backfill(ctx, p, e)
 		}
 	case conversation.Erased:
-		p.erase(e)
+		if p.erased == nil {
+			p.erased = map[string]*projections.Judged{}
+		}
+		p.erased[e.SessionID] = e
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Refused, conversation.Noted:
 	}
 	return nil
 }
 
-// backfill brings in the session's turns, after its boundary, as they stand at the event. Those that the batch has brought
-// in are there already.
+// backfill brings in the session's turns, after its boundary, as they stand at the event. Turns that the batch has
+// brought in are there already.
 func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) error {
+	state := p.kept.take(e.SessionID)
 	if e.First {
-		p.kept.take(e.SessionID)
 		return nil
 	}
-	state := p.kept.take(e.SessionID)
 	if state == nil {
 		var err error
 		if state, err = a.read(ctx, e.SessionID, e.Position.Seq); err != nil {
@@ -123,11 +127,4 @@ func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conve
 		state.Fold(e)
 	}
 	return state, nil
-}
-
-func (p *plan) erase(e *projections.Judged) {
-	if p.erased == nil {
-		p.erased = map[string]*projections.Judged{}
-	}
-	p.erased[e.SessionID] = e
 }

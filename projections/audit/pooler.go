@@ -9,14 +9,15 @@ import (
 
 // client is a connection to PostgreSQL, or to a pooler before it.
 type client interface {
-	// backend gives the number of the server's process that answers.
+	// backend returns the number of the server's process that answers.
 	backend(ctx context.Context) (int, error)
 	// keep begins a transaction, in which a pooler can't give the server's process away.
 	keep(ctx context.Context) error
 }
 
-// pooled tells whether a pooler gives each transaction of a client whichever process of the server is free: then two clients
-// meet at one, or one client at two. Locks and prepared statements, which are of a process, go astray there.
+// pooled reports whether a pooler gives each transaction of a client whichever process of the server is free: then two
+// clients meet at one process, or one client at two. Locks and prepared statements, which belong to a process, go astray
+// there.
 func pooled(ctx context.Context, a, b client) (bool, error) {
 	before, err := a.backend(ctx)
 	if err != nil {
@@ -47,9 +48,9 @@ func (c pgClient) keep(ctx context.Context) error {
 
 // checkPooler refuses a pooler of that kind, on which rebuilds and erasures would fail one by one later.
 func (a *Audit) checkPooler(ctx context.Context, conn *pgx.Conn) error {
-	other, err := pgx.ConnectConfig(ctx, a.pool.Config().ConnConfig)
+	other, err := a.connect(ctx)
 	if err != nil {
-		return a.hint(err)
+		return err
 	}
 	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
 	is, err := pooled(ctx, pgClient{conn}, pgClient{other})
@@ -57,7 +58,9 @@ func (a *Audit) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 		return a.hint(err)
 	}
 	if is {
-		return fmt.Errorf("%w: a pooler gives each transaction another of its connections, where locks don't hold (PgBouncer's pool_mode=transaction): set pool_mode=session for this database, or name the server itself in TURNLEDGER_POSTGRES_URL", ErrMissing)
+		return fmt.Errorf("%w: a pooler gives each transaction another of its connections, where locks don't hold "+
+			"(PgBouncer's pool_mode=transaction): set pool_mode=session for this database, "+
+			"or name the server itself in TURNLEDGER_POSTGRES_URL", ErrMissing)
 	}
 	return nil
 }

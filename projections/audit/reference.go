@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -26,8 +27,8 @@ func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference,
 
 type reference struct{ *generation }
 
-// digests of what a session has in each table. Rows of refused links and anomalies whose events are no longer in the log are left out,
-// since a second fold can't have them.
+// digests of what a session has in each table. Refused links and anomalies whose events are no longer in the log are
+// left out, since a second fold can't have them.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
 		select session_id, 'session' what, md5(t::text) row from {s}.sessions t
@@ -39,15 +40,19 @@ const digests = `
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
 	) rows where $1::text[] is null or session_id = any($1) group by session_id, what order by session_id collate "C", what collate "C"`
 
-// Compare implements projections.Reference. The tables are looked at in one transaction, at the position that they have when it begins.
-func (r *reference) Compare(ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error) (sessions int, err error) {
+// Compare implements projections.Reference. The tables are looked at in one transaction, at the position that they have
+// when it begins.
+func (r *reference) Compare(
+	ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error,
+) (sessions int, err error) {
 	if sample <= 0 {
 		// Most of the log first, so that the transaction is short.
 		if err := r.reach(ctx, r.served.pool, fold); err != nil {
 			return 0, err
 		}
 	}
-	options := pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + r.served.sql.share}
+	options := pgx.TxOptions{BeginQuery: r.served.sql("begin isolation level repeatable read read only; " +
+		"lock table {s}.projection_checkpoints in access share mode")}
 	err = pgx.BeginTxFunc(ctx, r.served.pool, options, func(tx pgx.Tx) error {
 		var only []string
 		if sample > 0 {
@@ -73,123 +78,94 @@ type queries interface {
 
 // reach brings the reference to where the tables are.
 func (r *reference) reach(ctx context.Context, q queries, fold projections.Fold) error {
-	found, err := q.Query(ctx, "select partition, seq from "+r.served.cfg.Schema+".projection_checkpoints where projection = $1", projection)
-	if err != nil {
-		return err
-	}
-	at, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (p events.Position, err error) {
-		err = row.Scan(&p.Partition, &p.Seq)
-		return p, err
-	})
-	if err != nil {
-		return err
-	}
+	found, _ := q.Query(ctx, r.served.sql("select partition, seq from {s}.projection_checkpoints where projection = $1"),
+		Name)
+	at, err := pgx.CollectRows(found, pgx.RowToStructByPos[events.Position])
 	for _, p := range at {
-		if err := fold.Reach(ctx, p); err != nil {
-			return err
+		if err == nil {
+			err = fold.Reach(ctx, p)
 		}
 	}
-	return nil
+	return err
 }
 
 // sample draws linked sessions and folds each by itself.
-func (r *reference) sample(ctx context.Context, tx pgx.Tx, most int, fold projections.Fold) ([]string, error) {
-	s := r.served.cfg.Schema
-	found, err := tx.Query(ctx, "select s.session_id, c.partition, c.seq from "+s+".sessions s join "+s+
-		".projection_checkpoints c on c.partition = s.partition and c.projection = $1 order by random() limit $2", projection, most)
-	if err != nil {
-		return nil, err
-	}
+func (r *reference) sample(ctx context.Context, tx pgx.Tx, most int, fold projections.Fold) (ids []string, err error) {
 	type drawn struct {
-		id string
-		at events.Position
+		ID string
+		events.Position
 	}
-	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (d drawn, err error) {
-		err = row.Scan(&d.id, &d.at.Partition, &d.at.Seq)
-		return d, err
-	})
-	ids := make([]string, 0, len(all))
+	found, _ := tx.Query(ctx, r.served.sql(`select s.session_id, c.partition, c.seq
+		from {s}.sessions s join {s}.projection_checkpoints c on c.partition = s.partition and c.projection = $1
+		order by random() limit $2`), Name, most)
+	all, err := pgx.CollectRows(found, pgx.RowToStructByPos[drawn])
 	for _, d := range all {
 		if err == nil {
-			ids, err = append(ids, d.id), fold.Session(ctx, d.id, d.at)
+			ids, err = append(ids, d.ID), fold.Session(ctx, d.ID, d.Position)
 		}
 	}
 	return ids, err
 }
 
-// held is a digest of one side.
-type held struct{ session, what, digest string }
+// digest is what one side has of a session in a table.
+type digest struct{ Session, What, Digest string }
+
+func (a digest) compare(b digest) int {
+	return cmp.Or(strings.Compare(a.Session, b.Session), strings.Compare(a.What, b.What))
+}
 
 // merge goes over both sides' digests, which come in one order.
-func (r *reference) merge(ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error) (sessions int, err error) {
-	view, stopView := iter.Pull2(side(ctx, tx, r.served.cfg.Schema, only))
+func (r *reference) merge(
+	ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error,
+) (sessions int, err error) {
+	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, &err))
 	defer stopView()
-	log, stopLog := iter.Pull2(side(ctx, r.pool, r.cfg.Schema, only))
+	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, &err))
 	defer stopLog()
-	v, vErr, vOK := view()
-	l, lErr, lOK := log()
+	v, inView := nextOfView()
+	l, inLog := nextOfLog()
 	last := ""
-	for vOK || lOK {
-		if vErr != nil {
-			return 0, vErr
-		}
-		if lErr != nil {
-			return 0, lErr
-		}
-		order := 0
+	for err == nil && (inView || inLog) {
+		order := v.compare(l)
 		switch {
-		case !lOK || vOK && before(v, l):
+		case !inLog:
 			order = -1
-		case !vOK || before(l, v):
+		case !inView:
 			order = 1
 		}
-		d := projections.Difference{SessionID: l.session, What: l.what}
+		d := projections.Difference{SessionID: l.Session, What: l.What}
 		if order <= 0 {
-			d.SessionID, d.What, d.View = v.session, v.what, v.digest
+			d.SessionID, d.What, d.View = v.Session, v.What, v.Digest
+			v, inView = nextOfView()
 		}
 		if order >= 0 {
-			d.Log = l.digest
+			d.Log = l.Digest
+			l, inLog = nextOfLog()
 		}
 		if d.SessionID != last {
 			last = d.SessionID
 			sessions++
 		}
-		if d.View != d.Log {
-			if err := report(d); err != nil {
-				return 0, err
-			}
-		}
-		if order <= 0 {
-			v, vErr, vOK = view()
-		}
-		if order >= 0 {
-			l, lErr, lOK = log()
+		if d.View != d.Log && err == nil {
+			err = report(d)
 		}
 	}
-	return sessions, nil
+	return sessions, err
 }
 
-func before(a, b held) bool {
-	return a.session < b.session || a.session == b.session && a.what < b.what
-}
-
-// side gives the digests of one schema.
-func side(ctx context.Context, q queries, schema string, only []string) iter.Seq2[held, error] {
-	return func(yield func(held, error) bool) {
-		found, err := q.Query(ctx, strings.ReplaceAll(digests, "{s}", schema), only)
-		if err != nil {
-			yield(held{}, err)
-			return
-		}
+// side yields the digests of one schema. It ends early, with failed set, where the schema can't be read.
+func side(ctx context.Context, q queries, sql string, only []string, failed *error) iter.Seq[digest] {
+	return func(yield func(digest) bool) {
+		found, _ := q.Query(ctx, sql, only)
 		defer found.Close()
 		for found.Next() {
-			var h held
-			if err := found.Scan(&h.session, &h.what, &h.digest); !yield(h, err) {
+			var d digest
+			if *failed = found.Scan(&d.Session, &d.What, &d.Digest); *failed != nil || !yield(d) {
 				return
 			}
 		}
 		if err := found.Err(); err != nil {
-			yield(held{}, err)
+			*failed = err
 		}
 	}
 }

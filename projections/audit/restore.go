@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
@@ -15,12 +15,12 @@ import (
 // Restore implements projections.View. The events of the session go through the plan as they would in one batch, and
 // are written over what stands: all rows that the parked event should have made or changed are then as if it had never
 // been parked. The session's other dead letters stay out, and are not settled. The checkpoint's row is locked
-// meanwhile, so that no batch comes between, and is where it was afterwards. Errors: ErrUnavailable, and those of the
-// log.
+// meanwhile, so that no batch comes between; the checkpoint itself does not change. Errors: ErrUnavailable, and those of
+// the log.
 func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
-	err = pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.begin}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.writing(), func(tx pgx.Tx) error {
 		stands := projections.Checkpoint{Partition: s.Partition}
-		err := tx.QueryRow(ctx, a.sql.lock, projection, s.Partition).Scan(&stands.Seq)
+		err := tx.QueryRow(ctx, a.sql(appliedOf+" for update"), Name, s.Partition).Scan(&stands.Seq)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -28,7 +28,9 @@ func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []e
 			return failure("lock the checkpoint", err)
 		}
 		var wentOn bool
-		err = tx.QueryRow(ctx, a.sql.wentOn, s.Partition, orNull(knownID(s.ID), ""), s.UpTo).Scan(&wentOn)
+		err = tx.QueryRow(ctx, a.sql(`select exists (select from {s}.event_ledger
+			where partition = $1 and session_id = nullif($2, '') and seq > $3)`),
+			s.Partition, knownID(s.ID), s.UpTo).Scan(&wentOn)
 		if err != nil {
 			return failure("look for later events of the session", err)
 		}
@@ -54,29 +56,30 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 	if err != nil {
 		return err
 	}
-	var ledger, security []uint64
-	for _, l := range p.ledger {
-		ledger = append(ledger, l.e.Position.Seq)
+	clear := func(table string, of []ledgerRow) {
+		var seqs []uint64
+		for _, l := range of {
+			seqs = append(seqs, l.e.Position.Seq)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, a.sql("delete from {s}."+table+" where partition = $1 and seq = any($2)"),
+				b.From.Partition, seqs)
+		}
 	}
-	for _, s := range p.security {
-		security = append(security, s.e.Position.Seq)
+	clear("event_ledger", p.ledger)
+	clear("security_events", p.security)
+	if err == nil {
+		err = a.overwrite(ctx, tx, p)
 	}
-	if _, err := tx.Exec(ctx, a.sql.clearLedgerOf, b.From.Partition, ledger); err != nil {
-		return failure("clear the ledger", err)
-	}
-	if _, err := tx.Exec(ctx, a.sql.clearSecurityOf, b.From.Partition, security); err != nil {
-		return failure("clear the security events", err)
-	}
-	return failure("apply again to the audit", a.overwrite(ctx, tx, b, p))
+	return failure("apply again to the audit", err)
 }
 
 // Carry hands over the dead letters of a partition that a version before kept in the tables, and forgets those that
 // were kept.
 func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep) error {
-	found, err := a.pool.Query(ctx, a.sql.formerLetters, projection, partition)
-	if err != nil {
-		return unavailable("read the audit's former dead letters", err)
-	}
+	found, _ := a.pool.Query(ctx, a.sql(`select partition, seq, event_id, type, coalesce(session_id, ''), reason,
+			attempts, parked_at, dropped_at, coalesce(dropped_by, ''), coalesce(drop_reason, '')
+		from {s}.dead_letters where projection = $1 and partition = $2 order by seq`), Name, partition)
 	letters, err := pgx.CollectRows(found, formerLetter)
 	if err != nil {
 		return unavailable("read the audit's former dead letters", err)
@@ -85,7 +88,9 @@ func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep)
 		if err := keep(ctx, l); err != nil {
 			return fmt.Errorf("carry over the audit's dead letters: %w", err)
 		}
-		if _, err := a.pool.Exec(ctx, a.sql.forgetLetter, projection, partition, l.Position.Seq); err != nil {
+		_, err := a.pool.Exec(ctx, a.sql(`delete from {s}.dead_letters
+			where projection = $1 and partition = $2 and seq = $3`), Name, partition, l.Position.Seq)
+		if err != nil {
 			return unavailable("forget a former dead letter", err)
 		}
 	}
@@ -93,14 +98,13 @@ func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep)
 }
 
 func formerLetter(row pgx.CollectableRow) (projections.DeadLetter, error) {
-	l := projections.DeadLetter{Projection: projection}
-	var session, by, why *string
-	var at *time.Time
-	err := row.Scan(&l.Position.Partition, &l.Position.Seq, &l.EventID, &l.Type, &session, &l.Reason, &l.Attempts,
-		&l.ParkedAt, &at, &by, &why)
-	l.SessionID, l.ParkedAt = zeroIfNull(session), l.ParkedAt.UTC()
-	if at != nil {
-		l.Dropped = &projections.Drop{Reason: zeroIfNull(why), By: zeroIfNull(by), At: at.UTC()}
+	l := projections.DeadLetter{Projection: Name}
+	var drop projections.Drop
+	err := row.Scan(&l.Position.Partition, &l.Position.Seq, &l.EventID, &l.Type, &l.SessionID, &l.Reason, &l.Attempts,
+		&l.ParkedAt, (*zeronull.Timestamptz)(&drop.At), &drop.By, &drop.Reason)
+	l.ParkedAt, drop.At = l.ParkedAt.UTC(), drop.At.UTC()
+	if !drop.At.IsZero() {
+		l.Dropped = &drop
 	}
 	return l, err
 }

@@ -3,26 +3,25 @@ package audit
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// SessionTurns gives the newest turns of a linked session, with its head: so many that at least limit finalized ones that
-// prompts may show are among them, or all after the boundary if there are fewer; all that the tables hold if limit < 0.
-// Tombstones and replaced turns in between are among them. The state is the caller's own and holds all events up to the
-// position, and none after; it is Whole only if no turn was left out. It is nil for a session that has no row; an erased
-// session has one, and no turns. The cost grows with limit and not with the session.
+// SessionTurns returns the newest turns of a linked session, with its head: so many that at least limit finalized turns
+// that prompts may show are among them, or all after the boundary if there are fewer; all that the tables hold if
+// limit < 0. Tombstones and replaced turns in between are among them. The state is the caller's own and holds all
+// events up to the position, and none after; it is Whole only if no turn was left out. It is nil for a session that has
+// no row; an erased session has a row, and no turns. The cost grows with limit and not with the session.
 //
 // Errors: ErrUnavailable.
-func (a *Audit) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
-	var state *conversation.State
-	var at events.Position
-	err := pgx.BeginTxFunc(ctx, a.pool, pgx.TxOptions{BeginQuery: a.sql.read}, func(tx pgx.Tx) error {
-		var err error
+func (a *Audit) SessionTurns(
+	ctx context.Context, sessionID string, limit int,
+) (state *conversation.State, at events.Position, err error) {
+	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
 		if state, at, err = a.head(ctx, tx, sessionID); err != nil || state == nil {
 			return err
 		}
@@ -34,46 +33,47 @@ func (a *Audit) SessionTurns(ctx context.Context, sessionID string, limit int) (
 	return state, at, nil
 }
 
-// head gives the session without turns, and the position of its partition.
-func (a *Audit) head(ctx context.Context, tx pgx.Tx, sessionID string) (*conversation.State, events.Position, error) {
+// head returns the session without turns, and the position of its partition.
+func (a *Audit) head(
+	ctx context.Context, tx pgx.Tx, sessionID string,
+) (_ *conversation.State, at events.Position, err error) {
 	var h conversation.Head
-	var at events.Position
-	var linked, reset, erased *uint64
-	var created, active, gone *time.Time
-	var createdNs, activeNs, goneNs int
-	var identity *string
-	err := tx.QueryRow(ctx, a.sql.head, sessionID, projection).Scan(&linked, &h.Boundary, &reset, &erased, &created, &active, &gone,
-		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, &at.Partition, &createdNs, &activeNs, &goneNs,
-		new(string), &identity, &at.Seq)
+	var created, active, gone stamp
+	err = tx.QueryRow(ctx, a.sql(`select coalesce(linked_position, 0), boundary, coalesce(reset_position, 0),
+			coalesce(erased_position, 0), created_at, created_ns, last_active_at, last_active_ns, erased_at, erased_ns,
+			finalized, pending, shown_finalized, shown_pending, identity_id, partition, c.seq
+		from {s}.sessions s join {s}.projection_checkpoints c using (partition)
+		where s.session_id = $1 and c.projection = $2`), sessionID, Name).Scan(
+		&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased,
+		&created.at, &created.ns, &active.at, &active.ns, &gone.at, &gone.ns,
+		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, (*zeronull.Text)(&h.Identity),
+		&at.Partition, &at.Seq)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, events.Position{}, nil
 	}
-	if err != nil {
-		return nil, events.Position{}, err
-	}
-	h.Identity, h.LinkedAt, h.ResetAt, h.Erased = zeroIfNull(identity), zeroIfNull(linked), zeroIfNull(reset), zeroIfNull(erased)
-	h.CreatedAt, h.LastActive, h.ErasedAt = exact(created, createdNs), exact(active, activeNs), exact(gone, goneNs)
+	h.CreatedAt, h.LastActive, h.ErasedAt = created.time(), active.time(), gone.time()
 	state := conversation.New(sessionID, a.cfg.Rules)
 	state.Adopt(h)
 	state.Applied = at.Seq
-	return state, at, nil
+	return state, at, err
 }
 
-// fill gives the state its turns.
+// fill reads the turns of the state.
 func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, limit int) error {
 	from := uint64(0)
 	if limit >= 0 {
-		// A turn that nothing is asked of is left out, too.
 		from = state.Boundary + 1
-		err := tx.QueryRow(ctx, a.sql.cut, state.SessionID, state.Boundary, max(limit-1, 0)).Scan(&from)
+		err := tx.QueryRow(ctx, a.sql(`select q.place from {s}.questions q join {s}.answers a using (turn_id)
+			where q.session_id = $1 and q.place > $2 and q.deleted_at is null and q.replaced_by_turn_id is null
+			order by q.place desc, q.record_version desc offset $3 limit 1`),
+			state.SessionID, state.Boundary, max(limit-1, 0)).Scan(&from)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 	}
-	turns, err := collectTurns(tx.Query(ctx, a.sql.sessionTurns, state.SessionID, from))
-	if err != nil {
-		return err
-	}
+	found, _ := tx.Query(ctx, a.sql(`select `+turnColumns+`, null::timestamptz from {s}.turns
+		where session_id = $1 and place >= $2 order by place, record_version`), state.SessionID, from)
+	turns, err := pgx.CollectRows(found, scanTurn)
 	live := 0
 	for i := range turns {
 		t := &turns[i].Turn
@@ -82,7 +82,7 @@ func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, 
 			live++
 		}
 	}
-	// Without a boundary no link has left anything out, and the counts tell what the limit did.
+	// Without a boundary no link has left anything out, and the counts show what the limit left out.
 	state.Whole = state.Boundary == 0 && from <= 1 && live == state.Finalized+state.Pending
-	return nil
+	return err
 }

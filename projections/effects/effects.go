@@ -1,6 +1,5 @@
-// Package effects lets a projection act on the outside world instead of keeping rows:
-// it has no store of its own to hold its checkpoint, so a bucket in NATS does; its dead
-// letters and its runners are in the desk like those of views. What it
+// Package effects lets a projection act on the outside world instead of keeping rows. It has no store of its own, so its
+// checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views. What it
 // does must be harmless when it is done again, since the checkpoint follows after.
 //
 // An effect can't be rebuilt, and a rebuild of other views never runs it.
@@ -21,8 +20,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Handler does something for events, in order. An error that trying again can't mend is
-// wrapped by projections.Permanent.
+// Handler does something for events, in order. It wraps an error that trying again can't mend by
+// projections.Permanent.
 type Handler interface {
 	Name() string
 	Handle(ctx context.Context, batch []projections.Judged) error
@@ -45,115 +44,98 @@ type Effect struct {
 
 	mu     sync.Mutex
 	bucket jetstream.KeyValue
-	// revisions of the checkpoints that this process has claimed.
-	revisions map[int]uint64
 }
 
 var _ projections.Projection = (*Effect)(nil)
 
 // New makes an effect; it does no I/O.
 func New(js jetstream.JetStream, h Handler, cfg Config) *Effect {
-	return &Effect{Handler: h, js: js, cfg: cfg, revisions: map[int]uint64{}}
+	return &Effect{Handler: h, js: js, cfg: cfg}
 }
 
-// open gives the bucket, which is made where there is none.
-func (e *Effect) open(ctx context.Context) (jetstream.KeyValue, error) {
+// open returns the bucket, which is made where there is none.
+func (e *Effect) open(ctx context.Context) (_ jetstream.KeyValue, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.bucket != nil {
 		return e.bucket, nil
 	}
 	name := "turnledger-" + e.Name()
-	bucket, err := e.js.KeyValue(ctx, name)
+	e.bucket, err = e.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = e.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		e.bucket, err = e.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "how far the effect " + e.Name() + " is", Replicas: max(e.cfg.Replicas, 1), History: 1,
 		})
 	}
 	if err != nil {
+		e.bucket = nil
 		return nil, fmt.Errorf("open the bucket %s: %w", name, err)
 	}
-	e.bucket = bucket
-	return bucket, nil
+	return e.bucket, nil
 }
 
-func checkpointKey(partition int) string { return "checkpoint." + strconv.Itoa(partition) }
-
-// stored gives the checkpoint of a partition and its revision; both are zero where there
-// is none.
-func (e *Effect) stored(ctx context.Context, partition int) (cp projections.Checkpoint, revision uint64, err error) {
+// move reads the checkpoint of a partition, and writes what change makes of it. ErrFenced where change returns false,
+// or where somebody else wrote meanwhile.
+func (e *Effect) move(
+	ctx context.Context, partition int, change func(*projections.Checkpoint) bool,
+) (cp projections.Checkpoint, err error) {
 	bucket, err := e.open(ctx)
 	if err != nil {
-		return cp, 0, err
+		return cp, err
 	}
+	key, revision := "checkpoint."+strconv.Itoa(partition), uint64(0)
 	cp.Partition = partition
-	entry, err := bucket.Get(ctx, checkpointKey(partition))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return cp, 0, nil
+	entry, err := bucket.Get(ctx, key)
+	if err == nil {
+		revision, err = entry.Revision(), json.Unmarshal(entry.Value(), &cp)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return cp, fmt.Errorf("read a checkpoint: %w", err)
+	}
+	if change == nil {
+		return cp, nil
+	}
+	if !change(&cp) {
+		return cp, projections.ErrFenced
+	}
+	raw, err := json.Marshal(cp)
+	if err == nil {
+		_, err = bucket.Update(ctx, key, raw, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+		return cp, projections.ErrFenced
 	}
 	if err != nil {
-		return cp, 0, fmt.Errorf("read a checkpoint: %w", err)
+		return cp, fmt.Errorf("write a checkpoint: %w", err)
 	}
-	if err := json.Unmarshal(entry.Value(), &cp); err != nil {
-		return cp, 0, fmt.Errorf("read a checkpoint: %w", err)
-	}
-	return cp, entry.Revision(), nil
+	return cp, nil
 }
 
 // Claim implements projections.Projection.
 func (e *Effect) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	cp, revision, err := e.stored(ctx, partition)
-	if err != nil {
-		return cp, err
-	}
-	cp.Epoch++
-	return cp, e.store(ctx, cp, revision)
+	return e.move(ctx, partition, func(cp *projections.Checkpoint) bool {
+		cp.Epoch++
+		return true
+	})
 }
 
-// store moves a checkpoint on, where it still has a revision.
-func (e *Effect) store(ctx context.Context, cp projections.Checkpoint, revision uint64) error {
-	raw, err := json.Marshal(cp)
-	if err != nil {
-		return fmt.Errorf("write a checkpoint: %w", err)
-	}
-	bucket, err := e.open(ctx)
-	if err != nil {
-		return err
-	}
-	revision, err = bucket.Update(ctx, checkpointKey(cp.Partition), raw, revision)
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
-		return projections.ErrFenced
-	}
-	if err != nil {
-		return fmt.Errorf("write a checkpoint: %w", err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.revisions[cp.Partition] = revision
-	return nil
-}
-
-// commit moves the checkpoint of a batch on, which nobody else must have claimed.
-func (e *Effect) commit(ctx context.Context, b projections.Batch) error {
-	e.mu.Lock()
-	revision := e.revisions[b.To.Partition]
-	e.mu.Unlock()
-	return e.store(ctx, b.To, revision)
-}
-
-// Apply implements projections.Projection: what the batch asks for is done, and then
-// noted.
+// Apply implements projections.Projection: what the batch asks for is done, and then noted.
 func (e *Effect) Apply(ctx context.Context, b projections.Batch) error {
 	if len(b.Events) > 0 {
 		if err := e.Handle(ctx, b.Events); err != nil {
 			return err
 		}
 	}
-	return e.commit(ctx, b)
+	_, err := e.move(ctx, b.To.Partition, func(cp *projections.Checkpoint) bool {
+		goesOn := cp.Seq == b.From.Seq && cp.Epoch == b.From.Epoch
+		*cp = b.To
+		return goesOn
+	})
+	return err
 }
 
 // Applied implements projections.Projection: how far the effect has done what the log asks for.
 func (e *Effect) Applied(ctx context.Context, partition int) (events.Position, error) {
-	cp, _, err := e.stored(ctx, partition)
+	cp, err := e.move(ctx, partition, nil)
 	return cp.Position(), err
 }

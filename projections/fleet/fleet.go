@@ -53,6 +53,8 @@ type Entry struct {
 	Start    func(ctx context.Context, partition int) (uint64, error)
 	MaxBatch int
 	Carry    func(ctx context.Context, partition int, keep projections.Keep) error
+	// Close ends the connections to the view's store; nil: there are none.
+	Close func()
 }
 
 // Fleet is the views of one process, and what is told beside them. Views are added before Run. Safe for
@@ -89,10 +91,10 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 	if e.InMemory {
 		m.desk = desk.InMemory()
 	}
-	m.queue = m.desk.Queue(e.View, f.cfg.Log, f.cfg.Rules)
+	letters := m.desk.Queue(source{e.View, m}, f.cfg.Log, f.cfg.Rules)
 	f.views = append(f.views, m)
 	f.places = append(f.places, Place{f.cfg.Log, e.View.Name(), m.Applied})
-	f.letters = append(f.letters, m)
+	f.letters = append(f.letters, letters)
 	if !e.Feeds && !e.Reads {
 		return m, nil
 	}
@@ -104,6 +106,23 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// DeadLetters are the queues of all views, and of what is listed beside them.
+func (f *Fleet) DeadLetters() []projections.DeadLetterQueue { return f.letters }
+
+// source is a view whose dead letters can be asked for once it is open.
+type source struct {
+	projections.View
+	member *Member
+}
+
+// Served implements desk.Source.
+func (s source) Served(ctx context.Context) (projections.Served, error) {
+	if err := s.member.open(); err != nil {
+		return projections.Served{}, err
+	}
+	return s.View.Served(ctx)
 }
 
 // Beside lists what follows the log and is no view: its runner, its dead letters, and as a place that erasures
@@ -137,7 +156,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 // Close closes the views.
 func (f *Fleet) Close() {
 	for _, m := range f.views {
-		m.View.Close()
+		if m.Close != nil {
+			m.Close()
+		}
 	}
 }
 

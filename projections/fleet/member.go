@@ -21,7 +21,6 @@ type Member struct {
 	Entry
 	fleet *Fleet
 	desk  *desk.Desk
-	queue *desk.Queue
 	feed  *runner.Runner // nil where another process feeds it
 
 	opened  atomic.Bool
@@ -53,14 +52,19 @@ func (m *Member) Readable() error {
 
 // Applied returns how far the view is, once it is open.
 func (m *Member) Applied(ctx context.Context, partition int) (events.Position, error) {
-	if m.opens() && !m.opened.Load() {
-		return events.Position{}, ErrUnopened
+	if err := m.open(); err != nil {
+		return events.Position{}, err
 	}
 	return m.View.Applied(ctx, partition)
 }
 
-// opens reports whether this process has to open the view's store before it uses it.
-func (m *Member) opens() bool { return m.Open != nil && (m.Feeds || m.Reads) }
+// open is ErrUnopened while this process still has to open the view's store.
+func (m *Member) open() error {
+	if m.Open != nil && (m.Feeds || m.Reads) && !m.opened.Load() {
+		return ErrUnopened
+	}
+	return nil
+}
 
 func (m *Member) fed() bool { return m.feed != nil && m.opened.Load() }
 

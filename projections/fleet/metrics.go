@@ -5,8 +5,6 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/turnledger/turnledger/projections"
 )
 
 var (
@@ -90,7 +88,4 @@ func (f *Fleet) collectLetters(ctx context.Context, out chan<- prometheus.Metric
 	}
 }
 
-var (
-	_ prometheus.Collector        = (*Fleet)(nil)
-	_ projections.DeadLetterQueue = (*Member)(nil)
-)
+var _ prometheus.Collector = (*Fleet)(nil)

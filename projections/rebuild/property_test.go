@@ -42,7 +42,8 @@ func TestEveryWayGivesTheSameView(t *testing.T) {
 
 		seed := rapid.Uint64().Draw(rt, "failures")
 		shaken := open(t, one)
-		feed(t, one, view{viewtest.NewShaky(shaken.View, seed), shaken.read})
+		shaky := viewtest.NewShaky(shaken.View, seed)
+		feed(t, one, view{viewtest.View{View: shaky, Rebuildable: shaky}, shaken.read})
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, broken off and delivered again", name)
 		require.NoError(rt, rebuilt(t, one, shaken))
 		require.Equal(rt, want, snapshots(t, one, shaken, true), "%s, rebuilt", name)

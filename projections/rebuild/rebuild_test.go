@@ -22,7 +22,11 @@ import (
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-func rebuilt(t testing.TB, log *jetlog.Log, v viewtest.View) error {
+func rebuilt(t testing.TB, log *jetlog.Log, v interface {
+	projections.View
+	projections.Rebuildable
+},
+) error {
 	t.Helper()
 	r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 100})
 	if err != nil {

@@ -48,10 +48,11 @@ type opener func(t testing.TB, log *jetlog.Log) view
 var prefixes atomic.Int64
 
 func ofRecent(v interface {
-	recent.View
+	projections.View
 	projections.Rebuildable
+	recent.Reader
 }) view {
-	return view{v, func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+	return view{viewtest.View{View: v, Rebuildable: v}, func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error) {
 		snap, err := v.Load(ctx, session, log.Partition(session), -1)
 		return snap.State, snap.Applied, err
 	}}
@@ -78,7 +79,7 @@ func auditOn(t testing.TB, log *jetlog.Log, url string) view {
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
-	return view{a, func(ctx context.Context, _ *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+	return view{viewtest.View{View: a, Rebuildable: a}, func(ctx context.Context, _ *jetlog.Log, session string) (*conversation.State, events.Position, error) {
 		return a.SessionTurns(ctx, session, -1)
 	}}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/projections"
 )
 
 // Name of the view, whatever keeps it.
@@ -58,16 +57,13 @@ func (l Limits) Trim(s *conversation.State) {
 	s.DropOldest(l.MaxTurns)
 }
 
-// View is a recent-turns view. Load is safe for concurrent use, also with Apply.
+// Reader is what readers do with a recent-turns view. It is safe for concurrent use, also with Apply.
 //
-// A partition without a checkpoint may be begun anywhere: its first batch, of the
-// epoch last claimed, is taken whatever the sequence of batch.From. Sessions that
-// began before it are held in part. A parked event gives its session up to the log:
-// until the session's next event the view holds none of it, and then only what came
-// after. Restore settles all dead letters of a session.
-// More than seven methods: it is a projections.View, and readers load from it and wait for it.
-type View interface {
-	projections.View
+// A view begins a partition without a checkpoint anywhere: the first batch, of the epoch last claimed, is taken whatever
+// the sequence of batch.From. Sessions that began before it are held in part. A parked event gives its session up to the
+// log: until the session's next event the view holds none of it, and then only what came after. Restore settles all dead
+// letters of a session.
+type Reader interface {
 	Loader
 	// Wait blocks until the view has applied a position; else it ends with ctx and its
 	// error, or with that of the view's store.
@@ -101,9 +97,9 @@ type Snapshot struct {
 	Applied events.Position
 }
 
-// Guarded is a view for readers, who ask the log while May says why the view may not be read.
+// Guarded is a view whose readers ask the log while May says why the view may not be read.
 type Guarded struct {
-	View
+	Reader
 	May func() error
 }
 
@@ -112,5 +108,5 @@ func (g Guarded) Load(ctx context.Context, sessionID string, partition, shown in
 	if err := g.May(); err != nil {
 		return Snapshot{}, err
 	}
-	return g.View.Load(ctx, sessionID, partition, shown)
+	return g.Reader.Load(ctx, sessionID, partition, shown)
 }

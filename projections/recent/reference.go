@@ -16,9 +16,9 @@ import (
 )
 
 // Listed is a view whose sessions can be listed.
-// More than seven methods: it is a View with one method more, for verification.
 type Listed interface {
-	View
+	Name() string
+	Loader
 	// Sessions gives the ids of the sessions that are held in a partition, in no order;
 	// one may come twice, and those that come or go meanwhile, or not.
 	Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error

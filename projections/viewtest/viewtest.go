@@ -64,8 +64,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 }
 
 // View is a view that can be rebuilt, as tests have it.
-// More than seven methods: it is a projections.View with what a rebuild needs.
-type View interface {
+type View struct {
 	projections.View
 	projections.Rebuildable
 }

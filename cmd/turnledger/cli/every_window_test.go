@@ -48,6 +48,8 @@ func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*
 	return nil, events.Position{}, nil //nolint:nilnil // nobody was erased
 }
 
+func (o oneSession) Wait(context.Context, events.Position) error { return nil }
+
 // Load returns so many turns that shown finalized ones are among them, as every view does.
 func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snapshot, error) {
 	n, finalized := 0, 0

@@ -13,8 +13,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
-	return memory.New(limits, rules, nil)
+func open(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+	v := memory.New(limits, rules, nil)
+	return recenttest.View{View: v, Reader: v}
 }
 
 func TestConformance(t *testing.T) {

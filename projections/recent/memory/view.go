@@ -37,7 +37,10 @@ type generation struct {
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
-var _ recent.View = (*View)(nil)
+var (
+	_ projections.View = (*View)(nil)
+	_ recent.Reader    = (*View)(nil)
+)
 
 var errPartition = errors.New("no such partition")
 
@@ -138,9 +141,6 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 	}
 	return at, err
 }
-
-// Close has nothing to end.
-func (*View) Close() {}
 
 // Wait blocks until the view has applied a position, or ctx ends: then its error.
 func (v *View) Wait(ctx context.Context, at events.Position) error {

@@ -25,13 +25,15 @@ func TestBackendsAgree(t *testing.T) {
 	server := redistest.Start(t)
 	var views atomic.Int64
 	recenttest.Property(t,
-		func(_ testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
-			return memory.New(limits, rules, nil)
+		func(_ testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+			v := memory.New(limits, rules, nil)
+			return recenttest.View{View: v, Reader: v}
 		},
-		func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+		func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
 			prefix := "agree-" + strconv.FormatInt(views.Add(1), 10)
 			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: time.Minute})
 			require.NoError(t, err)
-			return v
+			t.Cleanup(v.Close)
+			return recenttest.View{View: v, Reader: v}
 		})
 }

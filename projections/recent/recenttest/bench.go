@@ -55,7 +55,7 @@ func BenchmarkApply(b *testing.B, open Open) {
 			// Each batch list is used once per view: a second time it would be old.
 			tr := Traffic{Sessions: max(c.batch*5/c.turns, 25), Turns: c.turns, Batch: c.batch}
 			var batches []projections.Batch
-			var view recent.View
+			var view View
 			applied := 0
 			for i := 0; b.Loop(); i++ {
 				if i%max(len(batches), 1) == 0 {

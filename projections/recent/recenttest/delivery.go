@@ -138,10 +138,7 @@ func begunLater(t *testing.T, open Open) {
 
 func waiting(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	view, ok := w.view.(interface {
-		Wait(context.Context, events.Position) error
-	})
-	require.True(t, ok, "a backend waits for a position")
+	view := w.view
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, view.Wait(short, events.Position{Seq: 1}), context.DeadlineExceeded)
@@ -196,7 +193,7 @@ func concurrent(t *testing.T, open Open) {
 
 // inconsistent says what is wrong with a snapshot of a session whose events 2i+1 and
 // 2i+2 are turn i.
-func inconsistent(ctx context.Context, view recent.View) string {
+func inconsistent(ctx context.Context, view recent.Loader) string {
 	snap, err := view.Load(ctx, "s", 0, -1)
 	if err != nil {
 		return err.Error()

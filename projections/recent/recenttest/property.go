@@ -24,10 +24,9 @@ func Property(t *testing.T, opens ...Open) {
 		log, now := drawLog(rt)
 		few := recent.Limits{TTL: ttl, MaxTurns: 4}
 		start := uint64(rapid.IntRange(0, len(log.Events)/2).Draw(rt, "start")) //nolint:gosec // small
-		views := make([]recent.View, len(opens))
+		views := make([]View, len(opens))
 		for i, open := range opens {
 			views[i] = open(t, few, rules)
-			defer views[i].Close()
 		}
 		d := &delivery{rt: rt, log: log, views: views, want: map[string]*reference{}, start: start}
 		for _, s := range sessions {
@@ -47,7 +46,7 @@ func Property(t *testing.T, opens ...Open) {
 type delivery struct {
 	rt    *rapid.T
 	log   *Log
-	views []recent.View
+	views []View
 	feeds []*Feed
 	want  map[string]*reference
 	start uint64

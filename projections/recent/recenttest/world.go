@@ -8,17 +8,24 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Open gives a test a new and empty view.
-type Open func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View
+// View is a recent-turns view as it is fed, and as it is read.
+type View struct {
+	projections.View
+	recent.Reader
+}
+
+// Open makes a new and empty view, which ends with the test.
+type Open func(t testing.TB, limits recent.Limits, rules conversation.Rules) View
 
 // world is one test: a log, a view that follows it, and the time.
 type world struct {
 	t    *testing.T
 	log  *Log
-	view recent.View
+	view View
 	feed *Feed
 	now  time.Time
 }

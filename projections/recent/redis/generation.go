@@ -126,9 +126,6 @@ type generation struct {
 // Number implements projections.Generation.
 func (g *generation) Number() uint64 { return g.n }
 
-// Close is the served view's to do.
-func (g *generation) Close() {}
-
 func (g *generation) leave(ctx context.Context) error {
 	return g.client.exec(ctx, leaveScript, []string{g.pointer}, []string{g.number}).Error()
 }

@@ -32,9 +32,12 @@ const patience = time.Minute
 // opener gives views that share a server and no key.
 func opener(server *redistest.Server) recenttest.Open {
 	var views atomic.Int64
-	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
+	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
 		prefix := "test-" + strconv.FormatInt(views.Add(1), 10)
-		return view(t, redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: patience})
+		v := view(t, redis.Config{
+			URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: patience,
+		})
+		return recenttest.View{View: v, Reader: v}
 	}
 }
 

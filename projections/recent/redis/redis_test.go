@@ -290,8 +290,9 @@ func TestEveryKeyExpires(t *testing.T) {
 func TestInSteps(t *testing.T) {
 	t.Parallel()
 	open := opener(redistest.Start(t))
-	recenttest.Run(t, func(t testing.TB, limits recent.Limits, rules conversation.Rules) recent.View {
-		return open(t, limits, rules).(*redis.View).InSteps()
+	recenttest.Run(t, func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
+		v := open(t, limits, rules).View.(*redis.View).InSteps()
+		return recenttest.View{View: v, Reader: v}
 	})
 }
 

@@ -31,7 +31,10 @@ type View struct {
 	only string
 }
 
-var _ recent.View = (*View)(nil)
+var (
+	_ projections.View = (*View)(nil)
+	_ recent.Reader    = (*View)(nil)
+)
 
 // chunkBytes bounds what one script carries of an enormous batch. All parts but the
 // last leave the checkpoint where it is; each session in them says itself how far it

@@ -12,32 +12,21 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Second is the second view as it is fed and listed: under a name of its own.
-type Second struct{ recent.View }
+type Second struct{ projections.View }
 
 // Name implements projections.View.
 func (Second) Name() string { return "recent-shadow" }
 
-// Loader is what is read of a view.
-type Loader interface {
-	Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error)
-}
-
-// Waiter is a first view that tells when it has reached a position.
-type Waiter interface {
-	Loader
-	Wait(ctx context.Context, at events.Position) error
-}
-
 // Shadow is a first view with a second beside it. Safe for concurrent use.
 type Shadow struct {
-	Waiter
-	second Loader
+	recent.Reader
+	second recent.Loader
 	asked  chan read
 	reads  *prometheus.CounterVec
 	logger *slog.Logger
@@ -53,8 +42,8 @@ type read struct {
 const waiting = 1024
 
 // New makes a shadow, with its counter in a registry; it does no I/O.
-func New(first Waiter, second Loader, reg prometheus.Registerer, logger *slog.Logger) *Shadow {
-	s := &Shadow{Waiter: first, second: second, asked: make(chan read, waiting), logger: logger, reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+func New(first recent.Reader, second recent.Loader, reg prometheus.Registerer, logger *slog.Logger) *Shadow {
+	s := &Shadow{Reader: first, second: second, asked: make(chan read, waiting), logger: logger, reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "turnledger", Subsystem: "recent_shadow", Name: "reads_total",
 		Help: "Reads that were compared with the second view, by result: same, different, behind (one of both), skipped, failed.",
 	}, []string{"result"})}
@@ -69,7 +58,7 @@ func (s *Shadow) Load(ctx context.Context, sessionID string, partition, shown in
 	default:
 		s.reads.WithLabelValues("skipped").Inc()
 	}
-	return s.Waiter.Load(ctx, sessionID, partition, shown)
+	return s.Reader.Load(ctx, sessionID, partition, shown)
 }
 
 // Run compares until ctx ends, and then returns nil.
@@ -95,7 +84,7 @@ const (
 
 func (s *Shadow) compare(ctx context.Context, r read) string {
 	for range tries {
-		first, err := s.Waiter.Load(ctx, r.session, r.partition, recent.AllTurns)
+		first, err := s.Reader.Load(ctx, r.session, r.partition, recent.AllTurns)
 		if err != nil {
 			return "failed"
 		}

@@ -129,6 +129,27 @@ func (p *Process) WaitReady(t testing.TB) {
 	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.Log)
 }
 
+// WaitReadyOr waits until the process says that it is ready, or has exited, and reports whether it is ready.
+func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		select {
+		case err := <-exited:
+			require.Error(t, err, "%s", p.Log)
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if resp, err := http.Get(p.URL + "/readyz"); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+	}
+	require.FailNow(t, "neither ready nor exited", "%s", p.Log)
+	return false
+}
+
 // WaitLog waits until the process has logged a text: it comes through a pipe, after what it reports.
 func (p *Process) WaitLog(t testing.TB, pattern string) {
 	t.Helper()

@@ -86,7 +86,10 @@ func TestSynchronousDescriptorNeedsNoSync(t *testing.T) {
 		d.sync(".")
 		_, err := f.WriteString("durable")
 		require.NoError(t, err)
-		require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })))
+		require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfs.Image) string {
+			return file(t, img,
+				"f")
+		})))
 	}
 }
 
@@ -284,5 +287,6 @@ func TestOrderedMetadataIsAPrefix(t *testing.T) {
 	d.sync("dir")
 	d.write("c", "")
 	d.write("d", "")
-	require.Equal(t, []string{"b c d dir/ dir/a", "b c dir/ dir/a", "b dir/ dir/a", "dir/ dir/a"}, keys(d.outcomes(listing)))
+	require.Equal(t, []string{"b c d dir/ dir/a", "b c dir/ dir/a", "b dir/ dir/a", "dir/ dir/a"},
+		keys(d.outcomes(listing)))
 }

@@ -36,7 +36,7 @@
 //
 // # What is not modelled
 //
-// Mode and modification time always survive; the clock of the latter is coarse. There are no hard links, symbolic links, extended
-// attributes or shared writable mappings. Nothing rots: what was fsynced is there, bit for bit. Locks (flock, fcntl) are
-// the kernel's own and end with the mount.
+// Mode and modification time always survive; the clock of the latter is coarse. There are no hard links, symbolic
+// links, extended attributes or shared writable mappings. Nothing rots: what was fsynced is there, bit for bit.
+// Locks (flock, fcntl) are the kernel's own and end with the mount.
 package cutfs

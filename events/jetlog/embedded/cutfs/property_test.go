@@ -179,7 +179,8 @@ func TestNothingSyncedIsEverLost(t *testing.T) {
 					run.step()
 				}
 				for cut := range int64(40) {
-					require.NoError(t, run.ref.check(run.disk.Cut(cut), run.ids, fmt.Sprintf("seed %d cut %d", seed, cut)))
+					require.NoError(t, run.ref.check(run.disk.Cut(cut), run.ids, fmt.Sprintf("seed %d cut %d", seed,
+						cut)))
 				}
 			})
 		}

@@ -1,0 +1,142 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// nulSign with a 0 behind it stands for U+0000, which PostgreSQL holds in no text. Where the text itself has the sign,
+// it is doubled.
+const nulSign = "␀"
+
+var (
+	hideNul = strings.NewReplacer(nulSign, nulSign+nulSign, "\x00", nulSign+"0")
+	showNul = strings.NewReplacer(nulSign+nulSign, nulSign, nulSign+"0", "\x00")
+)
+
+// toText returns a text as PostgreSQL can hold it; FromText undoes that.
+func toText(s string) string {
+	if strings.IndexByte(s, 0) >= 0 || strings.Contains(s, nulSign) {
+		s = hideNul.Replace(s)
+	}
+	if !utf8.ValidString(s) { // the faster look
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
+}
+
+// FromText returns a text as it was before it was stored.
+func FromText(s string) string {
+	if strings.Contains(s, nulSign) {
+		return showNul.Replace(s)
+	}
+	return s
+}
+
+// toJSONB returns a metadata object as a jsonb column can hold it, and nil for none; FromJSONB undoes that.
+func toJSONB(raw json.RawMessage) []byte {
+	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		return nil
+	}
+	if plainJSON(raw) {
+		return raw
+	}
+	return rewrite(raw, storable)
+}
+
+// FromJSONB returns metadata with the texts that it had before it was stored.
+func FromJSONB(stored []byte) json.RawMessage {
+	if !bytes.Contains(stored, []byte(nulSign)) {
+		return stored
+	}
+	return rewrite(stored, shown)
+}
+
+// plainJSON reports whether every PostgreSQL takes some JSON as jsonb. It may say no where the answer is yes.
+func plainJSON(raw []byte) bool {
+	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) && !hugeNumbers(raw)
+}
+
+// Digits that a number may have, before or after its point, and in its exponent: numeric takes 16,383 after the point.
+const (
+	maxDigits   = 1000
+	maxExponent = 3
+)
+
+// hugeNumbers looks for runs of digits that are long, or not so long as an exponent.
+func hugeNumbers(raw []byte) bool {
+	run, exponent := 0, false
+	for i, c := range raw {
+		switch {
+		case c >= '0' && c <= '9':
+			run++
+			if run > maxDigits || exponent && run > maxExponent {
+				return true
+			}
+		case (c == '+' || c == '-') && exponent && run == 0:
+		default:
+			exponent = (c == 'e' || c == 'E') && i > 0 && raw[i-1] >= '0' && raw[i-1] <= '9'
+			run = 0
+		}
+	}
+	return false
+}
+
+// rewrite decodes JSON, changes its keys, strings and numbers, and encodes it again.
+func rewrite(raw []byte, change func(any) any) []byte {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(walk(v, change)) != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+func walk(v any, change func(any) any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = walk(v[i], change)
+		}
+		return v
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, member := range v {
+			out[change(k).(string)] = walk(member, change)
+		}
+		return out
+	default:
+		return change(v)
+	}
+}
+
+// storable changes a decoded value so that jsonb takes it. Decoding has put U+FFFD in the place of what is no
+// character.
+func storable(v any) any {
+	switch v := v.(type) {
+	case string:
+		return toText(v)
+	case json.Number:
+		if hugeNumbers([]byte(v)) {
+			return v.String()
+		}
+	}
+	return v
+}
+
+// shown undoes what storable did to a string.
+func shown(v any) any {
+	if s, ok := v.(string); ok {
+		return FromText(s)
+	}
+	return v
+}
