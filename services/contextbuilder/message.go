@@ -120,7 +120,9 @@ func (m Message) toolCalls() []toolCall {
 }
 
 // call is what a tool_use block calls.
-func (p part) call() toolCall { return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}} }
+func (p part) call() toolCall {
+	return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}}
+}
 
 // everyCall returns the message's calls of tools, and of a function, what tool calls once were.
 func (m Message) everyCall() []toolCall {

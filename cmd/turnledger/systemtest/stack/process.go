@@ -104,8 +104,14 @@ func Launch(t testing.TB, env []string, args ...string) *Process {
 // LaunchAt runs the binary at an address and returns at once.
 func LaunchAt(t testing.TB, address string, env []string, args ...string) *Process {
 	t.Helper()
+	return LaunchProgram(t, Binary(t), address, env, args...)
+}
+
+// LaunchProgram runs a binary of another version at an address and returns at once.
+func LaunchProgram(t testing.TB, binary, address string, env []string, args ...string) *Process {
+	t.Helper()
 	p := &Process{URL: "http://" + address, Log: &Buffer{}, Out: &Buffer{}}
-	p.Cmd = exec.Command(Binary(t), append(args, "--listen", address)...)
+	p.Cmd = exec.Command(binary, append(args, "--listen", address)...)
 	p.Cmd.Env = append(environment(), append([]string{"TURNLEDGER_NATS_LISTEN=" + FreeAddress(t)}, env...)...)
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Out, p.Log
 	require.NoError(t, p.Cmd.Start())
