@@ -1,7 +1,7 @@
 package localpg
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -60,7 +60,10 @@ func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	case want != 0 && best.major == 0 && found != "":
 		return best, fmt.Errorf("%w: PostgreSQL %d made it and %s is installed", ErrForeignCluster, want, found)
 	case best.major < minMajor:
-		return best, &NotInstalledError{Command: installCommand(), Found: found}
+		if found != "" {
+			found = fmt.Sprintf(" (found %s, need %d or newer)", found, minMajor)
+		}
+		return best, fmt.Errorf("%w%s: run `%s`", ErrNotInstalled, found, installCommand())
 	}
 	return best, nil
 }
@@ -121,10 +124,9 @@ func installCommand() string {
 	if os.Geteuid() == 0 {
 		sudo = ""
 	}
-	ids := osRelease()
+	release, _ := os.ReadFile("/etc/os-release") // another system has none
+	ids := string(bytes.Join(idLines.FindAll(release, -1), []byte(" ")))
 	for _, known := range []struct{ id, command string }{
-		{"debian", "apt-get install -y postgresql"},
-		{"ubuntu", "apt-get install -y postgresql"},
 		{"fedora", "dnf install -y postgresql-server"},
 		{"rhel", "dnf install -y postgresql-server"},
 		{"suse", "zypper install -y postgresql-server"},
@@ -138,18 +140,5 @@ func installCommand() string {
 	return sudo + "apt-get install -y postgresql"
 }
 
-// osRelease returns the ID and ID_LIKE lines of /etc/os-release, or nothing.
-func osRelease() string {
-	f, err := os.Open("/etc/os-release")
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	var ids []string
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "ID=") || strings.HasPrefix(lines.Text(), "ID_LIKE=") {
-			ids = append(ids, lines.Text())
-		}
-	}
-	return strings.Join(ids, " ")
-}
+// idLines are the lines of os-release that name the system, and those that it is like.
+var idLines = regexp.MustCompile(`(?m)^ID(_LIKE)?=.*$`)

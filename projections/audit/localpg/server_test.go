@@ -129,10 +129,7 @@ func TestStartSaysWhatToDo(t *testing.T) {
 		t.Parallel()
 		_, err := localpg.Start(limit(t), localpg.Config{DataDir: t.TempDir(), BinDir: t.TempDir()})
 		require.ErrorIs(t, err, localpg.ErrNotInstalled)
-		var missing *localpg.NotInstalledError
-		require.ErrorAs(t, err, &missing)
-		require.Contains(t, err.Error(), missing.Command)
-		require.Contains(t, missing.Command, "install")
+		require.Regexp(t, "run `.*install.*`", err)
 	})
 	t.Run("without a data directory", func(t *testing.T) {
 		t.Parallel()

@@ -118,16 +118,13 @@ func (v *generation) applyAll(p *partition, b projections.Batch) {
 
 // Load is described at recent.View. It takes microseconds and does no I/O.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	return v.served.Load().load(ctx, sessionID, partition, shown)
-}
-
-func (v *generation) load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	p, err := v.partition(ctx, partition)
+	g := v.served.Load()
+	p, err := g.partition(ctx, partition)
 	if err != nil {
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
 	seq, state := p.snapshot(func() *conversation.State {
-		return p.shard(v.hash(sessionID)).load(sessionID, shown, v.now().UnixMilli())
+		return p.shard(g.hash(sessionID)).load(sessionID, shown, g.now().UnixMilli())
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }
