@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/shadow"
+	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -69,8 +70,9 @@ func openViews(
 	logger *slog.Logger,
 ) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, Fleet: fleet.New(fleet.Config{
-		Log: log, Rules: cfg.rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
-		Known: []string{recent.Name, audit.Name},
+		Log: log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
+			Rules: cfg.rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
+		},
 	})}
 	err := v.openRecent(ctx, roles)
 	if err == nil {

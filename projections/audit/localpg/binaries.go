@@ -40,8 +40,8 @@ var installDirs = []string{
 	"/usr/bin", "/usr/local/bin", "/usr/local/pgsql/bin",
 }
 
-// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. A dir that is
-// given is the only one looked at.
+// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. A dir
+// that is given is the only one looked at.
 func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	var best binaries
 	var majors []string
@@ -68,8 +68,8 @@ func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	return best, nil
 }
 
-// candidateDirs lists every directory that holds both postgres and initdb, links resolved, each once. PATH comes first, so
-// that a version chosen there wins among equals.
+// candidateDirs lists every directory that holds both postgres and initdb, links resolved, each once. PATH comes
+// first, so that a version chosen there wins among equals.
 func candidateDirs(only string) []string {
 	dirs := []string{only}
 	if only == "" {
@@ -104,7 +104,8 @@ var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 func majorOf(ctx context.Context, dir string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // a fixed name in a known folder
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"),
+		"--version").Output() //nolint:gosec // a fixed name in a known folder
 	if err != nil {
 		return 0, fmt.Errorf("ask %s for its version: %w", dir, err)
 	}

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its way out), a
-// half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it belongs to a live Server.
+// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its
+// way out), a half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it
+// belongs to a live Server.
 func (s *Server) clearLeftovers(ctx context.Context) error {
 	if err := s.stopLeftovers(ctx); err != nil {
 		return err
@@ -37,8 +38,8 @@ func (s *Server) clearLeftovers(ctx context.Context) error {
 	return s.claimPidFile()
 }
 
-// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment, till it
-// finds its input closed, and may still put files there; so removing is tried for a while.
+// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment,
+// till it finds its input closed, and may still put files there; so removing is tried for a while.
 func removeHalf(ctx context.Context, half string) error {
 	var err error
 	_, ended := within(ctx, killAfter, func() (bool, error) {
@@ -112,7 +113,8 @@ func (s *Server) leftovers() ([]processInfo, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(p processInfo) bool {
-		return !strings.Contains(p.args, "-c cluster_name="+s.name+" ") && !strings.HasPrefix(p.args, "postgres: "+s.name+": ")
+		return !strings.Contains(p.args, "-c cluster_name="+s.name+" ") && !strings.HasPrefix(p.args, "postgres: "+
+			s.name+": ")
 	}), nil
 }
 
@@ -124,16 +126,17 @@ func (s *Server) refuseRival() error {
 	}
 	for _, p := range all {
 		if strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
-			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first",
-				s.cluster(), p.pid)
+			return fmt.Errorf(
+				"%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(), p.pid)
 		}
 	}
 	return nil
 }
 
 // claimPidFile makes a stale postmaster.pid harmless when its number has been given to another process meanwhile, which
-// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the shared memory
-// that it names; so only the number is replaced, by our own: a server's parent is never taken for a rival.
+// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the
+// shared memory that it names; so only the number is replaced, by our own: a server's parent is never taken for a
+// rival.
 func (s *Server) claimPidFile() error {
 	root, err := os.OpenRoot(s.cluster())
 	if errors.Is(err, fs.ErrNotExist) {

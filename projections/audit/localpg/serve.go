@@ -15,10 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings go on the command line, where they win over the files, so that a cluster made by an older version of us gets them too.
+// settings go on the command line, where they win over the files, so that a cluster made by an older version of us
+// gets them too.
 func (s *Server) settings() []string {
 	pairs := []string{
-		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket, "unix_socket_permissions=0700",
+		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket,
+		"unix_socket_permissions=0700",
 		"cluster_name=" + s.name,
 		"timezone=UTC", "log_timezone=UTC", "jit=off",
 		// The server's log must never hold a text that a client sent: errors are the client's to report, and even the

@@ -46,7 +46,8 @@ func TestServerRunsUnprivilegedAndApart(t *testing.T) {
 	conn, err := pgx.Connect(limit(t), srv.URL())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(limit(t))) }()
-	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C", "TimeZone": "UTC"} {
+	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C",
+		"TimeZone": "UTC"} {
 		var got string
 		require.NoError(t, conn.QueryRow(limit(t), "SELECT current_setting($1)", setting).Scan(&got))
 		require.Equal(t, want, got, setting)

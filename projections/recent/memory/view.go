@@ -53,7 +53,8 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 	v := &View{}
 	v.last.Store(1)
 	v.served.Store(&generation{
-		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1, store: uuid.NewString(),
+		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
+		store: uuid.NewString(),
 	})
 	return v
 }
