@@ -22,7 +22,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tested race lint shape vuln bench bench-cluster torture build fuzz cover clean deps
+.PHONY: help run test tested race lint shape vuln bench bench-cluster bench-compare torture build fuzz cover clean deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ bench-cluster: tested ## benchmark three NATS nodes that sync: turns, a killed l
 	$(GO) test -run '^$$' -bench ClusterRecordTurn -benchtime 30000x -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest/load
+
+bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (ARGS="-workloads W -runs 5")
+	@$(GO) build -o bin/compare ./deploy/tools/compare
+	@bin/compare -bin bin/tested/turnledger $(ARGS)
 
 fuzz: ## run each fuzz test of PKG for FUZZTIME
 	@set -e; for pkg in $$($(GO) list $(PKG)); do \

@@ -36,7 +36,8 @@ func TestCatalogue(t *testing.T) {
 			for _, f := range samples {
 				types = append(types, f.Type())
 			}
-			require.ElementsMatch(t, events.Types(), types, "add it to fullFacts and leastFacts in events/facts_test.go")
+			require.ElementsMatch(t, events.Types(), types,
+				"add it to fullFacts and leastFacts in events/facts_test.go")
 		}
 	})
 	for _, typ := range events.Types() {
@@ -70,14 +71,17 @@ func namesItsTurns(t *testing.T, typ string) {
 		case inner == reflect.TypeFor[events.Tombstone](): // versions of the turn that the redaction names
 		case inner.Kind() == reflect.Struct:
 			for nested, field := range members(inner) {
-				require.False(t, holdsTurn(nested, field.Type), "%s.%s: an id of a turn must be a member of the event itself", name, nested)
+				require.False(t, holdsTurn(nested, field.Type),
+					"%s.%s: an id of a turn must be a member of the event itself", name, nested)
 			}
 		case holdsTurn(name, inner):
-			require.Contains(t, []string{"turn_id", "replaces_turn_id"}, name, "older processes do not know a turn under this name")
+			require.Contains(t, []string{"turn_id", "replaces_turn_id"}, name,
+				"older processes do not know a turn under this name")
 			id := uuid.New()
 			value.Set(reflect.ValueOf(id))
 			got := events.NamesOf(f)
-			require.Contains(t, []uuid.UUID{got.TurnID, got.ReplacesTurnID}, id, "names() lacks %s: the event would outlive its turn", name)
+			require.Contains(t, []uuid.UUID{got.TurnID, got.ReplacesTurnID}, id,
+				"names() lacks %s: the event would outlive its turn", name)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -35,25 +36,13 @@ func badMessages(raw json.RawMessage) Problem {
 		return ""
 	}
 	var list []json.RawMessage
-	if TooDeep(raw) || json.Unmarshal(raw, &list) != nil {
-		return ProblemMessages
-	}
-	for _, m := range list {
-		if m[0] != '{' {
-			return ProblemMessages
-		}
-	}
-	return ""
+	noObject := func(m json.RawMessage) bool { return m[0] != '{' }
+	bad := TooDeep(raw) || json.Unmarshal(raw, &list) != nil || slices.ContainsFunc(list, noObject)
+	return problemIf(bad, ProblemMessages)
 }
 
 func badObject(raw json.RawMessage) Problem {
-	if TooDeep(raw) {
-		return ProblemMetadata
-	}
-	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
-		return ProblemMetadata
-	}
-	return ""
+	return problemIf(TooDeep(raw) || len(raw) > 0 && raw[0] != '{' && raw[0] != 'n', ProblemMetadata)
 }
 
 // MaxDepth is how deep messages and metadata may nest. It is far below the limits of all readers.
@@ -89,32 +78,17 @@ func HasMessages(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &list) == nil && len(list) > 0
 }
 
-func badID(id string) Problem {
-	if ValidID(id) != nil {
-		return ProblemID
-	}
-	return ""
-}
+func badID(id string) Problem { return problemIf(ValidID(id) != nil, ProblemID) }
 
 func badTurn(id uuid.UUID, session, request string) Problem {
-	if id != TurnID(session, request) {
-		return ProblemWrongTurnID
-	}
-	return ""
+	return problemIf(id != TurnID(session, request), ProblemWrongTurnID)
 }
 
-func nilTurn(id uuid.UUID) Problem {
-	if id == uuid.Nil {
-		return ProblemWrongTurnID
-	}
-	return ""
-}
+func nilTurn(id uuid.UUID) Problem { return problemIf(id == uuid.Nil, ProblemWrongTurnID) }
 
-func firstOf(problems ...Problem) Problem {
-	for _, p := range problems {
-		if p != "" {
-			return p
-		}
+func problemIf(bad bool, p Problem) Problem {
+	if bad {
+		return p
 	}
 	return ""
 }

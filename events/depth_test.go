@@ -25,10 +25,12 @@ func TestAnEventThatNestsTooDeepIsNoFact(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for problem, q := range map[string]events.Question{
-		"malformed_messages": {QuestionNeutral: "q", QuestionMessages: []byte(`[{"role":"user","content":` + deep + `}]`)},
+		"malformed_messages": {QuestionNeutral: "q", QuestionMessages: []byte(`[{"role":"user","content":` + deep +
+			`}]`)},
 		"malformed_metadata": {QuestionNeutral: "q", Metadata: []byte(`{"channel":` + deep + `}`)},
 	} {
-		env, err := events.Encode(&events.TurnStarted{TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r", Question: q}, time.Now())
+		env, err := events.Encode(&events.TurnStarted{TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
+			Question: q}, time.Now())
 		require.NoError(t, err)
 		require.Equal(t, problem, events.Decode(env, events.Position{Seq: 1}, time.Now()).Problem)
 	}

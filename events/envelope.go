@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,16 +41,12 @@ func (h Header) Value(name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
 	}
-	found := ""
-	for k, v := range h {
-		if len(v) > 0 && (found == "" || k < found) && strings.EqualFold(k, name) {
-			found = k
+	for _, k := range slices.Sorted(maps.Keys(h)) {
+		if v := h[k]; len(v) > 0 && strings.EqualFold(k, name) {
+			return v[0]
 		}
 	}
-	if found == "" {
-		return ""
-	}
-	return h[found][0]
+	return ""
 }
 
 // Envelope is an event as it stands in a NATS message.

@@ -24,7 +24,8 @@ func TestEncodeDecode(t *testing.T) {
 			require.Equal(t, f, r.Fact)
 			require.Equal(t, events.Position{Partition: 3, Seq: 9}, r.Position)
 			require.Equal(t, recordedAt, r.Time, "the recorded time, in UTC")
-			require.Equal(t, []string{f.Subject(), f.EventID(), f.Type(), "/turnledger", "2026-03-01T12:00:00.123456789Z"},
+			require.Equal(t, []string{f.Subject(), f.EventID(), f.Type(), "/turnledger",
+				"2026-03-01T12:00:00.123456789Z"},
 				[]string{r.Subject, r.ID, r.Type, r.Source, r.SentAt})
 			require.Equal(t, env.Body, r.Body)
 			require.Equal(t, events.Digest(env.Body), r.Digest)
@@ -58,7 +59,8 @@ func TestEncode(t *testing.T) {
 	})
 	t.Run("says what it could not encode, without its content", func(t *testing.T) {
 		t.Parallel()
-		_, err := events.Encode(&events.TurnStarted{Question: events.Question{Metadata: json.RawMessage(`{secret`)}}, recordedAt)
+		_, err := events.Encode(&events.TurnStarted{Question: events.Question{Metadata: json.RawMessage(`{secret`)}},
+			recordedAt)
 		require.ErrorContains(t, err, "encode turnledger.turn.started.v1")
 		require.NotContains(t, err.Error(), "secret")
 	})
@@ -89,7 +91,10 @@ func TestDecodeHeaders(t *testing.T) {
 	})
 	t.Run("are read in canonical case", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, leastFacts()[0], canonical(func(k string) string { return strings.ToUpper(k[:1]) + k[1:] }).Fact)
+		require.Equal(t, leastFacts()[0], canonical(func(k string) string {
+			return strings.ToUpper(k[:1]) +
+				k[1:]
+		}).Fact)
 	})
 	t.Run("the exact name goes first, then one and the same", func(t *testing.T) {
 		t.Parallel()
@@ -100,7 +105,8 @@ func TestDecodeHeaders(t *testing.T) {
 		want := events.Decode(env, at(1), recordedAt).ID
 		for range 100 {
 			env.Header = maps.Clone(env.Header)
-			require.Equal(t, want, events.Decode(env, at(1), recordedAt).ID, "what a fold sees must not hang on the order of a map")
+			require.Equal(t, want, events.Decode(env, at(1), recordedAt).ID,
+				"what a fold sees must not hang on the order of a map")
 		}
 	})
 	t.Run("an empty list of values is none", func(t *testing.T) {
@@ -137,8 +143,10 @@ func envelopeEdits() []edit {
 	return []edit{
 		{"a wrong bucket", start, func(e *events.Envelope) { e.Subject = "turns.1.s1" }, "wrong_subject"},
 		{"a foreign subject", start, func(e *events.Envelope) { e.Subject = "orders.201.s1" }, "wrong_subject"},
-		{"another session's subject", start, func(e *events.Envelope) { e.Subject = events.SessionSubject("s2") }, "wrong_subject"},
-		{"an identity's subject", start, func(e *events.Envelope) { e.Subject = events.IdentitySubject("s1") }, "wrong_subject"},
+		{"another session's subject", start, func(e *events.Envelope) { e.Subject = events.SessionSubject("s2") },
+			"wrong_subject"},
+		{"an identity's subject", start, func(e *events.Envelope) { e.Subject = events.IdentitySubject("s1") },
+			"wrong_subject"},
 		{"no specversion", start, func(e *events.Envelope) { delete(e.Header, "ce-specversion") }, "not_a_cloudevent"},
 		{"another specversion", start, header("ce-specversion", "0.3"), "not_a_cloudevent"},
 		{"no headers", start, func(e *events.Envelope) { e.Header = nil }, "not_a_cloudevent"},
@@ -172,20 +180,34 @@ func factEdits() []edit {
 		{"a wrong turn id", with(s, func(f *started) { f.TurnID = c1 }), nil, "wrong_turn_id"},
 		{"a bad session id", with(s, func(f *started) { f.SessionID = ".." }), nil, "malformed_id"},
 		{"a bad request id", with(s, func(f *started) { f.RequestID = "a\nb" }), nil, "malformed_id"},
-		{"no question", with(s, func(f *started) { f.QuestionNeutral, f.QuestionMessages = "", nil }), nil, "empty_question"},
-		{"an empty list for a question", with(s, func(f *started) { f.QuestionNeutral, f.QuestionMessages = "", raw(`[]`) }), nil, "empty_question"},
-		{"messages that are no list", with(s, func(f *started) { f.QuestionMessages = raw(`{"role":"user"}`) }), nil, "malformed_messages"},
-		{"messages that are texts", with(s, func(f *started) { f.QuestionMessages = raw(`["secret"]`) }), nil, "malformed_messages"},
-		{"messages that are null", with(s, func(f *started) { f.QuestionMessages = raw(`[null]`) }), nil, "malformed_messages"},
-		{"metadata that is a list", with(s, func(f *started) { f.Metadata = raw(`["secret"]`) }), nil, "malformed_metadata"},
+		{"no question", with(s, func(f *started) { f.QuestionNeutral, f.QuestionMessages = "", nil }), nil,
+			"empty_question"},
+		{"an empty list for a question", with(s, func(f *started) {
+			f.QuestionNeutral, f.QuestionMessages = "",
+				raw(`[]`)
+		}), nil, "empty_question"},
+		{"messages that are no list", with(s, func(f *started) { f.QuestionMessages = raw(`{"role":"user"}`) }), nil,
+			"malformed_messages"},
+		{"messages that are texts", with(s, func(f *started) { f.QuestionMessages = raw(`["secret"]`) }), nil,
+			"malformed_messages"},
+		{"messages that are null", with(s, func(f *started) { f.QuestionMessages = raw(`[null]`) }), nil,
+			"malformed_messages"},
+		{"metadata that is a list", with(s, func(f *started) { f.Metadata = raw(`["secret"]`) }), nil,
+			"malformed_metadata"},
 		{"a final without a turn id", with(f, func(f *finalized) { f.TurnID = uuid.Nil }), nil, "wrong_turn_id"},
 		{"no answer", with(f, func(f *finalized) { f.AnswerNeutral, f.AnswerMessages = "", nil }), nil, "empty_answer"},
-		{"bad messages of an answer", with(f, func(f *finalized) { f.AnswerMessages = raw(`[1]`) }), nil, "malformed_messages"},
-		{"bad metadata of an answer", with(f, func(f *finalized) { f.Metadata = raw(`"secret"`) }), nil, "malformed_metadata"},
+		{"bad messages of an answer", with(f, func(f *finalized) { f.AnswerMessages = raw(`[1]`) }), nil,
+			"malformed_messages"},
+		{"bad metadata of an answer", with(f, func(f *finalized) { f.Metadata = raw(`"secret"`) }), nil,
+			"malformed_metadata"},
 		{"a correction with a wrong turn id", with(c, func(f *corrected) { f.TurnID = r1 }), nil, "wrong_turn_id"},
 		{"a correction of nothing", with(c, func(f *corrected) { f.ReplacesTurnID = uuid.Nil }), nil, "wrong_turn_id"},
-		{"a correction to nothing", with(c, func(f *corrected) { f.AnswerNeutral, f.AnswerMessages = "", nil }), nil, "empty_answer"},
-		{"a correction without question", with(c, func(f *corrected) { f.QuestionNeutral, f.QuestionMessages = "", nil }), nil, "empty_question"},
+		{"a correction to nothing", with(c, func(f *corrected) { f.AnswerNeutral, f.AnswerMessages = "", nil }), nil,
+			"empty_answer"},
+		{"a correction without question", with(c, func(f *corrected) {
+			f.QuestionNeutral, f.QuestionMessages = "",
+				nil
+		}), nil, "empty_question"},
 		{"a redaction of nothing", with(r, func(f *redacted) { f.TurnID = uuid.Nil }), nil, "wrong_turn_id"},
 		{"a link to nobody", &events.SessionLinked{SessionID: "s1"}, nil, "malformed_id"},
 		{"a refused link to nobody", &events.LinkRefused{SessionID: "s1"}, nil, "malformed_id"},
@@ -205,25 +227,41 @@ func tombstoneEdits() []edit {
 	}
 	const problem = "malformed_tombstones"
 	return []edit{
-		{"a redaction of another turn than its tombstones", &events.TurnRedacted{TurnID: events.TurnID("s1", "r2"), SessionID: "s1", Tombstones: chain()}, nil, problem},
-		{"a tombstone of another request", redaction(func(s []events.Tombstone) { s[0].RequestID = "r2" }), nil, problem},
+		{"a redaction of another turn than its tombstones", &events.TurnRedacted{TurnID: events.TurnID("s1", "r2"),
+			SessionID: "s1", Tombstones: chain()}, nil, problem},
+		{"a tombstone of another request", redaction(func(s []events.Tombstone) { s[0].RequestID = "r2" }), nil,
+			problem},
 		{"a tombstone without request", redaction(func(s []events.Tombstone) { s[0].RequestID = "" }), nil, problem},
-		{"a tombstone of unknown status", redaction(func(s []events.Tombstone) { s[1].Status = "secret" }), nil, problem},
-		{"a tombstone of a tombstone", redaction(func(s []events.Tombstone) { s[1].Status = "redacted" }), nil, problem},
-		{"a tombstone of version 0", redaction(func(s []events.Tombstone) { s[0].RecordVersion, s[1].RecordVersion = 0, 1 }), nil, problem},
-		{"versions that do not count up", redaction(func(s []events.Tombstone) { s[1].RecordVersion = 9 }), nil, problem},
-		{"tombstones that do not replace each other", redaction(func(s []events.Tombstone) { s[1].ReplacesTurnID = nil }), nil, problem},
-		{"tombstones that are not replaced by each other", redaction(func(s []events.Tombstone) { s[0].ReplacedByTurnID = nil }), nil, problem},
-		{"an old version that is not replaced", redaction(func(s []events.Tombstone) { s[0].Status = "finalized" }), nil, problem},
+		{"a tombstone of unknown status", redaction(func(s []events.Tombstone) { s[1].Status = "secret" }), nil,
+			problem},
+		{"a tombstone of a tombstone", redaction(func(s []events.Tombstone) { s[1].Status = "redacted" }), nil,
+			problem},
+		{"a tombstone of version 0", redaction(func(s []events.Tombstone) {
+			s[0].RecordVersion, s[1].RecordVersion = 0,
+				1
+		}), nil, problem},
+		{"versions that do not count up", redaction(func(s []events.Tombstone) { s[1].RecordVersion = 9 }), nil,
+			problem},
+		{"tombstones that do not replace each other",
+			redaction(func(s []events.Tombstone) { s[1].ReplacesTurnID = nil }), nil, problem},
+		{"tombstones that are not replaced by each other",
+			redaction(func(s []events.Tombstone) { s[0].ReplacedByTurnID = nil }), nil, problem},
+		{"an old version that is not replaced", redaction(func(s []events.Tombstone) { s[0].Status = "finalized" }),
+			nil, problem},
 		{"versions in two places", redaction(func(s []events.Tombstone) { s[1].Place = at(4) }), nil, problem},
-		{"a place after the position", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(5), at(5) }), nil, problem},
-		{"a count below nothing", &events.TurnRedacted{TurnID: c1, SessionID: "s1", Session: &events.SessionMark{Pending: -1}}, nil, problem},
-		{"a tombstone in no place", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(0), at(0) }), nil, problem},
+		{"a place after the position", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(5), at(5) }),
+			nil, problem},
+		{"a count below nothing", &events.TurnRedacted{TurnID: c1, SessionID: "s1",
+			Session: &events.SessionMark{Pending: -1}}, nil, problem},
+		{"a tombstone in no place", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(0), at(0) }),
+			nil, problem},
 		{"a version twice", redaction(func(s []events.Tombstone) {
 			s[1] = s[0]
 			s[0].ReplacedByTurnID, s[1].ReplacesTurnID, s[1].RecordVersion, s[1].Status, s[1].ReplacedByTurnID = ptr(r1), ptr(r1), 3, "finalized", nil
 		}), nil, problem},
-		{"a tombstone in a ring", redaction(func(s []events.Tombstone) { s[0].ReplacesTurnID = ptr(c1); s[1].ReplacedByTurnID = ptr(r1) }), nil, problem},
+		{"a tombstone in a ring",
+			redaction(func(s []events.Tombstone) { s[0].ReplacesTurnID = ptr(c1); s[1].ReplacedByTurnID = ptr(r1) }),
+			nil, problem},
 	}
 }
 

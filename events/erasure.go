@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"time"
 )
@@ -32,9 +33,9 @@ func (f *SessionErased) texts() Texts          { return Texts{} }
 func (f *SessionErased) withdraws() Withdrawal { return WithdrawsSession }
 func (f *SessionErased) check([]byte) Problem {
 	if f.IdentityID == "" {
-		return firstOf(badID(f.SessionID), badID(f.ReceiptID))
+		return cmp.Or(badID(f.SessionID), badID(f.ReceiptID))
 	}
-	return firstOf(badID(f.SessionID), badID(f.IdentityID), badID(f.ReceiptID))
+	return cmp.Or(badID(f.SessionID), badID(f.IdentityID), badID(f.ReceiptID))
 }
 
 // IdentityErased says: all sessions of an identity go, also those linked later.
@@ -60,7 +61,7 @@ func (f *IdentityErased) names() Names          { return Names{} }
 func (f *IdentityErased) texts() Texts          { return Texts{} }
 func (f *IdentityErased) withdraws() Withdrawal { return WithdrawsIdentity }
 func (f *IdentityErased) check([]byte) Problem {
-	return firstOf(badID(f.IdentityID), badID(f.ReceiptID))
+	return cmp.Or(badID(f.IdentityID), badID(f.ReceiptID))
 }
 
 // Of returns the erasure of one of the identity's sessions, under the same receipt.
@@ -107,9 +108,9 @@ func (f *ErasureReceipt) texts() Texts          { return Texts{} }
 func (f *ErasureReceipt) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *ErasureReceipt) check(body []byte) Problem {
 	if f.SessionID != "" && f.IdentityID == "" {
-		return firstOf(badID(f.SessionID), badID(f.ReceiptID), f.inexact(body))
+		return cmp.Or(badID(f.SessionID), badID(f.ReceiptID), f.inexact(body))
 	}
-	return firstOf(badID(f.IdentityID), badID(f.ReceiptID), f.inexact(body))
+	return cmp.Or(badID(f.IdentityID), badID(f.ReceiptID), f.inexact(body))
 }
 
 var placeName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)

@@ -27,7 +27,8 @@ func fullFacts() []events.Fact {
 	}
 	return []events.Fact{
 		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question},
-		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: answer, Metadata: json.RawMessage(`{"locale":"de"}`)},
+		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: answer,
+			Metadata: json.RawMessage(`{"locale":"de"}`)},
 		&events.SessionLinked{SessionID: "s1", IdentityID: "alice@example.org"},
 		&events.TurnRedacted{
 			TurnID: c1, SessionID: "s1", IdentityID: "alice@example.org", Reason: "asked to", RedactedBy: "ops",
@@ -37,19 +38,23 @@ func fullFacts() []events.Fact {
 				Finalized: 4, Pending: 3, ShownFinalized: 2, ShownPending: 1,
 			},
 		},
-		&events.TurnCorrected{TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1, Question: question, Answer: answer},
+		&events.TurnCorrected{TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1, Question: question,
+			Answer: answer},
 		&events.SessionReset{SessionID: "s1", After: at(7), Reason: "new topic"},
-		&events.SessionErased{SessionID: "s1", IdentityID: "alice@example.org", ReceiptID: "x1", Reason: "asked to", ErasedBy: "ops"},
+		&events.SessionErased{SessionID: "s1", IdentityID: "alice@example.org", ReceiptID: "x1", Reason: "asked to",
+			ErasedBy: "ops"},
 		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
 		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
-		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log", Erased: 12, Sessions: 1},
+		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
+			Erased: 12, Sessions: 1},
 	}
 }
 
 // leastFacts holds one fact of each type with nothing set that may be left out.
 func leastFacts() []events.Fact {
 	return []events.Fact{
-		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: events.Question{QuestionNeutral: "q"}},
+		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "q"}},
 		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: events.Answer{AnswerNeutral: "a"}},
 		&events.SessionLinked{SessionID: "s1", IdentityID: "alice"},
 		&events.TurnRedacted{TurnID: r1, SessionID: "s1"},
@@ -71,11 +76,13 @@ func chain() []events.Tombstone {
 	nobody := events.TurnID("s1", "r0")
 	return []events.Tombstone{
 		{
-			TurnID: r1, RequestID: "r1", Place: at(3), Position: at(4), Final: ptr(at(5)), Status: "replaced", CreatedAt: recordedAt,
+			TurnID: r1, RequestID: "r1", Place: at(3), Position: at(4), Final: ptr(at(5)), Status: "replaced",
+			CreatedAt:   recordedAt,
 			FinalizedAt: &later, RecordVersion: 2, ReplacesTurnID: &nobody, ReplacedByTurnID: ptr(c1),
 		},
 		{
-			TurnID: c1, RequestID: "c1", Place: at(3), Position: at(6), Final: ptr(at(6)), Status: "finalized", CreatedAt: recordedAt,
+			TurnID: c1, RequestID: "c1", Place: at(3), Position: at(6), Final: ptr(at(6)), Status: "finalized",
+			CreatedAt:   recordedAt,
 			FinalizedAt: &later, RecordVersion: 3, ReplacesTurnID: ptr(r1),
 		},
 	}

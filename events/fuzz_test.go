@@ -40,7 +40,8 @@ func FuzzToken(f *testing.F) {
 }
 
 func FuzzParseSubject(f *testing.F) {
-	for _, s := range []string{"", "turns", "turns.201.s1", "identities.201.s1", "turns.1.s1", "turns.201.~czE", "turns.201.s1.x", "turns..", "...."} {
+	for _, s := range []string{"", "turns", "turns.201.s1", "identities.201.s1", "turns.1.s1", "turns.201.~czE",
+		"turns.201.s1.x", "turns..", "...."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

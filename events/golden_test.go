@@ -70,32 +70,44 @@ func goldens() []struct {
 		fact events.Fact
 		kind conversation.Kind
 	}{
-		{events.TypeTurnStarted, &events.TurnStarted{TurnID: asked, SessionID: session, RequestID: "req-1", Question: question}, conversation.Started},
-		{events.TypeTurnFinalized, &events.TurnFinalized{TurnID: asked, SessionID: session, Answer: answer, Metadata: json.RawMessage(`{"device_type":"phone"}`)}, conversation.Answered},
-		{events.TypeSessionLinked, &events.SessionLinked{SessionID: session, IdentityID: identity}, conversation.Linked},
-		{events.TypeLinkRefused, &events.LinkRefused{SessionID: session, IdentityID: "mallory", SourceHash: "9f86d081884c7d65"}, conversation.Refused},
+		{events.TypeTurnStarted, &events.TurnStarted{TurnID: asked, SessionID: session, RequestID: "req-1",
+			Question: question}, conversation.Started},
+		{events.TypeTurnFinalized, &events.TurnFinalized{TurnID: asked, SessionID: session, Answer: answer,
+			Metadata: json.RawMessage(`{"device_type":"phone"}`)}, conversation.Answered},
+		{events.TypeSessionLinked, &events.SessionLinked{SessionID: session, IdentityID: identity},
+			conversation.Linked},
+		{events.TypeLinkRefused, &events.LinkRefused{SessionID: session, IdentityID: "mallory",
+			SourceHash: "9f86d081884c7d65"}, conversation.Refused},
 		{events.TypeTurnCorrected, &events.TurnCorrected{
 			TurnID: corrected, SessionID: session, RequestID: "fix-1", ReplacesTurnID: asked,
-			Question: better, Answer: events.Answer{AnswerNeutral: "Yes, both.", AnswerTranslated: "Yes, both.", AnswerTranslatedIsFallback: true},
+			Question: better, Answer: events.Answer{AnswerNeutral: "Yes, both.", AnswerTranslated: "Yes, both.",
+				AnswerTranslatedIsFallback: true},
 		}, conversation.Corrected},
-		{events.TypeSessionReset, &events.SessionReset{SessionID: session, After: events.Position{Seq: 5}, Reason: "new topic"}, conversation.Reset},
+		{events.TypeSessionReset, &events.SessionReset{SessionID: session, After: events.Position{Seq: 5},
+			Reason: "new topic"}, conversation.Reset},
 		{events.TypeTurnRedacted, &events.TurnRedacted{
 			TurnID: asked, SessionID: session, IdentityID: identity, Reason: "asked to", RedactedBy: "ops",
 			Tombstones: []events.Tombstone{
 				{
-					TurnID: asked, RequestID: "req-1", Place: at(1), Position: at(1), Final: ptr(at(2)), Status: "replaced", CreatedAt: first,
+					TurnID: asked, RequestID: "req-1", Place: at(1), Position: at(1), Final: ptr(at(2)),
+					Status: "replaced", CreatedAt: first,
 					FinalizedAt: ptr(first.Add(time.Second)), RecordVersion: 1, ReplacedByTurnID: &corrected,
 				},
 				{
-					TurnID: corrected, RequestID: "fix-1", Place: at(1), Position: at(5), Final: ptr(at(5)), Status: "finalized", CreatedAt: first,
+					TurnID: corrected, RequestID: "fix-1", Place: at(1), Position: at(5), Final: ptr(at(5)),
+					Status: "finalized", CreatedAt: first,
 					FinalizedAt: ptr(first.Add(4 * time.Second)), RecordVersion: 2, ReplacesTurnID: &asked,
 				},
 			},
-			Session: &events.SessionMark{Boundary: at(6), CreatedAt: first, LastActiveAt: first.Add(5 * time.Second), Finalized: 1},
+			Session: &events.SessionMark{Boundary: at(6), CreatedAt: first, LastActiveAt: first.Add(5 * time.Second),
+				Finalized: 1},
 		}, conversation.TurnGone},
-		{events.TypeSessionErased, &events.SessionErased{SessionID: session, ReceiptID: "rcp-1", Reason: "asked to", ErasedBy: "ops"}, conversation.Erased},
-		{events.TypeIdentityErased, &events.IdentityErased{IdentityID: identity, ReceiptID: "rcp-2", Reason: "left", ErasedBy: "ops"}, conversation.Anomaly},
-		{events.TypeErasureReceipt, &events.ErasureReceipt{IdentityID: identity, ReceiptID: "rcp-2", Place: "log", Erased: 12}, conversation.Anomaly},
+		{events.TypeSessionErased, &events.SessionErased{SessionID: session, ReceiptID: "rcp-1", Reason: "asked to",
+			ErasedBy: "ops"}, conversation.Erased},
+		{events.TypeIdentityErased, &events.IdentityErased{IdentityID: identity, ReceiptID: "rcp-2", Reason: "left",
+			ErasedBy: "ops"}, conversation.Anomaly},
+		{events.TypeErasureReceipt, &events.ErasureReceipt{IdentityID: identity, ReceiptID: "rcp-2", Place: "log",
+			Erased: 12}, conversation.Anomaly},
 	}
 }
 
@@ -132,7 +144,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 			live.Fold(r)
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
-			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionErased,
+			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
+				*events.SessionErased,
 				*events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}

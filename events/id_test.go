@@ -46,7 +46,8 @@ func TestEventIDs(t *testing.T) {
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, pyPair["x2|log"]+".receipt", (&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2", Place: "log"}).EventID())
+		require.Equal(t, pyPair["x2|log"]+".receipt", (&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2",
+			Place: "log"}).EventID())
 	})
 	t.Run("say nothing of a wording", func(t *testing.T) {
 		t.Parallel()
@@ -64,7 +65,8 @@ func TestValidID(t *testing.T) {
 			require.NoError(t, events.ValidID(id))
 		})
 	}
-	for _, id := range []string{"", ".", "..", "a\nb", "a\x00", "a\x7f", "a\u0085b", "\xff", strings.Repeat("x", 257), strings.Repeat("ü", 129)} {
+	for _, id := range []string{"", ".", "..", "a\nb", "a\x00", "a\x7f", "a\u0085b", "\xff", strings.Repeat("x", 257),
+		strings.Repeat("ü", 129)} {
 		t.Run("refuses "+events.Token(id), func(t *testing.T) {
 			t.Parallel()
 			err := events.ValidID(id)

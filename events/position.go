@@ -1,6 +1,7 @@
 package events
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,18 +34,17 @@ func (p *Position) UnmarshalText(b []byte) (err error) {
 // ParsePosition reads "partition:sequence". Anything else is ErrPosition.
 func ParsePosition(s string) (Position, error) {
 	part, seq, ok := strings.Cut(s, ":")
-	if !ok || !digits(part) || !digits(seq) {
+	k, badPartition := strconv.ParseUint(part, 10, 64)
+	n, badSeq := strconv.ParseUint(seq, 10, 64)
+	switch {
+	case !ok, errors.Is(badPartition, strconv.ErrSyntax), errors.Is(badSeq, strconv.ErrSyntax):
 		return Position{}, fmt.Errorf("%w: want partition:sequence, such as 0:42", ErrPosition)
-	}
-	k, err := strconv.Atoi(part)
-	if err != nil || k >= Buckets {
+	case badPartition != nil, k >= Buckets:
 		return Position{}, fmt.Errorf("%w: the partition is out of range", ErrPosition)
-	}
-	n, err := strconv.ParseUint(seq, 10, 64)
-	if err != nil {
+	case badSeq != nil:
 		return Position{}, fmt.Errorf("%w: the sequence is out of range", ErrPosition)
 	}
-	return Position{Partition: k, Seq: n}, nil
+	return Position{Partition: int(k), Seq: n}, nil
 }
 
 // ParsePositions reads a list, "0:42,1:17", of at most one position a partition.
@@ -83,26 +83,9 @@ func (c Cursor) Pass(p Position) { c[p.Partition] = max(c[p.Partition], p.Seq) }
 
 // String returns the outside form, "0:42,1:17", which ParsePositions reads.
 func (c Cursor) String() string {
-	var out []byte
-	for i, k := range slices.Sorted(maps.Keys(c)) {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = strconv.AppendInt(out, int64(k), 10)
-		out = append(out, ':')
-		out = strconv.AppendUint(out, c[k], 10)
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(c)) {
+		out = append(out, Position{k, c[k]}.String())
 	}
-	return string(out)
-}
-
-func digits(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
+	return strings.Join(out, ",")
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,7 +34,7 @@ func (f *TurnRedacted) names() Names          { return Names{TurnID: f.TurnID, S
 func (f *TurnRedacted) texts() Texts          { return Texts{} }
 func (f *TurnRedacted) withdraws() Withdrawal { return WithdrawsTurn }
 func (f *TurnRedacted) check([]byte) Problem {
-	return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem())
+	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem())
 }
 
 // Tombstone is what stays of a redacted turn: everything but its texts. Place is
@@ -97,7 +98,7 @@ func (t Tombstone) problem(session string) Problem {
 		(t.Status == "replaced") != (t.ReplacedByTurnID != nil) {
 		return ProblemTombstones
 	}
-	return firstOf(badID(t.RequestID), badTurn(t.TurnID, session, t.RequestID))
+	return cmp.Or(badID(t.RequestID), badTurn(t.TurnID, session, t.RequestID))
 }
 
 // replaces reports whether both tombstones say that t is the version right after old.

@@ -156,7 +156,8 @@ func compare(t *testing.T, path string, schema map[string]any, typ reflect.Type)
 }
 
 func isText(t reflect.Type) bool {
-	return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+	return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || t.Kind() == reflect.Slice &&
+		t.Elem().Kind() == reflect.Uint8
 }
 
 // members are the JSON members of a struct, embedded ones too.

@@ -1,6 +1,9 @@
 package events
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // SessionLinked says: the session belongs to an identity, from its beginning on.
 type SessionLinked struct {
@@ -23,7 +26,7 @@ func (f *SessionLinked) names() Names          { return Names{} }
 func (f *SessionLinked) texts() Texts          { return Texts{} }
 func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionLinked) check([]byte) Problem {
-	return firstOf(badID(f.SessionID), badID(f.IdentityID))
+	return cmp.Or(badID(f.SessionID), badID(f.IdentityID))
 }
 
 // LinkRefused says: somebody asked to link a session that belongs to another identity.
@@ -47,7 +50,7 @@ func (f *LinkRefused) Subject() string { return SessionSubject(f.SessionID) }
 func (f *LinkRefused) names() Names          { return Names{} }
 func (f *LinkRefused) texts() Texts          { return Texts{} }
 func (f *LinkRefused) withdraws() Withdrawal { return WithdrawsNothing }
-func (f *LinkRefused) check([]byte) Problem  { return firstOf(badID(f.SessionID), badID(f.IdentityID)) }
+func (f *LinkRefused) check([]byte) Problem  { return cmp.Or(badID(f.SessionID), badID(f.IdentityID)) }
 
 // SessionReset says: prompts and history start after it; nothing is deleted. After is
 // the session's last position when the reset was decided; it makes the event

@@ -44,7 +44,8 @@ func TestToken(t *testing.T) {
 			}
 		})
 	})
-	for _, token := range []string{"", "a.b", "a b", "~YQ", "~YS5i=", "~YS5", "~YS5j\n", "~!", strings.Repeat("x", 129), "*", ">", "~YS5ic"} {
+	for _, token := range []string{"", "a.b", "a b", "~YQ", "~YS5i=", "~YS5", "~YS5j\n", "~!", strings.Repeat("x", 129),
+		"*", ">", "~YS5ic"} {
 		t.Run("ParseToken refuses what Token never gives: "+token, func(t *testing.T) {
 			t.Parallel()
 			_, err := events.ParseToken(token)
@@ -70,7 +71,8 @@ func TestParseSubject(t *testing.T) {
 	}
 	b := strconv.Itoa(events.Bucket("s1"))
 	for _, s := range []string{
-		"", "turns", "turns." + b, "turns." + b + ".", "turns.0" + b + ".s1", "turns.+" + b + ".s1", "turns.256.s1", "turns." + b + ".s1.x",
+		"", "turns", "turns." + b, "turns." + b + ".", "turns.0" + b + ".s1", "turns.+" + b + ".s1", "turns.256.s1",
+		"turns." + b + ".s1.x",
 		"Turns." + b + ".s1", "orders." + b + ".s1", "turns.." + b + ".s1", "turns." + b + ".*", "turns." + b + ".s2",
 	} {
 		t.Run("refuses "+s, func(t *testing.T) {

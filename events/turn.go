@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/google/uuid"
@@ -32,7 +33,7 @@ func (q Question) problem() Problem {
 	if q.QuestionNeutral == "" && !HasMessages(q.QuestionMessages) {
 		return ProblemEmptyQuestion
 	}
-	return firstOf(badMessages(q.QuestionMessages), badObject(q.Metadata))
+	return cmp.Or(badMessages(q.QuestionMessages), badObject(q.Metadata))
 }
 
 func (a Answer) problem() Problem {
@@ -65,7 +66,7 @@ func (f *TurnStarted) names() Names {
 func (f *TurnStarted) texts() Texts          { return Texts{Question: &f.Question} }
 func (f *TurnStarted) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnStarted) check([]byte) Problem {
-	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
+	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
 }
 
 // TurnFinalized says: the turn has its answer. Metadata is laid over that of the start.
@@ -89,7 +90,7 @@ func (f *TurnFinalized) names() Names          { return Names{TurnID: f.TurnID, 
 func (f *TurnFinalized) texts() Texts          { return Texts{Answer: &f.Answer, Metadata: f.Metadata} }
 func (f *TurnFinalized) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *TurnFinalized) check([]byte) Problem {
-	return firstOf(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
+	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
 }
 
 // TurnCorrected says: a whole replacing turn, in the place of ReplacesTurnID.
@@ -117,6 +118,6 @@ func (f *TurnCorrected) names() Names {
 func (f *TurnCorrected) texts() Texts          { return Texts{Question: &f.Question, Answer: &f.Answer} }
 func (f *TurnCorrected) withdraws() Withdrawal { return WithdrawsVersion }
 func (f *TurnCorrected) check([]byte) Problem {
-	return firstOf(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
+	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
 		nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())
 }

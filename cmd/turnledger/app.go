@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -35,7 +36,7 @@ import (
 
 // app is a process in some roles: built, run, stopped.
 type app struct {
-	cfg    Config
+	cfg    config.Config
 	roles  roles
 	logger *slog.Logger
 
@@ -60,7 +61,7 @@ type app struct {
 
 // runApp listens, opens an app and runs it until ctx ends, and opens another where the log was replaced under it;
 // opened is called with each. The address and the connection to NATS stay the same.
-func runApp(ctx context.Context, cfg Config, roles roles, logger *slog.Logger, opened func(*app)) (err error) {
+func runApp(ctx context.Context, cfg config.Config, roles roles, logger *slog.Logger, opened func(*app)) (err error) {
 	f, err := openFront(ctx, cfg, logger)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
 		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
 	}
-	c.Deadline = time.Duration(a.cfg.RequestTimeout)
+	c.Deadline = a.cfg.RequestTimeout
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
@@ -145,7 +146,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 	c.Owners = reader
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.log), history.Config{
-			Rules: a.cfg.rules(), Policy: a.cfg.policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
+			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
 		})
 	}
 	if a.roles.has(roleAPI) {
@@ -160,7 +161,7 @@ func (a *app) serve(registry *prometheus.Registry) {
 		c.Sessions, c.Contexts = reader, builder
 		c.Identities = a.identities()
 		a.replay = replay.New(a.store.log, a.logger)
-		c.Events, c.MetadataKeys = a.replay, a.cfg.rules().MetadataKeys
+		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}
 	if a.roles.has(roleChat) {
 		c.Chat = a.chat(reader, builder)
@@ -179,7 +180,7 @@ func (a *app) authenticator() access.Authenticator {
 
 // readSide reads from the views that there are, and the log.
 func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{View: a.views.reader(), Rules: a.cfg.rules(), Logger: a.logger}
+	rc := contextbuilder.ReaderConfig{View: a.views.reader(), Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
@@ -196,9 +197,9 @@ func (a *app) identities() *identities.Reader {
 // chat answers with the model that is configured, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
 	var model chat.Model = chat.Echo{}
-	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: time.Duration(a.cfg.ModelSilence)}); {
+	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence}); {
 	case at.URL == "":
-	case a.cfg.anthropic():
+	case a.cfg.Anthropic():
 		model = anthropic.New(at)
 	default:
 		model = openai.New(at)

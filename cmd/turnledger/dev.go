@@ -10,56 +10,56 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alecthomas/kong"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/cli"
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
 type devCmd struct {
-	Config
+	config.Config
 }
 
 // Run runs everything on this machine: NATS in the process, the recent view in
 // memory, PostgreSQL from the installed binaries unless one is given.
-func (c *devCmd) Run(e *env) error {
-	if err := c.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	}
+func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 	// The screen says what there is to say; the log speaks up when something is wrong.
-	logger := newLogger(e.err, slog.LevelWarn, c.Verbose)
-	warnUnknownEnv(logger)
+	logger := newLogger(e.Err, slog.LevelWarn, c.Config, k)
 	// A taken port is known before PostgreSQL is started.
-	l, err := listen(e.ctx, c.Config)
+	l, err := listen(e.Ctx, c.Config)
 	if err != nil {
 		return err
 	}
 	_ = l.Close()
 	if c.NATSURL == "" && c.NATSListen == "" {
-		c.NATSListen = freeNATS(e.ctx)
+		c.NATSListen = freeNATS(e.Ctx)
 	}
 	pg, err := c.postgres(e, logger)
 	if err != nil {
 		return err
 	}
 	if pg != nil {
-		defer keep(e.ctx, pg, logger)()
+		defer keep(e.Ctx, pg, logger)()
 	}
-	err = runApp(e.ctx, c.Config, allRoles, logger, func(a *app) { c.screen(e.out, a) })
+	err = runApp(e.Ctx, c.Config, allRoles, logger, func(a *app) { c.screen(e.Out, a) })
 	if err == nil {
-		_, _ = fmt.Fprintln(e.out, "Stopped. Everything that was acknowledged is in", c.DataDir)
+		_, _ = fmt.Fprintln(e.Out, "Stopped. Everything that was acknowledged is in", c.DataDir)
 	}
 	return err
 }
 
 // postgres starts the private PostgreSQL, where none is given and one is
 // installed.
-func (c *devCmd) postgres(e *env, logger *slog.Logger) (*localpg.Server, error) {
+func (c *devCmd) postgres(e *cli.Env, logger *slog.Logger) (*localpg.Server, error) {
 	if c.PostgresURL != "" {
 		return nil, nil //nolint:nilnil // one is given
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(e.Ctx, time.Minute)
 	defer cancel()
 	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: logger})
 	if errors.Is(err, localpg.ErrNotInstalled) {
-		_, _ = fmt.Fprintf(e.err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
+		_, _ = fmt.Fprintf(e.Err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
 		return nil, nil //nolint:nilnil // dev goes on without an audit
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func keep(ctx context.Context, pg *localpg.Server, logger *slog.Logger) (stop fu
 }
 
 func (c *devCmd) screen(w io.Writer, a *app) {
-	url := c.scheme() + "://" + a.front.listener.Addr().String()
+	url := c.Scheme() + "://" + a.front.listener.Addr().String()
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	p("")
 	p("Turnledger %s is running.", version)
@@ -114,23 +114,23 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	} else if a.store.server != nil {
 		p("  NATS      in this process only (port 4222 is taken; set TURNLEDGER_NATS_LISTEN for another)")
 	} else {
-		p("  NATS      %s", secretless(c.NATSURL))
+		p("  NATS      %s", config.Secretless(c.NATSURL))
 	}
 	if c.PostgresURL != "" {
-		p("  Audit     %s", secretless(c.PostgresURL))
+		p("  Audit     %s", config.Secretless(c.PostgresURL))
 	} else {
 		p("  Audit     none: no PostgreSQL")
 	}
 	p("  Recent    %s", recentOf(c.Config))
 	if c.ModelURL != "" {
-		p("  Model     %s at %s", c.ModelName, secretless(c.ModelURL))
+		p("  Model     %s at %s", c.ModelName, config.Secretless(c.ModelURL))
 	} else {
 		p("  Model     an echo: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME for a real one")
 	}
 	p("  Data      %s", c.DataDir)
 	key := ""
 	if c.Auth != "" {
-		p("  Keys      %s", shownAuth(c.Auth))
+		p("  Keys      %s", config.ShownAuth(c.Auth))
 		key = `-H "Authorization: Bearer $TURNLEDGER_KEY" `
 	}
 	p("")
@@ -141,9 +141,9 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	p("Ctrl-C stops it.")
 }
 
-func recentOf(c Config) string {
+func recentOf(c config.Config) string {
 	if c.RedisURL != "" {
-		return secretless(c.RedisURL)
+		return config.Secretless(c.RedisURL)
 	}
 	return "in memory"
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -47,16 +46,16 @@ func (a *app) openErasing(ctx context.Context) error {
 		return nil
 	}
 	a.erasing.eraser = eraser.New(log, notes, eraser.Config{
-		Rules: a.cfg.rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne,
+		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne,
 		Logger: a.logger,
 	})
 	a.erasing.feed = runner.NewTask(a.store.log, a.erasing.eraser, runner.Config{
-		Rules: a.cfg.rules(), Group: desk.New(notes).Members(a.erasing.eraser.Name(), nil),
+		Rules: a.cfg.Rules(), Group: desk.New(notes).Members(a.erasing.eraser.Name(), nil),
 		Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
 	})
 	a.views.Beside(a.erasing.eraser.Name(), a.erasing.feed, nil, nil)
 	a.erasing.retention = eraser.NewRetention(log, notes, eraser.RetentionConfig{
-		Rules: a.cfg.rules(), Anonymous: a.cfg.anonymousRetention(), Linked: time.Duration(a.cfg.Retention),
+		Rules: a.cfg.Rules(), Anonymous: a.cfg.AnonymousAge(), Linked: a.cfg.Retention,
 		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
 	})
 	return nil
@@ -81,15 +80,6 @@ func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID
 		return nil
 	}
 	return err
-}
-
-// anonymousRetention is never shorter than a session lives: one that is still shown
-// would be lost.
-func (c Config) anonymousRetention() time.Duration {
-	if c.AnonymousRetention == 0 {
-		return 0
-	}
-	return time.Duration(max(c.AnonymousRetention, c.SessionTTL))
 }
 
 // forget tells the memory outside and the audit what a retention takes out of the log by purge.
@@ -145,9 +135,6 @@ func (a *app) documents() []eraser.Documents {
 type forwarded struct {
 	done func(ctx context.Context, partition int) (events.Position, error)
 }
-
-// Name implements eraser.Documents.
-func (forwarded) Name() string { return "memory" }
 
 // DeleteTurns implements eraser.Documents.
 func (f forwarded) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/access/certfile"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -20,7 +22,7 @@ import (
 // front is the HTTP server of a process. It outlives the apps that answer behind it. While a log is replaced by a
 // backup, the front keeps the address, so that no other process can take it and answer in its place, and answers 503.
 type front struct {
-	cfg      Config
+	cfg      config.Config
 	logger   *slog.Logger
 	listener net.Listener
 	cert     *certfile.Pair // nil where the server speaks plain HTTP
@@ -39,10 +41,10 @@ type front struct {
 }
 
 // openFront listens. That comes before anything else is started, so that a taken port is known at once.
-func openFront(ctx context.Context, cfg Config, logger *slog.Logger) (*front, error) {
+func openFront(ctx context.Context, cfg config.Config, logger *slog.Logger) (*front, error) {
 	f := &front{cfg: cfg, logger: logger, left: make(chan struct{}), ended: make(chan struct{})}
 	var err error
-	if f.cert, err = openPair("TURNLEDGER_TLS_CERT", cfg.TLSCert, cfg.TLSKey, logger); err != nil {
+	if f.cert, err = cfg.API(logger); err != nil {
 		return nil, err
 	}
 	if f.cert == nil && httpwire.CheckListen(cfg.Listen, false) != nil {
@@ -53,9 +55,9 @@ func openFront(ctx context.Context, cfg Config, logger *slog.Logger) (*front, er
 }
 
 // listen takes the address of the API.
-func listen(ctx context.Context, cfg Config) (net.Listener, error) {
+func listen(ctx context.Context, cfg config.Config) (net.Listener, error) {
 	if err := httpwire.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+		return nil, fmt.Errorf("%w: %w", config.ErrUsage, err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	switch {
@@ -80,10 +82,23 @@ func (f *front) serve(ctx context.Context) {
 		}
 		g.Go(func() error {
 			defer end()
-			return httpwire.NewServer(f, f.cfg.server(f.cert, f.logger)).Run(ctx, f.listener)
+			return httpwire.Serve(ctx, f.listener, f, f.server())
 		})
 		f.err = g.Wait()
 	}()
+}
+
+// server returns the bounds of connections; those of requests are the API's.
+func (f *front) server() httpwire.ServerConfig {
+	s := httpwire.ServerConfig{
+		Logger: f.logger, Drain: stopDeadline, HeaderTimeout: f.cfg.HeaderTimeout, ReadTimeout: f.cfg.ReadTimeout,
+		IdleTimeout: f.cfg.KeepTimeout, MaxHeader: int(f.cfg.MaxHeader), MaxConnections: f.cfg.MaxConnections,
+		WriteTimeout: max(3*time.Minute, f.cfg.RequestTimeout+f.cfg.ReadTimeout),
+	}
+	if f.cert != nil {
+		s.TLS = f.cert.Server()
+	}
+	return s
 }
 
 // close ends the server, waits for the requests in hand, and lets the address go.

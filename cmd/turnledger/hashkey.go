@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
@@ -14,7 +15,7 @@ const hashKeyNote = "hash.key"
 
 // openHashKey gives the key of the hashes of addresses: TURNLEDGER_HASH_KEY, or one that is
 // drawn once and kept beside the log, so that the hashes of all processes agree for ever.
-func openHashKey(ctx context.Context, cfg Config, notes *jetlog.Notes) ([]byte, error) {
+func openHashKey(ctx context.Context, cfg config.Config, notes *jetlog.Notes) ([]byte, error) {
 	if cfg.HashKey != "" {
 		return []byte(cfg.HashKey), nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,20 +46,20 @@ func (a *app) openMemory(registry *prometheus.Registry, metrics *runner.Metrics)
 		v5 := supermemory.NewV5(to)
 		store, m.searcher = v5, v5
 	}
-	m.forwarder = memory.NewForwarder(store, a.store.log, a.cfg.rules())
-	m.effect = effects.New(js, m.forwarder, effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.rules()})
+	m.forwarder = memory.NewForwarder(store, a.store.log, a.cfg.Rules())
+	m.effect = effects.New(js, m.forwarder, effects.Config{Replicas: a.cfg.Replicas, Log: a.store.log, Rules: a.cfg.Rules()})
 	m.deletions = memory.NewDeletions(a.store.log, memory.DeletionsConfig{
-		Rules: a.cfg.rules(), Done: m.effect.Applied, Logger: a.logger,
+		Rules: a.cfg.Rules(), Done: m.effect.Applied, Logger: a.logger,
 	})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes", Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
 	}, func() float64 { return float64(m.deletions.Withheld()) }))
 	if desk := a.views.Desk(); a.roles.has(roleAudit) {
 		m.feed = runner.New(a.store.log, m.effect, runner.Config{
-			Rules: a.cfg.rules(), MaxBatch: 64, Logger: a.logger, Metrics: metrics,
+			Rules: a.cfg.Rules(), MaxBatch: 64, Logger: a.logger, Metrics: metrics,
 			Group: desk.Members(m.effect.Name(), nil), Desk: desk, Carry: m.effect.Carry,
 		})
-		a.views.Beside(m.effect.Name(), m.feed, desk.Queue(m.effect, a.store.log, a.cfg.rules()), m.effect.Applied)
+		a.views.Beside(m.effect.Name(), m.feed, desk.Queue(m.effect, a.store.log, a.cfg.Rules()), m.effect.Applied)
 	} else {
 		a.views.Beside(m.effect.Name(), nil, nil, m.effect.Applied)
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
@@ -82,7 +81,7 @@ func (m *outsideMemory) run(ctx context.Context) error {
 // snippets gives prompts their memory: that outside, or the audit tables; nil where
 // there is neither.
 func (a *app) snippets() services.Memory {
-	budget := time.Duration(a.cfg.MemoryBudget)
+	budget := a.cfg.MemoryBudget
 	switch {
 	case a.memory != nil:
 		return memory.NewSnippets(a.memory.searcher, a.memory.deletions.Confirmed, budget)

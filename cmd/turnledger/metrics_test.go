@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
@@ -24,13 +26,13 @@ var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)
 // describedMetrics returns the metrics of a process that has everything, with their labels.
 func describedMetrics(t *testing.T) map[string]string {
 	t.Helper()
-	cfg := Config{
+	cfg := config.Config{
 		Listen: "127.0.0.1:0", DataDir: stack.DataDir(t), Partitions: 1, Replicas: 1, Sync: "group",
-		SessionTTL: Duration(24 * time.Hour), SessionMax: 500, EraseRate: 40,
+		SessionTTL: 24 * time.Hour, SessionMax: 500, EraseRate: 40,
 		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
-	logger := newLogger(&stack.Buffer{}, 0, false)
+	logger := slog.New(slog.NewTextHandler(&stack.Buffer{}, nil))
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
 	defer s.close()

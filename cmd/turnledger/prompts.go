@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
@@ -10,7 +8,7 @@ import (
 
 // prompts configures the context builder with what there is.
 func (a *app) prompts() contextbuilder.Config {
-	c := contextbuilder.Config{SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: time.Duration(a.cfg.IdleTimeout)}
+	c := contextbuilder.Config{SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: a.cfg.IdleTimeout}
 	if counter, err := tokens.ForModel(a.cfg.ModelName); err != nil {
 		a.logger.Warn("max_tokens is estimated", "err", err)
 	} else if counter != nil {
@@ -21,7 +19,7 @@ func (a *app) prompts() contextbuilder.Config {
 	}
 	if a.cfg.RewriterURL != "" {
 		c.Rewriter = steppedRewriter{rewriter.New(rewriter.Config{
-			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.rewriterModel(), Timeout: time.Duration(a.cfg.RewriterTimeout),
+			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(), Timeout: a.cfg.RewriterTimeout,
 		}), a.steps}
 	}
 	return c

@@ -8,9 +8,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/cli"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -36,6 +38,10 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 			err = fmt.Errorf("%w: %w", v1.ErrBackup, err)
 		}
 	}()
+	if b.store.server == nil && b.store.nc.ConnectedServerName() == embedded.Name {
+		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't hold still for "+
+			"this process: restore through that one", jetlog.ErrRefused)
+	}
 	if err := operate.On(b.store.log).Vacant(ctx); err != nil {
 		return out, err
 	}
@@ -45,7 +51,7 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 	}
 	if have := b.store.log.Partitions(); have != packed.Partitions {
 		return out, fmt.Errorf("%w that this log can take in: it has %s, and the log was opened with %d: start the server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
-			v1.ErrBackup, counted(packed.Partitions, "partition"), have, packed.Partitions)
+			v1.ErrBackup, cli.Counted(packed.Partitions, "partition"), have, packed.Partitions)
 	}
 	b.logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
 	// Whatever comes of it, what is open here does not fit the log any more.
@@ -116,7 +122,7 @@ func (b backups) settle(ctx context.Context, packed *backup.Packed) (said, unkno
 	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
 		return 0, 0, err
 	}
-	s := history.New(history.On(log), history.Config{Rules: b.cfg.rules(), Policy: b.cfg.policy(), Logger: b.logger})
+	s := history.New(history.On(log), history.Config{Rules: b.cfg.Rules(), Policy: b.cfg.Policy(), Logger: b.logger})
 	life, end := context.WithCancel(ctx)
 	defer end()
 	var g errgroup.Group

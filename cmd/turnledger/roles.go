@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 )
 
 // role is what a process does.
@@ -31,7 +33,7 @@ func parseRoles(s string) (roles, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		x := role(strings.TrimSpace(name))
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, eraser, chat", errUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, eraser, chat", config.ErrUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)
@@ -41,17 +43,17 @@ func parseRoles(s string) (roles, error) {
 }
 
 // fit refuses what can't work, and says what to set.
-func (r roles) fit(c Config) error {
+func (r roles) fit(c config.Config) error {
 	embedded := c.NATSURL == ""
 	switch {
 	case embedded && c.NATSListen == "" && (!r.has(roleAPI) || !r.has(roleContext)):
-		return fmt.Errorf("%w: --roles %s: the embedded NATS is reachable in this process only, so nobody else could do the rest: set TURNLEDGER_NATS_URL, or run the roles api and context here", errUsage, r)
+		return fmt.Errorf("%w: --roles %s: the embedded NATS is reachable in this process only, so nobody else could do the rest: set TURNLEDGER_NATS_URL, or run the roles api and context here", config.ErrUsage, r)
 	case r.has(roleRecent) && c.RedisURL == "" && !r.has(roleContext):
-		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set TURNLEDGER_REDIS_URL, or run the role context here", errUsage, r)
+		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set TURNLEDGER_REDIS_URL, or run the role context here", config.ErrUsage, r)
 	case r.has(roleAudit) && c.PostgresURL == "" && len(r) == 1:
-		return fmt.Errorf("%w: --roles audit: set TURNLEDGER_POSTGRES_URL", errUsage)
+		return fmt.Errorf("%w: --roles audit: set TURNLEDGER_POSTGRES_URL", config.ErrUsage)
 	case r.has(roleChat) && c.ModelURL == "":
-		return fmt.Errorf("%w: --roles chat: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME", errUsage)
+		return fmt.Errorf("%w: --roles chat: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME", config.ErrUsage)
 	default:
 		return nil
 	}

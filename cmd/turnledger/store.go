@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/access/certfile"
@@ -28,7 +29,7 @@ type store struct {
 }
 
 // openStore opens the log on the embedded server or on an outside NATS.
-func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*store, error) {
+func openStore(ctx context.Context, cfg config.Config, logger *slog.Logger) (*store, error) {
 	if cfg.NATSURL != "" {
 		return openOutside(ctx, cfg)
 	}
@@ -48,23 +49,19 @@ func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*store, er
 	return openEmbedded(ctx, cfg, sync, logger)
 }
 
-func openGrouped(ctx context.Context, cfg Config, logger *slog.Logger) (*store, error) {
+func openGrouped(ctx context.Context, cfg config.Config, logger *slog.Logger) (*store, error) {
 	if err := embedded.CheckFileSystem(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	return openEmbedded(ctx, cfg, embedded.Group, logger)
 }
 
-func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *slog.Logger) (*store, error) {
-	listen, user, password, err := natsListener(cfg.NATSListen)
+func openEmbedded(ctx context.Context, cfg config.Config, sync embedded.Sync, logger *slog.Logger) (*store, error) {
+	listen, user, password, err := cfg.NATSListener()
 	if err != nil {
 		return nil, err
 	}
-	pair, err := openPair("TURNLEDGER_NATS_CERT", cfg.NATSCert, cfg.NATSKey, logger)
-	if err != nil {
-		return nil, err
-	}
-	secured, err := cfg.natsListenerTLS(pair)
+	pair, secured, err := cfg.NATS(logger)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +69,7 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, TLS: secured, Logger: logger,
 	})
 	if errors.Is(err, embedded.ErrListen) {
-		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", errUsage, err)
+		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", config.ErrUsage, err)
 	}
 	if err != nil {
 		return nil, err
@@ -88,10 +85,10 @@ func openEmbedded(ctx context.Context, cfg Config, sync embedded.Sync, logger *s
 	return s, nil
 }
 
-func openOutside(ctx context.Context, cfg Config) (*store, error) {
+func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 	for one := range strings.SplitSeq(cfg.NATSURL, ",") {
 		if _, err := url.Parse(one); err != nil {
-			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", errUsage) // the error repeats it
+			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", config.ErrUsage) // the error repeats it
 		}
 	}
 	opts := append([]nats.Option{
@@ -101,10 +98,10 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
 		// A password that was changed is changed back, and credentials that ended are replaced.
 		nats.IgnoreAuthErrorAbort(),
-	}, cfg.natsClient()...)
+	}, cfg.NATSClient()...)
 	nc, err := nats.Connect(cfg.NATSURL, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secretless(cfg.NATSURL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", config.Secretless(cfg.NATSURL), err)
 	}
 	s := &store{nc: nc}
 	if s.log, err = s.reopened(ctx, cfg); err != nil {
@@ -115,11 +112,11 @@ func openOutside(ctx context.Context, cfg Config) (*store, error) {
 }
 
 // reopened opens the log on the connection.
-func (s *store) reopened(ctx context.Context, cfg Config) (*jetlog.Log, error) {
+func (s *store) reopened(ctx context.Context, cfg config.Config) (*jetlog.Log, error) {
 	return jetlog.Open(ctx, s.nc, s.logConfig(cfg))
 }
 
-func (s *store) logConfig(cfg Config) jetlog.Config {
+func (s *store) logConfig(cfg config.Config) jetlog.Config {
 	c := jetlog.Config{Partitions: cfg.Partitions, Replicas: cfg.Replicas, Outside: s.server == nil}
 	if s.server != nil {
 		c.GateDir, c.Writable = s.server.GateDir(), s.server.Healthy
@@ -128,7 +125,7 @@ func (s *store) logConfig(cfg Config) jetlog.Config {
 }
 
 // reopen opens the log anew on the same connection, where another stands in its place.
-func (s *store) reopen(ctx context.Context, cfg Config) error {
+func (s *store) reopen(ctx context.Context, cfg config.Config) error {
 	s.log.Close()
 	log, err := s.reopened(ctx, cfg)
 	s.log = log

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -26,7 +27,7 @@ import (
 // views are the fleet of a process, and what its readers read of it.
 type views struct {
 	*fleet.Fleet
-	cfg    Config
+	cfg    config.Config
 	log    *jetlog.Log
 	logger *slog.Logger
 
@@ -66,12 +67,12 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 // openViews makes the views of some roles. Those in stores that only others use are added, too, so that every
 // process can tell how far they are.
 func openViews(
-	ctx context.Context, cfg Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
+	ctx context.Context, cfg config.Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
 	logger *slog.Logger,
 ) (*views, error) {
 	v := &views{cfg: cfg, log: log, logger: logger, Fleet: fleet.New(fleet.Config{
 		Log: log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
-			Rules: cfg.rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
+			Rules: cfg.Rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
 		},
 	})}
 	err := v.openRecent(ctx, roles)
@@ -105,7 +106,7 @@ func (v *views) openRecent(ctx context.Context, roles roles) error {
 		entry.Carry, entry.Close = kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case roles.has(roleContext):
-		kept := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		kept := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
 		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, v.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
@@ -119,17 +120,17 @@ func (v *views) openRecent(ctx context.Context, roles roles) error {
 }
 
 func (v *views) openRedis(url string) (*redis.View, error) {
-	trusted, err := openAuthorities("TURNLEDGER_REDIS_CA", v.cfg.RedisCA)
+	trusted, err := v.cfg.Redis()
 	if err != nil {
 		return nil, err
 	}
-	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: v.cfg.limits(), Rules: v.cfg.rules()})
+	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: v.cfg.Limits(), Rules: v.cfg.Rules()})
 }
 
 // youngest is where a recent view in memory begins: what is older than the TTL has left it. Sessions that began
 // before are known as not whole.
 func (v *views) youngest(ctx context.Context, partition int) (uint64, error) {
-	return v.log.SeqAt(ctx, partition, time.Now().Add(-time.Duration(v.cfg.SessionTTL)))
+	return v.log.SeqAt(ctx, partition, time.Now().Add(-v.cfg.SessionTTL))
 }
 
 // openShadow opens the second recent view, where one is configured. Nothing is served from it.
@@ -140,7 +141,7 @@ func (v *views) openShadow(ctx context.Context, reg prometheus.Registerer) error
 	entry := fleet.Entry{Feeds: true}
 	var second recent.Loader
 	if v.cfg.RecentShadow == "memory" {
-		view := memory.New(v.cfg.limits(), v.cfg.rules(), nil)
+		view := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
 		entry.View, second = shadow.Second{View: view}, view
 		entry.InMemory, entry.Start = true, v.youngest
 	} else {
@@ -164,7 +165,7 @@ func (v *views) openAudit(ctx context.Context, roles roles) error {
 		return nil
 	}
 	tables, err := audit.Look(ctx, audit.Config{
-		URL: v.cfg.PostgresURL, Rules: v.cfg.rules(), Log: v.log, Logger: v.logger,
+		URL: v.cfg.PostgresURL, Rules: v.cfg.Rules(), Log: v.log, Logger: v.logger,
 	})
 	if err != nil {
 		return err

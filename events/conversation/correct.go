@@ -29,18 +29,14 @@ func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 		}
 		return Decision{Err: ErrRequestIDInUse}, true
 	}
-	switch correctable(s.Turn(c.TurnID)) {
-	case "":
+	refusal := uncorrectable(s.Turn(c.TurnID))
+	if refusal == nil {
 		return Decision{}, false
-	case CodeTurnPending:
-		return Decision{Err: ErrTurnPending}, true
-	case CodeTurnRedacted:
-		return Decision{Err: ErrTurnRedacted}, true
-	case CodeTurnReplaced:
-		return Decision{Err: s.replacedRefusal(c.TurnID)}, true
-	default:
-		return Decision{Err: ErrTurnNotFound}, true
 	}
+	if refusal.Code == CodeTurnReplaced {
+		refusal = s.replacedRefusal(c.TurnID)
+	}
+	return Decision{Err: refusal}, true
 }
 
 // replacedRefusal is ErrTurnReplaced with the version that stands now.
@@ -124,18 +120,10 @@ func (c Correct) answer(a *events.Answer) {
 	}
 }
 
-// correctable returns "", or the code that says why a turn takes no correction.
-func correctable(t *Turn) string {
-	switch {
-	case t == nil:
-		return CodeTurnNotFound
-	case t.Status == Pending:
-		return CodeTurnPending
-	case t.Status == Redacted:
-		return CodeTurnRedacted
-	case t.Status == Replaced:
-		return CodeTurnReplaced
-	default:
-		return ""
+// uncorrectable returns why a turn takes no correction, nil for a turn that takes one.
+func uncorrectable(t *Turn) *Refusal {
+	if t == nil {
+		return ErrTurnNotFound
 	}
+	return [...]*Refusal{Pending: ErrTurnPending, Redacted: ErrTurnRedacted, Replaced: ErrTurnReplaced}[t.Status]
 }

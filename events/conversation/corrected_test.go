@@ -8,8 +8,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// TestACorrectionIsWhatMessagesSay: calls, results, system messages and images stay where they are, and of what the speaker said
-// nothing is left, in either language.
+// TestACorrectionIsWhatMessagesSay: calls, results, system messages and images stay where they are, and of what the
+// speaker said nothing is left, in either language.
 func TestACorrectionIsWhatMessagesSay(t *testing.T) {
 	t.Parallel()
 	neutral, translated := "right", "juste"

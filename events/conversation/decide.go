@@ -51,8 +51,9 @@ func (s *State) DecideStart(c Start) Decision {
 	id := events.TurnID(c.SessionID, c.RequestID)
 	t := s.Turn(id)
 	if t == nil {
-		if pending := s.pending(c.Busy); pending != nil {
-			return Decision{Err: pendingRefusal(pending)}
+		busy := func(t *Turn) bool { return c.Busy != nil && t.Status == Pending && c.Busy(t) }
+		if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
+			return Decision{Err: pendingRefusal(s.Turns[at])}
 		}
 		facts = append(facts, &events.TurnStarted{
 			TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
@@ -66,15 +67,6 @@ func (s *State) DecideStart(c Start) Decision {
 		restsOn = max(restsOn, s.LinkedAt)
 	}
 	return Decision{Turn: t, RestsOn: restsOn, StatedAt: t.Started}
-}
-
-// pending returns the first turn that is pending and makes the session busy; nil if there is none.
-func (s *State) pending(busy func(*Turn) bool) *Turn {
-	at := slices.IndexFunc(s.Turns, func(t *Turn) bool { return busy != nil && t.Status == Pending && busy(t) })
-	if at < 0 {
-		return nil
-	}
-	return s.Turns[at]
 }
 
 func (s *State) refuseStart(c Start) (Decision, bool) {
@@ -205,19 +197,10 @@ func (s *State) DecideReset(reason string, partition int) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
 	}
-	if !s.startedSinceReset() {
+	if !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started > s.ResetAt }) {
 		return Decision{RestsOn: s.ResetAt}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.SessionReset{
 		SessionID: s.SessionID, After: events.Position{Partition: partition, Seq: s.Applied}, Reason: reason,
 	}}}
-}
-
-func (s *State) startedSinceReset() bool {
-	for _, t := range s.Turns {
-		if t.Started > s.ResetAt {
-			return true
-		}
-	}
-	return false
 }

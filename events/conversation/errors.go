@@ -53,24 +53,18 @@ func (r *Refusal) Is(target error) bool {
 var (
 	ErrTurnNotStarted = refusal(CodeTurnNotStarted,
 		"the turn was never started in this session: start it first, with the same request_id")
-	ErrTurnNotFound = refusal(CodeTurnNotFound,
-		"the session has no turn of this id")
+	ErrTurnNotFound    = refusal(CodeTurnNotFound, "the session has no turn of this id")
 	ErrLinkedElsewhere = refusal(CodeLinkedElsewhere,
 		"the session belongs to another identity: use a new session_id; the attempt was recorded")
 	ErrTurnMismatch = refusal(CodeTurnMismatch,
 		"the request_id does not compute to this turn_id: send the request_id that started the turn, or none")
-	ErrTurnRedacted = refusal(CodeTurnRedacted,
-		"the turn is redacted and takes no more writes")
-	ErrTurnReplaced = refusal(CodeTurnReplaced,
-		"the turn was replaced by a correction: correct the current version")
-	ErrTurnPending = refusal(CodeTurnPending,
-		"the turn has no answer yet: finalize it first")
+	ErrTurnRedacted   = refusal(CodeTurnRedacted, "the turn is redacted and takes no more writes")
+	ErrTurnReplaced   = refusal(CodeTurnReplaced, "the turn was replaced by a correction: correct the current version")
+	ErrTurnPending    = refusal(CodeTurnPending, "the turn has no answer yet: finalize it first")
 	ErrRequestIDInUse = refusal(CodeRequestIDInUse,
 		"the request_id belongs to another write of this session: use a new one")
-	ErrSessionNotFound = refusal(CodeSessionNotFound,
-		"the log has no session of this id")
-	ErrSessionErased = refusal(CodeSessionErased,
-		"the session was erased and takes no more writes")
+	ErrSessionNotFound = refusal(CodeSessionNotFound, "the log has no session of this id")
+	ErrSessionErased   = refusal(CodeSessionErased, "the session was erased and takes no more writes")
 )
 
 func refusal(code, detail string) *Refusal { return &Refusal{Code: code, Detail: detail} }

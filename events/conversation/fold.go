@@ -218,8 +218,8 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 		return stated(t, t.startDigest == e.Digest && t.Replaces == f.ReplacesTurnID, CodeRequestIDInUse)
 	}
 	old := s.Turn(f.ReplacesTurnID)
-	if code := correctable(old); code != "" {
-		return anomaly(code)
+	if refusal := uncorrectable(old); refusal != nil {
+		return anomaly(refusal.Code)
 	}
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Finalized, Version: old.Version + 1,

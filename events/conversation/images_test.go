@@ -9,7 +9,8 @@ import (
 func FuzzCleanText(f *testing.F) {
 	blob := strings.Repeat("Ab1+/", 20)
 	for _, s := range []string{
-		"plain", "data:image/png;base64," + blob, "iVBORw0KGgo" + blob + "\n" + blob, `\/9j\/` + blob + `\n` + blob, "UklGR", "data:image/png;base64,",
+		"plain", "data:image/png;base64," + blob, "iVBORw0KGgo" + blob + "\n" + blob, `\/9j\/` + blob + `\n` + blob,
+		"UklGR", "data:image/png;base64,",
 	} {
 		f.Add(s)
 	}

@@ -21,7 +21,8 @@ func (m *machine) invariants(t *rapid.T) {
 			t.Fatalf("%s stands twice, or under another id", x.RequestID)
 		}
 		seen[x.ID] = true
-		if i > 0 && (s.Turns[i-1].Place > x.Place || s.Turns[i-1].Place == x.Place && s.Turns[i-1].Version >= x.Version) {
+		if i > 0 && (s.Turns[i-1].Place > x.Place || s.Turns[i-1].Place == x.Place &&
+			s.Turns[i-1].Version >= x.Version) {
 			t.Fatalf("%s is out of its place", x.RequestID)
 		}
 		m.turnInvariants(t, x)
@@ -49,7 +50,8 @@ func (m *machine) invariants(t *rapid.T) {
 }
 
 func (m *machine) turnInvariants(t *rapid.T, x *conversation.Turn) {
-	redacted, answered := x.Status == conversation.Redacted, x.Status == conversation.Finalized || x.Status == conversation.Replaced
+	redacted, answered := x.Status == conversation.Redacted, x.Status == conversation.Finalized ||
+		x.Status == conversation.Replaced
 	switch {
 	case redacted && (x.Question != nil || x.Answer != nil || x.AnswerMetadata != nil):
 		t.Fatalf("%s is redacted and has text", x.RequestID)
@@ -57,7 +59,8 @@ func (m *machine) turnInvariants(t *rapid.T, x *conversation.Turn) {
 		t.Fatalf("%s is half redacted", x.RequestID)
 	case !redacted && x.Question == nil, answered && (x.Answer == nil || x.Final == 0 || x.FinalizedAt.IsZero()):
 		t.Fatalf("%s has lost its text", x.RequestID)
-	case (x.ReplacedBy != uuid.Nil) != (x.Status == conversation.Replaced || redacted && x.Was == conversation.Replaced):
+	case (x.ReplacedBy != uuid.Nil) != (x.Status == conversation.Replaced || redacted &&
+		x.Was == conversation.Replaced):
 		t.Fatalf("%s is half replaced", x.RequestID)
 	case x.Place > x.Started || x.Corrects() != (x.Version > 1):
 		t.Fatalf("%s stands after its start", x.RequestID)
@@ -156,13 +159,17 @@ func (m *machine) erased(t *rapid.T) {
 		}
 	}
 	if m.live.Erased != 0 {
-		for _, seq := range m.covered(func(e events.Recorded) bool { return e.Position.Seq != m.live.Erased && !links(e) }) {
+		for _, seq := range m.covered(func(e events.Recorded) bool {
+			return e.Position.Seq != m.live.Erased &&
+				!links(e)
+		}) {
 			if rapid.Bool().Draw(t, "erased") {
 				gone[seq] = true
 			}
 		}
 	}
-	if d := differences(m.world, m.live, m.world.fold(func(e events.Recorded) bool { return !gone[e.Position.Seq] })); d != "" {
+	if d := differences(m.world, m.live,
+		m.world.fold(func(e events.Recorded) bool { return !gone[e.Position.Seq] })); d != "" {
 		t.Fatalf("without the erased events %v the session is another:\n%s", gone, d)
 	}
 }

@@ -45,7 +45,8 @@ func checkCovered(t *rapid.T, before, s *conversation.State, c conversation.Chan
 		if covered[x.ID] && x.Status == conversation.Redacted {
 			t.Fatalf("%s is redacted twice", x.RequestID)
 		}
-		if !covered[x.ID] && (now == nil || now.Question != x.Question || now.Answer != x.Answer || now.Status != x.Status || now.Place != x.Place) {
+		if !covered[x.ID] && (now == nil || now.Question != x.Question || now.Answer != x.Answer ||
+			now.Status != x.Status || now.Place != x.Place) {
 			t.Fatalf("%s is changed by the redaction of another turn", x.RequestID)
 		}
 	}
@@ -71,15 +72,18 @@ func pair() *world {
 	}
 	w.append(&events.TurnFinalized{TurnID: w.turn("r1"), SessionID: "s", Answer: a})
 	w.append(&events.TurnFinalized{TurnID: w.turn("r2"), SessionID: "s", Answer: a})
-	w.append(&events.TurnCorrected{TurnID: w.turn("c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: w.turn("r1"), Question: q, Answer: a})
+	w.append(&events.TurnCorrected{TurnID: w.turn("c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: w.turn("r1"),
+		Question: q, Answer: a})
 	return w
 }
 
 // lie is a redaction whose tombstones form a chain, as Decode demands, and else
 // state the truth or anything.
 func lie(t *rapid.T, w *world, truth *conversation.State) *events.TurnRedacted {
-	requests := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"r1", "c1", "r2", "r3", "x", "y"}), 0, 3, rapid.ID).Draw(t, "requests")
-	f := &events.TurnRedacted{SessionID: "s", TurnID: w.turn(rapid.SampledFrom(append(requests, "r1")).Draw(t, "redacted"))}
+	requests := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"r1", "c1", "r2", "r3", "x", "y"}), 0, 3,
+		rapid.ID).Draw(t, "requests")
+	f := &events.TurnRedacted{SessionID: "s", TurnID: w.turn(rapid.SampledFrom(append(requests, "r1")).Draw(t,
+		"redacted"))}
 	place, version := anySeq(t, "place"), 1
 	for i, request := range requests {
 		stone := tombstone(t, w, truth, request)
@@ -98,7 +102,8 @@ func lie(t *rapid.T, w *world, truth *conversation.State) *events.TurnRedacted {
 		f.Tombstones = append(f.Tombstones, stone)
 	}
 	if rapid.Bool().Draw(t, "with mark") {
-		f.Session = &events.SessionMark{CreatedAt: epoch, LastActiveAt: epoch, Boundary: events.Position{Seq: rapid.Uint64Range(0, 99).Draw(t, "boundary")}}
+		f.Session = &events.SessionMark{CreatedAt: epoch, LastActiveAt: epoch,
+			Boundary: events.Position{Seq: rapid.Uint64Range(0, 99).Draw(t, "boundary")}}
 	}
 	return f
 }
@@ -110,7 +115,8 @@ func tombstone(t *rapid.T, w *world, truth *conversation.State, request string) 
 		stone.ReplacesTurnID, stone.ReplacedByTurnID = nil, nil
 	} else {
 		final := events.Position{Seq: anySeq(t, "final")}
-		stone.Position.Seq, stone.Final, stone.RecordVersion = anySeq(t, "position"), &final, rapid.IntRange(1, 3).Draw(t, "version")
+		stone.Position.Seq, stone.Final, stone.RecordVersion = anySeq(t, "position"), &final, rapid.IntRange(1,
+			3).Draw(t, "version")
 	}
 	stone.Status = rapid.SampledFrom([]string{"pending", "finalized"}).Draw(t, "status")
 	return stone
@@ -126,10 +132,12 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 	at := func(seq uint64) time.Time { return day.Add(time.Duration(seq) * time.Minute) }
 	stone := func(seq uint64) events.Tombstone {
 		p := events.Position{Seq: seq}
-		return events.Tombstone{TurnID: events.TurnID("s", "never"), RequestID: "never", Place: p, Position: p, Status: "pending", CreatedAt: at(seq), RecordVersion: 1}
+		return events.Tombstone{TurnID: events.TurnID("s", "never"), RequestID: "never", Place: p, Position: p,
+			Status: "pending", CreatedAt: at(seq), RecordVersion: 1}
 	}
 	mark := func(change func(*events.SessionMark)) *events.SessionMark {
-		m := &events.SessionMark{CreatedAt: at(1), LastActiveAt: at(6), Finalized: 3, Pending: 1, ShownFinalized: 3, ShownPending: 1}
+		m := &events.SessionMark{CreatedAt: at(1), LastActiveAt: at(6), Finalized: 3, Pending: 1, ShownFinalized: 3,
+			ShownPending: 1}
 		change(m)
 		return m
 	}
@@ -139,14 +147,19 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 	}{
 		"where another turn began":        {stone(1), nil},
 		"where another turn was answered": {stone(4), nil},
-		"fewer turns than there are":      {stone(8), mark(func(m *events.SessionMark) { m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending = 0, 0, 0, 0 })},
-		"fewer shown than there are":      {stone(8), mark(func(m *events.SessionMark) { m.ShownFinalized, m.ShownPending = 0, 1 })},
-		"a later beginning":               {stone(8), mark(func(m *events.SessionMark) { m.CreatedAt = at(3) })},
-		"active after the redaction":      {stone(8), mark(func(m *events.SessionMark) { m.LastActiveAt = at(100) })},
+		"fewer turns than there are": {stone(8), mark(func(m *events.SessionMark) {
+			m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending = 0, 0, 0, 0
+		})},
+		"fewer shown than there are": {stone(8), mark(func(m *events.SessionMark) {
+			m.ShownFinalized, m.ShownPending = 0, 1
+		})},
+		"a later beginning":          {stone(8), mark(func(m *events.SessionMark) { m.CreatedAt = at(3) })},
+		"active after the redaction": {stone(8), mark(func(m *events.SessionMark) { m.LastActiveAt = at(100) })},
 	} {
 		s := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
 		fold := func(seq uint64, f events.Fact) conversation.Change {
-			return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: at(seq)})
+			return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq},
+				Time: at(seq)})
 		}
 		for i := range uint64(3) {
 			id := events.TurnID("s", fmt.Sprint(i))
@@ -154,13 +167,16 @@ func TestARedactionOfATurnThatNeverWasIsNotBelieved(t *testing.T) {
 			fold(2*i+2, &events.TurnFinalized{TurnID: id, SessionID: "s"})
 		}
 		before := s.Head()
-		got := fold(10, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s", Tombstones: []events.Tombstone{c.stone}, Session: c.mark})
+		got := fold(10, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s",
+			Tombstones: []events.Tombstone{c.stone}, Session: c.mark})
 		require.Equal(t, conversation.Anomaly, got.Kind, name)
 		require.Equal(t, before, s.Head(), name)
 		require.Len(t, s.Turns, 3, name)
-		// Of a boundary out of nothing nothing is believed: the redaction counts as one that says nothing of the session.
+		// Of a boundary out of nothing nothing is believed: the redaction counts as one that says nothing of the
+		// session.
 		m := mark(func(m *events.SessionMark) { m.Boundary.Seq, m.ShownFinalized, m.ShownPending = 6, 0, 1 })
-		fold(11, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s", Tombstones: []events.Tombstone{stone(8)}, Session: m})
+		fold(11, &events.TurnRedacted{TurnID: events.TurnID("s", "never"), SessionID: "s",
+			Tombstones: []events.Tombstone{stone(8)}, Session: m})
 		require.Zero(t, s.Boundary, name)
 		require.Equal(t, 3, s.ShownFinalized, name)
 		require.Zero(t, s.ShownPending, name)
@@ -174,7 +190,8 @@ func TestNoRedactionUndoesAReset(t *testing.T) {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := conversation.New("s", conversation.Rules{SessionTTL: 24 * time.Hour})
 	fold := func(seq uint64, f events.Fact) conversation.Change {
-		return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: day.Add(time.Duration(seq) * time.Minute)})
+		return s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq},
+			Time: day.Add(time.Duration(seq) * time.Minute)})
 	}
 	kept := events.TurnID("s", "kept")
 	fold(2, &events.TurnStarted{TurnID: kept, SessionID: "s", RequestID: "kept"})
@@ -184,16 +201,18 @@ func TestNoRedactionUndoesAReset(t *testing.T) {
 	gone := events.Position{Seq: 1}
 	got := fold(9, &events.TurnRedacted{
 		TurnID: events.TurnID("s", "gone"), SessionID: "s",
-		Tombstones: []events.Tombstone{{TurnID: events.TurnID("s", "gone"), RequestID: "gone", Place: gone, Position: gone, Status: "pending", CreatedAt: day, RecordVersion: 1}},
-		Session:    &events.SessionMark{CreatedAt: day, LastActiveAt: day.Add(3 * time.Minute), Finalized: 1, Pending: 1, ShownFinalized: 1, ShownPending: 1},
+		Tombstones: []events.Tombstone{{TurnID: events.TurnID("s", "gone"), RequestID: "gone", Place: gone,
+			Position: gone, Status: "pending", CreatedAt: day, RecordVersion: 1}},
+		Session: &events.SessionMark{CreatedAt: day, LastActiveAt: day.Add(3 * time.Minute), Finalized: 1,
+			Pending: 1, ShownFinalized: 1, ShownPending: 1},
 	})
 	require.Equal(t, conversation.TurnGone, got.Kind)
 	require.EqualValues(t, 5, s.Boundary)
 	require.False(t, s.Shown(s.Turn(kept)))
 }
 
-// TestATombstoneWaitsForNoBoundary: where the first event after a silence was erased too, for a redaction that came later, an
-// earlier redaction's tombstone is there all the same, and the later one brings the boundary.
+// TestATombstoneWaitsForNoBoundary: where the first event after a silence was erased too, for a redaction that came
+// later, an earlier redaction's tombstone is there all the same, and the later one brings the boundary.
 func TestATombstoneWaitsForNoBoundary(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -201,7 +220,8 @@ func TestATombstoneWaitsForNoBoundary(t *testing.T) {
 	var log []events.Recorded
 	add := func(after time.Duration, f events.Fact) {
 		day = day.Add(after)
-		e := events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: uint64(len(log) + 1)}, Time: day}
+		e := events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: uint64(len(log) +
+			1)}, Time: day}
 		require.True(t, full.Fold(e).Kind.Applied())
 		log = append(log, e)
 	}
@@ -225,6 +245,7 @@ func TestATombstoneWaitsForNoBoundary(t *testing.T) {
 	require.Equal(t, full.Head(), left.Head())
 	require.Len(t, left.Turns, len(full.Turns))
 	for i, want := range full.Turns {
-		require.Equal(t, [3]any{want.ID, want.Status, want.Place}, [3]any{left.Turns[i].ID, left.Turns[i].Status, left.Turns[i].Place})
+		require.Equal(t, [3]any{want.ID, want.Status, want.Place}, [3]any{left.Turns[i].ID, left.Turns[i].Status,
+			left.Turns[i].Place})
 	}
 }

@@ -58,10 +58,8 @@ func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
 	if text := string(m); !mayHoldImage(text) && !containsFold(text, "image") && !containsFold(text, `\u00`) {
 		return nil, false
 	}
-	dec := json.NewDecoder(bytes.NewReader(m))
-	dec.UseNumber()
 	var message map[string]any
-	if dec.Decode(&message) != nil {
+	if decode(m, &message) != nil {
 		return nil, false
 	}
 	if holdsImageData(message) {
@@ -87,21 +85,20 @@ func scrub(v any, image bool) (any, bool) {
 	case []any:
 		changed := false
 		for i := range v {
-			var c bool
-			v[i], c = scrub(v[i], image)
-			changed = changed || c
+			clean, c := scrub(v[i], image)
+			v[i], changed = clean, changed || c
 		}
 		return v, changed
 	case map[string]any:
 		if holdsImageData(v) {
 			return map[string]any{"type": "text", "text": ImageText}, true
 		}
-		image = image || isImageType(v["type"])
+		kind, _ := v["type"].(string)
+		image = image || containsFold(kind, "image")
 		changed := false
 		for k := range v {
-			var c bool
-			v[k], c = scrub(v[k], image || containsFold(k, "image"))
-			changed = changed || c
+			clean, c := scrub(v[k], image || containsFold(k, "image"))
+			v[k], changed = clean, changed || c
 		}
 		return v, changed
 	default:
@@ -109,18 +106,11 @@ func scrub(v any, image bool) (any, bool) {
 	}
 }
 
-func isImageType(v any) bool {
-	s, _ := v.(string)
-	return containsFold(s, "image")
-}
-
 // cleanObject takes image data out of the values of a JSON object.
 func cleanObject(members map[string]json.RawMessage) {
 	for k, raw := range members {
 		var value any
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		if !mayHoldImage(string(raw)) || dec.Decode(&value) != nil {
+		if !mayHoldImage(string(raw)) || decode(raw, &value) != nil {
 			continue
 		}
 		if clean, changed := scrub(value, false); changed {
@@ -198,6 +188,13 @@ func holdsNonText(raw json.RawMessage) bool {
 		}
 	}
 	return false
+}
+
+// decode reads JSON and keeps numbers as they are written.
+func decode(raw []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	return dec.Decode(into)
 }
 
 func encode(v any) json.RawMessage {

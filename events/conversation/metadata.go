@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
@@ -33,13 +34,12 @@ func isOwn(key string, value json.RawMessage) bool {
 
 // dropOthers takes out the members that are not allowed, and returns their keys in order.
 func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dropped []string) {
-	for k := range m {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if !allowed(k) {
 			delete(m, k)
 			dropped = append(dropped, k)
 		}
 	}
-	slices.Sort(dropped)
 	return dropped
 }
 

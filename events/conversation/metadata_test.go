@@ -16,11 +16,14 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	id := events.TurnID("s", "r1")
 	facts := []events.Fact{
-		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web","phone":"555"}`)}},
-		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"email":"x","finish_reason":"length"}`)},
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q",
+			Metadata: json.RawMessage(`{"channel":"web","phone":"555"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"},
+			Metadata: json.RawMessage(`{"email":"x","finish_reason":"length"}`)},
 		&events.TurnCorrected{
 			TurnID: events.TurnID("s", "c1"), SessionID: "s", RequestID: "c1", ReplacesTurnID: id,
-			Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web"}`)}, Answer: events.Answer{AnswerNeutral: "b"},
+			Question: events.Question{QuestionNeutral: "q", Metadata: json.RawMessage(`{"channel":"web"}`)},
+			Answer:   events.Answer{AnswerNeutral: "b"},
 		},
 	}
 	fold := func(keys []string) *conversation.State {
@@ -51,7 +54,8 @@ func TestMetadataOfItsOwnIsNobodyElses(t *testing.T) {
 		require.Empty(t, r.Metadata([]byte(raw)))
 	}
 	r.MetadataKeys = []string{conversation.FinishKey}
-	require.Equal(t, `{"finish_reason": "theirs"}`, string(r.Metadata([]byte(`{"finish_reason": "theirs"}`))), "it is allowed")
+	require.Equal(t, `{"finish_reason": "theirs"}`, string(r.Metadata([]byte(`{"finish_reason": "theirs"}`))),
+		"it is allowed")
 }
 
 // Why the chat's answer ended is no more said of one that was corrected; where its question was, it still is.
@@ -60,7 +64,8 @@ func TestACorrectedAnswerIsWhole(t *testing.T) {
 	id := events.TurnID("s", "r1")
 	s := conversation.New("s", conversation.Rules{})
 	for i, f := range []events.Fact{
-		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "q"}},
+		&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "q"}},
 		&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "a"}, Metadata: json.RawMessage(`{"channel":"web","finish_reason":"length"}`)},
 	} {
 		env, err := events.Encode(f, time.Now())
@@ -69,7 +74,8 @@ func TestACorrectedAnswerIsWhole(t *testing.T) {
 	}
 	text := "b"
 	c := conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c1", AnswerNeutral: &text}
-	require.JSONEq(t, `{"channel":"web"}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
+	require.JSONEq(t, `{"channel":"web"}`,
+		string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
 	c.AnswerNeutral, c.QuestionNeutral = nil, &text
 	require.JSONEq(t, `{"channel":"web","finish_reason":"length"}`, string(s.DecideCorrect(c, s.Turn(id)).Facts[0].(*events.TurnCorrected).Metadata))
 }

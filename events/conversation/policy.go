@@ -24,21 +24,18 @@ type Policy struct {
 // metadata and no base64 images. It also returns the metadata keys that were dropped. The error is
 // Invalid if the command is wrong whatever the session holds. The caller's values are not edited.
 func (p Policy) NormalStart(c Start) (Start, []string, error) {
-	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
-		return c, nil, err
+	err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID)
+	if err == nil && c.IdentityID != "" {
+		err = ValidIDs("identity_id", c.IdentityID)
 	}
-	if c.IdentityID != "" {
-		if err := validIDs("identity_id", c.IdentityID); err != nil {
-			return c, nil, err
-		}
-	}
-	q := &c.Question
-	wordless := holdsNonText(q.QuestionMessages) // before images become text
-	messages, err := cleanMessages("question_messages", q.QuestionMessages)
 	if err != nil {
 		return c, nil, err
 	}
-	q.QuestionMessages = messages
+	q := &c.Question
+	wordless := holdsNonText(q.QuestionMessages) // before images become text
+	if q.QuestionMessages, err = cleanMessages("question_messages", q.QuestionMessages); err != nil {
+		return c, nil, err
+	}
 	for _, text := range []*string{
 		&q.QuestionNeutral, &q.QuestionTranslated, &q.PipelineName, &q.Consultant, &q.Repository,
 	} {
@@ -63,22 +60,19 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 
 // NormalFinalize does for a finalize what NormalStart does for a start.
 func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
-	if err := validIDs("session_id", c.SessionID); err != nil {
-		return c, nil, err
+	err := ValidIDs("session_id", c.SessionID)
+	if err == nil && c.RequestID != "" {
+		err = ValidIDs("request_id", c.RequestID)
 	}
-	if c.RequestID != "" {
-		if err := validIDs("request_id", c.RequestID); err != nil {
-			return c, nil, err
-		}
-	}
-	messages, err := cleanMessages("answer_messages", c.Answer.AnswerMessages)
 	if err != nil {
 		return c, nil, err
 	}
-	c.Answer.AnswerMessages = messages
-	c.Answer.AnswerNeutral = cleanText(c.Answer.AnswerNeutral)
-	c.Answer.AnswerTranslated = cleanText(c.Answer.AnswerTranslated)
-	if c.Answer.AnswerNeutral == "" && !events.HasMessages(messages) {
+	a := &c.Answer
+	if a.AnswerMessages, err = cleanMessages("answer_messages", a.AnswerMessages); err != nil {
+		return c, nil, err
+	}
+	a.AnswerNeutral, a.AnswerTranslated = cleanText(a.AnswerNeutral), cleanText(a.AnswerTranslated)
+	if a.AnswerNeutral == "" && !events.HasMessages(a.AnswerMessages) {
 		return c, nil, &Invalid{"answer_neutral", "is required: send the answer's text, " +
 			"or answer_messages with at least one message"}
 	}
@@ -95,7 +89,7 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 
 // NormalCorrect holds a correction against the rules that need no state.
 func (p Policy) NormalCorrect(c Correct) (Correct, error) {
-	if err := validIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+	if err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, err
 	}
 	if c.QuestionNeutral == nil && c.QuestionTranslated == nil && c.AnswerNeutral == nil && c.AnswerTranslated == nil {
@@ -140,7 +134,8 @@ func object(m map[string]json.RawMessage) json.RawMessage {
 	return encode(m)
 }
 
-func validIDs(pairs ...string) error {
+// ValidIDs returns an Invalid for the first id that none can be. Fields and their ids stand by turns.
+func ValidIDs(pairs ...string) error {
 	for pair := range slices.Chunk(pairs, 2) {
 		if err := events.ValidID(pair[1]); err != nil {
 			return &Invalid{pair[0], err.Error()}

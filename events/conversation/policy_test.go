@@ -20,8 +20,10 @@ func TestPolicy(t *testing.T) {
 	t.Run("does not edit its caller's values", func(t *testing.T) {
 		t.Parallel()
 		messages, metadata := json.RawMessage(image), json.RawMessage(`{"secret":1,"locale":"de"}`)
-		start := conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionTranslated: "t", QuestionMessages: messages, Metadata: metadata}}
-		finalize := conversation.Finalize{SessionID: "s", Answer: events.Answer{AnswerNeutral: "a", AnswerMessages: messages}, Metadata: metadata}
+		start := conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionTranslated: "t",
+			QuestionMessages: messages, Metadata: metadata}}
+		finalize := conversation.Finalize{SessionID: "s", Answer: events.Answer{AnswerNeutral: "a",
+			AnswerMessages: messages}, Metadata: metadata}
 		text := "data:image/png;base64,AAAA"
 		correct := conversation.Correct{SessionID: "s", RequestID: "c", AnswerNeutral: &text}
 		clean, _, err := policy.NormalStart(start)
@@ -39,7 +41,8 @@ func TestPolicy(t *testing.T) {
 	})
 	t.Run("what it lets through is an event, and is let through again as it is", func(t *testing.T) {
 		t.Parallel()
-		start := conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionMessages: json.RawMessage(image), QuestionNeutral: "q"}}
+		start := conversation.Start{SessionID: "s", RequestID: "r",
+			Question: events.Question{QuestionMessages: json.RawMessage(image), QuestionNeutral: "q"}}
 		once, _, err := policy.NormalStart(start)
 		require.NoError(t, err)
 		twice, _, err := policy.NormalStart(once)
@@ -53,7 +56,8 @@ func TestPolicy(t *testing.T) {
 	})
 	t.Run("a refusal names the field and holds no content", func(t *testing.T) {
 		t.Parallel()
-		_, _, err := policy.NormalStart(conversation.Start{SessionID: "s", RequestID: "secret\n", Question: events.Question{QuestionNeutral: "secret"}})
+		_, _, err := policy.NormalStart(conversation.Start{SessionID: "s", RequestID: "secret\n",
+			Question: events.Question{QuestionNeutral: "secret"}})
 		require.ErrorIs(t, err, conversation.ErrInvalid)
 		require.NotContains(t, err.Error(), "secret")
 		var invalid *conversation.Invalid
@@ -67,7 +71,8 @@ func TestRefusals(t *testing.T) {
 	t.Run("are told apart by their codes", func(t *testing.T) {
 		t.Parallel()
 		require.ErrorIs(t, fmt.Errorf("finalize: %w", conversation.ErrTurnRedacted), conversation.ErrTurnRedacted)
-		require.ErrorIs(t, &conversation.Refusal{Code: conversation.CodeTurnRedacted, Detail: "other words"}, conversation.ErrTurnRedacted)
+		require.ErrorIs(t, &conversation.Refusal{Code: conversation.CodeTurnRedacted, Detail: "other words"},
+			conversation.ErrTurnRedacted)
 		require.NotErrorIs(t, conversation.ErrTurnRedacted, conversation.ErrTurnReplaced)
 	})
 }
@@ -83,7 +88,8 @@ func TestMergeMetadata(t *testing.T) {
 	} {
 		t.Run(c.property, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, string(conversation.MergeMetadata(json.RawMessage(c.base), json.RawMessage(c.over))))
+			require.Equal(t, c.want, string(conversation.MergeMetadata(json.RawMessage(c.base),
+				json.RawMessage(c.over))))
 		})
 	}
 }
@@ -117,7 +123,8 @@ func TestImageDataIsNotKept(t *testing.T) {
 	}
 	// What only looks like it stays.
 	for _, text := range []string{
-		"see /9j/a.txt and iVBORw0KGgo", "UklGR is how RIFF begins", "data:text/plain;base64,aGVsbG8=", "data:image/png;base64, alone",
+		"see /9j/a.txt and iVBORw0KGgo", "UklGR is how RIFF begins", "data:text/plain;base64,aGVsbG8=",
+		"data:image/png;base64, alone",
 		"token x" + strings.Repeat("Ab1", 40) + "SUkqA" + strings.Repeat("Ab1", 40),
 	} {
 		require.Equal(t, text, cleaned(t, text))
@@ -126,7 +133,8 @@ func TestImageDataIsNotKept(t *testing.T) {
 
 func cleaned(t *testing.T, text string) string {
 	t.Helper()
-	start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: text}})
+	start, _, err := conversation.Policy{}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: text}})
 	require.NoError(t, err)
 	return start.Question.QuestionNeutral
 }
@@ -135,7 +143,8 @@ func cleaned(t *testing.T, text string) string {
 // behind it stays.
 func TestWrappedImageDataIsNotKept(t *testing.T) {
 	t.Parallel()
-	data := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("a picture of a cat, ", 60)))
+	data := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" +
+		strings.Repeat("a picture of a cat, ", 60)))
 	for _, width := range []int{64, 76} {
 		for _, brk := range []string{"\n", "\r\n", `\n`, "\n    "} {
 			var lines []string
@@ -144,7 +153,8 @@ func TestWrappedImageDataIsNotKept(t *testing.T) {
 			}
 			text := strings.Join(lines, brk)
 			for _, c := range [][2]string{
-				{"see data:image/png;base64," + text + brk + "What is it?", "see " + conversation.ImageText + brk + "What is it?"},
+				{"see data:image/png;base64," + text + brk + "What is it?", "see " + conversation.ImageText + brk +
+					"What is it?"},
 				{`{"shot":"` + text + `"}`, `{"shot":"` + conversation.ImageText + `"}`},
 				{"![a](data:image/png;base64," + text + ")" + brk + "so", "![a](" + conversation.ImageText + ")" + brk + "so"},
 				{text, conversation.ImageText},
@@ -175,12 +185,14 @@ func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
 	digest := `{"role":"user","content":[{"type":"image_url","sha256":"` + strings.Repeat("0f", 32) + `","image_url":{"url":"https://example.org/` + strings.Repeat("a", 80) + `"}}]}`
 	url := "data:image/bmp;base64," + bmp
 	start, _, err := conversation.Policy{MetadataKeys: []string{"channel"}}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{
-		QuestionNeutral: "q", PipelineName: url, Consultant: url, Repository: url, Metadata: []byte(`{"channel":{"icon":"` + url + `","n":1E400}}`),
+		QuestionNeutral: "q", PipelineName: url, Consultant: url, Repository: url,
+		Metadata:         []byte(`{"channel":{"icon":"` + url + `","n":1E400}}`),
 		QuestionMessages: []byte("[" + digest + "]"),
 	}})
 	require.NoError(t, err)
 	q := start.Question
-	require.Equal(t, []string{conversation.ImageText, conversation.ImageText, conversation.ImageText}, []string{q.PipelineName, q.Consultant, q.Repository})
+	require.Equal(t, []string{conversation.ImageText, conversation.ImageText, conversation.ImageText},
+		[]string{q.PipelineName, q.Consultant, q.Repository})
 	require.JSONEq(t, "["+digest+"]", string(q.QuestionMessages), "a reference is kept")
 	require.Equal(t, `{"channel":{"icon":"`+conversation.ImageText+`","n":1E400}}`, string(q.Metadata))
 }

@@ -57,20 +57,28 @@ var (
 func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
-	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link", "reset", "finalize first"}).Draw(t, "command"); name {
+	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
+		"reset", "finalize first"}).Draw(t, "command"); name {
 	case "start":
-		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"), Question: events.Question{QuestionNeutral: words}}
+		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
+			Question: events.Question{QuestionNeutral: words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideStart(c) }}
 	case "finalize", "finalize first":
-		c := conversation.Finalize{SessionID: m.session, TurnID: id, Answer: events.Answer{AnswerNeutral: words}, Metadata: []byte(`{"locale":"de"}`)}
+		c := conversation.Finalize{SessionID: m.session, TurnID: id, Answer: events.Answer{AnswerNeutral: words},
+			Metadata: []byte(`{"locale":"de"}`)}
 		if name == "finalize first" {
 			c.RequestID = request
-			c.StartFirst = &conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"), Question: events.Question{QuestionNeutral: words}}
+			c.StartFirst = &conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t,
+				"identity"), Question: events.Question{QuestionNeutral: words}}
 		}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideFinalize(c) }}
 	case "correct":
-		c := conversation.Correct{SessionID: m.session, RequestID: request, TurnID: m.turn(requests.Draw(t, "old")), AnswerNeutral: &words}
-		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideCorrect(c, s.Turn(c.TurnID)) }}
+		c := conversation.Correct{SessionID: m.session, RequestID: request, TurnID: m.turn(requests.Draw(t, "old")),
+			AnswerNeutral: &words}
+		return command{name, func(s *conversation.State) conversation.Decision {
+			return s.DecideCorrect(c,
+				s.Turn(c.TurnID))
+		}}
 	case "redact":
 		return command{name, func(s *conversation.State) conversation.Decision {
 			return s.DecideRedact(conversation.Redact{TurnID: id})
@@ -128,19 +136,23 @@ func (m *machine) raw(t *rapid.T) {
 	id := m.turn(request)
 	q, a := events.Question{QuestionNeutral: words}, events.Answer{AnswerNeutral: words}
 	facts := map[string]events.Fact{
-		"started":       &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request, Question: q},
-		"finalized":     &events.TurnFinalized{TurnID: id, SessionID: m.session, Answer: a},
-		"corrected":     &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request, ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
-		"redacted":      &events.TurnRedacted{TurnID: id, SessionID: m.session},
-		"linked":        &events.SessionLinked{SessionID: m.session, IdentityID: "mallory"},
-		"refused":       &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
-		"reset":         &events.SessionReset{SessionID: m.session, After: events.Position{Seq: rapid.Uint64Range(0, m.head+2).Draw(t, "after")}},
-		"erased":        &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
-		"empty":         &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
-		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request, Question: q},
-		"no turn id":    &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
+		"started":   &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request, Question: q},
+		"finalized": &events.TurnFinalized{TurnID: id, SessionID: m.session, Answer: a},
+		"corrected": &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request,
+			ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
+		"redacted": &events.TurnRedacted{TurnID: id, SessionID: m.session},
+		"linked":   &events.SessionLinked{SessionID: m.session, IdentityID: "mallory"},
+		"refused":  &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
+		"reset": &events.SessionReset{SessionID: m.session, After: events.Position{Seq: rapid.Uint64Range(0,
+			m.head+2).Draw(t, "after")}},
+		"erased": &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
+		"empty":  &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
+		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request,
+			Question: q},
+		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
-	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked", "refused", "reset", "empty", "wrong turn id", "no turn id"}
+	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
+		"refused", "reset", "empty", "wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}
@@ -156,7 +168,8 @@ func (m *machine) again(t *rapid.T) {
 	if e.Fact == nil {
 		return
 	}
-	if c := m.append(e.Fact); c.Kind.Applied() && m.changes[e.Position.Seq].Kind.Applied() && c.Kind != conversation.Refused {
+	if c := m.append(e.Fact); c.Kind.Applied() && m.changes[e.Position.Seq].Kind.Applied() &&
+		c.Kind != conversation.Refused {
 		t.Fatalf("the same event again is %s", m.describe(c))
 	}
 }

@@ -109,7 +109,8 @@ func (r *runner) command(a args) (string, error) {
 	}
 	for _, f := range d.Facts {
 		c := r.append(f)
-		fmt.Fprintf(&b, "%d %s%s: %s\n", r.head, short(f.Type()), map[bool]string{true: fmt.Sprintf(" expect=%d", expected)}[d.Expect], r.describe(c))
+		fmt.Fprintf(&b, "%d %s%s: %s\n", r.head, short(f.Type()), map[bool]string{true: fmt.Sprintf(" expect=%d",
+			expected)}[d.Expect], r.describe(c))
 	}
 	if len(d.Facts) == 0 || d.Err != nil {
 		return b.String(), nil
@@ -131,7 +132,8 @@ func (r *runner) verdict(prefix string, d conversation.Decision) string {
 	case errors.As(d.Err, &refused):
 		return prefix + "refused " + refused.Code + "\n"
 	case d.Turn != nil:
-		return fmt.Sprintf("%sturn=%s v%d %s rest=%d\n", prefix, d.Turn.RequestID, d.Turn.Version, d.Turn.Status, d.RestsOn)
+		return fmt.Sprintf("%sturn=%s v%d %s rest=%d\n", prefix, d.Turn.RequestID, d.Turn.Version, d.Turn.Status,
+			d.RestsOn)
 	default:
 		return fmt.Sprintf("%srest=%d\n", prefix, d.RestsOn)
 	}
@@ -148,7 +150,8 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 	case "link":
 		return s.DecideLink(a.word(1), a.values["source"]), nil
 	case "redact":
-		return s.DecideRedact(conversation.Redact{TurnID: r.turn(a.word(1)), Reason: a.values["reason"], RedactedBy: a.values["by"]}), nil
+		return s.DecideRedact(conversation.Redact{TurnID: r.turn(a.word(1)), Reason: a.values["reason"],
+			RedactedBy: a.values["by"]}), nil
 	case "reset":
 		return s.DecideReset(a.values["reason"], 0), nil
 	default:
@@ -174,7 +177,8 @@ func (r *runner) startOf(a args) conversation.Start {
 func questionOf(a args) events.Question {
 	return events.Question{
 		PipelineName: a.values["pipeline"], QuestionNeutral: a.values["q"], QuestionTranslated: a.values["qt"],
-		QuestionMessages: json.RawMessage(a.values["qm"]), Metadata: json.RawMessage(a.values["metadata"]), TranslateChat: a.has("translate"),
+		QuestionMessages: json.RawMessage(a.values["qm"]), Metadata: json.RawMessage(a.values["metadata"]),
+		TranslateChat: a.has("translate"),
 	}
 }
 
@@ -204,7 +208,8 @@ func (r *runner) correctOf(a args) conversation.Correct {
 	if a.values["of"] == "nobody" {
 		c.TurnID = uuid.Nil
 	}
-	for name, field := range map[string]**string{"q": &c.QuestionNeutral, "qt": &c.QuestionTranslated, "a": &c.AnswerNeutral, "at": &c.AnswerTranslated} {
+	for name, field := range map[string]**string{"q": &c.QuestionNeutral, "qt": &c.QuestionTranslated,
+		"a": &c.AnswerNeutral, "at": &c.AnswerTranslated} {
 		if v, ok := a.values[name]; ok {
 			*field = &v
 		}

@@ -31,7 +31,8 @@ func TestScripts(t *testing.T) {
 			for i, step := range script {
 				got := run.step(step.input)
 				if !*update {
-					require.Equal(t, step.want, got, "%s:%d, after\n%s", name, step.line, strings.Join(step.input, "\n"))
+					require.Equal(t, step.want, got, "%s:%d, after\n%s", name, step.line, strings.Join(step.input,
+						"\n"))
 				}
 				script[i].want = got
 			}

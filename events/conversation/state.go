@@ -6,34 +6,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/turnledger/turnledger/events"
 )
 
 // State is a session folded up to Applied. The zero State of New is a session that
 // the log does not know. Not safe for concurrent use.
 type State struct {
 	SessionID string
-	// Identity is empty while the session is anonymous.
-	Identity string
-	LinkedAt uint64
+	head
 	// Turns stand in the order of their places, a correction right after the turn it
 	// replaces.
 	Turns []*Turn
 	// Applied is the sequence of the last event of the session that was folded,
 	// anomalies included: the expectation that a decided append states.
 	Applied uint64
-	// Boundary is a sequence. Prompts, history and backfill take only turns whose place is after it.
-	Boundary uint64
-	// ResetAt is the last reset, 0 where there was none.
-	ResetAt uint64
-	// Erased is the sequence of SessionErased; the session is closed for ever.
-	Erased   uint64
-	ErasedAt time.Time
-
-	CreatedAt, LastActive time.Time
-	// Counts go over all turns, also those that a capped view has left out.
-	Counts
 	// Whole is false if turns have been left out. Such a state can't tell a new
 	// turn from a turn that it no longer holds.
 	Whole bool
@@ -58,13 +43,20 @@ func New(sessionID string, rules Rules) *State {
 	return &State{SessionID: sessionID, Whole: true, rules: rules}
 }
 
-// Head is the state of a session without its turns.
+// Head is the state of a session without its turns. Its numbers, but the counts, are sequences.
 type Head struct {
-	Identity                            string
+	// Identity is empty while the session is anonymous.
+	Identity string
+	// LinkedAt is the link to the identity. Prompts, history and backfill take only turns whose place is after
+	// Boundary. ResetAt is the last reset. Erased closed the session for ever. Each is 0 where there is none.
 	LinkedAt, Boundary, ResetAt, Erased uint64
 	CreatedAt, LastActive, ErasedAt     time.Time
+	// Counts go over all turns, also those that a capped view has left out.
 	Counts
 }
+
+// head is Head inside a State, where the name Head is a method's.
+type head = Head
 
 // Counts are how many turns a session has. A correction and the turn it replaces count as one turn,
 // and a redacted turn does not count.
@@ -76,18 +68,10 @@ type Counts struct {
 }
 
 // Head returns the state's head.
-func (s *State) Head() Head {
-	return Head{
-		Identity: s.Identity, LinkedAt: s.LinkedAt, Boundary: s.Boundary, ResetAt: s.ResetAt, Erased: s.Erased,
-		CreatedAt: s.CreatedAt, LastActive: s.LastActive, ErasedAt: s.ErasedAt, Counts: s.Counts,
-	}
-}
+func (s *State) Head() Head { return s.head }
 
 // Adopt replaces the state's head, for views that hold only part of a session's turns.
-func (s *State) Adopt(h Head) {
-	s.Identity, s.LinkedAt, s.Boundary, s.ResetAt, s.Erased = h.Identity, h.LinkedAt, h.Boundary, h.ResetAt, h.Erased
-	s.CreatedAt, s.LastActive, s.ErasedAt, s.Counts = h.CreatedAt, h.LastActive, h.ErasedAt, h.Counts
-}
+func (s *State) Adopt(h Head) { s.head = h }
 
 // Found reports whether the log knows the session.
 func (s *State) Found() bool { return !s.CreatedAt.IsZero() }
@@ -97,9 +81,9 @@ func (s *State) Turn(id uuid.UUID) *Turn {
 	if s.index != nil {
 		return s.index[id]
 	}
-	for i := len(s.Turns) - 1; i >= 0; i-- {
-		if s.Turns[i].ID == id {
-			return s.Turns[i]
+	for _, t := range slices.Backward(s.Turns) {
+		if t.ID == id {
+			return t
 		}
 	}
 	return nil
@@ -115,14 +99,22 @@ func (s *State) insert(t *Turn) {
 		at--
 	}
 	s.Turns = slices.Insert(s.Turns, at, t)
-	switch {
-	case s.index != nil:
+	if s.index != nil {
 		s.index[t.ID] = t
-	case len(s.Turns) >= indexFrom:
-		s.index = make(map[uuid.UUID]*Turn, 2*len(s.Turns))
-		for _, t := range s.Turns {
-			s.index[t.ID] = t
-		}
+		return
+	}
+	s.makeIndex()
+}
+
+// makeIndex makes the map of the turns, where there are enough of them.
+func (s *State) makeIndex() {
+	s.index = nil
+	if len(s.Turns) < indexFrom {
+		return
+	}
+	s.index = make(map[uuid.UUID]*Turn, 2*len(s.Turns))
+	for _, t := range s.Turns {
+		s.index[t.ID] = t
 	}
 }
 
@@ -171,17 +163,11 @@ func (s *State) CloneLast(n int) *State {
 	}
 	copies := make([]Turn, len(s.Turns)-from)
 	out.Turns = make([]*Turn, len(copies))
-	out.index = nil
 	for i, t := range s.Turns[from:] {
 		copies[i] = *t
 		out.Turns[i] = &copies[i]
 	}
-	if len(out.Turns) >= indexFrom {
-		out.index = make(map[uuid.UUID]*Turn, len(out.Turns))
-		for _, t := range out.Turns {
-			out.index[t.ID] = t
-		}
-	}
+	out.makeIndex()
 	return &out
 }
 
@@ -211,9 +197,4 @@ func (s *State) Expired(now time.Time) bool {
 
 func (s *State) silent(now time.Time) bool {
 	return s.rules.SessionTTL > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.rules.SessionTTL
-}
-
-// Position returns a sequence of the session as a position in a log with so many partitions.
-func Position(sessionID string, partitions int, seq uint64) events.Position {
-	return events.Position{Partition: events.Partition(sessionID, partitions), Seq: seq}
 }

@@ -25,7 +25,8 @@ func long(n int) *world {
 	for i := 0; i < n; i += 5 {
 		request := fmt.Sprint("c", i)
 		w.append(&events.TurnCorrected{
-			TurnID: w.turn(request), SessionID: "s", RequestID: request, ReplacesTurnID: w.turn(fmt.Sprint("r", i)), Question: q, Answer: a,
+			TurnID: w.turn(request), SessionID: "s", RequestID: request, ReplacesTurnID: w.turn(fmt.Sprint("r", i)),
+			Question: q, Answer: a,
 		})
 	}
 	return w
@@ -131,16 +132,9 @@ func TestHead(t *testing.T) {
 		adopted := conversation.New("s", w.rules)
 		adopted.Adopt(w.live.Head())
 		w.clock = w.clock.Add(time.Duration(random.IntN(100)) * time.Hour)
-		w.append(&events.TurnStarted{TurnID: w.turn("new"), SessionID: "s", RequestID: "new", Question: events.Question{QuestionNeutral: "q"}})
+		w.append(&events.TurnStarted{TurnID: w.turn("new"), SessionID: "s", RequestID: "new",
+			Question: events.Question{QuestionNeutral: "q"}})
 		adopted.Fold(w.log[len(w.log)-1])
 		require.Equal(t, w.live.Head(), adopted.Head(), "seed %d", seed)
-	})
-}
-
-func TestPosition(t *testing.T) {
-	t.Parallel()
-	t.Run("is in the partition that owns the session", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, events.Position{Partition: events.Partition("s1", 8), Seq: 7}, conversation.Position("s1", 8, 7))
 	})
 }

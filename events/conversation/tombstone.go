@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -64,11 +63,10 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 			Place:    events.Position{Partition: partition, Seq: t.Place},
 			Position: events.Position{Partition: partition, Seq: t.Started},
 			Status:   status.String(), CreatedAt: t.CreatedAt, RecordVersion: t.Version,
-			FinalizedAt:    optionalTime(t.FinalizedAt),
-			ReplacesTurnID: optionalID(t.Replaces), ReplacedByTurnID: optionalID(t.ReplacedBy),
-		}
-		if t.Final != 0 {
-			out[i].Final = &events.Position{Partition: partition, Seq: t.Final}
+			Final:            optional(events.Position{Partition: partition, Seq: t.Final}, t.Final != 0),
+			FinalizedAt:      optional(t.FinalizedAt, !t.FinalizedAt.IsZero()),
+			ReplacesTurnID:   optional(t.Replaces, t.Replaces != uuid.Nil),
+			ReplacedByTurnID: optional(t.ReplacedBy, t.ReplacedBy != uuid.Nil),
 		}
 	}
 	return out
@@ -118,10 +116,7 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 	claimed, own := map[uint64]bool{}, map[uuid.UUID]bool{}
 	for _, stone := range stones {
 		own[stone.TurnID] = true
-		claimed[stone.Place.Seq], claimed[stone.Position.Seq] = true, true
-		if stone.Final != nil {
-			claimed[stone.Final.Seq] = true
-		}
+		claimed[stone.Place.Seq], claimed[stone.Position.Seq], claimed[orZero(stone.Final).Seq] = true, true, true
 	}
 	delete(claimed, 0)
 	if claimed[s.LinkedAt] || claimed[s.ResetAt] {
@@ -183,28 +178,13 @@ func (t *Turn) contradicts(want *Turn) bool {
 // fromTombstone returns the turn as it stood before its redaction; redact then makes
 // it a tombstone like any other.
 func fromTombstone(stone events.Tombstone) *Turn {
-	t := &Turn{
+	return &Turn{
 		ID: stone.TurnID, RequestID: stone.RequestID, Place: stone.Place.Seq, Started: stone.Position.Seq,
 		Version: stone.RecordVersion, CreatedAt: stone.CreatedAt, fromTombstone: true,
+		Status: Status(max(0, slices.Index(statusNames[:], stone.Status))),
+		Final:  orZero(stone.Final).Seq, FinalizedAt: orZero(stone.FinalizedAt),
+		Replaces: orZero(stone.ReplacesTurnID), ReplacedBy: orZero(stone.ReplacedByTurnID),
 	}
-	for i, name := range statusNames {
-		if name == stone.Status {
-			t.Status = Status(i)
-		}
-	}
-	if stone.Final != nil {
-		t.Final = stone.Final.Seq
-	}
-	if stone.FinalizedAt != nil {
-		t.FinalizedAt = *stone.FinalizedAt
-	}
-	if stone.ReplacesTurnID != nil {
-		t.Replaces = *stone.ReplacesTurnID
-	}
-	if stone.ReplacedByTurnID != nil {
-		t.ReplacedBy = *stone.ReplacedByTurnID
-	}
-	return t
 }
 
 // restoreHead puts the session back to where the redaction found it; without a mark,
@@ -245,16 +225,18 @@ func (s *State) restoreTimes(stone events.Tombstone) {
 	}
 }
 
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
+// optional returns a pointer to a value that is there, else nil.
+func optional[T any](value T, isThere bool) *T {
+	if !isThere {
 		return nil
 	}
-	return &t
+	return &value
 }
 
-func optionalID(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
+// orZero returns what p points to, and the zero value for nil.
+func orZero[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
 	}
-	return &id
+	return value
 }

@@ -94,7 +94,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 		return slices.Contains(turns, f.TurnID)
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
-	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionErased,
+	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
+		*events.SessionErased,
 		*events.IdentityErased, *events.ErasureReceipt:
 	}
 	return false

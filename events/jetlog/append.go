@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +13,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // Append is what goes into the log at once: facts of one session. Several facts go in atomically.
@@ -151,37 +153,25 @@ func (l *Log) Durable(ctx context.Context, at events.Position) error {
 	return p.gate.Wait(ctx, at.Seq)
 }
 
-func (l *Log) encode(a Append) ([]*nats.Msg, *partition, error) {
+func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 	if len(a.Facts) == 0 {
 		return nil, nil, errors.New("there is nothing to append")
 	}
-	msgs, p, err := l.encodeFacts(a)
-	if err != nil {
-		return nil, nil, err
-	}
-	if a.Expect != nil {
-		msgs[0].Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
-	}
-	for i, m := range msgs {
-		if err := l.measure(m); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", a.Facts[i].Type(), err)
-		}
-	}
-	return msgs, p, nil
-}
-
-func (l *Log) encodeFacts(a Append) ([]*nats.Msg, *partition, error) {
-	msgs := make([]*nats.Msg, len(a.Facts))
-	var p *partition
-	for i, f := range a.Facts {
+	for _, f := range a.Facts {
 		m, of, err := l.encodeFact(f, a.Salt)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, nil, err
-		case p != nil && p != of:
+		}
+		if p != nil && p != of {
 			return nil, nil, errors.New("facts of several partitions can't be appended at once")
 		}
-		msgs[i], p = m, of
+		if a.Expect != nil && p == nil {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(*a.Expect, 10)}
+		}
+		if err := l.measure(m); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", f.Type(), err)
+		}
+		msgs, p = append(msgs, m), of
 	}
 	return msgs, p, nil
 }
@@ -214,11 +204,10 @@ const (
 // measure refuses a message that the log would not take, before it is published.
 func (l *Log) measure(m *nats.Msg) error {
 	header := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) + batchRoom
-	if header <= maxHeader && int64(header+len(m.Data)) <= l.cfg.MaxEvent {
-		return nil // Open has seen that the server takes it
-	}
-	if header > maxHeader || int64(header+len(m.Data)) > l.wire.NC.MaxPayload() {
-		return fmt.Errorf("%w: %d bytes", ErrTooLarge, header+len(m.Data))
+	size := int64(header + len(m.Data))
+	// Open has seen that the server takes MaxEvent; it may take more.
+	if header > maxHeader || size > l.cfg.MaxEvent && size > l.wire.NC.MaxPayload() {
+		return fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
 	}
 	return nil
 }
@@ -229,6 +218,9 @@ const attempts = 5
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
 	defer cancel()
+	if l.cfg.Restoring {
+		m = l.copyMsg(p, m)
+	}
 	ack, err := l.wire.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return Ack{}, err
@@ -249,11 +241,11 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	}
 	last := len(msgs) - 1
 	for _, m := range msgs[:last] {
-		if err := batch.AddMsg(copyMsg(m)); err != nil {
+		if err := batch.AddMsg(l.copyMsg(p, m)); err != nil {
 			return Ack{}, err
 		}
 	}
-	ack, err := batch.CommitMsg(ctx, copyMsg(msgs[last]))
+	ack, err := batch.CommitMsg(ctx, l.copyMsg(p, msgs[last]))
 	if err != nil {
 		return Ack{}, err
 	}
@@ -261,12 +253,12 @@ func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 }
 
-// copyMsg keeps the batch publisher's headers out of a message that may be sent again.
-func copyMsg(m *nats.Msg) *nats.Msg {
-	out := nats.NewMsg(m.Subject)
-	out.Data = m.Data
-	for k, v := range m.Header {
-		out.Header[k] = v
+// copyMsg keeps the batch publisher's headers, and the address of a stream that is being restored, out of a message
+// that may be sent again.
+func (l *Log) copyMsg(p *partition, m *nats.Msg) *nats.Msg {
+	subject := m.Subject
+	if l.cfg.Restoring {
+		subject = layout.RestoringAddress(p.name) + subject
 	}
-	return out
+	return &nats.Msg{Subject: subject, Header: maps.Clone(m.Header), Data: m.Data}
 }

@@ -70,7 +70,8 @@ func TestOutcomesOnOneReplica(t *testing.T) {
 	salted, err := log.Append(ctx, jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r1")}, Salt: "1"})
 	require.NoError(t, err)
 	require.False(t, salted.Duplicate)
-	require.Equal(t, []string{logtest.Fact("s", "r1").EventID(), link("s").EventID(), logtest.Fact("s", "r2").EventID(), logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
+	require.Equal(t, []string{logtest.Fact("s", "r1").EventID(), link("s").EventID(), logtest.Fact("s", "r2").EventID(),
+		logtest.Fact("s", "r1").EventID()}, logtest.IDs(t, log, "s"))
 }
 
 func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
@@ -78,7 +79,8 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	log := natstest.Log(t, 2)
 	_, err := log.Append(t.Context(), expect(0))
 	require.Error(t, err)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("a", "r"), logtest.Fact(elsewhere(log, "a"), "r")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("a", "r"),
+		logtest.Fact(elsewhere(log, "a"), "r")}})
 	require.ErrorContains(t, err, "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
 		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNotReached)
@@ -185,7 +187,8 @@ func (w *losing) back(client, server net.Conn) {
 // overLosing opens a log over a way that can lose an answer.
 func overLosing(t *testing.T) (*losing, *jetlog.Log) {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "127.0.0.1:0"})
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group,
+		Listen: "127.0.0.1:0"})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
 	w := newLosing(t, s.URL())
@@ -233,7 +236,8 @@ func TestLostAnswerOfABatchLeavesItOnce(t *testing.T) {
 	require.Equal(t, jetlog.Ack{Position: events.Position{Seq: 3}}, ack)
 	// Without an expectation there is no telling where to look.
 	w.lose.Store(true)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3"), logtest.Fact("s", "r4")}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", "r3"), logtest.Fact("s",
+		"r4")}})
 	require.ErrorIs(t, err, jetlog.ErrBatchDuplicate)
 	<-w.lost
 	w.lose.Store(true)

@@ -47,7 +47,8 @@ func appendAll(b *testing.B, log *jetlog.Log, writers, n int) {
 				if k > int64(n) {
 					return
 				}
-				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(fmt.Sprint("s", k%1000), fmt.Sprint(k), benchText)}})
+				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(fmt.Sprint("s",
+					k%1000), fmt.Sprint(k), benchText)}})
 				if err == nil {
 					err = log.Durable(b.Context(), ack.Position)
 				}

@@ -102,7 +102,8 @@ func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
 		all.Go(func() {
 			session := fmt.Sprint("fresh", w)
 			for i := 0; (done.Load() < reads || old.Load() < stale) && time.Now().Before(end); i++ {
-				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(session, fmt.Sprint(i))}})
+				ack, err := logs[w].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(session,
+					fmt.Sprint(i))}})
 				if err == nil && i%2 == 0 {
 					old.Add(staleDirectGets(conns, session, ack.Position.Seq))
 				}
@@ -127,7 +128,8 @@ func testSessionIsNeverStale(t *testing.T, c *natstest.Cluster) {
 // staleDirectGets asks through each connection as nats.go would.
 func staleDirectGets(conns []*nats.Conn, session string, acked uint64) (old int64) {
 	for _, nc := range conns {
-		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0)+"."+events.SessionSubject(session), nil, time.Second)
+		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0)+"."+events.SessionSubject(session), nil,
+			time.Second)
 		if err != nil {
 			continue
 		}
@@ -187,7 +189,8 @@ func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
 					return
 				default:
 				}
-				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("load", w), fmt.Sprint(l.wrote[w]))); err != nil {
+				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("load", w),
+					fmt.Sprint(l.wrote[w]))); err != nil {
 					t.Error(err)
 					return
 				}
@@ -203,7 +206,8 @@ func startLoad(t *testing.T, log *jetlog.Log, writers int) *load {
 func (l *load) goesOn(t *testing.T, more int64) {
 	t.Helper()
 	from := l.acked.Load()
-	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, time.Minute, 5*time.Millisecond, "nothing is acknowledged any more")
+	require.Eventually(t, func() bool { return l.acked.Load() >= from+more }, time.Minute, 5*time.Millisecond,
+		"nothing is acknowledged any more")
 }
 
 // end stops the writers, and holds that a tail from the beginning shows every event
@@ -314,7 +318,8 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 // follow the log or not.
 func testErasedIdentityIsNeverMissed(t *testing.T, c *natstest.Cluster) {
 	erasing := c.Log(t, 1)
-	asking := []*jetlog.Log{c.LogOn(t, c.ConnectTo(t, 0), 1), c.LogOn(t, c.ConnectTo(t, 1), 1), c.LogOn(t, c.ConnectTo(t, 2), 1)}
+	asking := []*jetlog.Log{c.LogOn(t, c.ConnectTo(t, 0), 1), c.LogOn(t, c.ConnectTo(t, 1), 1),
+		c.LogOn(t, c.ConnectTo(t, 2), 1)}
 	for i := range 60 {
 		if i == 30 {
 			for _, log := range asking {
@@ -324,7 +329,8 @@ func testErasedIdentityIsNeverMissed(t *testing.T, c *natstest.Cluster) {
 			}
 		}
 		identity := fmt.Sprint("identity ", i)
-		ack, err := erasing.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: identity, ReceiptID: "receipt"}}})
+		ack, err := erasing.Append(t.Context(),
+			jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: identity, ReceiptID: "receipt"}}})
 		require.NoError(t, err)
 		for _, log := range asking {
 			head, err := log.Head(t.Context(), 0)

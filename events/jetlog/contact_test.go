@@ -56,7 +56,8 @@ func TestAQuestionThatFoundNobodyIsAskedAgain(t *testing.T) {
 // cut off never does.
 func TestALeaderWithoutAMajorityIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true}) // without JetStream, which would answer, too
+	// without JetStream, which would answer, too
+	s, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true})
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(s.WaitForShutdown)

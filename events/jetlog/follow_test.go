@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
-// TestFollowGoesOnWhereItWas has the beginning, and then a reader, fail once: the reader gets the same events again, and
-// none twice after it has taken them.
+// TestFollowGoesOnWhereItWas has the beginning, and then a reader, fail once: the reader gets the same events again,
+// and none twice after it has taken them.
 func TestFollowGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

@@ -39,12 +39,16 @@ func TestForeignMessagesHideNothing(t *testing.T) {
 
 func TestBrokenHeadersHideNothing(t *testing.T) {
 	t.Parallel()
-	for _, header := range []string{"NATS/1.0\r\nno colon\r\n\r\n", "NATS/1.0\r\n\r\n", "NATS/1.0 12\r\n\r\n", "NATS/1.0\r\na: b", "HTTP/1.1\r\na: b\r\n\r\n", "NATS/1.0\r\n: x\r\n\r\n",
-		"NATS/1.0\r\na: b\r\n\r\nc: d\r\n\r\n", "NATS/1.0\r\nStatus: 404\r\nDescription: Message Not Found\r\n\r\nc: d\r\n\r\n",
-		"NATS/1.0\r\nStatus: 204\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\nc: d\r\n\r\n", "NATS/1.0 404 Message Not Found\r\n\r\n"} {
+	for _, header := range []string{"NATS/1.0\r\nno colon\r\n\r\n", "NATS/1.0\r\n\r\n", "NATS/1.0 12\r\n\r\n",
+		"NATS/1.0\r\na: b", "HTTP/1.1\r\na: b\r\n\r\n", "NATS/1.0\r\n: x\r\n\r\n",
+		"NATS/1.0\r\na: b\r\n\r\nc: d\r\n\r\n",
+		"NATS/1.0\r\nStatus: 404\r\nDescription: Message Not Found\r\n\r\nc: d\r\n\r\n",
+		"NATS/1.0\r\nStatus: 204\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\nc: d\r\n\r\n",
+		"NATS/1.0 404 Message Not Found\r\n\r\n"} {
 		t.Run(strings.ReplaceAll(header, "\r\n", "|"), func(t *testing.T) {
 			t.Parallel()
-			s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "127.0.0.1:0"})
+			s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Group,
+				Listen: "127.0.0.1:0"})
 			require.NoError(t, err)
 			t.Cleanup(s.Stop)
 			log := natstest.LogOn(t, s, 1)
@@ -108,7 +112,8 @@ func publishRaw(t *testing.T, address, subject, header, body string) {
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-	_, err = fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB ack 1\r\nHPUB %s ack %d %d\r\n%s%s\r\n",
+	_, err = fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB ack "+
+		"1\r\nHPUB %s ack %d %d\r\n%s%s\r\n",
 		subject, len(header), len(header)+len(body), header, body)
 	require.NoError(t, err)
 	for lines := bufio.NewScanner(conn); lines.Scan(); {

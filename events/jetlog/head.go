@@ -118,7 +118,10 @@ type streamInfo struct {
 		Metadata map[string]string `json:"metadata"`
 	} `json:"config"`
 	State struct {
+		FirstSeq uint64            `json:"first_seq"`
 		LastSeq  uint64            `json:"last_seq"`
+		Msgs     uint64            `json:"messages"`
+		Deleted  []uint64          `json:"deleted"`
 		Subjects map[string]uint64 `json:"subjects"`
 	} `json:"state"`
 	Created time.Time              `json:"created"`

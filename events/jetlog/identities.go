@@ -16,36 +16,19 @@ import (
 // of their own. Each Tail without a filter raises that sequence as it reads. A caller that needs a higher sequence asks
 // the log; all callers that wait share one question.
 type identities struct {
-	known Watermark
-	ask   await.Barrier
-
-	mu       sync.RWMutex
-	subjects map[string]bool
+	known    Watermark
+	ask      await.Barrier
+	subjects sync.Map // of strings
 }
 
 // saw notes an event. There is no event between it and the sequence before.
 func (x *identities) saw(before, seq uint64, subject string) {
 	if strings.HasPrefix(subject, events.IdentityRoot) {
-		x.note(subject)
+		x.subjects.Store(subject, true)
 	}
 	if x.known.At() >= before {
 		x.known.Advance(seq)
 	}
-}
-
-func (x *identities) note(subject string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.subjects == nil {
-		x.subjects = map[string]bool{}
-	}
-	x.subjects[subject] = true
-}
-
-func (x *identities) has(subject string) bool {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.subjects[subject]
 }
 
 // IdentityErasedNow returns what erased an identity before the call, nil where nothing did. It asks for the head as
@@ -76,7 +59,7 @@ func (l *Log) IdentityErasure(
 	if err := l.knowIdentities(ctx, p, upTo.Seq); err != nil {
 		return nil, events.Position{}, fmt.Errorf("read what was said of identities: %w: %w", ErrUnavailable, err)
 	}
-	if !p.identities.has(subject) {
+	if _, named := p.identities.subjects.Load(subject); !named {
 		return nil, events.Position{}, nil
 	}
 	return l.firstErasure(ctx, identityID)
@@ -124,7 +107,7 @@ func (l *Log) askIdentities(ctx context.Context, p *partition) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		x.note(e.Subject)
+		x.subjects.Store(e.Subject, true)
 		x.known.Advance(e.Position.Seq)
 	}
 	x.known.Advance(upTo)

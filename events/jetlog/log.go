@@ -1,6 +1,7 @@
 package jetlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,21 +49,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Partitions == 0 {
-		c.Partitions = 1
-	}
-	if c.Replicas == 0 {
-		c.Replicas = 1
-	}
-	if c.Account == "" {
-		c.Account = "$G"
-	}
-	if c.MaxEvent == 0 {
-		c.MaxEvent = 1 << 20
-	}
-	if c.Deadline == 0 {
-		c.Deadline = 5 * time.Second
-	}
+	c.Partitions, c.Replicas = cmp.Or(c.Partitions, 1), cmp.Or(c.Replicas, 1)
+	c.Account, c.MaxEvent = cmp.Or(c.Account, "$G"), cmp.Or(c.MaxEvent, 1<<20)
+	c.Deadline = cmp.Or(c.Deadline, 5*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -166,23 +155,29 @@ func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamIn
 	p.barrier.Ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
 	p.whole.Ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
 	p.identities.ask.Ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
-	if l.cfg.GateDir != "" {
-		var err error
-		if p.gate, err = await.OpenGate(l.storeDir(p.name)); err != nil {
-			return nil, fmt.Errorf("durability gate of %s: %w", p.name, err)
-		}
+	var err error
+	if p.gate, err = l.openGate(p.name, p.name); err != nil {
+		return nil, err
 	}
 	l.remember(ctx, p, info.State.LastSeq)
 	return p, nil
 }
 
+// openGate opens the durability gate of a stream, nil where the servers sync by themselves. An error names the stream
+// as called.
+func (l *Log) openGate(stream, called string) (*await.Gate, error) {
+	if l.cfg.GateDir == "" {
+		return nil, nil
+	}
+	gate, err := await.OpenGate(filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream))
+	if err != nil {
+		return nil, fmt.Errorf("durability gate of %s: %w", called, err)
+	}
+	return gate, nil
+}
+
 // Close frees what the log holds of its connection. Reads and writes fail afterwards.
 func (l *Log) Close() { l.wire.Close() }
-
-// storeDir is the folder that the embedded server keeps a stream in.
-func (l *Log) storeDir(stream string) string {
-	return filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream)
-}
 
 // Partitions returns the number of partitions.
 func (l *Log) Partitions() int { return l.cfg.Partitions }

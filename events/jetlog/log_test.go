@@ -19,12 +19,14 @@ func TestAppendedEventsAreReadBack(t *testing.T) {
 	require.NoError(t, log.Durable(t.Context(), ack.Position))
 	require.Equal(t, "0:1", ack.Position.String())
 	zero := uint64(0)
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r2", "two")}, Expect: &zero})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started("s", "r2", "two")},
+		Expect: &zero})
 	var conflict *jetlog.Conflict
 	require.ErrorAs(t, err, &conflict)
 	require.EqualValues(t, 1, conflict.Last)
 	one := uint64(1)
-	batch := jetlog.Append{Facts: []events.Fact{&events.SessionLinked{SessionID: "s", IdentityID: "i"}, logtest.Started("s", "r2", "two")}, Expect: &one}
+	batch := jetlog.Append{Facts: []events.Fact{&events.SessionLinked{SessionID: "s", IdentityID: "i"},
+		logtest.Started("s", "r2", "two")}, Expect: &one}
 	ack, err = log.Append(t.Context(), batch)
 	require.NoError(t, err)
 	require.Equal(t, "0:3", ack.Position.String())

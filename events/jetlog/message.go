@@ -29,6 +29,12 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	return recordedMessage(partition, m, meta), nil
 }
 
+// DecodedMessage returns a decoded event in the form in which a tail delivers it. The caller must not change the event
+// afterwards.
+func DecodedMessage(e *events.Recorded) Message {
+	return Message{Subject: e.Subject, Position: e.Position, Time: e.Time, decoded: e}
+}
+
 func recordedMessage(partition int, m *nats.Msg, meta *nats.MsgMetadata) Message {
 	return Message{
 		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
@@ -43,25 +49,16 @@ func (m Message) Header() events.Header { return events.Header(m.header) }
 func (m Message) Body() []byte { return m.body }
 
 // Recorded returns the decoded event.
-func (m Message) Recorded() events.Recorded {
-	if m.decoded != nil {
-		return *m.decoded
-	}
-	return m.decode()
-}
+func (m Message) Recorded() events.Recorded { return *m.Decoded() }
 
 // Decoded is Recorded without a copy. The caller must not change the event.
 func (m Message) Decoded() *events.Recorded {
 	if m.decoded != nil {
 		return m.decoded
 	}
-	e := m.decode()
+	envelope := events.Envelope{Subject: m.Subject, Header: m.Header(), Body: m.body}
+	e := events.Decode(envelope, m.Position, m.Time)
 	return &e
-}
-
-func (m Message) decode() events.Recorded {
-	envelope := events.Envelope{Subject: m.Subject, Header: events.Header(m.header), Body: m.body}
-	return events.Decode(envelope, m.Position, m.Time)
 }
 
 // Type returns the event type that the header states, whatever the body says.
@@ -69,7 +66,7 @@ func (m Message) Type() string {
 	if m.decoded != nil {
 		return m.decoded.Type
 	}
-	return events.Header(m.header).Value(events.HeaderType)
+	return m.Header().Value(events.HeaderType)
 }
 
 // ID returns the event id that the header states.
@@ -77,5 +74,5 @@ func (m Message) ID() string {
 	if m.decoded != nil {
 		return m.decoded.ID
 	}
-	return events.Header(m.header).Value(events.HeaderID)
+	return m.Header().Value(events.HeaderID)
 }

@@ -44,15 +44,8 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 
 // gated puts the notes behind a durability gate of their own, where the log has gates.
 func (l *Log) gated(kv jetstream.KeyValue) (*Notes, error) {
-	n := &Notes{kv: kv, js: l.wire.JS}
-	if l.cfg.GateDir == "" {
-		return n, nil
-	}
-	var err error
-	if n.gate, err = await.OpenGate(l.storeDir("KV_" + NotesBucket)); err != nil {
-		return nil, fmt.Errorf("durability gate of the notes: %w", err)
-	}
-	return n, nil
+	gate, err := l.openGate("KV_"+NotesBucket, "the notes")
+	return &Notes{kv: kv, js: l.wire.JS, gate: gate}, err
 }
 
 func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
@@ -72,7 +65,7 @@ func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// Read gives what stands under a key, and its revision, which is 0 where nothing does.
+// Read reads the value of a key, and returns its revision, which is 0 where the key has none.
 func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64, err error) {
 	entry, err := n.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -87,8 +80,8 @@ func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64
 	return entry.Revision(), nil
 }
 
-// Write puts a value under a key if its revision is still the one given, and gives the
-// new one. ErrConflict where somebody else has written.
+// Write writes the value of a key whose revision is still the given one, and returns the new revision. It fails with
+// ErrConflict where somebody else has written.
 func (n *Notes) Write(ctx context.Context, key string, value any, revision uint64) (uint64, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -99,14 +92,7 @@ func (n *Notes) Write(ctx context.Context, key string, value any, revision uint6
 	} else {
 		revision, err = n.kv.Update(ctx, key, raw, revision)
 	}
-	switch code, _ := apiError(err); {
-	case err == nil:
-		return revision, nil
-	case code == codeWrongLastSequence, code == codeWrongLastConstant, errors.Is(err, jetstream.ErrKeyExists):
-		return 0, fmt.Errorf("write a note: %w", ErrConflict)
-	default:
-		return 0, fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
-	}
+	return revision, notWritten(err)
 }
 
 // Put puts a value under a key, whatever stands there.
@@ -115,10 +101,7 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	if err == nil {
 		_, err = n.kv.Put(ctx, key, raw)
 	}
-	if err != nil {
-		return fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)
-	}
-	return nil
+	return notWritten(err)
 }
 
 // Commit puts a value under a key, durably, or takes the key away where the value is nil. It does so only if
@@ -135,10 +118,18 @@ func (n *Notes) Commit(ctx context.Context, key string, value any, guard string,
 		}
 	}
 	ack, err := n.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequenceForSubject(revision, noteSubject(guard)))
+	if err != nil {
+		return notWritten(err)
+	}
+	return n.gate.Wait(ctx, ack.Sequence)
+}
+
+// notWritten returns the error of a note that was not written, nil for nil.
+func notWritten(err error) error {
 	switch code, _ := apiError(err); {
 	case err == nil:
-		return n.gate.Wait(ctx, ack.Sequence)
-	case code == codeWrongLastSequence, code == codeWrongLastConstant:
+		return nil
+	case code == codeWrongLastSequence, code == codeWrongLastConstant, errors.Is(err, jetstream.ErrKeyExists):
 		return fmt.Errorf("write a note: %w", ErrConflict)
 	default:
 		return fmt.Errorf("write a note: %w: %w", ErrUnavailable, err)

@@ -3,6 +3,7 @@ package jetlog_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -15,19 +16,22 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
 // diskServer starts a server on a folder, with its connection.
 func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	ns, err := server.NewServer(&server.Options{ServerName: "disk", DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
 	require.NoError(t, err)
 	ns.Start()
 	require.True(t, ns.ReadyForConnections(10*time.Second))
@@ -51,7 +55,8 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	for i := range 3 {
 		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
 	}
-	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice", ReceiptID: "r"}}})
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "alice",
+		ReceiptID: "r"}}})
 	require.NoError(t, err)
 	// The next block is begun, so that the first one is read from the disk again.
 	for i := range 12 {
@@ -96,6 +101,59 @@ func readAfter(t *testing.T, log *jetlog.Log, session string, after uint64) (out
 	return out, nil
 }
 
+// An event that the disk does not give is no erased event, and a stretch of the log that can't be read is no empty one:
+// a reader would pass over it, and say that it has seen all.
+func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ns, nc := diskServer(t, dir)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	begun := time.Now()
+	var last uint64
+	for i := range 2 { // each fills a block of its own
+		logtest.Add(t, log, "s", fmt.Sprint("r", i), "x")
+		for j := range 12 {
+			last = logtest.Add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000)).Seq
+		}
+	}
+	_, err = overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
+	require.NoError(t, err)
+	nc.Close()
+	ns.Shutdown()
+	ns.WaitForShutdown()
+
+	_, nc = diskServer(t, dir)
+	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", "1.blk")
+	require.NoError(t, os.Rename(block, block+".away"))
+	require.NoError(t, os.Mkdir(block, 0o700))
+	_, _, err = log.At(t.Context(), events.Position{Seq: 2})
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	_, _, err = log.After(t.Context(), 0, 0)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	_, err = log.Still(t.Context(), 0, 0, 3)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable)
+	_, err = log.SeqAt(t.Context(), 0, begun)
+	require.ErrorIs(t, err, jetlog.ErrUnavailable, "a sweep would begin behind what it can't read")
+	_, found, err := log.At(t.Context(), events.Position{Seq: 3})
+	require.NoError(t, err, "the index knows that it was erased")
+	require.False(t, found)
+	_, found, err = log.After(t.Context(), 0, last)
+	require.NoError(t, err)
+	require.False(t, found)
+	_, found, err = log.At(t.Context(), events.Position{Seq: last + 1})
+	require.NoError(t, err)
+	require.False(t, found)
+	_, found, err = log.At(t.Context(), events.Position{Seq: last})
+	require.NoError(t, err)
+	require.True(t, found)
+	still, err := log.Still(t.Context(), 0, last-1, last-1)
+	require.NoError(t, err)
+	require.True(t, still)
+}
+
 // JetStream is begun anew in place, as after a full disk, under readers and writers that don't pause. A reader is given
 // the whole session or an error, and what was acknowledged stays.
 func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) {
@@ -121,7 +179,8 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 					return
 				default:
 				}
-				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r", n))}}); err == nil {
+				if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(id, fmt.Sprint("r",
+					n))}}); err == nil {
 					acknowledged[i].Add(1)
 				}
 			}
@@ -205,7 +264,9 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	require.NoError(t, operate.On(empty).Vacate(t.Context()))
 	nc := natstest.Connect(t, s)
 	refused := func() {
-		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+		_, err := empty.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("new", "r")}})
+		require.ErrorIs(t, err, jetlog.ErrUnavailable, "a process that had the empty log open writes to no copy")
+		_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
 		require.ErrorIs(t, err, jetlog.ErrStream)
 		require.ErrorContains(t, err, "empty the data directory and restore again")
 	}
@@ -217,6 +278,22 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{GateDir: s.GateDir(), Restoring: true})
 	require.NoError(t, err)
 	require.Len(t, logtest.Read(t, log, "s"), 1)
+	logtest.Add(t, log, "s", "r2", "x")
+	require.Equal(t, events.SessionSubject("s"), logtest.Read(t, log, "s")[1].Subject)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	copied := stream.CachedInfo().Config
+	unmarked := copied
+	unmarked.Subjects, unmarked.SubjectTransform, unmarked.Metadata = events.StreamSubjects(0, 1), nil, maps.Clone(copied.Metadata)
+	delete(unmarked.Metadata, "turnledger.restoring")
+	_, err = js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
+	require.NoError(t, err)
+	_, err = jetlog.Open(t.Context(), nc, jetlog.Config{Outside: true})
+	require.ErrorIs(t, err, jetlog.ErrStream)
+	_, err = js.UpdateStream(t.Context(), copied)
+	require.NoError(t, err)
 	require.NoError(t, operate.On(log).Restored(t.Context()))
-	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 1)
+	require.Len(t, logtest.Read(t, natstest.LogOn(t, s, 1), "s"), 2)
 }

@@ -51,7 +51,8 @@ func TestLeaderThatIsPaused(t *testing.T) {
 		r.goesOn(t)
 		close(r.stop)
 		r.all.Wait()
-		t.Logf("%d heads read, %d refused, %d old; of the node's own words %d were old", r.read.Load(), r.refused.Load(), r.old.Load(), r.oldWords.Load())
+		t.Logf("%d heads read, %d refused, %d old; of the node's own words %d were old", r.read.Load(),
+			r.refused.Load(), r.old.Load(), r.oldWords.Load())
 		require.Zero(t, r.old.Load(), "stale heads")
 		n.Ready(t)
 	}
@@ -118,5 +119,6 @@ func (r *heads) askPlainly(nc *nats.Conn) {
 func (r *heads) goesOn(t *testing.T) {
 	t.Helper()
 	from := r.read.Load()
-	require.Eventually(t, func() bool { return r.read.Load() > from+20 }, time.Minute, 5*time.Millisecond, "no head is read any more")
+	require.Eventually(t, func() bool { return r.read.Load() > from+20 }, time.Minute, 5*time.Millisecond,
+		"no head is read any more")
 }

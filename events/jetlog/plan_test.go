@@ -68,7 +68,8 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			ack, err := logs[i%3].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("fresh", fmt.Sprint(i))}})
+			ack, err := logs[i%3].Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("fresh",
+				fmt.Sprint(i))}})
 			if err == nil && reads.Load() > 0 {
 				old.Add(staleDirectGets(conns, "fresh", ack.Position.Seq))
 			}
@@ -114,7 +115,8 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	}
 	require.Eventually(t, filled, time.Minute, 20*time.Millisecond)
 	enough := func() bool { return old.Load() > 20 }
-	require.Eventually(t, enough, time.Minute, 5*time.Millisecond, "no replica was ever behind: the test proves nothing")
+	require.Eventually(t, enough, time.Minute, 5*time.Millisecond,
+		"no replica was ever behind: the test proves nothing")
 	l.goesOn(t, 100)
 
 	_, err = operate.On(log).Apply(t.Context(), operate.Want{Replicas: 1})
@@ -123,7 +125,8 @@ func TestReplicasChangeUnderLoad(t *testing.T) {
 	close(stop)
 	all.Wait()
 	l.end(t, tail)
-	t.Logf("%d reads, %d without an answer; direct get alone was old %d times", reads.Load(), unknown.Load(), old.Load())
+	t.Logf("%d reads, %d without an answer; direct get alone was old %d times", reads.Load(), unknown.Load(),
+		old.Load())
 	refused(t, c.Connect(t), jetlog.Config{Replicas: 3}, "turnledger streams apply --replicas 3")
 }
 

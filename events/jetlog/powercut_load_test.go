@@ -165,7 +165,8 @@ func (h *history) purgeSession(ctx context.Context, log *openLog, rng *rand.Rand
 		}
 	})
 	if of != "" {
-		_ = log.stream.Purge(ctx, jetstream.WithPurgeSubject(events.SessionSubject(of)), jetstream.WithPurgeSequence(seq))
+		_ = log.stream.Purge(ctx, jetstream.WithPurgeSubject(events.SessionSubject(of)),
+			jetstream.WithPurgeSequence(seq))
 	}
 }
 
@@ -191,7 +192,8 @@ func (h *history) check(ctx context.Context, log *openLog) error {
 			delete(h.promised, seq)
 		case !ok || got.ID != want.ID || string(got.Body) != string(want.Body):
 			count++
-			lost = fmt.Errorf("%w: %s at %d (there: %q), %d of %d in all", errLost, want.ID, seq, got.ID, count, len(h.promised))
+			lost = fmt.Errorf("%w: %s at %d (there: %q), %d of %d in all", errLost, want.ID, seq, got.ID, count,
+				len(h.promised))
 		}
 	}
 	// What is gone gives its sequence free for another event.

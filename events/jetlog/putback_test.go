@@ -17,9 +17,10 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
-// TestAStreamPutBackThatHasGrownSinceIsNoticed gives the disk of a server back as it was some events ago, and lets the stream grow
-// longer than it had been before those hear of it who had followed it: a tail, which would go on behind what it never saw, and one
-// who only asks for the head, and would take a view of the former events for one of these.
+// TestAStreamPutBackThatHasGrownSinceIsNoticed gives the disk of a server back as it was some events ago, and lets
+// the stream grow longer than it had been before those hear of it who had followed it: a tail, which would go on
+// behind what it never saw, and one who only asks for the head, and would take a view of the former events for one
+// of these.
 func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +51,8 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 	serve(func(s *embedded.Server) {
 		write(s, "lost", 3)
 		follows, asks, idle = outside(t, address), outside(t, address), outside(t, address)
-		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, outside(t, address), 0, jetlog.TailOptions{HeadersOnly: true})}
+		tails = []*jetlog.Tail{openTail(t, follows, 0, jetlog.TailOptions{}), openTail(t, outside(t, address), 0,
+			jetlog.TailOptions{HeadersOnly: true})}
 		for _, tail := range tails {
 			followed(t, tail, 6)
 		}
@@ -68,7 +70,8 @@ func TestAStreamPutBackThatHasGrownSinceIsNoticed(t *testing.T) {
 			_, err := tail.Next(deadline(t, 20*time.Second))
 			require.ErrorIs(t, err, jetlog.ErrStream)
 		}
-		for name, log := range map[string]*jetlog.Log{"the tail's": follows, "asked before": asks, "never asked": idle} {
+		for name, log := range map[string]*jetlog.Log{"the tail's": follows, "asked before": asks,
+			"never asked": idle} {
 			require.Eventually(t, func() bool {
 				_, err := log.Head(t.Context(), 0) // which looks once a second
 				return errors.Is(err, jetlog.ErrStream)

@@ -34,7 +34,7 @@ func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 const doubts = 3
 
 func (p *partition) withheld() error {
-	return fmt.Errorf("%w: the server of %s has events of a session that it does not give: look at its log and its disk",
+	return fmt.Errorf("%w: the server of %s has events that it does not give: look at its log and its disk",
 		ErrUnavailable, p.name)
 }
 
@@ -278,43 +278,6 @@ func (r *sessionRead) single(ctx context.Context) ([]events.Recorded, pageEnd, e
 		return nil, beyond, nil
 	}
 	return []events.Recorded{m.Recorded(r.p.number)}, more, nil
-}
-
-// At returns the durable event at a position, and reports whether there is an event: an erased event is none.
-func (l *Log) At(ctx context.Context, at events.Position) (events.Recorded, bool, error) {
-	p, err := l.partition(at.Partition)
-	if err != nil || at.Seq == 0 {
-		return events.Recorded{}, false, err
-	}
-	m, err := l.message(ctx, p, map[string]any{"seq": at.Seq})
-	if err != nil || m == nil {
-		return events.Recorded{}, false, err
-	}
-	if err := p.gate.Wait(ctx, at.Seq); err != nil {
-		return events.Recorded{}, false, err
-	}
-	return m.Recorded(p.number), true, nil
-}
-
-// After returns the sequence of the partition's first event after a sequence, and reports whether there is such an
-// event yet. It skips the sequences of erased events.
-func (l *Log) After(ctx context.Context, partition int, seq uint64) (uint64, bool, error) {
-	p, err := l.partition(partition)
-	if err != nil {
-		return 0, false, err
-	}
-	m, err := l.message(ctx, p, map[string]any{"seq": seq + 1, "next_by_subj": ">"})
-	if err != nil || m == nil {
-		return 0, false, err
-	}
-	return m.Seq, true, nil
-}
-
-// Still reports whether a partition has no event between two sequences, the second included. A caller that waits for
-// events up to there need not wait any longer.
-func (l *Log) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
-	next, found, err := l.After(ctx, partition, after)
-	return err == nil && (!found || next > upTo), err
 }
 
 // message asks the leader of a partition for one message, nil where there is none.

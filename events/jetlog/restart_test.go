@@ -27,7 +27,8 @@ func TestRestartKeepsEverythingAndKnowsDuplicates(t *testing.T) {
 		for i := range 50 * life {
 			ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", fmt.Sprint(i))}})
 			require.NoError(t, err)
-			require.Equal(t, jetlog.Ack{Position: events.Position{Partition: log.Partition("s"), Seq: uint64(i + 1)}, Duplicate: true}, ack)
+			require.Equal(t, jetlog.Ack{Position: events.Position{Partition: log.Partition("s"), Seq: uint64(i + 1)},
+				Duplicate: true}, ack)
 			require.NoError(t, log.Durable(t.Context(), ack.Position))
 		}
 		for i := 50 * life; i < 50*(life+1); i++ {
@@ -55,7 +56,8 @@ func TestServerThatRestartsMidLoadLosesAndDoublesNothing(t *testing.T) {
 	for w := range writers {
 		load.Go(func() {
 			for i := range each {
-				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("s", w), fmt.Sprint(i))); err != nil {
+				if err := logtest.Persist(t.Context(), log, logtest.Fact(fmt.Sprint("s", w),
+					fmt.Sprint(i))); err != nil {
 					t.Error(err)
 					return
 				}

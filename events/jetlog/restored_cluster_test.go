@@ -35,7 +35,10 @@ func TestARestoredStreamIsTheSameOnAllNodes(t *testing.T) {
 	cluster := natstest.StartCluster(t)
 	empty := cluster.Log(t, 2)
 	require.NoError(t, operate.On(empty).Vacate(t.Context()))
-	require.NoError(t, operate.On(empty).Restore(t.Context(), func(k int) (io.Reader, error) { return bytes.NewReader(copies[k]), nil }, whole))
+	require.NoError(t, operate.On(empty).Restore(t.Context(), func(k int) (io.Reader,
+		error) {
+		return bytes.NewReader(copies[k]), nil
+	}, whole))
 	require.NoError(t, operate.On(empty).Restored(t.Context()))
 	require.NoError(t, operate.On(empty).Restored(t.Context()))
 	log := cluster.Log(t, 2)

@@ -22,29 +22,31 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	}
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	if p.mirrored.Load() {
-		return l.seqByHalves(ctx, p, since, head)
-	}
 	request := map[string]any{"start_time": since, "next_by_subj": ">", "batch": 1}
 	first, _, err := l.direct(ctx, p, request, math.MaxUint64, 1)
-	switch {
-	case errors.Is(err, errUnreadable), errors.Is(err, errMirror):
-		return l.seqByHalves(ctx, p, since, head)
-	case err != nil:
+	if err != nil && !errors.Is(err, errUnreadable) && !errors.Is(err, errMirror) {
 		return 0, fmt.Errorf("position at a time: %w: %w", ErrUnavailable, err)
-	case len(first) == 0:
-		return head, nil
 	}
-	return first[0].Position.Seq - 1, nil
+	before := head
+	if len(first) > 0 {
+		before = first[0].Position.Seq - 1
+	}
+	// The server passes over what it can't read (nats-server 2.15, fileStore.GetSeqFromTime), and a mirror may be behind.
+	// So the answer counts only if the event before it is older.
+	m, older := l.message(ctx, p, map[string]any{"seq": max(before, 1)})
+	if err == nil && older == nil && m != nil && m.Time.Before(since) {
+		return before, nil
+	}
+	return l.seqByHalves(ctx, p, since, head)
 }
 
-// seqByHalves searches the log for the time by bisection, where the first event at that time can't be read directly.
-// Times rise with the sequences.
+// seqByHalves searches the log for the time by bisection, where the server's answer does not count. Times rise with the
+// sequences.
 func (l *Log) seqByHalves(ctx context.Context, p *partition, since time.Time, head uint64) (uint64, error) {
 	low, high := uint64(1), head+1
 	for low < high {
 		mid := low + (high-low)/2
-		m, err := l.message(ctx, p, map[string]any{"seq": mid, "next_by_subj": ">"})
+		m, err := l.next(ctx, p, mid)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("position at a time: %w", err)

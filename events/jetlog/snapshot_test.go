@@ -96,7 +96,8 @@ func TestCopyIsTheSameLog(t *testing.T) {
 			log := open()
 			for k := range 2 {
 				require.NoError(t, overwrite.On(log).Settle(t.Context(), k))
-				require.False(t, log.Created(k).Equal(from.Created(k)), "every projection notices that it is another stream")
+				require.False(t, log.Created(k).Equal(from.Created(k)),
+					"every projection notices that it is another stream")
 			}
 			got := everything(t, log)
 			require.GreaterOrEqual(t, len(got), len(want))
@@ -122,8 +123,11 @@ func TestHalfACopyIsNoLog(t *testing.T) {
 	s := natstest.Server(t)
 	cut := errors.New("cut")
 	for name, bad := range map[string]func() (io.Reader, error){
-		"short":  func() (io.Reader, error) { return bytes.NewReader(copies[1][:len(copies[1])/2]), nil },
-		"broken": func() (io.Reader, error) { return io.MultiReader(bytes.NewReader(copies[1][:100]), failing{cut}), nil },
+		"short": func() (io.Reader, error) { return bytes.NewReader(copies[1][:len(copies[1])/2]), nil },
+		"broken": func() (io.Reader, error) {
+			return io.MultiReader(bytes.NewReader(copies[1][:100]), failing{cut}),
+				nil
+		},
 		"flipped": func() (io.Reader, error) {
 			b := bytes.Clone(copies[1])
 			b[len(b)/2] ^= 1
@@ -165,7 +169,8 @@ func TestAnEmptyRestoredLogStaysItself(t *testing.T) {
 	require.NoError(t, err)
 	before, err := js.Stream(t.Context(), "TURNS-0")
 	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay", Subjects: []string{"vacated.TURNS-1"}})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "inTheWay",
+		Subjects: []string{"vacated.TURNS-1"}})
 	require.NoError(t, err)
 
 	err = operate.On(log).Vacate(t.Context())

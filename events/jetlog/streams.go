@@ -17,6 +17,9 @@ import (
 // openStreams looks at all streams before it makes the missing ones. A missing stream beside others that hold events
 // was lost, and an empty stream in its place would read as no history.
 func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
+	if err := l.notRestoring(ctx); err != nil {
+		return nil, err
+	}
 	infos := make([]*jetstream.StreamInfo, l.cfg.Partitions)
 	used := ""
 	for k := range infos {
@@ -50,6 +53,19 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 		}
 	}
 	return infos, nil
+}
+
+// notRestoring fails with ErrStream while the log is restored, or where a restore was broken off.
+func (l *Log) notRestoring(ctx context.Context) error {
+	_, err := l.wire.JS.Stream(ctx, layout.RestoringStream)
+	switch {
+	case l.cfg.Restoring || errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("open stream %s: %w: %w", layout.RestoringStream, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: a backup is being restored, or its restore has ended before its end: "+
+		"wait for turnledger restore, or empty the data directory and restore again", ErrStream)
 }
 
 // Server error codes of a stream that can't be made as it is wanted.
@@ -130,5 +146,6 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 
 // layout is what the log's streams must be.
 func (l *Log) layout() layout.Log {
-	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "", Restoring: l.cfg.Restoring}
+	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "",
+		Restoring: l.cfg.Restoring}
 }

@@ -50,7 +50,8 @@ func TestPartitionsAreFixed(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				t.Parallel()
 				nc, js, _ := made(t, from)
-				refused(t, nc, jetlog.Config{Partitions: to}, fmt.Sprintf("was made with %d partitions", from), fmt.Sprintf("set TURNLEDGER_PARTITIONS=%d", from))
+				refused(t, nc, jetlog.Config{Partitions: to}, fmt.Sprintf("was made with %d partitions", from),
+					fmt.Sprintf("set TURNLEDGER_PARTITIONS=%d", from))
 				// Also where the first stream is gone.
 				require.NoError(t, js.DeleteStream(t.Context(), events.StreamName(0)))
 				if from > to {
@@ -64,7 +65,8 @@ func TestPartitionsAreFixed(t *testing.T) {
 // again makes a stream whose namesake was just deleted: the server may still remove its files.
 func again(t testing.TB, do func() error) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, do()) }, 20*time.Second, 10*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, do()) }, 20*time.Second,
+		10*time.Millisecond)
 }
 
 func TestChangedStreamIsRefused(t *testing.T) {
@@ -82,21 +84,28 @@ func TestChangedStreamIsRefused(t *testing.T) {
 		"consumers":   {func(c *jetstream.StreamConfig) { c.MaxConsumers = 3 }, []string{"consumers"}},
 		"atomic":      {func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, []string{"atomic", undo}},
 		"direct":      {func(c *jetstream.StreamConfig) { c.AllowDirect = false }, []string{"direct", undo}},
-		"no ack":      {func(c *jetstream.StreamConfig) { c.NoAck, c.AllowAtomicPublish = true, false }, []string{"acknowledgements", undo}},
-		"deletes":     {func(c *jetstream.StreamConfig) { c.DenyDelete = true }, []string{"erasure"}},
-		"roll-ups":    {func(c *jetstream.StreamConfig) { c.AllowRollup = true }, []string{"roll-ups", undo}},
-		"TTL":         {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, []string{"TTL"}},
-		"compression": {func(c *jetstream.StreamConfig) { c.Compression = jetstream.S2Compression }, []string{"erased", undo}},
-		"window":      {func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, []string{"--dupe-window 2m"}},
-		"subjects":    {func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:1] }, []string{"subjects", "restore them"}},
-		"foreign":     {func(c *jetstream.StreamConfig) { c.Metadata = nil }, []string{"was not made by Turnledger", "a NATS account of its own"}},
-		"memory":      {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, []string{"make the log anew on file storage"}},
-		"retention":   {func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, []string{"retention"}},
+		"no ack": {func(c *jetstream.StreamConfig) { c.NoAck, c.AllowAtomicPublish = true, false },
+			[]string{"acknowledgements", undo}},
+		"deletes":  {func(c *jetstream.StreamConfig) { c.DenyDelete = true }, []string{"erasure"}},
+		"roll-ups": {func(c *jetstream.StreamConfig) { c.AllowRollup = true }, []string{"roll-ups", undo}},
+		"TTL":      {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, []string{"TTL"}},
+		"compression": {func(c *jetstream.StreamConfig) { c.Compression = jetstream.S2Compression }, []string{"erased",
+			undo}},
+		"window": {func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, []string{"--dupe-window 2m"}},
+		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:1] }, []string{"subjects",
+			"restore them"}},
+		"foreign": {func(c *jetstream.StreamConfig) { c.Metadata = nil }, []string{"was not made by Turnledger",
+			"a NATS account of its own"}},
+		"memory": {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+			[]string{"make the log anew on file storage"}},
+		"retention": {func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+			[]string{"retention"}},
 		"persistence": {func(c *jetstream.StreamConfig) {
 			c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false
 		}, []string{"persistence"}},
 		"transform": {func(c *jetstream.StreamConfig) {
-			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "turns.*.*", Destination: "x.{{wildcard(1)}}.{{wildcard(2)}}"}
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "turns.*.*",
+				Destination: "x.{{wildcard(1)}}.{{wildcard(2)}}"}
 		}, []string{"transform", undo}},
 	}
 	for name, c := range cases {
@@ -117,8 +126,10 @@ func TestChangedStreamIsRefused(t *testing.T) {
 func TestReplicasMustBeWhatTheLogHas(t *testing.T) {
 	t.Parallel()
 	nc, _, _ := made(t, 1)
-	refused(t, nc, jetlog.Config{Replicas: 3}, "has 1 replicas", "set TURNLEDGER_REPLICAS=1", "turnledger streams apply --replicas 3")
-	refused(t, natstest.Connect(t, natstest.Server(t)), jetlog.Config{Replicas: 3}, "not in a cluster", "set TURNLEDGER_REPLICAS=1")
+	refused(t, nc, jetlog.Config{Replicas: 3}, "has 1 replicas", "set TURNLEDGER_REPLICAS=1",
+		"turnledger streams apply --replicas 3")
+	refused(t, natstest.Connect(t, natstest.Server(t)), jetlog.Config{Replicas: 3}, "not in a cluster",
+		"set TURNLEDGER_REPLICAS=1")
 }
 
 func TestLostStreamIsNotMadeAnew(t *testing.T) {
@@ -152,7 +163,8 @@ func TestConfigIsHeldAgainstItsBounds(t *testing.T) {
 // small connects to a server that takes small messages only.
 func small(t *testing.T, most int32) *nats.Conn {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: most})
+	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: t.TempDir(), MaxPayload: most})
 	require.NoError(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })

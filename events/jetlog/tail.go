@@ -77,8 +77,10 @@ func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	for {
 		batch, err := t.peek()
 		if len(batch) > 0 {
-			if err := t.gated(ctx, batch); err != nil {
-				return nil, err
+			if !t.opts.Ungated {
+				if err := t.p.gate.Wait(ctx, batch[len(batch)-1].Position.Seq); err != nil {
+					return nil, err
+				}
 			}
 			t.drop(batch)
 			return batch, nil
@@ -99,13 +101,6 @@ func (t *Tail) peek() ([]Message, error) {
 	defer t.mu.Unlock()
 	n := min(len(t.ready), t.opts.MaxBatch)
 	return t.ready[:n:n], t.err
-}
-
-func (t *Tail) gated(ctx context.Context, batch []Message) error {
-	if t.opts.Ungated {
-		return nil
-	}
-	return t.p.gate.Wait(ctx, batch[len(batch)-1].Position.Seq)
 }
 
 func (t *Tail) drop(batch []Message) {

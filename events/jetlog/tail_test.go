@@ -39,7 +39,8 @@ func TestTailFollowsInOrder(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 500 {
 		wg.Go(func() {
-			if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s", fmt.Sprint(i))}}); err != nil {
+			if _, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("s",
+				fmt.Sprint(i))}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -190,7 +191,8 @@ func TestStreamMadeAnewEndsTheTail(t *testing.T) {
 // in bytes, before it reads.
 func TestSlowReaderHoldsNothingUp(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ events, size, batch int }{"many": {2500, 10, 20}, "large": {6, 7 << 20, 1000}} {
+	for name, c := range map[string]struct{ events, size, batch int }{"many": {2500, 10, 20}, "large": {6, 7 << 20,
+		1000}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.Server(t)

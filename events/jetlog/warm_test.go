@@ -21,7 +21,8 @@ func TestWarmAsksForWhatASessionIsSpreadOver(t *testing.T) {
 	s := natstest.Server(t)
 	log := natstest.LogOn(t, s, 1)
 	add := func(session, request string) uint64 {
-		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(session, request, strings.Repeat("x", 1<<20))}})
+		ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Started(session, request,
+			strings.Repeat("x", 1<<20))}})
 		require.NoError(t, err)
 		return ack.Position.Seq
 	}

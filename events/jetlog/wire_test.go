@@ -108,7 +108,8 @@ func (c *wiredConn) Close() error {
 // wired gives a log that hangs on a wire, and one beside it.
 func wired(t *testing.T) (w *wire, log, beside *jetlog.Log, js jetstream.JetStream) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 8 << 20})
+	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: t.TempDir(), MaxPayload: 8 << 20})
 	require.NoError(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })

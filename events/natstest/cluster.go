@@ -125,7 +125,8 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 // Connect gives a connection to the cluster that ends with the test.
 func (c *Cluster) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
@@ -142,7 +143,8 @@ func (c *Cluster) URLs() (out []string) {
 // ConnectTo gives a connection to one server and no other.
 func (c *Cluster) ConnectTo(t testing.TB, i int) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc

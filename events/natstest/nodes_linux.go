@@ -76,11 +76,13 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 			}
 			routes = append(routes, `"nats://`+address+`"`)
 		}
-		x := &node{name: fmt.Sprint("n", i), client: at(clients[i]), monitor: at(monitors[i]), config: filepath.Join(dir, fmt.Sprintf("n%d.conf", i))}
+		x := &node{name: fmt.Sprint("n", i), client: at(clients[i]), monitor: at(monitors[i]),
+			config: filepath.Join(dir, fmt.Sprintf("n%d.conf", i))}
 		if opts.Dirs[i] == "" {
 			opts.Dirs[i] = filepath.Join(dir, x.name)
 		}
-		text := fmt.Sprintf(nodeConfig, x.name, x.client, x.monitor, opts.Dirs[i], at(ports[i]), more, strings.Join(routes, ", "))
+		text := fmt.Sprintf(nodeConfig, x.name, x.client, x.monitor, opts.Dirs[i], at(ports[i]), more,
+			strings.Join(routes, ", "))
 		require.NoError(t, os.WriteFile(x.config, []byte(text), 0o600))
 		var err error
 		x.log, err = os.Create(filepath.Join(dir, x.name+".log"))
@@ -115,7 +117,8 @@ func (n *Nodes) Start(t testing.TB, i int) {
 	x := n.nodes[i]
 	x.cmd = exec.Command(n.program, "-c", x.config)
 	x.cmd.Stdout, x.cmd.Stderr = x.log, x.log
-	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // with the test process, however that ends
+	// with the test process, however that ends
+	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, x.cmd.Start())
 }
 
@@ -178,7 +181,8 @@ func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	t.Helper()
 	nc := n.connect(t, among...)
 	defer nc.Close()
-	require.Eventually(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, 30*time.Second, 20*time.Millisecond, "%s has no leader", stream)
+	require.Eventually(t, func() bool { leader = n.leader(nc, stream); return leader >= 0 }, 30*time.Second,
+		20*time.Millisecond, "%s has no leader", stream)
 	return leader
 }
 

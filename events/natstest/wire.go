@@ -35,7 +35,8 @@ func (w wired) Read(p []byte) (int, error) {
 // Wired starts a server that syncs every write, and connects to it over a wire.
 func Wired(t testing.TB) (*nats.Conn, *Wire) {
 	t.Helper()
-	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Always, Listen: "127.0.0.1:0"})
+	s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Sync: embedded.Always,
+		Listen: "127.0.0.1:0"})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
 	w := &Wire{}

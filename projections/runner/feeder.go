@@ -30,11 +30,12 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	sub := pubsub.NewBatchSubscriber(r.log, func(int) uint64 { return f.At.Seq }, r.cfg.MaxBatch)
-	defer func() { _ = sub.Close() }()
-	if err := sub.Open(ctx, k); err != nil {
+	tail, err := r.log.Tail(ctx, k, f.At.Seq, jetlog.TailOptions{MaxBatch: r.cfg.MaxBatch, Decode: true})
+	if err != nil {
 		return err
 	}
+	sub := pubsub.NewBatchSubscriber(tail)
+	defer func() { _ = sub.Close() }()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err

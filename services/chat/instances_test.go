@@ -42,7 +42,8 @@ func newChat(t *testing.T, server *embedded.Server, model *modeltest.Scripted) *
 }
 
 // newChatWith returns such a chat whose ports are changed.
-func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripted, change func(*chat.Config)) *chatInstance {
+func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripted,
+	change func(*chat.Config)) *chatInstance {
 	t.Helper()
 	nc := natstest.Connect(t, server)
 	log := natstest.LogOn(t, server, 1)

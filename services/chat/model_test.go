@@ -52,7 +52,8 @@ func prompt(messages ...string) (p chat.Prompt) {
 
 func TestModelsStream(t *testing.T) {
 	models(t, 0, func(t *testing.T, server *modeltest.Server, m chat.Model) {
-		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":"a"}`, `{"role":"user","content":"now"}`)
+		p := prompt(`{"role":"user","content":"q"}`, `{"role":"assistant","content":"a"}`,
+			`{"role":"user","content":"now"}`)
 		if m.Format() == "anthropic" {
 			p.System = "be \"kind\""
 		}
@@ -77,11 +78,15 @@ func TestModelsThatFail(t *testing.T) {
 			modeltest.Answer
 			why string
 		}{
-			"400":       {modeltest.Answer{Status: http.StatusBadRequest}, "the endpoint answered 400"},
-			"401":       {modeltest.Answer{Status: http.StatusUnauthorized}, "the endpoint answered 401: is TURNLEDGER_MODEL_KEY right?"},
-			"404":       {modeltest.Answer{Status: http.StatusNotFound}, "the endpoint answered 404: are TURNLEDGER_MODEL_URL, up to its version, and TURNLEDGER_MODEL_NAME right?"},
-			"429":       {modeltest.Answer{Status: http.StatusTooManyRequests}, "the endpoint answered 429"},
-			"429 long":  {modeltest.Answer{Status: http.StatusTooManyRequests, RetryAfter: 40}, "the endpoint answered 429"},
+			"400": {modeltest.Answer{Status: http.StatusBadRequest}, "the endpoint answered 400"},
+			"401": {modeltest.Answer{Status: http.StatusUnauthorized},
+				"the endpoint answered 401: is TURNLEDGER_MODEL_KEY right?"},
+			"404": {modeltest.Answer{Status: http.StatusNotFound},
+				"the endpoint answered 404: are TURNLEDGER_MODEL_URL, up to its version, and " +
+					"TURNLEDGER_MODEL_NAME right?"},
+			"429": {modeltest.Answer{Status: http.StatusTooManyRequests}, "the endpoint answered 429"},
+			"429 long": {modeltest.Answer{Status: http.StatusTooManyRequests, RetryAfter: 40},
+				"the endpoint answered 429"},
 			"500":       {modeltest.Answer{Status: http.StatusInternalServerError}, "the endpoint answered 500"},
 			"malformed": {modeltest.Answer{Text: "It is half", Malformed: true}, "the endpoint's answer is broken"},
 			"cut":       {modeltest.Answer{Text: "It is half", Cut: true}, endpoint.ErrBroken.Error()},
@@ -202,14 +207,16 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, choice := range []string{`"delta":{"role":"assistant","refusal":"I can't "}`, `"delta":{"refusal":"do that."}`, `"delta":{},"finish_reason":"stop"`} {
-			_, _ = fmt.Fprintf(w, "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,%s}]}\n\n", choice)
+			_, _ = fmt.Fprintf(w, "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,%s}]}\n\n",
+				choice)
 		}
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}))
 	t.Cleanup(server.Close)
 	m := openai.New(endpoint.Config{URL: server.URL, Key: "k", Name: "m"})
 	var pieces []string
-	text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`), func(s string) { pieces = append(pieces, s) })
+	text, _, err := m.Answer(t.Context(), prompt(`{"role":"user","content":"q"}`),
+		func(s string) { pieces = append(pieces, s) })
 	require.NoError(t, err)
 	require.Equal(t, "I can't do that.", text)
 	require.Equal(t, []string{"I can't ", "do that."}, pieces)

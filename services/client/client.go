@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,23 +33,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.URL == "" {
-		c.URL = "http://127.0.0.1:8480"
-	}
+	c.URL = cmp.Or(c.URL, "http://127.0.0.1:8480")
+	c.Attempt, c.Patience = cmp.Or(c.Attempt, 15*time.Second), cmp.Or(c.Patience, time.Minute)
+	c.Tries, c.MaxAnswer = cmp.Or(c.Tries, 8), cmp.Or(c.MaxAnswer, 64<<20)
 	if c.Transport == nil {
 		c.Transport = newTransport()
-	}
-	if c.Attempt == 0 {
-		c.Attempt = 15 * time.Second
-	}
-	if c.Patience == 0 {
-		c.Patience = time.Minute
-	}
-	if c.Tries == 0 {
-		c.Tries = 8
-	}
-	if c.MaxAnswer == 0 {
-		c.MaxAnswer = 64 << 20
 	}
 	return c
 }
@@ -113,171 +103,149 @@ func (c *Client) Redact(ctx context.Context, r Redact) (Turn, error) {
 	return c.writeTurn(ctx, "redact turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/redact", r, true)
 }
 
-// Correct replaces a turn and gives the one that stands in its place.
+// Correct replaces a turn and returns the turn that stands in its place.
 func (c *Client) Correct(ctx context.Context, r Correct) (Turn, error) {
 	return c.writeTurn(ctx, "correct turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/correct", r, r.RequestID != "")
 }
 
-func (c *Client) writeTurn(ctx context.Context, what, sessionID, path string, body any, again bool) (t Turn, err error) {
-	err = c.do(ctx, request{what, http.MethodPost, "/sessions/" + escape(sessionID) + path, body, again}, &t)
-	c.seen.saw(sessionID, t.Position)
+func (c *Client) writeTurn(ctx context.Context, what, sessionID, path string, body any, again bool) (Turn, error) {
+	r := request{what, http.MethodPost, "/sessions/" + escape(sessionID) + path, body, again}
+	t, err := call[Turn](ctx, c, r)
+	c.saw(sessionID, t.Position)
 	return t, err
 }
 
 // LinkSession links a session to an identity.
-func (c *Client) LinkSession(ctx context.Context, identityID, sessionID string) (s Session, err error) {
+func (c *Client) LinkSession(ctx context.Context, identityID, sessionID string) (Session, error) {
 	body := map[string]string{"identity_id": identityID}
-	err = c.do(ctx, request{"link session", http.MethodPut, "/sessions/" + escape(sessionID) + "/identity", body, true}, &s)
-	c.seen.saw(sessionID, s.Position)
-	return s, err
+	return c.writeSession(ctx, sessionID, request{"link session", http.MethodPut, "/identity", body, true})
 }
 
-// Reset makes prompts and history start anew. It is sent once only: said again later
-// it would hide what began in between.
-func (c *Client) Reset(ctx context.Context, sessionID, reason string) (s Session, err error) {
+// Reset makes prompts and history start anew. It is sent once only: a second one that arrives later would also hide
+// the turns that began in between.
+func (c *Client) Reset(ctx context.Context, sessionID, reason string) (Session, error) {
 	body := map[string]string{"reason": reason}
-	err = c.do(ctx, request{"reset session", http.MethodPost, "/sessions/" + escape(sessionID) + "/reset", body, false}, &s)
-	c.seen.saw(sessionID, s.Position)
+	return c.writeSession(ctx, sessionID, request{"reset session", http.MethodPost, "/reset", body, false})
+}
+
+// writeSession sends a request whose path is below that of the session.
+func (c *Client) writeSession(ctx context.Context, sessionID string, r request) (Session, error) {
+	r.path = "/sessions/" + escape(sessionID) + r.path
+	s, err := call[Session](ctx, c, r)
+	c.saw(sessionID, s.Position)
 	return s, err
 }
 
-// Session looks at a session; one that the log does not know is not Found.
-func (c *Client) Session(ctx context.Context, sessionID string) (s Session, err error) {
-	err = c.do(ctx, c.read("look at session", sessionID, "", nil), &s)
-	return s, err
+func (c *Client) saw(sessionID, position string) {
+	if c.cfg.ReadYourWrites {
+		c.seen.saw(sessionID, position)
+	}
 }
 
-// ListRecentFinalizedTurns gives the newest turns that have their answer, newest
-// last.
+// Session returns a session without its turns. Found is false where the log does not know the session.
+func (c *Client) Session(ctx context.Context, sessionID string) (Session, error) {
+	return call[Session](ctx, c, c.read("look at session", sessionID, ""))
+}
+
+// ListRecentFinalizedTurns returns the newest turns that have their answer, newest last.
 func (c *Client) ListRecentFinalizedTurns(ctx context.Context, sessionID string, limit int) ([]Turn, error) {
 	page, err := c.Turns(ctx, sessionID, TurnQuery{Limit: limit})
 	return page.Turns, err
 }
 
-// Turns lists a session's turns, newest last; the next page has older ones.
-func (c *Client) Turns(ctx context.Context, sessionID string, q TurnQuery) (page TurnPage, err error) {
-	v := url.Values{}
-	add(v, "status", q.Status)
-	add(v, "cursor", q.Cursor)
-	addLimit(v, q.Limit)
-	err = c.do(ctx, c.read("list turns", sessionID, "/turns", v), &page)
-	return page, err
+// Turns lists a session's turns, newest last. The next page has older turns.
+func (c *Client) Turns(ctx context.Context, sessionID string, q TurnQuery) (TurnPage, error) {
+	r := c.read("list turns", sessionID, "/turns", "status", q.Status, "cursor", q.Cursor, "limit", number(q.Limit))
+	return call[TurnPage](ctx, c, r)
 }
 
-// History gives what a prompt may be told of a session, oldest first; limit 0 is the
-// server's default.
+// History returns the questions and answers of a session that a prompt may show, oldest first. Limit 0 is the server's
+// default.
 func (c *Client) History(ctx context.Context, sessionID string, limit int) ([]Pair, error) {
-	var out struct {
-		History []Pair `json:"history"`
-	}
-	v := url.Values{}
-	addLimit(v, limit)
-	err := c.do(ctx, c.read("get history", sessionID, "/history", v), &out)
-	return out.History, err
+	return member[[]Pair](ctx, c, "history", c.read("get history", sessionID, "/history", "limit", number(limit)))
 }
 
-// Context gives the messages to send to a model.
-func (c *Client) Context(ctx context.Context, sessionID string, r ContextRequest) (out Context, err error) {
-	req := c.read("build context", sessionID, "/context", nil)
+// Context returns the messages to send to a model.
+func (c *Client) Context(ctx context.Context, sessionID string, r ContextRequest) (Context, error) {
+	req := c.read("build context", sessionID, "/context")
 	req.method, req.body = http.MethodPost, r
-	err = c.do(ctx, req, &out)
-	return out, err
+	return call[Context](ctx, c, req)
 }
 
 // IdentityTurns lists an identity's turns across its sessions.
-func (c *Client) IdentityTurns(ctx context.Context, identityID string, q IdentityQuery) (page TurnPage, err error) {
-	v := url.Values{}
-	add(v, "cursor", q.Cursor)
-	addLimit(v, q.Limit)
-	addTime(v, "since", q.Since)
-	addTime(v, "until", q.Until)
-	if c.cfg.ReadYourWrites {
-		add(v, "min_position", c.seen.all())
-	}
-	err = c.do(ctx, request{"list identity turns", http.MethodGet, withQuery("/identities/"+escape(identityID)+"/turns", v), nil, true}, &page)
-	return page, err
+func (c *Client) IdentityTurns(ctx context.Context, identityID string, q IdentityQuery) (TurnPage, error) {
+	return call[TurnPage](ctx, c, get("list identity turns", "/identities/"+escape(identityID)+"/turns",
+		"cursor", q.Cursor, "limit", number(q.Limit), "since", moment(q.Since), "until", moment(q.Until),
+		"min_position", c.seen.all()))
 }
 
-// Projections tells how far the views are.
+// Projections lists the views, and how far each has come.
 func (c *Client) Projections(ctx context.Context) ([]Projection, error) {
-	var out struct {
-		Projections []Projection `json:"projections"`
-	}
-	err := c.do(ctx, request{"list projections", http.MethodGet, "/projections", nil, true}, &out)
-	return out.Projections, err
+	return member[[]Projection](ctx, c, "projections", get("list projections", "/projections"))
 }
 
 // DeadLetters lists the events that views could not apply, of one view or, for "", of
 // all.
 func (c *Client) DeadLetters(ctx context.Context, projection string) ([]DeadLetter, error) {
-	var out struct {
-		DeadLetters []DeadLetter `json:"deadletters"`
-	}
-	v := url.Values{}
-	add(v, "projection", projection)
-	err := c.do(ctx, request{"list dead letters", http.MethodGet, withQuery("/deadletters", v), nil, true}, &out)
-	return out.DeadLetters, err
+	r := get("list dead letters", "/deadletters", "projection", projection)
+	return member[[]DeadLetter](ctx, c, "deadletters", r)
 }
 
-// DeadLetter looks at one.
-func (c *Client) DeadLetter(ctx context.Context, projection, position string) (l DeadLetter, err error) {
-	err = c.do(ctx, request{"look at a dead letter", http.MethodGet, letterPath(projection, position), nil, true}, &l)
-	return l, err
+// DeadLetter returns one dead letter.
+func (c *Client) DeadLetter(ctx context.Context, projection, position string) (DeadLetter, error) {
+	return call[DeadLetter](ctx, c, get("look at a dead letter", letterPath(projection, position)))
 }
 
 // RetryDeadLetter applies the event again. State is "applied", or what it was before
 // where the view refused it again, with the new reason.
-func (c *Client) RetryDeadLetter(ctx context.Context, projection, position string) (l DeadLetter, err error) {
-	// Not sent twice: what was applied by the first is no letter for the second.
-	err = c.do(ctx, request{"retry a dead letter", http.MethodPost, letterPath(projection, position) + "/retry", nil, false}, &l)
-	return l, err
+func (c *Client) RetryDeadLetter(ctx context.Context, projection, position string) (DeadLetter, error) {
+	// It is not sent twice: an event that the first request applied is no letter any more for the second.
+	path := letterPath(projection, position) + "/retry"
+	return call[DeadLetter](ctx, c, request{"retry a dead letter", http.MethodPost, path, nil, false})
 }
 
-// DropDeadLetter leaves the event out for good; the letter stays, with who and why.
-func (c *Client) DropDeadLetter(ctx context.Context, projection, position, reason, by string) (l DeadLetter, err error) {
-	body := map[string]string{"reason": reason, "dropped_by": by}
-	err = c.do(ctx, request{"drop a dead letter", http.MethodPost, letterPath(projection, position) + "/drop", body, true}, &l)
-	return l, err
+// DropDeadLetter leaves the event out for good. The letter stays, with the reason and the name of its dropper.
+func (c *Client) DropDeadLetter(ctx context.Context, projection, position, reason, by string) (DeadLetter, error) {
+	path, body := letterPath(projection, position)+"/drop", map[string]string{"reason": reason, "dropped_by": by}
+	return call[DeadLetter](ctx, c, request{"drop a dead letter", http.MethodPost, path, body, true})
 }
 
 func letterPath(projection, position string) string {
 	return "/deadletters/" + escape(projection) + "/" + escape(position)
 }
 
-// read makes a read of a session.
-func (c *Client) read(what, sessionID, path string, v url.Values) request {
-	if v == nil {
-		v = url.Values{}
-	}
-	if c.cfg.ReadYourWrites {
-		add(v, "min_position", c.seen.of(sessionID))
-	}
-	return request{what, http.MethodGet, withQuery("/sessions/"+escape(sessionID)+path, v), nil, true}
+// read makes a read of a session, whose path is below that of the session.
+func (c *Client) read(what, sessionID, path string, query ...string) request {
+	return get(what, "/sessions/"+escape(sessionID)+path, append(query, "min_position", c.seen.of(sessionID))...)
 }
 
-func withQuery(path string, v url.Values) string {
+// get makes a read. Query has names and values by turns; empty values are left out.
+func get(what, path string, query ...string) request {
+	return request{what, http.MethodGet, withQuery(path, query...), nil, true}
+}
+
+func withQuery(path string, query ...string) string {
+	v := url.Values{}
+	for pair := range slices.Chunk(query, 2) {
+		if pair[1] != "" {
+			v.Add(pair[0], pair[1])
+		}
+	}
 	if len(v) == 0 {
 		return path
 	}
 	return path + "?" + v.Encode()
 }
 
-func add(v url.Values, name, value string) {
-	if value != "" {
-		v.Set(name, value)
-	}
-}
+// number writes a number for a query, "" for 0.
+func number(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
 
-func addLimit(v url.Values, limit int) {
-	if limit != 0 {
-		v.Set("limit", strconv.Itoa(limit))
+// moment writes a time for a query, "" for none.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-}
-
-func addTime(v url.Values, name string, t time.Time) {
-	if !t.IsZero() {
-		v.Set(name, t.UTC().Format(time.RFC3339Nano))
-	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // escape makes one segment of a path of an id, also of one that the server refuses.

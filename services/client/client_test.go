@@ -23,12 +23,14 @@ func TestATurnThroughThePorts(t *testing.T) {
 	ctx := t.Context()
 	var service client.HistoryService = c
 	id, err := service.OnRequestStarted(ctx, client.Start{
-		SessionID: "a/b", RequestID: "r1", IdentityID: "ada", QuestionNeutral: "q1", QuestionMessages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"q1"}`)},
-		Metadata: map[string]any{"secret": 1},
+		SessionID: "a/b", RequestID: "r1", IdentityID: "ada", QuestionNeutral: "q1",
+		QuestionMessages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"q1"}`)},
+		Metadata:         map[string]any{"secret": 1},
 	})
 	require.NoError(t, err)
 	require.Equal(t, events.TurnID("a/b", "r1").String(), id)
-	require.NoError(t, service.OnRequestFinalized(ctx, client.Finalize{SessionID: "a/b", TurnID: id, AnswerNeutral: "a1"}))
+	require.NoError(t, service.OnRequestFinalized(ctx, client.Finalize{SessionID: "a/b", TurnID: id,
+		AnswerNeutral: "a1"}))
 
 	var store client.SessionStore = c
 	turns, err := store.ListRecentFinalizedTurns(ctx, "a/b", 5)
@@ -66,10 +68,12 @@ func TestTheOtherCalls(t *testing.T) {
 	turn, err := c.StartTurn(ctx, client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
 	require.NoError(t, err)
 	require.False(t, turn.Duplicate)
-	_, err = c.FinalizeTurn(ctx, client.Finalize{SessionID: "s", TurnID: turn.TurnID, RequestID: "r", AnswerNeutral: "a"})
+	_, err = c.FinalizeTurn(ctx, client.Finalize{SessionID: "s", TurnID: turn.TurnID, RequestID: "r",
+		AnswerNeutral: "a"})
 	require.NoError(t, err)
 	better := "better"
-	fixed, err := c.Correct(ctx, client.Correct{SessionID: "s", TurnID: turn.TurnID, RequestID: "c", AnswerNeutral: &better})
+	fixed, err := c.Correct(ctx, client.Correct{SessionID: "s", TurnID: turn.TurnID, RequestID: "c",
+		AnswerNeutral: &better})
 	require.NoError(t, err)
 	require.Equal(t, 2, fixed.RecordVersion)
 	page, err := c.Turns(ctx, "s", client.TurnQuery{Status: "all", Limit: 1})
@@ -104,7 +108,8 @@ func TestErrorsHaveTheirCode(t *testing.T) {
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, http.StatusUnprocessableEntity, p.Status)
 	require.Equal(t, "invalid_argument", p.Code)
-	require.Equal(t, []client.Field{{Field: "request_id", Detail: "is required, in the body or as the header Idempotency-Key"}}, p.Fields)
+	require.Equal(t, []client.Field{{Field: "request_id", Detail: "is required, in the body or as the header " +
+		"Idempotency-Key"}}, p.Fields)
 	require.ErrorContains(t, err, "start turn: invalid_argument: ")
 
 	_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: "x", AnswerNeutral: "a"})
@@ -131,7 +136,10 @@ func TestURLs(t *testing.T) {
 
 func TestTheKeyIsSentAndNotFurther(t *testing.T) {
 	t.Parallel()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("the redirect was followed")
+	}))
 	defer elsewhere.Close()
 	var sent string
 	s := stub(t, func(http.Handler) http.Handler {
@@ -149,7 +157,10 @@ func TestTheKeyIsSentAndNotFurther(t *testing.T) {
 
 func TestWhatIsNotTurnledgerIsAnError(t *testing.T) {
 	t.Parallel()
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte("<html>"))
+	}))
 	defer page.Close()
 	c, err := client.New(client.Config{URL: page.URL})
 	require.NoError(t, err)
@@ -162,9 +173,11 @@ func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	big := s.client(nil)
-	id, err := big.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: strings.Repeat("q", 4000)})
+	id, err := big.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: "r",
+		QuestionNeutral: strings.Repeat("q", 4000)})
 	require.NoError(t, err)
-	require.NoError(t, big.OnRequestFinalized(t.Context(), client.Finalize{SessionID: "s", TurnID: id, AnswerNeutral: "a"}))
+	require.NoError(t, big.OnRequestFinalized(t.Context(), client.Finalize{SessionID: "s", TurnID: id,
+		AnswerNeutral: "a"}))
 	small := s.client(func(cfg *client.Config) { cfg.MaxAnswer = 1000 })
 	_, err = small.History(t.Context(), "s", 1)
 	require.ErrorIs(t, err, client.ErrAnswerTooLarge)
@@ -209,7 +222,8 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			id, err := c.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: fmt.Sprint(i / 2), QuestionNeutral: "q"})
+			id, err := c.OnRequestStarted(t.Context(), client.Start{SessionID: "s", RequestID: fmt.Sprint(i / 2),
+				QuestionNeutral: "q"})
 			if err == nil {
 				err = c.OnRequestFinalized(t.Context(), client.Finalize{SessionID: "s", TurnID: id, AnswerNeutral: "a"})
 			}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -16,7 +15,7 @@ type Erase struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-// Receipt tells what an erasure has reached. State is running or complete.
+// Receipt shows what an erasure has reached. State is running or complete.
 type Receipt struct {
 	ReceiptID   string         `json:"receipt_id"`
 	Kind        string         `json:"kind"`
@@ -37,7 +36,7 @@ type Receipt struct {
 	} `json:"progress"`
 }
 
-// Complete tells whether the erasure has reached everything.
+// Complete reports whether the erasure has reached everything.
 func (r Receipt) Complete() bool { return r.State == "complete" }
 
 // ReceiptPlace is what an erasure has done in the log, or in a view. Erased is nil where
@@ -49,25 +48,19 @@ type ReceiptPlace struct {
 	ErasedAt time.Time `json:"erased_at"`
 }
 
-// Erase closes a session for ever, or erases all sessions of an identity, and gives the
-// id of the receipt that tells how far that is.
+// Erase closes a session for ever, or erases all sessions of an identity, and returns the
+// id of the receipt that shows how far the erasure is.
 func (c *Client) Erase(ctx context.Context, e Erase) (receiptID string, err error) {
 	what, path := "erase session", "/sessions/"+escape(e.SessionID)
 	if e.IdentityID != "" {
 		what, path = "erase identity", "/identities/"+escape(e.IdentityID)
 	}
-	var out struct {
-		ReceiptID string `json:"receipt_id"`
-	}
-	err = c.do(ctx, request{what, http.MethodDelete, path, e, true}, &out)
-	return out.ReceiptID, err
+	return member[string](ctx, c, "receipt_id", request{what, http.MethodDelete, path, e, true})
 }
 
-// Receipt tells what an erasure has reached: by the id that Erase gave, or by the
-// position of a redaction.
-func (c *Client) Receipt(ctx context.Context, id string) (r Receipt, err error) {
-	err = c.do(ctx, request{"look at a receipt", http.MethodGet, "/receipts/" + escape(id), nil, true}, &r)
-	return r, err
+// Receipt returns what an erasure has reached. The id is that of Erase, or the position of a redaction.
+func (c *Client) Receipt(ctx context.Context, id string) (Receipt, error) {
+	return call[Receipt](ctx, c, get("look at a receipt", "/receipts/"+escape(id)))
 }
 
 // Swept counts what a retention took out, or would.
@@ -84,11 +77,10 @@ type Swept struct {
 }
 
 // Sweep takes out what is too old now, or with dry only counts it.
-func (c *Client) Sweep(ctx context.Context, dry bool) (s Swept, err error) {
-	v := url.Values{}
+func (c *Client) Sweep(ctx context.Context, dry bool) (Swept, error) {
+	path := "/retention"
 	if dry {
-		v.Set("dry_run", "true")
+		path += "?dry_run=true"
 	}
-	err = c.do(ctx, request{"sweep", http.MethodPost, withQuery("/retention", v), nil, true}, &s)
-	return s, err
+	return call[Swept](ctx, c, request{"sweep", http.MethodPost, path, nil, true})
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -31,21 +30,18 @@ type EventQuery struct {
 	Follow bool
 }
 
-func (q EventQuery) values() url.Values {
-	v := url.Values{}
-	add(v, "session_id", q.SessionID)
-	add(v, "identity_id", q.IdentityID)
+func (q EventQuery) path() string {
+	query := []string{
+		"session_id", q.SessionID, "identity_id", q.IdentityID, "from", q.From, "to", q.To,
+		"since", moment(q.Since), "until", moment(q.Until),
+	}
 	for _, t := range q.Types {
-		v.Add("type", t)
+		query = append(query, "type", t)
 	}
-	add(v, "from", q.From)
-	add(v, "to", q.To)
-	addTime(v, "since", q.Since)
-	addTime(v, "until", q.Until)
 	if q.Follow {
-		v.Set("follow", "true")
+		query = append(query, "follow", "true")
 	}
-	return v
+	return withQuery("/events", query...)
 }
 
 // Event is a CloudEvent in JSON form, on one line. JSON is valid until the next event.
@@ -67,14 +63,14 @@ type Events struct {
 
 // Events makes a reading of the log; All begins it.
 func (c *Client) Events(q EventQuery) *Events {
-	return &Events{client: c, query: q, at: events.Cursor{}, from: events.Cursor{}, end: events.Cursor{}}
+	return &Events{client: c, query: q, at: events.Cursor{}}
 }
 
 // Position is how far the reading is, as EventQuery.From takes it.
 func (e *Events) Position() string { return e.at.String() }
 
-// Progress tells how many places of the log were passed, of how many there were when
-// the reading began. Events that the query leaves out count when one behind them comes.
+// Progress returns how many places of the log were passed, and how many there were when
+// the reading began. Events that the query leaves out count when a later event comes.
 func (e *Events) Progress() (passed, total uint64) {
 	for k, end := range e.end {
 		total += end - min(e.from[k], end)
@@ -87,17 +83,16 @@ func (e *Events) Progress() (passed, total uint64) {
 // what the log has. Nil before the reading has begun.
 func (e *Events) MetadataKeys() []string { return e.keys }
 
-// All gives the events in order, each once. Where the connection breaks, or the server
+// All returns the events in order, each once. Where the connection breaks, or the server
 // restarts, it goes on after the last event, as long as the client has patience (and
-// tries, until it has begun); an error is the last thing it gives. Without Follow it ends at the log's end.
+// tries, until it has begun). An error comes last. Without Follow it ends at the log's end.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		pause := backoff.NewExponentialBackOff()
-		pause.InitialInterval, pause.MaxInterval = 25*time.Millisecond, 2*time.Second
+		pause, cfg := pauses(), e.client.cfg
 		for tries, since := uint(1), time.Now(); ; tries++ {
 			before, began := e.at.String(), time.Now()
-			more, err := e.connection(ctx, func(ev Event) bool { return yield(ev, nil) })
-			if err == nil && !more {
+			err := e.connection(ctx, func(ev Event) bool { return yield(ev, nil) })
+			if err == nil {
 				return
 			}
 			// A follower may have waited for long; patience begins when it is broken off.
@@ -105,16 +100,16 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 				tries, since = 1, time.Now()
 				pause.Reset()
 			}
-			r := request{again: true}
-			var stop *backoff.PermanentError
-			err = r.classify(ctx, err)
-			if ctx.Err() != nil {
+			err = request{again: true}.classify(ctx, err)
+			stop, final := errors.AsType[*backoff.PermanentError](err)
+			switch {
+			case ctx.Err() != nil:
 				err = ctx.Err()
-			} else if !errors.As(err, &stop) && (len(e.from) > 0 || tries < e.client.cfg.Tries) && time.Since(since) < e.client.cfg.Patience && wait(ctx, pause.NextBackOff()) {
-				continue
-			}
-			if stop != nil {
+			case final:
 				err = stop.Err
+			case (len(e.from) > 0 || tries < cfg.Tries) && time.Since(since) < cfg.Patience:
+				wait(ctx, pause.NextBackOff())
+				continue
 			}
 			yield(Event{}, attempted("read events", err))
 			return
@@ -122,14 +117,10 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+func wait(ctx context.Context, d time.Duration) {
 	select {
-	case <-t.C:
-		return true
+	case <-time.After(d):
 	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -146,16 +137,16 @@ const (
 // errBroken: the server broke off in the middle.
 var errBroken = errors.New("the stream of events broke off")
 
-// connection reads events of one connection. More is false where the reading is over:
-// the server said so, or nobody wants more.
-func (e *Events) connection(ctx context.Context, yield func(Event) bool) (more bool, err error) {
+// connection reads events of one connection. It returns nil when the reading is over: the server said so, or nobody
+// wants more.
+func (e *Events) connection(ctx context.Context, yield func(Event) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(openPatience, func() { cancel(fmt.Errorf("%w: nothing came for too long", errBroken)) })
 	defer quiet.Stop()
 	resp, err := e.open(ctx)
 	if e.opened = err == nil; err != nil {
-		return true, caused(ctx, err)
+		return caused(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	e.noteBounds(resp.Header)
@@ -167,27 +158,31 @@ func (e *Events) connection(ctx context.Context, yield func(Event) bool) (more b
 		if len(line) == 0 {
 			continue // a heartbeat
 		}
-		ev := Event{JSON: line}
-		if ev.Position, err = positionOf(line); err != nil {
-			return false, err
+		at, err := positionOf(line)
+		if err != nil {
+			return err
 		}
-		// Passed before it is given: a reader that stops at an event has had it.
-		e.at.Pass(ev.Position)
-		if !yield(ev) {
-			return false, nil
+		// Passed before it is handed on: a reader that stops at an event has had it.
+		e.at.Pass(at)
+		if !yield(Event{at, line}) {
+			return nil
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return true, caused(ctx, err)
+		return caused(ctx, err)
 	}
 	end, err := events.ParsePositions(resp.Trailer.Get(headerPosition))
 	if err != nil {
-		return true, errBroken
+		return errBroken
 	}
-	for _, p := range end {
+	e.pass(end)
+	return nil
+}
+
+func (e *Events) pass(all []events.Position) {
+	for _, p := range all {
 		e.at.Pass(p)
 	}
-	return false, nil
 }
 
 // Headers of the stream, as the server names them.
@@ -203,27 +198,12 @@ func (e *Events) open(ctx context.Context) (*http.Response, error) {
 	if len(e.at) > 0 {
 		q.From = e.at.String()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.client.base+withQuery("/events", q.values()), nil)
-	if err != nil {
-		return nil, backoff.Permanent(err)
-	}
-	if e.client.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+e.client.cfg.Key)
-	}
-	resp, err := e.client.http.Do(req)
-	if err != nil {
-		return nil, withoutURL(err)
-	}
-	if resp.StatusCode/100 != 2 {
-		answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status alone tells enough
-		_ = resp.Body.Close()
-		return nil, problemIn(resp, answer)
-	}
-	if resp.Header.Get(headerFrom) == "" {
+	resp, err := e.client.open(ctx, http.MethodGet, q.path(), nil, nil)
+	if err == nil && resp.Header.Get(headerFrom) == "" {
 		_ = resp.Body.Close()
 		return nil, backoff.Permanent(ErrAnswer)
 	}
-	return resp, nil
+	return resp, err
 }
 
 // noteBounds takes the bounds of the reading from its first connection.
@@ -237,12 +217,10 @@ func (e *Events) noteBounds(h http.Header) {
 	if keys, told := h[headerMetadata]; told {
 		e.keys = strings.FieldsFunc(keys[0], func(r rune) bool { return r == ',' })
 	}
-	for _, p := range from {
-		e.at.Pass(p)
-	}
+	e.pass(from)
 }
 
-// caused gives the reason why a context ended, where that is ours.
+// caused returns the reason why the context ended, where this package ended it, else err.
 func caused(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errBroken) {
 		return cause
@@ -275,14 +253,11 @@ func wholeLines(data []byte, _ bool) (int, []byte, error) {
 var positionMark = []byte(`,"position":"`)
 
 func positionOf(line []byte) (events.Position, error) {
-	_, rest, found := bytes.Cut(line, positionMark)
-	text, _, closed := bytes.Cut(rest, []byte{'"'})
-	if !found || !closed {
-		return events.Position{}, backoff.Permanent(ErrAnswer)
-	}
+	_, rest, _ := bytes.Cut(line, positionMark)
+	text, _, _ := bytes.Cut(rest, []byte{'"'})
 	at, err := events.ParsePosition(string(text))
 	if err != nil {
-		return at, backoff.Permanent(fmt.Errorf("%w: %w", ErrAnswer, err))
+		err = backoff.Permanent(fmt.Errorf("%w: %w", ErrAnswer, err))
 	}
-	return at, nil
+	return at, err
 }

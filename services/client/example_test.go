@@ -18,12 +18,14 @@ func ExampleHistoryService() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	turnID, err := history.OnRequestStarted(ctx, client.Start{SessionID: "s-1", RequestID: "http-request-17", QuestionNeutral: "Who is Ada Lovelace?"})
+	turnID, err := history.OnRequestStarted(ctx, client.Start{SessionID: "s-1", RequestID: "http-request-17",
+		QuestionNeutral: "Who is Ada Lovelace?"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	answer := "A mathematician." // what the pipeline finds
-	if err := history.OnRequestFinalized(ctx, client.Finalize{SessionID: "s-1", TurnID: turnID, AnswerNeutral: answer}); err != nil {
+	if err := history.OnRequestFinalized(ctx, client.Finalize{SessionID: "s-1", TurnID: turnID,
+		AnswerNeutral: answer}); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -35,7 +37,8 @@ func ExampleClient_Context() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	prompt, err := c.Context(context.Background(), "s-1", client.ContextRequest{Message: "When did she live?", SystemPrompt: "Be brief."})
+	prompt, err := c.Context(context.Background(), "s-1", client.ContextRequest{Message: "When did she live?",
+		SystemPrompt: "Be brief."})
 	if err != nil {
 		log.Fatal(err)
 	}

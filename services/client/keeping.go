@@ -3,30 +3,25 @@ package client
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 )
 
-// Rebuild begins to fill a view anew from the log, and gives the number of the
-// generation that is being filled; Projections tells how far it is.
+// Rebuild begins to fill a view anew from the log, and returns the number of the
+// generation that is being filled. Projections shows how far it is.
 func (c *Client) Rebuild(ctx context.Context, name string) (generation int, err error) {
-	var out struct {
-		Generation int `json:"generation"`
-	}
-	err = c.do(ctx, request{"rebuild " + name, http.MethodPost, "/projections/" + escape(name) + "/rebuild", nil, false}, &out)
-	return out.Generation, err
+	r := request{"rebuild " + name, http.MethodPost, projectionPath(name) + "/rebuild", nil, false}
+	return member[int](ctx, c, "generation", r)
 }
 
-// CancelRebuild breaks off the rebuild that runs in the process asked, and gives the number of the generation that is given up.
+// CancelRebuild breaks off the rebuild that runs in the process asked, and returns the number of the generation that
+// is given up.
 func (c *Client) CancelRebuild(ctx context.Context, name string) (generation int, err error) {
-	var out struct {
-		Generation int `json:"generation"`
-	}
-	err = c.do(ctx, request{"cancel the rebuild of " + name, http.MethodDelete, "/projections/" + escape(name) + "/rebuild", nil, false}, &out)
-	return out.Generation, err
+	r := request{"cancel the rebuild of " + name, http.MethodDelete, projectionPath(name) + "/rebuild", nil, false}
+	return member[int](ctx, c, "generation", r)
 }
+
+func projectionPath(name string) string { return "/projections/" + escape(name) }
 
 // Verified is one step of a verification: one of its members is set, Result at the end.
 type Verified struct {
@@ -51,37 +46,29 @@ type Difference struct {
 	Log       string `json:"log_digest"`
 }
 
-// Verify holds a view against the log, or sample of its sessions where that is above
-// 0, and gives each step to take, as it was sent too. It lasts as long as it takes.
-func (c *Client) Verify(ctx context.Context, name string, sample int, take func(step Verified, line []byte) error) error {
-	path := c.base + "/projections/" + escape(name) + "/verify"
-	if sample > 0 {
-		path += "?sample=" + strconv.Itoa(sample)
-	}
-	what := "verify " + name
-	resp, err := c.open(ctx, http.MethodPost, path, nil)
+// Verify compares a view with the log, or sample of its sessions where that is above 0. It calls take with each step,
+// and with the line in which the server sent it. It lasts as long as it takes.
+func (c *Client) Verify(
+	ctx context.Context, name string, sample int, take func(step Verified, line []byte) error,
+) error {
+	what, path := "verify "+name, withQuery(projectionPath(name)+"/verify", "sample", number(max(sample, 0)))
+	resp, err := c.open(ctx, http.MethodPost, path, nil, nil)
 	if err != nil {
 		return attempted(what, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(resp.Body)
-	if resp.StatusCode != http.StatusOK {
-		lines.Scan()
-		return attempted(what, problemIn(resp, lines.Bytes()))
-	}
 	for lines.Scan() {
 		var step Verified
-		if err := json.Unmarshal(lines.Bytes(), &step); err != nil {
-			return attempted(what, fmt.Errorf("%w: %w", ErrAnswer, err))
+		err := decode(lines.Bytes(), &step)
+		if err == nil && step.Problem != nil {
+			err = step.Problem
 		}
-		if step.Problem != nil {
-			return attempted(what, step.Problem)
+		if err != nil {
+			return attempted(what, err)
 		}
-		if err := take(step, lines.Bytes()); err != nil {
+		if err := take(step, lines.Bytes()); err != nil || step.Result != nil {
 			return err
-		}
-		if step.Result != nil {
-			return nil
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -1,15 +1,13 @@
 package client
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/turnledger/turnledger/events"
 )
 
-// positions are the newest that writes were answered with. Sessions of one bucket
-// are in one partition, however many there are, so that a bucket's newest position
-// is as good as a session's own, and 256 are enough.
+// positions are the newest positions that writes were answered with; none without Config.ReadYourWrites. All sessions
+// of a bucket are in one partition, so a bucket's newest position serves each of them, and 256 positions are enough.
 type positions struct {
 	mu     sync.Mutex
 	newest [events.Buckets]events.Position
@@ -27,35 +25,27 @@ func (p *positions) saw(sessionID, position string) {
 	}
 }
 
-// of gives the position that reads of a session need, or "".
+// of returns the position that reads of a session need, or "".
 func (p *positions) of(sessionID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return text(p.newest[bucket(sessionID)])
+	if at := p.newest[bucket(sessionID)]; at.Seq > 0 {
+		return at.String()
+	}
+	return ""
 }
 
-// all gives the newest position of each partition.
+// all returns the newest position of each partition.
 func (p *positions) all() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	newest := map[int]events.Position{}
+	newest := events.Cursor{}
 	for _, at := range p.newest {
-		if at.Seq > newest[at.Partition].Seq {
-			newest[at.Partition] = at
+		if at.Seq > 0 {
+			newest.Pass(at)
 		}
 	}
-	var out []string
-	for _, at := range newest {
-		out = append(out, text(at))
-	}
-	return strings.Join(out, ",")
-}
-
-func text(at events.Position) string {
-	if at.Seq == 0 {
-		return ""
-	}
-	return at.String()
+	return newest.String()
 }
 
 func bucket(sessionID string) int { return events.Bucket(events.Token(sessionID)) }

@@ -16,7 +16,8 @@ import (
 )
 
 // troubled lets requests through to the API only after some have met trouble.
-func troubled(times int32, trouble func(w http.ResponseWriter, r *http.Request, api http.Handler), seen *atomic.Int32) func(http.Handler) http.Handler {
+func troubled(times int32, trouble func(w http.ResponseWriter, r *http.Request, api http.Handler),
+	seen *atomic.Int32) func(http.Handler) http.Handler {
 	return func(api http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if seen.Add(1) <= times {
@@ -102,11 +103,13 @@ func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, seen.Load(), times+1)
 			seen.Store(0)
-			_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID, AnswerNeutral: "a"})
+			_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID,
+				AnswerNeutral: "a"})
 			require.NoError(t, err)
 			seen.Store(0)
 			better := "better"
-			_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID, AnswerNeutral: &better})
+			_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID,
+				AnswerNeutral: &better})
 			require.NoError(t, err)
 			seen.Store(0)
 			_, err = c.LinkSession(t.Context(), "ada", "s")
@@ -165,7 +168,8 @@ func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
 	for _, code := range []int{400, 401, 403, 404, 409, 410, 413, 422, 500, 501} {
 		var seen atomic.Int32
 		s := stub(t, troubled(1<<30, status(code, false), &seen))
-		_, err := s.client(nil).StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
+		_, err := s.client(nil).StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r",
+			QuestionNeutral: "q"})
 		var p *client.Error
 		require.ErrorAs(t, err, &p)
 		require.Equal(t, code, p.Status)

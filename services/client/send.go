@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -21,38 +22,54 @@ type request struct {
 	again              bool
 }
 
-// do sends a request until it is answered, refused, or no patience is left, and
-// reads the answer into out.
-func (c *Client) do(ctx context.Context, r request, out any) error {
+// call sends a request until it is answered or refused, or no patience is left, and returns the answer.
+func call[T any](ctx context.Context, c *Client, r request) (out T, err error) {
 	var body []byte
 	if r.body != nil {
-		var err error
 		if body, err = encode(r.body); err != nil {
-			return attempted(r.what, err)
+			return out, attempted(r.what, err)
 		}
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 25*time.Millisecond, 2*time.Second
 	answer, err := backoff.Retry(ctx, func() ([]byte, error) {
 		answer, err := c.send(ctx, r, body)
 		return answer, r.classify(ctx, err)
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(c.cfg.Tries), backoff.WithMaxElapsedTime(c.cfg.Patience))
-	if err != nil {
-		return attempted(r.what, err)
+	}, backoff.WithBackOff(pauses()), backoff.WithMaxTries(c.cfg.Tries), backoff.WithMaxElapsedTime(c.cfg.Patience))
+	if err == nil {
+		err = decode(answer, &out)
 	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return attempted(r.what, fmt.Errorf("%w: %w", ErrAnswer, err))
+	return out, attempted(r.what, err)
+}
+
+// member is call for an answer of which only one member is wanted.
+func member[T any](ctx context.Context, c *Client, name string, r request) (out T, err error) {
+	answer, err := call[map[string]json.RawMessage](ctx, c, r)
+	if raw := answer[name]; raw != nil {
+		err = attempted(r.what, decode(raw, &out))
+	}
+	return out, err
+}
+
+// pauses between the attempts of a call.
+func pauses() *backoff.ExponentialBackOff {
+	p := backoff.NewExponentialBackOff()
+	p.InitialInterval, p.MaxInterval = 25*time.Millisecond, 2*time.Second
+	return p
+}
+
+func decode(answer []byte, into any) error {
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return nil
 }
 
 // classify marks what trying again can't mend, or must not.
 func (r request) classify(ctx context.Context, err error) error {
-	var p *Error
+	p, isProblem := errors.AsType[*Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &p):
+	case isProblem:
 		// Too many requests: this one was not looked at.
 		if !p.passing() || !r.again && p.Status != http.StatusTooManyRequests {
 			return backoff.Permanent(err)
@@ -79,13 +96,27 @@ func (p *patience) Unwrap() []error { return []error{p.error, &p.wait} }
 func (c *Client) send(ctx context.Context, r request, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Attempt)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(body))
+	var header http.Header
+	if body != nil {
+		header = http.Header{"Content-Type": {"application/json"}}
+	}
+	resp, err := c.open(ctx, r.method, r.path, bytes.NewReader(body), header)
+	if err != nil {
+		return nil, err
+	}
+	return c.readAll(resp)
+}
+
+// open sends one request without a deadline of its own. It returns the answer of a success, which the caller reads and
+// closes; any other answer is an error.
+func (c *Client) open(
+	ctx context.Context, method, path string, body io.Reader, header http.Header,
+) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	maps.Copy(req.Header, header)
 	if c.cfg.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
@@ -93,6 +124,18 @@ func (c *Client) send(ctx context.Context, r request, body []byte) ([]byte, erro
 	if err != nil {
 		return nil, withoutURL(err)
 	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	answer, err := c.readAll(resp)
+	if err != nil {
+		return nil, err
+	}
+	return nil, problemIn(resp, answer)
+}
+
+// readAll reads an answer to its end and closes it.
+func (c *Client) readAll(resp *http.Response) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, c.cfg.MaxAnswer+1))
 	switch {
@@ -100,17 +143,13 @@ func (c *Client) send(ctx context.Context, r request, body []byte) ([]byte, erro
 		return nil, fmt.Errorf("read the answer: %w", err)
 	case int64(len(answer)) > c.cfg.MaxAnswer:
 		return nil, ErrAnswerTooLarge
-	case resp.StatusCode/100 != 2:
-		return nil, problemIn(resp, answer)
-	default:
-		return answer, nil
 	}
+	return answer, nil
 }
 
 // withoutURL takes the URL, which holds ids, out of an error of net/http.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
@@ -47,34 +45,21 @@ type StreamChange struct {
 // StreamsWanted is what the streams should have; what is 0 is not asked for.
 type StreamsWanted struct{ Partitions, Replicas int }
 
-func (w StreamsWanted) path() string {
-	v := url.Values{}
-	if w.Partitions != 0 {
-		v.Set("partitions", strconv.Itoa(w.Partitions))
-	}
-	if w.Replicas != 0 {
-		v.Set("replicas", strconv.Itoa(w.Replicas))
-	}
-	return withQuery("/streams", v)
-}
-
-// PlanStreams gives the streams, and what sets them apart from what is wanted.
+// PlanStreams returns the streams, and what sets them apart from what is wanted.
 func (c *Client) PlanStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {
-	return c.streams(ctx, request{"look at the streams", http.MethodGet, w.path(), nil, true})
+	return c.streams(ctx, "look at the streams", http.MethodGet, w)
 }
 
-// ApplyStreams makes the streams what is wanted, as far as that can be, and gives them as
-// they then are; new replicas go on to fill.
+// ApplyStreams makes the streams what is wanted, as far as that can be, and returns them as
+// they then are. New replicas go on to fill.
 func (c *Client) ApplyStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {
-	return c.streams(ctx, request{"change the streams", http.MethodPost, w.path(), nil, true})
+	return c.streams(ctx, "change the streams", http.MethodPost, w)
 }
 
-func (c *Client) streams(ctx context.Context, r request) ([]Stream, error) {
-	var out struct {
-		Streams []Stream `json:"streams"`
-	}
-	err := c.do(ctx, r, &out)
-	return out.Streams, err
+func (c *Client) streams(ctx context.Context, what, method string, w StreamsWanted) ([]Stream, error) {
+	r := get(what, "/streams", "partitions", number(w.Partitions), "replicas", number(w.Replicas))
+	r.method = method
+	return member[[]Stream](ctx, c, "streams", r)
 }
 
 // Moment is where a partition stood when it was copied; Bytes are about those of its
@@ -85,15 +70,13 @@ type Moment struct{ First, Last, Events, Bytes uint64 }
 // closes it; one that breaks off ends with another error than io.EOF.
 func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io.ReadCloser, err error) {
 	what := "copy partition " + strconv.Itoa(partition)
-	resp, err := c.open(ctx, http.MethodGet, c.base+"/partitions/"+strconv.Itoa(partition)+"/snapshot", nil)
+	resp, err := c.open(ctx, http.MethodGet, "/partitions/"+strconv.Itoa(partition)+"/snapshot", nil, nil)
 	if err != nil {
 		return m, nil, attempted(what, err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer func() { _ = resp.Body.Close() }()
-		return m, nil, attempted(what, refusal(resp))
-	}
-	for name, into := range map[string]*uint64{"First-Sequence": &m.First, "Last-Sequence": &m.Last, "Events": &m.Events, "Bytes": &m.Bytes} {
+	for name, into := range map[string]*uint64{
+		"First-Sequence": &m.First, "Last-Sequence": &m.Last, "Events": &m.Events, "Bytes": &m.Bytes,
+	} {
 		if *into, err = strconv.ParseUint(resp.Header.Get("Turnledger-"+name), 10, 64); err != nil {
 			_ = resp.Body.Close()
 			return m, nil, attempted(what, fmt.Errorf("%w: the header Turnledger-%s is missing", ErrAnswer, name))
@@ -102,7 +85,7 @@ func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io
 	return m, resp.Body, nil
 }
 
-// Restored tells of a backup that a server has taken in.
+// Restored says what a server has taken in of a backup.
 type Restored struct {
 	Partitions int `json:"partitions"`
 	Erasures   struct {
@@ -114,46 +97,14 @@ type Restored struct {
 // Restore sends a backup, as services/backup packs it, and waits until it is the log. It
 // lasts as long as it takes, and is sent once.
 func (c *Client) Restore(ctx context.Context, backup io.Reader) (out Restored, err error) {
-	resp, err := c.open(ctx, http.MethodPost, c.base+"/restore", backup)
+	// A server that refuses says so before the backup is sent for nothing.
+	resp, err := c.open(ctx, http.MethodPost, "/restore", backup, http.Header{"Expect": {"100-continue"}})
 	if err != nil {
 		return out, attempted("restore", err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return out, attempted("restore", refusal(resp))
+	answer, err := c.readAll(resp)
+	if err == nil {
+		err = decode(answer, &out)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		return out, attempted("restore", fmt.Errorf("%w: %w", ErrAnswer, err))
-	}
-	return out, nil
-}
-
-// open sends one request without a deadline of its own, whose answer is read by the
-// caller.
-func (c *Client) open(ctx context.Context, method, address string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, address, body)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		// A server that refuses says so before it is sent for nothing.
-		req.Header.Set("Expect", "100-continue")
-	}
-	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, withoutURL(err)
-	}
-	return resp, nil
-}
-
-// refusal reads the problem of an answer.
-func refusal(resp *http.Response) error {
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	return problemIn(resp, raw)
+	return out, attempted("restore", err)
 }

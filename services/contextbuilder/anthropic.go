@@ -83,26 +83,25 @@ func (d *dialogue) last() string {
 }
 
 func (d *dialogue) add(role string, blocks ...block) {
-	switch {
-	case len(blocks) == 0 && d.last() != role:
-		d.silent = role
+	if len(blocks) == 0 {
+		if d.last() != role {
+			d.silent = role
+		}
 		return
-	case len(blocks) == 0:
-		return
-	case d.last() == role && d.silent != "":
+	}
+	if d.last() == role && d.silent != "" {
 		d.turns = append(d.turns, alternating{d.silent, []block{textBlock(noText)}})
 	}
 	d.silent = ""
-	switch {
-	case d.last() == role:
+	if d.last() == role {
 		last := &d.turns[len(d.turns)-1]
 		last.blocks = append(last.blocks, blocks...)
-	default:
-		if d.last() == "" && role == roleAssistant {
-			d.add(roleUser, textBlock(spokeFirst))
-		}
-		d.turns = append(d.turns, alternating{role, blocks})
+		return
 	}
+	if d.last() == "" && role == roleAssistant {
+		d.add(roleUser, textBlock(spokeFirst))
+	}
+	d.turns = append(d.turns, alternating{role, blocks})
 }
 
 func (d *dialogue) messages() []Message {
@@ -161,20 +160,16 @@ func utterancesOf(messages []Message) (out []utterance) {
 		case roleAssistant:
 			for _, m := range m.split() {
 				u := utterance{role: roleAssistant, blocks: m.contentBlocks()}
-				for _, c := range m.toolCalls() {
+				for _, c := range m.everyCall() {
 					u.calls = append(u.calls, &call{toolCall: c})
-				}
-				if m.stored != nil && m.stored.FunctionCall != nil {
-					u.calls = append(u.calls, &call{toolCall: toolCall{Function: *m.stored.FunctionCall}})
 				}
 				out = append(append(out, u), m.results()...)
 			}
 		case roleTool, roleFunction:
 			results := m.results()
 			if text := plainText(m); text != "" || len(results) == 0 {
-				out = append(
-					out, utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name},
-				)
+				u := utterance{role: roleTool, text: text, answers: m.stored.ToolCallID, name: m.stored.Name}
+				out = append(out, u)
 			}
 			out = append(out, results...)
 		default:
@@ -210,10 +205,8 @@ func (m Message) results() (out []utterance) {
 	}
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_result" {
-			out = append(
-				out,
-				utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError},
-			)
+			u := utterance{role: roleTool, text: p.result(), answers: p.ToolUseID, name: p.Name, isError: p.IsError}
+			out = append(out, u)
 		}
 	}
 	return out
@@ -222,10 +215,8 @@ func (m Message) results() (out []utterance) {
 // toolNames are the ids that were given to calls: each is the call's alone.
 type toolNames map[string]bool
 
-var (
-	notInID   = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-	notInName = notInID
-)
+// notInName is what the API takes neither in ids nor in names.
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 const longestName = 64
 
@@ -252,7 +243,7 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 
 // id gives a call an id that the API takes, and no other call has.
 func (n toolNames) id(was string) string {
-	base := notInID.ReplaceAllString(was, "_")
+	base := notInName.ReplaceAllString(was, "_")
 	id := base
 	for i := 2; n[id]; i++ {
 		id = base + "_" + strconv.Itoa(i)
@@ -274,16 +265,17 @@ func toolInput(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
 	}
+	asIs := marshal(map[string]string{"arguments": arguments})
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
-		return marshal(map[string]string{"arguments": arguments})
+		return asIs
 	}
 	// Half a surrogate pair in an escape, which the API refuses, is replaced.
 	input, err := jsontext.AppendFormat(
 		nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
 	)
 	if err != nil {
-		return marshal(map[string]string{"arguments": arguments})
+		return asIs
 	}
 	return input
 }
@@ -294,9 +286,9 @@ func (u *utterance) said() []block {
 	for _, c := range u.calls {
 		if c.use != nil {
 			blocks = append(blocks, *c.use)
-			continue
+		} else {
+			blocks = append(blocks, textBlock(callText(c.toolCall)))
 		}
-		blocks = append(blocks, textBlock(callText(c.toolCall)))
 	}
 	return blocks
 }

@@ -32,7 +32,8 @@ func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 
 // BenchmarkBuild builds contexts of 20 messages in process, with the memory view,
 // of sessions of 200 and of 5,000 turns, beside 1,000 other sessions; also with max_tokens,
-// counted by the model's tokenizer, whose cache begins empty, and of a linked session, whose identity may have been erased.
+// counted by the model's tokenizer, whose cache begins empty, and of a linked session, whose identity may have been
+// erased.
 func BenchmarkBuild(b *testing.B) {
 	log := natstest.Log(b, 1)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 8)
@@ -40,7 +41,8 @@ func BenchmarkBuild(b *testing.B) {
 		for i := range turns {
 			id, text := events.TurnID(session, fmt.Sprint(i)), fmt.Sprint("In ", session, ", ", i, ": ", text)
 			for _, f := range []events.Fact{
-				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: text}},
+				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: fmt.Sprint(i),
+					Question: events.Question{QuestionNeutral: text}},
 				&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text}},
 			} {
 				ack, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}})
@@ -62,11 +64,13 @@ func BenchmarkBuild(b *testing.B) {
 		for _, tokens := range []int{0, 4000} {
 			b.Run(fmt.Sprintf("turns=%s/max_tokens=%d", session, tokens), func(b *testing.B) {
 				counter := gpt4o(b)
-				builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{Tokens: counter})
+				builder := contextbuilder.NewBuilder(contextbuilder.NewReader(log,
+					contextbuilder.ReaderConfig{View: view, Rules: rules}), contextbuilder.Config{Tokens: counter})
 				took := make([]time.Duration, 0, b.N)
 				for b.Loop() {
 					began := time.Now()
-					r, err := builder.Build(b.Context(), services.ContextRequest{SessionID: session, Message: "now", MaxTokens: tokens})
+					r, err := builder.Build(b.Context(), services.ContextRequest{SessionID: session, Message: "now",
+						MaxTokens: tokens})
 					took = append(took, time.Since(began))
 					if err != nil || r.HistoryMessages != 20 || r.Source != services.FromView {
 						b.Fatal(err, r.HistoryMessages, r.Source)
@@ -108,10 +112,12 @@ func TestTokensAreCountedForTheWindowOnly(t *testing.T) {
 		record(t, log, "s", fmt.Sprint(i), "Who is Donald Trump?", "An American politician.")
 	}
 	counter := gpt4o(t)
-	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}), contextbuilder.Config{Tokens: counter})
+	b := contextbuilder.NewBuilder(contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules}),
+		contextbuilder.Config{Tokens: counter})
 	build := func(messages, tokens int) int64 {
 		counter.texts.Store(0)
-		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: messages, MaxTokens: tokens})
+		_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: messages,
+			MaxTokens: tokens})
 		require.NoError(t, err)
 		return counter.texts.Load()
 	}

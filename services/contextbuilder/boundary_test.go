@@ -36,9 +36,12 @@ func TestASilenceEndsAnAnonymousSession(t *testing.T) {
 	last := record(t, log, "linked", "r", "q0", "a0")
 	for name, view := range map[string]contextbuilder.View{"view": fed(t, log, last), "log": nil} {
 		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: view, Rules: rules})
-		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1), rules.SessionTTL + time.Minute: exchange(0, 0)} {
-			require.Equal(t, want, texts(t, at(t, reader, ahead, services.ContextRequest{SessionID: "s"})), "%s, %s ahead", name, ahead)
-			require.Equal(t, exchange(0, 1), texts(t, at(t, reader, ahead, services.ContextRequest{SessionID: "linked"})), "%s, %s ahead, linked", name, ahead)
+		for ahead, want := range map[time.Duration][]string{rules.SessionTTL - time.Minute: exchange(0, 1),
+			rules.SessionTTL + time.Minute: exchange(0, 0)} {
+			require.Equal(t, want, texts(t, at(t, reader, ahead, services.ContextRequest{SessionID: "s"})),
+				"%s, %s ahead", name, ahead)
+			require.Equal(t, exchange(0, 1), texts(t, at(t, reader, ahead,
+				services.ContextRequest{SessionID: "linked"})), "%s, %s ahead, linked", name, ahead)
 		}
 	}
 }
@@ -52,7 +55,8 @@ func TestAnOlderTurnIsAnsweredAgain(t *testing.T) {
 	view := fed(t, log, events.Position{Seq: recorded[turns-1]})
 	for name, b := range map[string]*contextbuilder.Builder{"view": builder(log, view), "log": builder(log, nil)} {
 		for i := range turns {
-			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4, TurnID: events.TurnID("s", fmt.Sprint(i))})
+			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4,
+				TurnID: events.TurnID("s", fmt.Sprint(i))})
 			require.NoError(t, err)
 			require.Equal(t, exchange(max(i-2, 0), i), texts(t, r), "%s, turn %d", name, i)
 		}
@@ -64,7 +68,8 @@ func TestAnErasedSessionHasNoPast(t *testing.T) {
 	t.Parallel()
 	log, recorded := recorded(t, 3)
 	b := builder(log, nil)
-	then := services.ContextRequest{SessionID: "s", Message: "now", AsOf: &services.AsOf{Position: &events.Position{Seq: recorded[1]}}}
+	then := services.ContextRequest{SessionID: "s", Message: "now",
+		AsOf: &services.AsOf{Position: &events.Position{Seq: recorded[1]}}}
 	r, err := b.Build(t.Context(), then)
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 2), texts(t, r))
@@ -105,18 +110,22 @@ func TestTheMemoryIsToldOfAGuestsBoundary(t *testing.T) {
 			{session: "guest"},
 			{session: "nobody"},
 			{session: "reset", want: services.MemoryQuery{After: reset.Seq}},
-			{session: "guest", ahead: rules.SessionTTL + time.Minute, want: services.MemoryQuery{After: math.MaxUint64}},
+			{session: "guest", ahead: rules.SessionTTL + time.Minute,
+				want: services.MemoryQuery{After: math.MaxUint64}},
 			{session: "linked", want: services.MemoryQuery{IdentityID: "ada"}},
 			{session: "reset", names: "eve", want: services.MemoryQuery{IdentityID: "eve"}},
 		} {
 			memory := &asked{}
-			b := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: memory, Now: func() time.Time { return time.Now().Add(c.ahead) }})
+			b := contextbuilder.NewBuilder(reader, contextbuilder.Config{Memory: memory,
+				Now: func() time.Time { return time.Now().Add(c.ahead) }})
 			c.want.SessionID, c.want.Message = c.session, "m"
 			for _, own := range [][]json.RawMessage{nil, {}, {json.RawMessage(`{"role":"user","content":"hi"}`)}} {
-				_, err := b.Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "m", IdentityID: c.names, Memory: true, History: own})
+				_, err := b.Build(t.Context(), services.ContextRequest{SessionID: c.session, Message: "m",
+					IdentityID: c.names, Memory: true, History: own})
 				require.NoError(t, err)
 				memory.last.Shown = nil
-				require.Equal(t, c.want, memory.last, "%s, %s, a history of %d messages from the client", name, c.session, len(own))
+				require.Equal(t, c.want, memory.last, "%s, %s, a history of %d messages from the client", name,
+					c.session, len(own))
 			}
 		}
 	}

@@ -91,8 +91,8 @@ type prompt struct {
 // nothingAfter is the boundary of a session of which nothing may be shown.
 const nothingAfter uint64 = math.MaxUint64
 
-// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the session has
-// expired or was erased by now.
+// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the
+// session has expired or was erased by now.
 func (p *prompt) begins(s *conversation.State, now time.Time) {
 	p.identity, p.boundary = s.Identity, s.Boundary
 	if s.Expired(now) || s.Erased != 0 {

@@ -27,9 +27,11 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 func record(t testing.TB, log *jetlog.Log, session, request, question, answer string) events.Position {
 	t.Helper()
 	id := events.TurnID(session, request)
-	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}})
+	at := natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question}})
 	if answer != "" {
-		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
+		at = natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: session,
+			Answer: events.Answer{AnswerNeutral: answer}})
 	}
 	return at
 }
@@ -55,9 +57,11 @@ func TestBuildContextSeesPreviousTurns(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	record(t, log, "s", "r1", "Who is Donald Trump?", "Donald Trump is a politician.")
-	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "who are his children", SystemPrompt: "Be brief."})
+	r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s",
+		Message: "who are his children", SystemPrompt: "Be brief."})
 	require.NoError(t, err)
-	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?", "assistant: Donald Trump is a politician.", "user: who are his children"}, texts(t, r))
+	require.Equal(t, []string{"system: Be brief.", "user: Who is Donald Trump?",
+		"assistant: Donald Trump is a politician.", "user: who are his children"}, texts(t, r))
 	require.Equal(t, 2, r.HistoryMessages)
 	require.True(t, r.SessionFound)
 }
@@ -67,11 +71,14 @@ func TestAPromptIsInOneLanguage(t *testing.T) {
 	log := natstest.Log(t, 1)
 	for i, translated := range []string{"Kim on jest?", ""} {
 		id := events.TurnID("s", fmt.Sprint(i))
-		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i), Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
-		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: fmt.Sprint(i),
+			Question: events.Question{QuestionNeutral: "Who is he?", QuestionTranslated: translated}})
+		natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+			Answer: events.Answer{AnswerNeutral: "Nobody.", AnswerTranslated: "Nikim."}})
 	}
 	build := func(lang services.Language) []string {
-		r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", Language: lang})
+		r, err := builder(log, nil).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+			Language: lang})
 		require.NoError(t, err)
 		return texts(t, r)
 	}
@@ -98,13 +105,13 @@ func TestBuildOfAnUnknownSessionMakesNothing(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down; lostView has been emptied.
-type brokenView struct{}
+type brokenView struct{ contextbuilder.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")
 }
 
-type lostView struct{}
+type lostView struct{ contextbuilder.View }
 
 func (lostView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{Applied: events.Position{Seq: 1 << 40}}, nil
@@ -127,10 +134,12 @@ func TestAPositionThatTheLogDoesNotHold(t *testing.T) {
 	log := natstest.Log(t, 1)
 	at := record(t, log, "s", "r1", "q", "a")
 	b := builder(log, nil)
-	_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	_, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+		MinPosition: []events.Position{at}})
 	require.NoError(t, err)
 	at.Seq++
-	_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MinPosition: []events.Position{at}})
+	_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m",
+		MinPosition: []events.Position{at}})
 	require.ErrorIs(t, err, services.ErrPositionNotReached)
 }
 
@@ -161,7 +170,8 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 	at := record(t, log, "s", "now", "asked now", "")
 	for _, b := range []*contextbuilder.Builder{builder(log, nil), builder(log, fed(t, log, at))} {
 		for _, pending := range []bool{false, true} {
-			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now", TurnID: events.TurnID("s", "now"), IncludePending: pending})
+			r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "asked now",
+				TurnID: events.TurnID("s", "now"), IncludePending: pending})
 			require.NoError(t, err)
 			require.Equal(t, 20, r.HistoryMessages)
 			require.Equal(t, 10, r.HistoryTurns)
@@ -170,7 +180,8 @@ func TestTheTurnBeingAnsweredIsLeftOut(t *testing.T) {
 		}
 	}
 	b := builder(log, nil)
-	r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", TurnID: events.TurnID("s", "1")})
+	r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", TurnID: events.TurnID("s",
+		"1")})
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q0", "assistant: a0", "user: m"}, texts(t, r))
 }
@@ -208,7 +219,8 @@ func TestAQuestionEndsASilence(t *testing.T) {
 	seq := uint64(0)
 	fold := func(minutes int, f events.Fact) {
 		seq++
-		c := state.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq}, Time: at(minutes)})
+		c := state.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq},
+			Time: at(minutes)})
 		require.True(t, c.Kind.Applied())
 	}
 	fold(0, &events.TurnStarted{TurnID: events.TurnID("s", "a"), SessionID: "s", RequestID: "a"})
@@ -244,7 +256,8 @@ func TestACallFarBackIsNeverCutFromItsResult(t *testing.T) {
 	log := natstest.Log(t, 1)
 	turn := func(request string, answer events.Answer) events.Position {
 		id := events.TurnID("s", request)
-		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: request,
+			Question: events.Question{QuestionNeutral: request}})
 		return natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: answer})
 	}
 	turn("far", events.Answer{AnswerMessages: []byte(`[{"role":"assistant","content":null,"tool_calls":[{"id":"call_9","type":"function","function":{"name":"f","arguments":"{}"}}]}]`)})

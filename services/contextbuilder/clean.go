@@ -33,13 +33,15 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 		}
 	}
 	if len(out) >= historyWarnFrom {
-		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older messages are dropped")
+		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older "+
+			"messages are dropped")
 	}
 	out = out[max(0, len(out)-historyMessages):]
 	size := 0
 	for i, m := range slices.Backward(out) {
 		if size += len(m.text); size > historyBytes {
-			warnings = append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of the last %d messages are dropped", i+1, len(out)))
+			warnings = append(warnings, fmt.Sprintf("conversation_history is larger than 100 KB; its oldest %d of "+
+				"the last %d messages are dropped", i+1, len(out)))
 			out = out[i+1:]
 			break
 		}

@@ -38,13 +38,15 @@ func TestAReadInTheMiddleOfAnErasure(t *testing.T) {
 		return natstest.Append(t, log, f)
 	}
 	id := events.TurnID("s", "r1")
-	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET"}})
+	add(&events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "r1",
+		Question: events.Question{QuestionNeutral: "SECRET"}})
 	add(&events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET"}})
 	redaction := add(folded(t, log, "s", 2, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
 	before := folded(t, log, "s", 2, 10)
 
 	erasing := &betweenHeadAndRead{Log: log, happens: func() {}}
-	for name, view := range map[string]contextbuilder.View{"from the log": nil, "from a view and its tail": &still{state: before, at: 2}} {
+	for name, view := range map[string]contextbuilder.View{"from the log": nil,
+		"from a view and its tail": &still{state: before, at: 2}} {
 		erasing.happens = func() {
 			add(&events.SessionErased{SessionID: "s", ReceiptID: "receipt"})
 			_, err := overwrite.On(log).Erase(t.Context(), redaction)
@@ -77,7 +79,8 @@ func TestAReadRightAfterAnIdentityIsErased(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprint("s", i)
 			id := events.TurnID(names[i], "r")
-			add(&events.TurnStarted{TurnID: id, SessionID: names[i], RequestID: "r", Question: events.Question{QuestionNeutral: "SECRET"}})
+			add(&events.TurnStarted{TurnID: id, SessionID: names[i], RequestID: "r",
+				Question: events.Question{QuestionNeutral: "SECRET"}})
 			add(&events.TurnFinalized{TurnID: id, SessionID: names[i], Answer: events.Answer{AnswerNeutral: "SECRET"}})
 			last = add(&events.SessionLinked{SessionID: names[i], IdentityID: "of " + names[i]})
 		}

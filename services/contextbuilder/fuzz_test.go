@@ -29,7 +29,8 @@ func makeSession(plan []byte) (out []madeTurn) {
 	form := byte(0)
 	for i, b := range plan {
 		last := i == len(plan)-1
-		t := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: fmt.Sprint("q", i)}}
+		t := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized,
+			Question: &events.Question{QuestionNeutral: fmt.Sprint("q", i)}}
 		if len(open) > 0 {
 			question := append(resultsOf(form, open), fmt.Sprintf(`{"role":"user","content":"q%d"}`, i))
 			t.Question.QuestionMessages = listOf(question)
@@ -58,7 +59,8 @@ func makeSession(plan []byte) (out []madeTurn) {
 			if b&0x40 != 0 && !last {
 				open = ids
 			} else {
-				answer = append(append(answer, resultsOf(form, ids)...), fmt.Sprintf(`{"role":"assistant","content":"a%d"}`, i))
+				answer = append(append(answer, resultsOf(form, ids)...),
+					fmt.Sprintf(`{"role":"assistant","content":"a%d"}`, i))
 			}
 			t.Answer.AnswerMessages = listOf(answer)
 		}

@@ -28,7 +28,8 @@ func TestNoAnswerVanishesFromTheAnthropicForm(t *testing.T) {
 		`[{"role":"assistant","content":[]},{"role":"assistant","content":"words after all"}]`:             "words after all",
 		`[{"role":"assistant","content":[]},{"role":"system","content":"s"},{"role":"user","content":""}]`: noText,
 	} {
-		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"}, Answer: &events.Answer{AnswerMessages: []byte(answer)}}
+		turn := &conversation.Turn{Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: "hi"},
+			Answer: &events.Answer{AnswerMessages: []byte(answer)}}
 		_, out := toAnthropic(append(appendMessages(nil, turn, services.Neutral), textMessage("user", "m")))
 		require.Equal(t, "assistant", out[1].Role(), answer)
 		require.Contains(t, string(out[1].JSON()), want)
@@ -61,7 +62,8 @@ func TestAClientsOwnHistoryIsCutBetweenExchanges(t *testing.T) {
 		{"ua", 2, "u0 a1"},
 		{"", 2, ""},
 	} {
-		for _, b := range []budget{{messages: c.messages}, {messages: 20, tokens: 5 * c.messages, count: func(string) int { return 1 }}} {
+		for _, b := range []budget{{messages: c.messages}, {messages: 20, tokens: 5 * c.messages,
+			count: func(string) int { return 1 }}} {
 			out, _ := cleanHistory(list(c.roles), b)
 			var got []string
 			for _, m := range out {

@@ -3,6 +3,7 @@ package contextbuilder
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -10,9 +11,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Message is a chat message in the OpenAI form. Stored messages are given back as they
-// came; a plain one is written when it is asked for, since prompts are made of little
-// else.
+// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written as
+// JSON only when the caller asks for that, since prompts are made of little else.
 type Message struct {
 	role string
 	// text of a plain message; of others stored is set.
@@ -69,10 +69,10 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON gives the message as it came.
+// MarshalJSON returns the message as it came.
 func (m Message) MarshalJSON() ([]byte, error) { return m.JSON(), nil }
 
-// JSON gives the message as it came; the caller must not change it.
+// JSON returns the message as it came; the caller must not change it.
 func (m Message) JSON() json.RawMessage {
 	if m.stored != nil {
 		return m.stored.raw
@@ -105,45 +105,48 @@ func (m Message) Text() string {
 	return s
 }
 
-// toolCalls gives the calls of an assistant, those that stand as Anthropic's blocks
-// among the content included.
+// toolCalls returns the calls of an assistant, with those that stand as Anthropic's blocks among the content.
 func (m Message) toolCalls() []toolCall {
 	if m.stored == nil {
 		return nil
 	}
-	calls := m.stored.ToolCalls
+	calls := slices.Clip(m.stored.ToolCalls)
 	for _, p := range m.stored.parts {
 		if p.Type == "tool_use" {
-			calls = append(
-				calls[:len(calls):len(calls)], toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}},
-			)
+			calls = append(calls, p.call())
 		}
 	}
 	return calls
 }
 
-// calls gives the ids of the message's tool calls.
-func (m Message) calls() []string {
+// call is what a tool_use block calls.
+func (p part) call() toolCall {
+	return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}}
+}
+
+// everyCall returns the message's calls of tools, and of a function, what tool calls once were.
+func (m Message) everyCall() []toolCall {
 	calls := m.toolCalls()
-	old := m.stored != nil && m.stored.FunctionCall != nil
-	if len(calls) == 0 && !old {
-		return nil
+	if m.stored != nil && m.stored.FunctionCall != nil {
+		f := *m.stored.FunctionCall
+		calls = append(slices.Clip(calls), toolCall{ID: functionID(f.Name), Function: f})
 	}
-	ids := make([]string, len(calls), len(calls)+1)
-	for i, c := range calls {
-		ids[i] = c.ID
-	}
-	if old {
-		ids = append(ids, functionID(m.stored.FunctionCall.Name))
+	return calls
+}
+
+// calls returns the ids of the message's calls.
+func (m Message) calls() (ids []string) {
+	for _, c := range m.everyCall() {
+		ids = append(ids, c.ID)
 	}
 	return ids
 }
 
-// functionID stands for the id that a function_call, what tool calls once were, does not
-// have: its result names the function. No tool call's id has a NUL.
+// functionID stands for the id that a function_call does not have: its result names the function. No tool call's id has
+// a NUL.
 func functionID(name string) string { return "\x00" + name }
 
-// answers gives the ids of the calls whose results the message holds.
+// answers returns the ids of the calls whose results the message holds.
 func (m Message) answers() (ids []string) {
 	if m.stored == nil {
 		return nil
@@ -165,8 +168,8 @@ func (m Message) answers() (ids []string) {
 // textMessage makes a plain message; the role needs no escapes.
 func textMessage(role, text string) Message { return Message{role: role, text: text} }
 
-// parseMessages reads a stored list. What is no object is left as it is, with no
-// role: it was held against its form when it was recorded.
+// parseMessages reads a stored list. What is no object is left as it is, with no role: the list's form was checked when
+// it was recorded.
 func parseMessages(list json.RawMessage) []Message {
 	var raws []json.RawMessage
 	if len(list) == 0 || json.Unmarshal(list, &raws) != nil {
@@ -221,24 +224,37 @@ func half(
 	return append(out, textMessage(role, neutral))
 }
 
-// in gives a stored message that carries its own translation in that language.
+// in returns a stored message that carries its own translation in that language.
 func (m Message) in(lang services.Language) Message {
 	if lang != services.Translated || m.stored.Translated == "" {
 		return m
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(m.stored.raw, &members) != nil {
+	own := *m.stored
+	own.parts = nil
+	return m.with(own, own.Translated, nil)
+}
+
+// with returns the message as own says, with another content, and other members; a nil member is left out.
+func (m Message) with(own stored, content any, members map[string]any) Message {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(m.stored.raw, &all) != nil {
 		return m
 	}
-	own := *m.stored
-	own.Content, own.parts = marshal(own.Translated), nil
-	members["content"] = own.Content
-	own.raw = marshal(members)
+	own.Content = marshal(content)
+	all["content"] = own.Content
+	for name, value := range members {
+		if value == nil {
+			delete(all, name)
+		} else {
+			all[name] = marshal(value)
+		}
+	}
+	own.raw = marshal(all)
 	m.stored = &own
 	return m
 }
 
-// Words gives what the message says, also where its content is a list of parts.
+// Words returns what the message says, also if its content is a list of parts.
 func (m Message) Words() string { return plainText(m) }
 
 func marshal(v any) json.RawMessage {

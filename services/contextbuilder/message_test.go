@@ -8,7 +8,8 @@ import (
 )
 
 func FuzzTextMessage(f *testing.F) {
-	for _, s := range []string{"", "plain", "a\"b\\c\n\r\t\x00\x1f\x7f", "żółć 日本 🙂 \u2028<&>", "\xff half \xc3", "\ufffd", "\xed\xa0\x80"} {
+	for _, s := range []string{"", "plain", "a\"b\\c\n\r\t\x00\x1f\x7f", "żółć 日本 🙂 \u2028<&>", "\xff half \xc3",
+		"\ufffd", "\xed\xa0\x80"} {
 		f.Add(s)
 	}
 	for c := range 256 {

@@ -47,7 +47,8 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 		for _, log := range []*jetlog.Log{one, four} {
 			opened++
 			limits := recent.Limits{TTL: rules.SessionTTL, MaxTurns: kept}
-			inRedis, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened), Limits: limits, Rules: rules, LoadTimeout: time.Minute})
+			inRedis, err := redis.New(redis.Config{URL: server.URL(), Prefix: fmt.Sprint("contexts-", opened),
+				Limits: limits, Rules: rules, LoadTimeout: time.Minute})
 			require.NoError(t, err)
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
@@ -89,7 +90,8 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 		require.NoError(t, err)
 		for _, size := range []int{2, 4, 20} {
 			for _, pending := range []bool{false, true} {
-				r, err := patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n), Message: "now", MaxMessages: size, IncludePending: pending})
+				r, err := patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n),
+					Message: "now", MaxMessages: size, IncludePending: pending})
 				require.NoError(t, err)
 				if v != nil && r.SessionFound && len(whole.State.Turns) <= kept {
 					require.NotEqual(t, services.FromLog, r.Source, "session %d, %d messages", n, size)

@@ -1,6 +1,7 @@
 package contextbuilder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,16 +30,15 @@ type Log interface {
 	) (*events.IdentityErased, events.Position, error)
 }
 
-// View is a recent-turns view; every recent.View is one.
-type View = recent.Loader
-
-// waiter is a view that tells when it has reached a position.
-type waiter interface {
+// View is what reads need of a recent-turns view; every recent.View is one.
+type View interface {
+	recent.Loader
+	// Wait blocks until the view has applied a position, or ends with an error.
 	Wait(ctx context.Context, at events.Position) error
 }
 
-// Archive gives the last turns of a linked session that has left the recent view;
-// the audit tables are one. State is nil for a session that it does not hold.
+// Archive returns the last turns of a linked session that has left the recent view; the audit tables are one. State is
+// nil for a session that it does not hold.
 type Archive interface {
 	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
 }
@@ -50,7 +50,6 @@ type ReaderConfig struct {
 	Archive Archive
 	// Deadline until which a read waits for min_position; 2 s by default.
 	Deadline time.Duration
-	Now      func() time.Time
 	Logger   *slog.Logger
 }
 
@@ -65,20 +64,12 @@ var _ services.SessionReader = (*Reader)(nil)
 // NewReader makes a reader; it does no I/O.
 func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
-	if cfg.Deadline == 0 {
-		cfg.Deadline = 2 * time.Second
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Reader{log: log, cfg: cfg}
 }
 
-// Read gives a session, at least as new as all that was acknowledged before the
-// call, or as what the caller knows.
+// Read returns a session, at least as new as all that was acknowledged before the call, or as what the caller knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := r.read(ctx, ask)
 	if err != nil {
@@ -87,9 +78,8 @@ func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, 
 	return reading, r.forget(ctx, reading.State, reading.Position)
 }
 
-// forget closes a session whose identity was erased before a position, which holds all
-// that was acknowledged before the read: each session's own erasure follows in the log,
-// perhaps later than this read.
+// forget closes a session whose identity was erased before a position. The position is behind all that was acknowledged
+// before the read, while the log may hold the session's own erasure only later.
 func (r *Reader) forget(ctx context.Context, state *conversation.State, at events.Position) error {
 	if state.Identity == "" || state.Erased != 0 {
 		return nil
@@ -113,20 +103,18 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return services.Reading{}, ctx.Err() // nobody waits any more: that is no fault of the view
-	}
-	if err != nil {
+	case err != nil:
 		r.cfg.Logger.Warn("the recent view does not answer; the log does", "session_id", ask.SessionID, "err", err)
-	}
-	if ok {
+	case ok:
 		return reading, nil
 	}
 	return r.fromArchive(ctx, ask, head)
 }
 
-// head takes the barrier. A position beyond the log is waited for until the
-// deadline.
+// head takes the barrier. It waits for positions beyond the log's end until the deadline.
 func (r *Reader) head(ctx context.Context, partition int, least []events.Position) (events.Position, error) {
 	wait, cancel := context.WithTimeout(ctx, r.cfg.Deadline)
 	defer cancel()
@@ -154,70 +142,63 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 	return r.log.Head(ctx, partition)
 }
 
-// fromView answers from the view and the tail that it has not seen; ok is false
-// where the view can't answer for the session.
-func (r *Reader) fromView(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, bool, error) {
+// fromView answers from the view and the tail that the view has not seen; ok is false if the view can't answer for the
+// session.
+func (r *Reader) fromView(
+	ctx context.Context, ask services.Ask, head events.Position,
+) (_ services.Reading, ok bool, err error) {
+	source := services.FromView
 	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
+	if err == nil && snap.State != nil && snap.Applied.Seq < head.Seq {
+		snap, source, err = r.withTail(ctx, ask, head, snap)
+	}
 	if err != nil || snap.State == nil {
 		return services.Reading{}, false, err
 	}
-	if snap.Applied.Seq >= head.Seq {
-		return services.Reading{
-			State: snap.State, Position: snap.Applied, Source: services.FromView,
-		}, enough(snap.State, ask), nil
-	}
-	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
-	switch {
-	case err != nil:
-		return services.Reading{}, false, err
-	case len(tail) == 0:
-		return services.Reading{
-			State: snap.State, Position: head, Source: services.FromView,
-		}, enough(snap.State, ask), nil
-	}
-	return r.onTop(ctx, ask, head, tail)
+	reading := services.Reading{State: snap.State, Position: snap.Applied, Source: source}
+	return reading, source == services.FromViewLog || enough(snap.State, ask), nil
 }
 
-// onTop folds the unread tail on the view's turns. A state that has lost turns
-// can't tell a new turn from one that it no longer holds, so it is given a moment
-// to catch up instead.
-func (r *Reader) onTop(
-	ctx context.Context, ask services.Ask, head events.Position, tail []events.Recorded,
-) (services.Reading, bool, error) {
-	snap, err := r.cfg.View.Load(ctx, ask.SessionID, head.Partition, recent.AllTurns)
+// withTail brings what a view holds up to the log's end: it folds the tail that the view has not seen on the view's
+// turns. A state that has lost turns can't tell a new turn from one that it no longer holds, so the view gets a moment
+// to catch up instead. Without a state the log has to answer.
+func (r *Reader) withTail(
+	ctx context.Context, ask services.Ask, head events.Position, snap recent.Snapshot,
+) (recent.Snapshot, services.Source, error) {
+	tail, err := r.tail(ctx, ask.SessionID, snap.Applied.Seq, &head)
+	if err != nil || len(tail) == 0 {
+		snap.Applied = head
+		return snap, services.FromView, err
+	}
+	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, recent.AllTurns)
 	if err != nil || snap.State == nil {
-		return services.Reading{}, false, err
+		return recent.Snapshot{}, "", err
 	}
 	if snap.State.Whole {
 		for _, e := range tail {
 			snap.State.Fold(e)
 		}
-		return services.Reading{State: snap.State, Position: head, Source: services.FromViewLog}, true, nil
-	}
-	view, ok := r.cfg.View.(waiter)
-	if !ok {
-		return services.Reading{}, false, nil
+		snap.Applied = head
+		return snap, services.FromViewLog, nil
 	}
 	moment, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	if err := view.Wait(moment, head); err != nil {
-		return services.Reading{}, false, nil //nolint:nilerr // the log answers instead
+	if err := r.cfg.View.Wait(moment, head); err != nil {
+		return recent.Snapshot{}, "", nil //nolint:nilerr // the log answers instead
 	}
 	snap, err = r.cfg.View.Load(ctx, ask.SessionID, head.Partition, ask.Shown)
-	if err != nil || snap.State == nil || snap.Applied.Seq < head.Seq {
-		return services.Reading{}, false, err
+	if snap.Applied.Seq < head.Seq {
+		snap.State = nil
 	}
-	return services.Reading{
-		State: snap.State, Position: snap.Applied, Source: services.FromView,
-	}, enough(snap.State, ask), nil
+	return snap, services.FromView, err
 }
 
 // catchUp is how long a read waits for a view that holds only part of a session.
 const catchUp = 50 * time.Millisecond
 
-// enough tells whether a state holds as many turns as are asked for, or all that there
-// are after the boundary: finalized ones, and pending ones where they are wanted. The last
-// finalized turn is one of them, however many questions without an answer came after it.
+// enough reports whether a state holds as many turns as are asked for, or all that there are after the boundary:
+// finalized ones, and pending ones if the caller wants them. The last finalized turn must be among them, however many
+// questions without an answer came after it.
 func enough(s *conversation.State, ask services.Ask) bool {
 	if s.Whole {
 		return true
@@ -238,12 +219,11 @@ func enough(s *conversation.State, ask services.Ask) bool {
 	return finalized+pending >= min(ask.Shown, all) && finalized >= min(ask.Shown, s.ShownFinalized, 1)
 }
 
-// archivePatience is how long the archive may take; it has an index, and the log has all that
-// it has.
+// archivePatience is how long the archive may take; it has an index, and the log has all that it has.
 const archivePatience = time.Second
 
-// fromArchive answers from the audit tables for a linked session that has left the
-// recent view, and from the log for all others.
+// fromArchive answers from the audit tables for a linked session that has left the recent view, and from the log for
+// all others.
 func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	if r.cfg.Archive == nil {
 		return r.fromLog(ctx, ask, head)
@@ -252,10 +232,9 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 	if err != nil {
 		return services.Reading{}, err
 	}
+	state := conversation.New(ask.SessionID, r.cfg.Rules)
 	if last == 0 {
-		return services.Reading{
-			State: conversation.New(ask.SessionID, r.cfg.Rules), Position: head, Source: services.FromLog,
-		}, nil
+		return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 	}
 	moment, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
@@ -268,22 +247,21 @@ func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.
 
 // fromLog folds the session from the log alone.
 func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
-	state := conversation.New(ask.SessionID, r.cfg.Rules)
 	all, err := r.tail(ctx, ask.SessionID, 0, &head)
 	if err != nil {
 		return services.Reading{}, err
 	}
+	state := conversation.New(ask.SessionID, r.cfg.Rules)
 	for _, e := range all {
 		state.Fold(e)
 	}
 	return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 }
 
-// tail gives a session's events after a sequence to its very end, and moves head there.
-// It may not end at the barrier: between that and the read an erasure may have begun to
-// take events out, and what says so stands behind all of them. A reading that ended
-// before it would be of a session that never was, perhaps with a redaction gone and its
-// text still there.
+// tail returns a session's events after a sequence to its very end, and moves head there. It may not end at the
+// barrier: between that and the read an erasure may have begun to take events out, and the event that says so stands
+// behind all of them. A reading that ended before it would be of a session that never was, perhaps with a redaction gone
+// and its text still there.
 func (r *Reader) tail(
 	ctx context.Context, sessionID string, after uint64, head *events.Position,
 ) ([]events.Recorded, error) {
@@ -298,8 +276,7 @@ func (r *Reader) tail(
 	return out, nil
 }
 
-// AsOf gives a session as it was at a place in the log, with what was redacted or
-// erased since left out.
+// AsOf returns a session as it was at a place in the log, with what was redacted or erased since left out.
 func (r *Reader) AsOf(
 	ctx context.Context, sessionID string, then func(events.Recorded) bool,
 ) (services.Reading, error) {
@@ -330,7 +307,7 @@ func (r *Reader) AsOf(
 		now := today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
 	})
-	// Of what has left the log already only the tombstone tells, which came later.
+	// Of a turn that has left the log already, only the tombstone is known, which came later.
 	for _, t := range today.Turns {
 		if t.Status == conversation.Redacted && then(
 			events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt},

@@ -49,6 +49,11 @@ func (s *still) Load(context.Context, string, int, int) (recent.Snapshot, error)
 	return recent.Snapshot{State: s.state.Clone(), Applied: events.Position{Seq: s.at}}, nil
 }
 
+func (s *still) Wait(ctx context.Context, _ events.Position) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (s *still) SessionTurns(context.Context, string, int) (*conversation.State, events.Position, error) {
 	s.asked++
 	if s.state == nil {
@@ -80,11 +85,13 @@ func TestAViewThatIsBehindIsCompletedFromTheLog(t *testing.T) {
 	t.Parallel()
 	log, at := recorded(t, 6)
 	// A late duplicate of a turn that the view has dropped must not come back as a new one.
-	natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0", Question: events.Question{QuestionNeutral: "q0 again"}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "0"), SessionID: "s", RequestID: "0",
+		Question: events.Question{QuestionNeutral: "q0 again"}})
 	for seen := range 6 {
 		for _, keep := range []int{1, 2, math.MaxInt32} {
 			view := &still{state: folded(t, log, "s", at[seen], keep), at: at[seen]}
-			r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", IncludePending: true})
+			r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+				IncludePending: true})
 			require.NoError(t, err)
 			require.Equal(t, exchange(0, 6), texts(t, r), "seen %d, kept %d", seen, keep)
 			require.NotZero(t, view.asked)
@@ -100,13 +107,16 @@ func TestTheLastPairIsThereHoweverManyQuestionsCameAfterIt(t *testing.T) {
 	var at uint64
 	for i := range 8 {
 		request := fmt.Sprint("open", i)
-		at = natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s", RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
+		at = natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", request), SessionID: "s",
+			RequestID: request, Question: events.Question{QuestionNeutral: request}}).Seq
 	}
 	for _, keep := range []int{4, 6, math.MaxInt32} {
 		view := &still{state: folded(t, log, "s", at, keep), at: at}
-		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", MaxMessages: 4, IncludePending: true})
+		r, err := builder(log, view).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now",
+			MaxMessages: 4, IncludePending: true})
 		require.NoError(t, err)
-		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6", "user: open7", "user: now"}, texts(t, r), "kept %d", keep)
+		require.Equal(t, []string{"user: q0", "assistant: a0", "user: open4", "user: open5", "user: open6",
+			"user: open7", "user: now"}, texts(t, r), "kept %d", keep)
 	}
 }
 
@@ -121,8 +131,10 @@ func TestTheArchiveAnswersOnlyWhereItHasCaughtUp(t *testing.T) {
 		"without it":      {},
 		"with part of it": {state: folded(t, log, "s", at[5], 1), at: at[5]},
 	} {
-		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: archive, Deadline: time.Second})
-		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})
+		reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{},
+			Archive: archive, Deadline: time.Second})
+		r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(),
+			services.ContextRequest{SessionID: "s", Message: "now"})
 		require.NoError(t, err)
 		require.Equal(t, exchange(0, 6), texts(t, r), name)
 		require.Equal(t, 1, archive.asked, name)
@@ -149,7 +161,8 @@ func TestAnArchiveThatDoesNotAnswerIsLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules, View: &still{}, Archive: stuck{}})
-	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx, services.ContextRequest{SessionID: "s", Message: "now"})
+	r, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(ctx,
+		services.ContextRequest{SessionID: "s", Message: "now"})
 	require.NoError(t, err)
 	require.Equal(t, exchange(0, 3), texts(t, r))
 }
@@ -181,6 +194,8 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 // leaving is a view whose reader goes while it is asked.
 type leaving func()
 
+func (leaving) Wait(ctx context.Context, _ events.Position) error { return ctx.Err() }
+
 func (l leaving) Load(ctx context.Context, _ string, _, _ int) (recent.Snapshot, error) {
 	l()
 	return recent.Snapshot{}, ctx.Err()
@@ -192,7 +207,8 @@ func TestAReaderThatGoesIsNoFaultOfTheView(t *testing.T) {
 	log, _ := recorded(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var told strings.Builder
-	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules, Logger: slog.New(slog.NewTextHandler(&told, nil))})
+	r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: leaving(cancel), Rules: rules,
+		Logger: slog.New(slog.NewTextHandler(&told, nil))})
 	_, err := r.Read(ctx, services.Ask{SessionID: "s", Shown: 2})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, told.String())

@@ -16,7 +16,7 @@ type end struct {
 	id string
 }
 
-// looseEnds gives the calls without a result right after them, and the results without a call right before them; only
+// looseEnds returns the calls without a result right after them, and the results without a call right before them; only
 // other results may stand between. Some models use an id again: a result is that of the last call before it, or of one
 // in a turn that is not shown.
 func looseEnds(list []Message) (calls, results []end) {
@@ -26,9 +26,8 @@ func looseEnds(list []Message) (calls, results []end) {
 			for k >= 0 && calls[k].id != id {
 				k--
 			}
-			if k < 0 || slices.ContainsFunc(
-				list[calls[k].at+1:i], func(m Message) bool { return len(m.answers()) == 0 },
-			) {
+			noResult := func(m Message) bool { return len(m.answers()) == 0 }
+			if k < 0 || slices.ContainsFunc(list[calls[k].at+1:i], noResult) {
 				results = append(results, end{i, id})
 				continue
 			}
@@ -41,22 +40,21 @@ func looseEnds(list []Message) (calls, results []end) {
 	return calls, results
 }
 
-// mend makes text of the loose ends whose other half a turn has that the prompt may not show: one that was redacted,
-// is pending or was left behind by a boundary. Neither vendor takes a call without its result. What was recorded
-// without its other half is left as it came. places are those of the messages' turns.
+// mend makes text of the loose ends whose other half a turn has that the prompt may not show: one that was redacted, is
+// pending or was left behind by a boundary. Neither vendor takes a call without its result. What was recorded without
+// its other half is left as it came. places are those of the messages' turns.
 func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
-		if slices.ContainsFunc(
-			unseen,
-			func(h hidden) bool { return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id)) },
-		) {
+		answered := func(h hidden) bool {
+			return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id))
+		}
+		if slices.ContainsFunc(unseen, answered) {
 			list[c.at] = list[c.at].saysCall(c.id)
 		}
 	}
 	for _, r := range results {
-		if slices.ContainsFunc(
-			unseen, func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) },
-		) {
+		called := func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }
+		if slices.ContainsFunc(unseen, called) {
 			list[r.at] = list[r.at].saysResult(r.id)
 		}
 	}
@@ -70,7 +68,7 @@ type hidden struct {
 	calls, answers []string
 }
 
-// unseen gives the turns of a reading that are not among those that may be shown.
+// unseen returns the turns of a reading that are not among those that may be shown.
 func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	seen := make(map[uint64]bool, len(shown))
 	for _, t := range shown {
@@ -99,89 +97,76 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	return out
 }
 
-// endsWith tells whether nothing at all has come after the answer of the turn at a place, as where a tool's result is
+// endsWith reports whether nothing at all has come after the answer of the turn at a place, as where a tool's result is
 // waited for.
 func endsWith(s *conversation.State, place uint64) bool {
 	last := s.Turns[len(s.Turns)-1]
 	return last.Place == place && last.Final == s.Applied
 }
 
-// saysCall gives the message with one of its calls as text.
+// saysCall returns the message with one of its calls as text.
 func (m Message) saysCall(id string) Message {
-	if at := slices.IndexFunc(
-		m.stored.parts, func(p part) bool { return p.Type == "tool_use" && p.ID == id },
-	); at >= 0 {
-		p := m.stored.parts[at]
-		return m.saysPart(at, callText(toolCall{Function: function{p.Name, arguments(p.Input)}}))
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(m.stored.raw, &members) != nil {
-		return m
+	isCall := func(p part) bool { return p.Type == "tool_use" && p.ID == id }
+	if at := slices.IndexFunc(m.stored.parts, isCall); at >= 0 {
+		return m.saysPart(at, callText(m.stored.parts[at].call()))
 	}
 	own := *m.stored
+	members := map[string]any{}
 	var said toolCall
 	switch at := slices.IndexFunc(own.ToolCalls, func(c toolCall) bool { return c.ID == id }); {
 	case at >= 0:
-		var calls []json.RawMessage
-		if json.Unmarshal(members["tool_calls"], &calls) != nil {
+		var raw struct {
+			Calls []json.RawMessage `json:"tool_calls"`
+		}
+		if json.Unmarshal(own.raw, &raw) != nil {
 			return m
 		}
 		said = own.ToolCalls[at]
 		own.ToolCalls = slices.Delete(slices.Clone(own.ToolCalls), at, at+1)
-		if members["tool_calls"] = marshal(slices.Delete(calls, at, at+1)); len(calls) == 1 {
-			delete(members, "tool_calls")
+		members["tool_calls"] = nil
+		if len(own.ToolCalls) > 0 {
+			members["tool_calls"] = slices.Delete(raw.Calls, at, at+1)
 		}
 	case own.FunctionCall == nil:
 		return m
 	default:
 		said = toolCall{Function: *own.FunctionCall}
 		own.FunctionCall = nil
-		delete(members, "function_call")
+		members["function_call"] = nil
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(own.Content, &parts) != nil || parts == nil {
 		own.parts = nil
-		return m.with(own, members, strings.TrimSpace(plainText(m)+"\n"+callText(said)))
+		return m.with(own, strings.TrimSpace(plainText(m)+"\n"+callText(said)), members)
 	}
 	own.parts = append(slices.Clone(own.parts), part{Type: "text", Text: callText(said)})
-	return m.with(own, members, append(parts, textPart(callText(said))))
+	return m.with(own, append(parts, textPart(callText(said))), members)
 }
 
-// saysResult gives the message with one of its results as text.
+// saysResult returns the message with one of its results as text.
 func (m Message) saysResult(id string) Message {
-	if at := slices.IndexFunc(
-		m.stored.parts, func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id },
-	); at >= 0 {
+	isResult := func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id }
+	if at := slices.IndexFunc(m.stored.parts, isResult); at >= 0 {
 		return m.saysPart(at, resultText("", m.stored.parts[at].result()))
 	}
 	return textMessage(roleUser, resultText(m.stored.Name, plainText(m)))
 }
 
-// saysPart gives the message with a text in the place of one part of its content.
+// saysPart returns the message with a text in the place of one part of its content.
 func (m Message) saysPart(at int, text string) Message {
-	var members map[string]json.RawMessage
 	var parts []json.RawMessage
-	if json.Unmarshal(m.stored.raw, &members) != nil || json.Unmarshal(m.stored.Content, &parts) != nil {
+	if json.Unmarshal(m.stored.Content, &parts) != nil {
 		return m
 	}
 	own := *m.stored
 	own.parts = slices.Clone(own.parts)
 	own.parts[at] = part{Type: "text", Text: text}
 	parts[at] = textPart(text)
-	return m.with(own, members, parts)
+	return m.with(own, parts, nil)
 }
 
 func textPart(text string) json.RawMessage {
 	return marshal(map[string]string{"type": "text", "text": text})
-}
-
-// with gives the message as own says, with other members and content.
-func (m Message) with(own stored, members map[string]json.RawMessage, content any) Message {
-	own.Content = marshal(content)
-	members["content"] = own.Content
-	own.raw = marshal(members)
-	m.stored = &own
-	return m
 }
 
 func callText(c toolCall) string {

@@ -38,7 +38,8 @@ func callingIn(t testing.TB, asks, told string) *jetlog.Log {
 		{"tell", told, events.Answer{AnswerNeutral: "It is blue."}},
 	} {
 		id := events.TurnID("s", x.request)
-		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: x.request, Question: events.Question{QuestionNeutral: x.request, QuestionMessages: json.RawMessage(x.question)}})
+		natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: x.request,
+			Question: events.Question{QuestionNeutral: x.request, QuestionMessages: json.RawMessage(x.question)}})
 		if x.request == "ask" {
 			natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: x.answer})
 		}
@@ -47,7 +48,8 @@ func callingIn(t testing.TB, asks, told string) *jetlog.Log {
 }
 
 func answered(t testing.TB, log *jetlog.Log) events.Position {
-	return natstest.Append(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "tell"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "It is blue."}})
+	return natstest.Append(t, log, &events.TurnFinalized{TurnID: events.TurnID("s", "tell"), SessionID: "s",
+		Answer: events.Answer{AnswerNeutral: "It is blue."}})
 }
 
 func redact(t testing.TB, log *jetlog.Log, request string) events.Position {
@@ -57,7 +59,8 @@ func redact(t testing.TB, log *jetlog.Log, request string) events.Position {
 func raws(t testing.TB, log *jetlog.Log, head events.Position, req services.ContextRequest) (out []string) {
 	t.Helper()
 	req.SessionID, req.Message = "s", "m"
-	for name, b := range map[string]*contextbuilder.Builder{"log": builder(log, nil), "view": builder(log, fed(t, log, head))} {
+	for name, b := range map[string]*contextbuilder.Builder{"log": builder(log, nil), "view": builder(log,
+		fed(t, log, head))} {
 		r, err := b.Build(t.Context(), req)
 		require.NoError(t, err)
 		var list []string
@@ -88,7 +91,8 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	log := calling(t)
 	pending := natstest.Append(t, log, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
 	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{}))
-	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{IncludePending: true, TurnID: events.TurnID("s", "tell")}))
+	same([]string{ask, half, wet}, raws(t, log, pending, services.ContextRequest{IncludePending: true,
+		TurnID: events.TurnID("s", "tell")}))
 	whole := raws(t, log, pending, services.ContextRequest{IncludePending: true})
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
 	require.JSONEq(t, "["+whole[3]+"]", told)
@@ -107,32 +111,37 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	log = natstest.Log(t, 1)
 	record(t, log, "s", "another", "still pending", "")
 	id := events.TurnID("s", "few")
-	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few", Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
-	natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few",
+		Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
+	natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+		Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	alone := record(t, log, "s", "more", "pending too", "")
 	whole = raws(t, log, alone, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
 }
 
-// TestThePastIsTheSameAfterAnErasure: whether the events of a turn that was redacted since are in the log or have left it,
-// a call of it is torn, and the turn that is being answered has nothing after it.
+// TestThePastIsTheSameAfterAnErasure: whether the events of a turn that was redacted since are in the log or have
+// left it, a call of it is torn, and the turn that is being answered has nothing after it.
 func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 	t.Parallel()
 	log := calling(t)
 	before := answered(t, log)
 	later := record(t, log, "s", "later", "q", "a")
 	id := events.TurnID("s", "tell")
-	last := natstest.Append(t, log, folded(t, log, "s", later.Seq, 10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
+	last := natstest.Append(t, log, folded(t, log, "s", later.Seq,
+		10).DecideRedact(conversation.Redact{TurnID: id}).Facts[0])
 	want := []string{`{"role":"user","content":"ask"}`, half, wet}
 	for _, gone := range []bool{false, true} {
 		for seq := before.Seq - 1; gone && seq <= before.Seq; seq++ {
 			_, err := overwrite.On(log).Erase(t.Context(), events.Position{Seq: seq})
 			require.NoError(t, err)
 		}
-		for _, req := range []services.ContextRequest{{AsOf: &services.AsOf{Position: &before}}, {AsOf: &services.AsOf{Position: &later}, TurnID: id}} {
+		for _, req := range []services.ContextRequest{{AsOf: &services.AsOf{Position: &before}},
+			{AsOf: &services.AsOf{Position: &later}, TurnID: id}} {
 			got := raws(t, log, last, req)
-			require.JSONEq(t, "["+strings.Join(want, ",")+"]", "["+strings.Join(got, ",")+"]", "gone from the log: %t", gone)
+			require.JSONEq(t, "["+strings.Join(want, ",")+"]", "["+strings.Join(got, ",")+"]", "gone from the log: %t",
+				gone)
 		}
 	}
 }
@@ -174,8 +183,8 @@ func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
 	}
 }
 
-// TestACallThatWaitsForItsResultIsReadFromTheView: the last answer of a long session is a call, and the log is not asked what came
-// of it as long as nothing has come.
+// TestACallThatWaitsForItsResultIsReadFromTheView: the last answer of a long session is a call, and the log is not
+// asked what came of it as long as nothing has come.
 func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
@@ -183,10 +192,13 @@ func TestACallThatWaitsForItsResultIsReadFromTheView(t *testing.T) {
 		record(t, log, "s", fmt.Sprint("plain", i), "q", "a")
 	}
 	id := events.TurnID("s", "ask")
-	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask", Question: events.Question{QuestionNeutral: "ask"}})
-	head := natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s", Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
+	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "ask",
+		Question: events.Question{QuestionNeutral: "ask"}})
+	head := natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
+		Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	source := func(head events.Position) services.Source {
-		r, err := builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "m", MaxMessages: 6})
+		r, err := builder(log, fed(t, log, head)).Build(t.Context(), services.ContextRequest{SessionID: "s",
+			Message: "m", MaxMessages: 6})
 		require.NoError(t, err)
 		return r.Source
 	}

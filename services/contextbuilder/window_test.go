@@ -22,7 +22,9 @@ func drawPieces(t *rapid.T) []piece {
 	var out []piece
 	open := ""
 	for i := range n {
-		turn := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized, Question: &events.Question{QuestionNeutral: fmt.Sprint("q", i)}, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("a", i)}}
+		turn := &conversation.Turn{Place: uint64(i + 1), Status: conversation.Finalized,
+			Question: &events.Question{QuestionNeutral: fmt.Sprint("q",
+				i)}, Answer: &events.Answer{AnswerNeutral: fmt.Sprint("a", i)}}
 		if open != "" {
 			turn.Question.QuestionMessages = json.RawMessage(fmt.Sprintf(`[{"role":"tool","tool_call_id":%q,"content":"r"},{"role":"user","content":"q"}]`, open))
 			open = ""
@@ -57,10 +59,12 @@ func TestWindowProperties(t *testing.T) {
 				t.Fatal("the order is broken")
 			}
 		}
-		if last := lastComplete(pieces); last >= 0 && (len(taken) == 0 || lastComplete(taken) < 0 || taken[lastComplete(taken)].turn != pieces[last].turn) {
+		if last := lastComplete(pieces); last >= 0 && (len(taken) == 0 || lastComplete(taken) < 0 ||
+			taken[lastComplete(taken)].turn != pieces[last].turn) {
 			t.Fatal("the last complete pair is missing")
 		}
-		if len(pieces) > 0 && len(pieces[len(pieces)-1].messages) <= most && taken[len(taken)-1].turn != pieces[len(pieces)-1].turn {
+		if len(pieces) > 0 && len(pieces[len(pieces)-1].messages) <= most &&
+			taken[len(taken)-1].turn != pieces[len(pieces)-1].turn {
 			t.Fatal("the newest turn is missing")
 		}
 		known := map[string]bool{}
@@ -125,10 +129,12 @@ func TestCleanHistory(t *testing.T) {
 	require.Len(t, warnings, 1)
 	out, _ = cleanHistory(many, budget{messages: 2})
 	require.Len(t, out, 2)
-	large := raw(`{"role":"user","content":"`+strings.Repeat("x", 60<<10)+`"}`, `{"role":"assistant","content":"`+strings.Repeat("y", 60<<10)+`"}`)
+	large := raw(`{"role":"user","content":"`+strings.Repeat("x", 60<<10)+`"}`, `{"role":"assistant","content":"`+
+		strings.Repeat("y", 60<<10)+`"}`)
 	out, warnings = cleanHistory(large, budget{messages: 20})
 	require.Len(t, out, 1)
-	require.Equal(t, []string{"conversation_history is larger than 100 KB; its oldest 1 of the last 2 messages are dropped"}, warnings)
+	require.Equal(t, []string{"conversation_history is larger than 100 KB; its oldest 1 of the last 2 messages are " +
+		"dropped"}, warnings)
 }
 
 func TestAnthropicForm(t *testing.T) {

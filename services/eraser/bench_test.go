@@ -56,10 +56,11 @@ func BenchmarkEraseIdentity(b *testing.B) {
 		calm = load(b)
 	})
 	for _, o := range all {
-		b.Run(fmt.Sprintf("%s/turns=%d/log=%d", strings.ReplaceAll(o.identity, " ", "-"), o.turns, size), func(b *testing.B) {
-			first := w.eraseOne(b, o)
-			b.ReportMetric(float64(first)/float64(calm), "times-none")
-		})
+		b.Run(fmt.Sprintf("%s/turns=%d/log=%d", strings.ReplaceAll(o.identity, " ", "-"), o.turns, size),
+			func(b *testing.B) {
+				first := w.eraseOne(b, o)
+				b.ReportMetric(float64(first)/float64(calm), "times-none")
+			})
 	}
 }
 
@@ -94,7 +95,8 @@ func (w *world) spread(all []owned, size int) {
 			}
 		}
 		id := events.TurnID(session, request)
-		add(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: benchText}},
+		add(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: benchText}},
 			&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: benchText}})
 	}
 	require.NoError(w, g.Wait())
@@ -176,10 +178,12 @@ func (l *timed) Erase(ctx context.Context, at events.Position) (bool, error) {
 func (w *world) record(session string, i int) error {
 	request := fmt.Sprint("r", i/2)
 	if i%2 == 0 {
-		_, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: benchText}})
+		_, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: benchText}})
 		return err
 	}
-	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: benchText}})
+	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session,
+		TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: benchText}})
 	return err
 }
 
@@ -213,7 +217,8 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 		if time.Since(said) > 10*time.Second && p.SessionsDone > 0 {
 			said = time.Now()
 			left := time.Since(p.Began) * time.Duration(p.Sessions-p.SessionsDone) / time.Duration(p.SessionsDone)
-			b.Logf("%s: %d of %d sessions after %s, %s to go", o.identity, p.SessionsDone, p.Sessions, time.Since(began).Round(time.Second), left.Round(time.Second))
+			b.Logf("%s: %d of %d sessions after %s, %s to go", o.identity, p.SessionsDone, p.Sessions,
+				time.Since(began).Round(time.Second), left.Round(time.Second))
 		}
 		if !halfway && p.SessionsDone >= p.Sessions/2 && p.SessionsDone > 0 {
 			halfway = true

@@ -11,12 +11,43 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// stored is a partition's progress as the notes hold it: all up to Seq is done. That is
-// true whoever says so, so that nobody needs to be fenced: two erasers of one partition
-// do the same twice, and the higher progress stands.
-type stored struct {
+// progress is how far something is in a partition, as the notes hold it. The eraser keeps two: up to where everything
+// is done, and up to where the pieces of the index reach without a gap. Both are true whoever says so, so that no
+// eraser needs to be fenced: two erasers of one partition do the same twice, and the higher progress stands.
+type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
+	// Revision is that of the last piece written: a reader that does not see that piece reads from a replica that is
+	// behind.
+	Revision uint64 `json:"revision,omitempty"`
+}
+
+func doneKey(partition int) string    { return fmt.Sprintf("eraser.at.%d", partition) }
+func coveredKey(partition int) string { return fmt.Sprintf("eraser.linked.%d", partition) }
+
+// progressOf reads a progress. In a log that was made anew it is at the beginning.
+func progressOf(
+	ctx context.Context, notes *jetlog.Notes, key string, created time.Time,
+) (p progress, revision uint64, err error) {
+	revision, err = notes.Read(ctx, key, &p)
+	if err != nil || !p.Created.Equal(created) {
+		p = progress{Created: created}
+	}
+	return p, revision, err
+}
+
+// raise moves a progress on, if what was done after a sequence leaves no gap behind it.
+func raise(ctx context.Context, notes *jetlog.Notes, key string, after uint64, to progress) error {
+	for {
+		p, revision, err := progressOf(ctx, notes, key, to.Created)
+		if err != nil || after > p.Seq || to.Seq <= p.Seq {
+			return err
+		}
+		to.Revision = max(to.Revision, p.Revision)
+		if _, err = notes.Write(ctx, key, to, revision); !errors.Is(err, jetlog.ErrConflict) {
+			return err
+		}
+	}
 }
 
 // part is one partition.
@@ -27,33 +58,27 @@ type part struct {
 	saved  uint64 // for the goroutine that saves
 }
 
-func progressOf(
-	ctx context.Context, log Reader, notes *jetlog.Notes, partition int,
-) (s stored, revision uint64, err error) {
-	revision, err = notes.Read(ctx, atKey(partition), &s)
-	if created := log.Created(partition); err == nil && !s.Created.Equal(created) {
-		s = stored{Created: created} // a log that was made anew has nothing done yet
-	}
-	return s, revision, err
+// done returns up to where the notes say that everything is done, whoever did it.
+func (e *Eraser) done(ctx context.Context, partition int) (progress, error) {
+	p, _, err := progressOf(ctx, e.notes, doneKey(partition), e.log.Created(partition))
+	return p, err
 }
 
-func atKey(partition int) string { return fmt.Sprintf("eraser.at.%d", partition) }
-
-// Resume implements projections.Task. The eraser looks again at what is done where
-// the index of links lacks it.
+// Resume implements projections.Task. The eraser looks again at what is done where the index of links lacks it.
 func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	s, _, err := progressOf(ctx, e.log, e.notes, partition)
+	noted, err := e.done(ctx, partition)
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}
 	p := e.parts[partition]
-	at, _, err := covered(ctx, e.notes, partition, s.Created)
-	reach, _ := p.links.reach(at)
+	covered, _, err := progressOf(ctx, e.notes, coveredKey(partition), noted.Created)
+	reach, _ := p.links.reach(covered)
 	if err == nil {
 		err = e.finishNoted(ctx, partition)
 	}
 	// What this process has done since it stored that is done.
-	return projections.Checkpoint{Partition: partition, Created: s.Created, Seq: min(max(s.Seq, p.done()), reach)}, err
+	at := min(max(noted.Seq, p.done()), reach)
+	return projections.Checkpoint{Partition: partition, Created: noted.Created, Seq: at}, err
 }
 
 // save stores the progress of a partition.
@@ -62,26 +87,16 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	if at <= p.saved {
 		return nil
 	}
-	s, revision, err := progressOf(ctx, e.log, e.notes, p.number)
-	if err != nil {
-		return err
+	err := raise(ctx, e.notes, doneKey(p.number), 0, progress{Created: e.log.Created(p.number), Seq: at})
+	if err == nil {
+		p.saved = at
 	}
-	if at > s.Seq {
-		s.Seq = at
-		if _, err = e.notes.Write(ctx, atKey(p.number), s, revision); errors.Is(err, jetlog.ErrConflict) {
-			return nil // the next time
-		}
-		if err != nil {
-			return err
-		}
-	}
-	p.saved = at
-	return nil
+	return err
 }
 
-// Applied implements projections.Task: up to where all is erased, whoever did it; what
-// this process has only looked at does not count.
+// Applied implements projections.Task: up to where all is erased, whoever did it; what this process has only looked at
+// does not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
-	s, _, err := progressOf(ctx, e.log, e.notes, partition)
-	return events.Position{Partition: partition, Seq: s.Seq}, err
+	p, err := e.done(ctx, partition)
+	return events.Position{Partition: partition, Seq: p.Seq}, err
 }

@@ -31,7 +31,8 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	}
 	for _, secret := range []string{"KEPT", "SECRET-A", "SECRET-B"} {
 		for i, dir := range dirs {
-			require.Eventually(t, func() bool { return len(holding(t, dir, secret)) > 0 }, patience, lookEvery, "the search finds what there is on node %d", i)
+			require.Eventually(t, func() bool { return len(holding(t, dir, secret)) > 0 }, patience, lookEvery,
+				"the search finds what there is on node %d", i)
 		}
 	}
 	w.erase(inOnePiece(w.log), eraser.Config{})
@@ -42,7 +43,8 @@ func TestNoNodeOfAClusterKeepsAnErasedText(t *testing.T) {
 	w.left("t", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 	for i, dir := range dirs {
 		for _, secret := range []string{"SECRET-A", "SECRET-B"} {
-			require.Eventually(t, func() bool { return len(natstest.Holding(t, secret, []string{dir}, raftLogs)) == 0 }, patience, lookEvery, "node %d", i)
+			require.Eventually(t, func() bool { return len(natstest.Holding(t, secret, []string{dir}, raftLogs)) == 0 },
+				patience, lookEvery, "node %d", i)
 		}
 		require.NotEmpty(t, natstest.Holding(t, "KEPT", []string{dir}, raftLogs))
 	}

@@ -138,8 +138,10 @@ func (w *world) scene(rng *rand.Rand) map[string][]string {
 			w.link("hers", "alice")
 			// As a pipeline does, which nobody refuses: alice may be erased by now.
 			id := events.TurnID("hers", "r1")
-			w.publish(&events.TurnStarted{TurnID: id, SessionID: "hers", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET"}}, "")
-			w.publish(&events.TurnFinalized{TurnID: id, SessionID: "hers", Answer: events.Answer{AnswerNeutral: "SECRET"}}, "")
+			w.publish(&events.TurnStarted{TurnID: id, SessionID: "hers", RequestID: "r1",
+				Question: events.Question{QuestionNeutral: "SECRET"}}, "")
+			w.publish(&events.TurnFinalized{TurnID: id, SessionID: "hers",
+				Answer: events.Answer{AnswerNeutral: "SECRET"}}, "")
 			w.turn("hers too", "r1", "SECRET")
 			w.link("hers too", "alice")
 		},
@@ -161,7 +163,8 @@ func TestTheSessionIsTheSameAtEachStep(t *testing.T) {
 	w := newWorld(t, 1)
 	w.turn("s", "r0", "KEPT")
 	first := w.turn("s", "r1", "SECRET")
-	w.publish(&events.TurnStarted{TurnID: first, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET, other words"}}, "other")
+	w.publish(&events.TurnStarted{TurnID: first, SessionID: "s", RequestID: "r1",
+		Question: events.Question{QuestionNeutral: "SECRET, other words"}}, "other")
 	w.redact("s", w.correct("s", "c1", first, "SECRET"))
 	before := w.state("s")
 	for range 6 {

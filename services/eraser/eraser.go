@@ -1,13 +1,13 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/turnledger/turnledger/events"
@@ -19,73 +19,65 @@ import (
 // Config of an Eraser.
 type Config struct {
 	Rules conversation.Rules
-	// Rate bounds the events a second that are overwritten; 25 by default. Each rewrites a
-	// block of up to 8 MB, and writes beside it wait: docs/benchmarks.md has the trade.
-	// Redactions and late events don't wait for erasures of sessions and identities; where
-	// both are under way they share the rate.
+	// Rate bounds the events a second that are overwritten; 25 by default. Each rewrites a block of up to 8 MB, and
+	// writes beside it wait: docs/benchmarks.md has the trade. Redactions and late events don't wait for erasures of
+	// sessions and identities; where both are under way they share the rate.
 	Rate float64
-	// Places are the views that receipts tell of.
+	// Places are the views that receipts list.
 	Places []Place
 	// Documents are asked to delete turns before the log forgets them.
 	Documents []Documents
-	// Forget, where not nil, tells a view that keeps a row of each event that one of
-	// another session's subject has left the log, which the view can't know by itself. It
-	// may be told several times.
+	// Forget, where not nil, tells a view that keeps a row of each event that an event on a subject other than its
+	// session's has left the log, which the view can't know by itself. It may be called several times for one event.
 	Forget func(ctx context.Context, at events.Position) error
 	Logger *slog.Logger
 }
 
-func (c Config) withDefaults() Config {
-	if c.Rate <= 0 {
-		c.Rate = 25
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.Rules.Slim = true
-	return c
-}
-
-// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log
-// asks for. It parks nothing: what can't be erased keeps its receipt open, and is tried again.
+// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log asks for. It parks nothing:
+// what can't be erased keeps its receipt open, and is tried again.
 type Eraser struct {
 	log   Log
 	notes *jetlog.Notes
 	cfg   Config
 	parts []*part
+	speed *rate.Limiter
 
-	urgent, bulk queue
-	speed        *rate.Limiter
-	stampers     []*stamper
-
-	// later is what is left of late events that have left the log, and leftovers, by
-	// partition, tell which of them are in hand.
-	later     queue
+	// urgent has redactions and late events, bulk sessions, and identities those whose sessions are to be found.
+	urgent, bulk, identities *queue
+	// later has what is left of late events that have left the log; leftovers, by partition, know which are in hand.
+	later     *queue
 	leftovers []*part
+	stampers  []stamper
+}
 
-	// left are erasures of identities that Run has to begin, and atOnce bounds those that
-	// look for their sessions.
-	leaving sync.Mutex
-	left    []func(context.Context) error
-	atOnce  chan struct{}
-	more    chan struct{}
+// stamper waits for one view at a time and notes what the view has reached, so that however much waits for a view that
+// is down asks for it once.
+type stamper struct {
+	place Place
+	*queue
 }
 
 var _ projections.Task = (*Eraser)(nil)
 
+// identitiesAtOnce is how many erasures of identities look at the log for what became of their sessions. The sessions
+// are erased one after the other anyway.
+const identitiesAtOnce = 8
+
 // New makes an eraser; it does no I/O.
 func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
-	cfg = cfg.withDefaults()
+	if cfg.Rate <= 0 {
+		cfg.Rate = 25
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Rules.Slim = true
 	e := &Eraser{
-		log: log, notes: notes, cfg: cfg, more: make(chan struct{}, 1), atOnce: make(chan struct{}, identitiesAtOnce),
-		// None in a burst: a write that waits for one should not wait for the next, too.
+		log: log, notes: notes, cfg: cfg,
+		urgent: newQueue(1), bulk: newQueue(1), identities: newQueue(identitiesAtOnce), later: newQueue(1),
+		// None in a burst: a write that waits for an overwriting should not wait for the next, too.
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
-	for _, q := range []*queue{&e.urgent, &e.bulk, &e.later} {
-		q.signal = make(chan struct{}, 1)
-	}
 	for _, place := range cfg.Places {
-		e.stampers = append(e.stampers, &stamper{place: place, signal: make(chan struct{}, 1)})
+		e.stampers = append(e.stampers, stamper{place, newQueue(1)})
 	}
 	for k := range log.Partitions() {
 		e.parts, e.leftovers = append(e.parts, &part{number: k}), append(e.leftovers, &part{})
@@ -96,8 +88,7 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 // Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Take implements projections.Task: it takes note of what is to be done. The stored
-// progress follows when that is done.
+// Take implements projections.Task: it takes note of what is to be done. The stored progress follows when that is done.
 func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
@@ -105,7 +96,7 @@ func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 			return err
 		}
 	}
-	full := p.links.looked(b)
+	full := p.links.note(b)
 	p.pass(b.To.Seq)
 	if full {
 		return p.links.save(ctx, e.notes, p.number)
@@ -116,23 +107,24 @@ func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 // look finds out what an event asks for.
 func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error {
 	if late(j) {
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
+		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
 	switch j.Change.Kind {
 	case conversation.TurnGone:
-		e.enqueue(&e.urgent, p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
 	case conversation.Erased:
-		e.enqueue(&e.bulk, p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
+		e.bulk.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSession})
 	case conversation.Anomaly:
 		if session := conversation.OtherSession(j.Recorded); session != "" {
-			e.enqueue(&e.urgent, p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
+			e.urgent.enqueue(p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
 	case conversation.Linked:
 		return e.linked(ctx, j)
 	case conversation.Noted:
-		if f, ok := j.Fact.(*events.IdentityErased); ok && p.begin(j.Position.Seq) {
-			e.enqueueIdentity(p, f, j.Position)
+		if f, ok := j.Fact.(*events.IdentityErased); ok {
+			run := func(ctx context.Context, j *job) (rest, error) { return e.eraseIdentity(ctx, f, j.at) }
+			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
 		conversation.Reset, conversation.Refused: // asks for nothing
@@ -140,8 +132,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	return nil
 }
 
-// late tells whether an event came after the redaction or the erasure of what it
-// names.
+// late reports whether an event came after the redaction or the erasure of what it names.
 func late(j *projections.Judged) bool {
 	c := j.Change
 	switch {
@@ -159,50 +150,40 @@ func late(j *projections.Judged) bool {
 // saveEvery is the pause between two looks at the progress.
 const saveEvery = 200 * time.Millisecond
 
-// Run does what the eraser was fed until ctx ends; then it returns nil. What is left
-// undone is found again by the stored progress.
+// Run does what the events ask for until ctx ends; then it returns nil. What is left undone is found again by the
+// stored progress.
 func (e *Eraser) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.urgent.work(ctx, e) })
-	g.Go(func() error { return e.bulk.work(ctx, e) })
-	g.Go(func() error { return e.later.work(ctx, e) })
-	g.Go(func() error { return e.saveAll(ctx) })
+	var workers sync.WaitGroup
+	queues := []*queue{e.urgent, e.bulk, e.identities, e.later}
 	for _, s := range e.stampers {
-		g.Go(func() error { return s.run(ctx, e) })
+		queues = append(queues, s.queue)
 	}
-	// Waits for the sessions of an identity hold nobody up.
-	var waits sync.WaitGroup
-	defer waits.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return g.Wait()
-		case <-e.more:
-			for _, wait := range e.taken() {
-				waits.Go(func() { _ = wait(ctx) }) // it logs, and ends with ctx
-			}
+	for _, q := range queues {
+		for range q.workers {
+			workers.Go(func() { q.work(ctx, e) })
+		}
+	}
+	for e.saveAll(ctx); pause(ctx, saveEvery); e.saveAll(ctx) {
+	}
+	last, cancel := lastly(ctx)
+	defer cancel()
+	for _, p := range e.parts {
+		_ = errors.Join(p.links.save(last, e.notes, p.number), e.save(last, p)) // else it begins a little earlier
+	}
+	workers.Wait()
+	return nil
+}
+
+func (e *Eraser) saveAll(ctx context.Context) {
+	for _, p := range e.parts {
+		if err := e.save(ctx, p); err != nil && ctx.Err() == nil {
+			e.cfg.Logger.Warn("the eraser's progress can't be stored; it is tried again",
+				"partition", p.number, "err", err)
 		}
 	}
 }
 
-func (e *Eraser) saveAll(ctx context.Context) error {
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
-	for {
-		for _, p := range e.parts {
-			if err := e.save(ctx, p); err != nil && ctx.Err() == nil {
-				e.cfg.Logger.Warn("the eraser's progress can't be stored; it is tried again", "partition", p.number, "err", err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			for _, p := range e.parts {
-				_ = errors.Join(p.links.save(last, e.notes, p.number), e.save(last, p)) // else it begins a little earlier
-			}
-			return nil
-		case <-tick.C:
-		}
-	}
+// lastly returns a context for what is written down when ctx has ended.
+func lastly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 }

@@ -112,8 +112,10 @@ func TestWhatComesLateIsErased(t *testing.T) {
 	w.redact("s", gone)
 	w.left("s", events.TypeTurnRedacted)
 
-	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r1", Question: events.Question{QuestionNeutral: "SECRET again"}}, "late")
-	w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
+	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r1",
+		Question: events.Question{QuestionNeutral: "SECRET again"}}, "late")
+	w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "s", Answer: events.Answer{AnswerNeutral: "SECRET again"}},
+		"late")
 	w.left("s", events.TypeTurnRedacted)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	require.True(t, w.start("s", "r1", "SECRET").Duplicate, "a late retry brings nothing back")
@@ -122,7 +124,8 @@ func TestWhatComesLateIsErased(t *testing.T) {
 	_, err := w.history.EraseSession(t.Context(), "s", services.Erasure{Reason: "asked to"})
 	require.NoError(t, err)
 	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
-	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
+	w.publish(&events.TurnStarted{TurnID: events.TurnID("s", "r2"), SessionID: "s", RequestID: "r2",
+		Question: events.Question{QuestionNeutral: "SECRET late"}}, "")
 	w.left("s", events.TypeSessionErased, events.TypeErasureReceipt)
 	require.Empty(t, holding(t, w.dir, "SECRET"))
 	// The log goes on behind sequences that are no more.
@@ -177,7 +180,8 @@ func TestAnErasedSessionLeavesTheLog(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.Complete())
 	place.follow()
-	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt, events.TypeErasureReceipt)
+	w.left("s", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt,
+		events.TypeErasureReceipt)
 	r, err = receipts.Receipt(t.Context(), receipt)
 	require.NoError(t, err)
 	require.True(t, r.Complete())
@@ -195,7 +199,8 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, partitions)
-			w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Places: []eraser.Place{&place{name: "audit", at: map[int]uint64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 3: 1 << 40}}}})
+			w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000, Places: []eraser.Place{&place{name: "audit",
+				at: map[int]uint64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 3: 1 << 40}}}})
 			for _, s := range []string{"a", "b", "c", "d", "e"} {
 				w.turn(s, "r1", "SECRET "+s)
 				w.link(s, "alice")
@@ -223,7 +228,8 @@ func TestAnErasedIdentityLeavesTheLog(t *testing.T) {
 			w.link("late", "alice")
 			w.left("late", events.TypeSessionLinked, events.TypeSessionErased, events.TypeErasureReceipt)
 			require.Empty(t, holding(t, w.dir, "SECRET"))
-			require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeSessionLinked}, w.types("other"))
+			require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeSessionLinked},
+				w.types("other"))
 		})
 	}
 }
@@ -324,7 +330,8 @@ func TestReceiptsThatThereAreNot(t *testing.T) {
 	w := newWorld(t, 1)
 	w.turn("s", "r1", "text")
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
-	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300), "0-99999999999999999999-x"} {
+	for _, id := range []string{"", "x", "0-0-abc", "9-0-abc", "0:1", "0:77", "7:1", strings.Repeat("9", 300),
+		"0-99999999999999999999-x"} {
 		_, err := receipts.Receipt(t.Context(), id)
 		require.ErrorIs(t, err, services.ErrNoReceipt, id)
 	}

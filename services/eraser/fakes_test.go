@@ -73,7 +73,8 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 		if f.SessionID != "" {
 			l.open--
 		}
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted, *events.SessionLinked,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted,
+		*events.SessionLinked,
 		*events.LinkRefused, *events.SessionReset, *events.IdentityErased:
 	}
 	l.mu.Unlock()
@@ -85,8 +86,6 @@ type documents struct {
 	mu   sync.Mutex
 	gone map[string][]uuid.UUID
 }
-
-func (d *documents) Name() string { return "memory" }
 
 func (d *documents) DeleteTurns(_ context.Context, _ events.Position, session string, turns []uuid.UUID) error {
 	d.mu.Lock()

@@ -2,15 +2,15 @@ package eraser
 
 import "sync"
 
-// frontier knows up to where all of a partition is done: events are looked at in order,
-// and what some of them ask for is done in any.
+// frontier knows up to where everything in a partition is done: events are looked at in order, and the work that some of
+// them ask for is done in any order.
 type frontier struct {
 	mu     sync.Mutex
 	looked uint64
 	open   map[uint64]bool
 }
 
-// begin notes that an event asks for work, and tells whether that is new.
+// begin notes that an event asks for work, and reports whether that is new.
 func (f *frontier) begin(seq uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *frontier) pass(seq uint64) {
 	f.looked = max(f.looked, seq)
 }
 
-// done gives the sequence up to which nothing is left to do.
+// done returns the sequence up to which nothing is left to do.
 func (f *frontier) done() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

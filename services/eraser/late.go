@@ -10,8 +10,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// leftover is a note of an event that came after the erasure of what it names: what is
-// left to do beside the log nothing else tells of once it has left that.
+// leftover is a note of an event that came after the erasure of what it names. Once the event has left the log, only
+// this note says what is left to do beside the log.
 type leftover struct {
 	Created   time.Time `json:"created"`
 	Seq       uint64    `json:"seq"`
@@ -24,50 +24,47 @@ func leftoverKey(partition int, seq string) string {
 	return fmt.Sprintf("eraser.late.%d.%s", partition, seq)
 }
 
-// eraseElsewhere takes out an event on another subject than that of the session that it
-// names, if what it names there is gone.
+// eraseElsewhere takes out an event on a subject other than that of the session that it names, if what it names
+// there is gone.
 func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (rest, error) {
 	r, found, err := e.log.At(ctx, j.at)
 	if err != nil || !found {
-		return nil, err
+		return rest{}, err
 	}
 	state, err := e.fold(ctx, j.session, maxSeq, nil)
 	if err != nil || !state.NamesGone(r) {
-		return nil, err
+		return rest{}, err
 	}
 	j.run, j.elsewhere = e.eraseLate, e.cfg.Forget != nil
 	return e.eraseLate(ctx, j)
 }
 
-// eraseLate takes out the event itself, of the mirrors too. A mirror that is behind, and a
-// view that has a row of it, hold up neither the log nor the progress: they are noted first.
+// eraseLate takes out the event itself, of the mirrors too. A mirror that is behind, and a view that has a row of the
+// event, hold up neither the log nor the progress: they are noted first.
 func (e *Eraser) eraseLate(ctx context.Context, j *job) (rest, error) {
 	left := j.elsewhere || e.eraseMirroredAt(ctx, j.subject, j.at) != nil
 	if left {
 		note := leftover{e.log.Created(j.at.Partition), j.at.Seq, j.session, j.subject, j.elsewhere}
 		if err := e.notes.Put(ctx, leftoverKey(j.at.Partition, fmt.Sprint(j.at.Seq)), note); err != nil {
-			return nil, err
+			return rest{}, err
 		}
 	}
-	if err := e.speed.Wait(ctx); err != nil {
-		return nil, err
+	if err := e.erase(ctx, j.at); err != nil {
+		return rest{}, err
 	}
-	if _, err := e.log.Erase(ctx, j.at); err != nil {
-		return nil, err
-	}
-	if err := e.log.Settle(ctx, j.at.Partition); err != nil {
-		return nil, err
-	}
-	e.cfg.Logger.Info("an event that came after the erasure of what it names is erased", "session_id", j.session, "position", j.at)
+	e.cfg.Logger.Info("an event that came after the erasure of what it names is erased",
+		"session_id", j.session, "position", j.at)
 	if left {
 		e.finish(j)
 	}
-	return nil, nil
+	return rest{}, nil
 }
 
 // finish lets Run do what is left of a late event.
 func (e *Eraser) finish(j *job) {
-	e.enqueue(&e.later, e.leftovers[j.at.Partition], &job{session: j.session, subject: j.subject, at: j.at, elsewhere: j.elsewhere, run: e.finishLate})
+	e.later.enqueue(e.leftovers[j.at.Partition], &job{
+		session: j.session, subject: j.subject, at: j.at, elsewhere: j.elsewhere, run: e.finishLate,
+	})
 }
 
 // finishLate takes a late event that has left the log out of the mirrors and of the view.
@@ -77,19 +74,19 @@ func (e *Eraser) finishLate(ctx context.Context, j *job) (rest, error) {
 		err = errors.New("the event has not left the log yet")
 	}
 	if err != nil {
-		return nil, err
+		return rest{}, err
 	}
 	err = e.eraseMirroredAt(ctx, j.subject, j.at)
 	if j.elsewhere && e.cfg.Forget != nil {
 		err = errors.Join(err, e.cfg.Forget(ctx, j.at))
 	}
 	if err != nil {
-		return nil, err
+		return rest{}, err
 	}
-	return nil, e.notes.Drop(ctx, leftoverKey(j.at.Partition, fmt.Sprint(j.at.Seq)))
+	return rest{}, e.notes.Drop(ctx, leftoverKey(j.at.Partition, fmt.Sprint(j.at.Seq)))
 }
 
-// finishNoted goes on with what is left of late events of a partition, whoever noted it.
+// finishNoted goes on with what is left of late events of a partition, whichever process noted it.
 func (e *Eraser) finishNoted(ctx context.Context, partition int) error {
 	return jetlog.EachNote(ctx, e.notes, leftoverKey(partition, "*"), func(n jetlog.Note[leftover]) {
 		if l := n.Value; l.Created.Equal(e.log.Created(partition)) {

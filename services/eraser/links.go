@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -17,10 +16,9 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// links is an index of one partition, made as the eraser looks at the log: where sessions
-// were linked to an identity, and where sessions were erased. What it gives is looked up
-// in the log, so that a hash which two ids share does no harm. It is kept in the notes in
-// pieces; how far they reach without a gap stands in a note of its own, and the eraser
+// links is an index of one partition, made as the eraser looks at the log: where sessions were linked to an identity,
+// and where sessions were erased. Each entry is looked up in the log, so that a hash which two ids share does no harm.
+// The index is kept in the notes in pieces. A note of its own says how far they reach without a gap, and the eraser
 // begins no later than there. Safe for concurrent use.
 type links struct {
 	mu sync.Mutex
@@ -30,13 +28,13 @@ type links struct {
 	// written is how far the piece was written down.
 	written uint64
 
-	// saving is held by who writes it down, with the piece that was written last.
+	// saving is held while the piece is written down; as and revision are of the piece that was written last.
 	saving   sync.Mutex
 	as       string
 	revision uint64
 }
 
-// piece is what stands after a sequence and up to another.
+// piece is the part of the index that stands after a sequence and up to another.
 type piece struct {
 	Created time.Time `json:"created"`
 	After   uint64    `json:"after"`
@@ -57,13 +55,6 @@ func (p *piece) add(hash, seq uint64) {
 	p.Entries = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(p.Entries, hash), seq)
 }
 
-// each hands on its entries.
-func (p *piece) each(f func(hash, seq uint64)) {
-	for e := range slices.Chunk(p.Entries, entryBytes) {
-		f(binary.BigEndian.Uint64(e), binary.BigEndian.Uint64(e[8:]))
-	}
-}
-
 func identityHash(id string) uint64 { return hashOf("identity", id) }
 func sessionHash(id string) uint64  { return hashOf("session", id) }
 
@@ -73,9 +64,8 @@ func hashOf(kind, id string) uint64 {
 	return h.Sum64()
 }
 
-// looked notes what the events of a batch say, and tells whether it should be written
-// down.
-func (l *links) looked(b projections.Batch) bool {
+// note notes what the events of a batch say, and reports whether it is time to write that down.
+func (l *links) note(b projections.Batch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b.From.Seq > l.piece.UpTo || b.From.Seq < l.piece.After || l.key == "" {
@@ -87,8 +77,9 @@ func (l *links) looked(b projections.Batch) bool {
 			l.piece.add(identityHash(j.Head.Identity), j.Position.Seq)
 		case conversation.Erased:
 			l.piece.add(sessionHash(j.SessionID), j.Position.Seq)
-		case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Answered, conversation.Corrected,
-			conversation.TurnGone, conversation.Reset, conversation.Refused, conversation.Noted: // say nothing of either
+		case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started,
+			conversation.Answered, conversation.Corrected, conversation.TurnGone, conversation.Reset,
+			conversation.Refused, conversation.Noted: // are about neither
 		}
 	}
 	l.piece.UpTo = max(l.piece.UpTo, b.To.Seq)
@@ -101,17 +92,22 @@ func (l *links) begin(at projections.Checkpoint) {
 	l.key, l.written = piecesOf(at.Partition)+fmt.Sprint(at.Seq, ".", rand.Text()), at.Seq
 }
 
-func piecesOf(partition int) string   { return fmt.Sprintf("eraser.links.%d.", partition) }
-func coveredKey(partition int) string { return fmt.Sprintf("eraser.linked.%d", partition) }
+func piecesOf(partition int) string { return fmt.Sprintf("eraser.links.%d.", partition) }
+
+// held returns a copy of the piece, and its key.
+func (l *links) held() (piece, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.piece
+	p.Entries = slices.Clone(p.Entries)
+	return p, l.key
+}
 
 // save writes down what was looked at, and then how far that reaches.
 func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) error {
 	l.saving.Lock()
 	defer l.saving.Unlock()
-	l.mu.Lock()
-	p, key := l.piece, l.key
-	p.Entries = slices.Clone(p.Entries)
-	l.mu.Unlock()
+	p, key := l.held()
 	if key == "" || p.UpTo == l.written {
 		return nil
 	}
@@ -125,7 +121,8 @@ func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) er
 		}
 		l.revision = revision
 	}
-	if err := cover(ctx, notes, partition, p, l.revision); err != nil {
+	upTo := progress{Created: p.Created, Seq: p.UpTo, Revision: l.revision}
+	if err := raise(ctx, notes, coveredKey(partition), p.After, upTo); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -139,71 +136,36 @@ func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) er
 	return nil
 }
 
-// reached is how far the pieces of a partition reach without a gap, and the revision of
-// the last one written: who does not see that one reads from a replica that is behind.
-type reached struct {
-	stored
-	Revision uint64 `json:"revision"`
-}
-
-// cover moves the note of how far the pieces reach, if this one leaves no gap.
-func cover(ctx context.Context, notes *jetlog.Notes, partition int, p piece, piece uint64) error {
-	for {
-		at, revision, err := covered(ctx, notes, partition, p.Created)
-		if err != nil || p.After > at.Seq || p.UpTo <= at.Seq {
-			return err
-		}
-		at.Seq, at.Revision = p.UpTo, max(at.Revision, piece)
-		_, err = notes.Write(ctx, coveredKey(partition), at, revision)
-		if !errors.Is(err, jetlog.ErrConflict) {
-			return err
-		}
-	}
-}
-
-// covered gives how far the pieces of a partition reach.
-func covered(ctx context.Context, notes *jetlog.Notes, partition int, created time.Time) (at reached, revision uint64, err error) {
-	revision, err = notes.Read(ctx, coveredKey(partition), &at)
-	if err != nil || !at.Created.Equal(created) {
-		at = reached{stored: stored{Created: created}} // of a log that was made anew nothing is covered
-	}
-	return at, revision, err
-}
-
-// reach gives how far what is written down and what this eraser has looked at reach.
-func (l *links) reach(at reached) (uint64, piece) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.piece
-	p.Entries = slices.Clone(p.Entries)
-	if l.key == "" || p.After > at.Seq || !p.Created.Equal(at.Created) {
+// reach returns how far the written pieces and the one that this eraser holds reach together, and the latter.
+func (l *links) reach(at progress) (uint64, piece) {
+	p, key := l.held()
+	if key == "" || p.After > at.Seq || !p.Created.Equal(at.Created) {
 		return at.Seq, p
 	}
 	return max(at.Seq, p.UpTo), p
 }
 
-// indexed is what the index of a partition knows up to a sequence: by hash, the
-// sequences of links and of erasures.
+// indexed is what the index of a partition knows up to a sequence: by hash, the sequences of links and of erasures.
 type indexed struct {
 	upTo uint64
 	seqs map[uint64][]uint64
 }
 
-// read gives what the index knows.
+// read returns what the index knows.
 func (l *links) read(ctx context.Context, notes *jetlog.Notes, partition int, created time.Time) (indexed, error) {
 	// First how far it reaches, and then what it says: so nothing is missed.
-	at, _, err := covered(ctx, notes, partition, created)
+	at, _, err := progressOf(ctx, notes, coveredKey(partition), created)
 	if err != nil {
 		return indexed{}, err
 	}
 	out := indexed{seqs: map[uint64][]uint64{}}
 	upTo, own := l.reach(at)
-	own.each(out.add)
+	out.addAll(own)
 	last := uint64(0)
 	err = jetlog.EachNote(ctx, notes, piecesOf(partition)+">", func(n jetlog.Note[piece]) {
 		last = max(last, n.Revision)
 		if n.Value.Created.Equal(created) {
-			n.Value.each(out.add)
+			out.addAll(n.Value)
 		}
 	})
 	if last >= at.Revision {
@@ -214,13 +176,18 @@ func (l *links) read(ctx context.Context, notes *jetlog.Notes, partition int, cr
 
 func (x indexed) add(hash, seq uint64) { x.seqs[hash] = append(x.seqs[hash], seq) }
 
-// at gives the sequences under a hash, each once, upwards.
+func (x indexed) addAll(p piece) {
+	for e := range slices.Chunk(p.Entries, entryBytes) {
+		x.add(binary.BigEndian.Uint64(e), binary.BigEndian.Uint64(e[8:]))
+	}
+}
+
+// at returns the sequences under a hash, each once, upwards.
 func (x indexed) at(hash uint64) []uint64 {
 	return slices.Compact(slices.Sorted(slices.Values(x.seqs[hash])))
 }
 
-// erasure gives where a session was erased, as far as the index knows; 0 where it was
-// not.
+// erasure returns where a session was erased, as far as the index knows; 0 if it was not.
 func (e *Eraser) erasure(ctx context.Context, x indexed, partition int, session string) (uint64, error) {
 	for _, seq := range x.at(sessionHash(session)) {
 		r, found, err := e.log.At(ctx, events.Position{Partition: partition, Seq: seq})

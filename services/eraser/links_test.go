@@ -20,7 +20,8 @@ type scanned struct {
 	n atomic.Int64
 }
 
-func (l *scanned) Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error) {
+func (l *scanned) Tail(ctx context.Context, partition int, after uint64,
+	opts jetlog.TailOptions) (*jetlog.Tail, error) {
 	l.n.Add(1)
 	return l.Log.Tail(ctx, partition, after, opts)
 }

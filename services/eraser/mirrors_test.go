@@ -26,7 +26,8 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	require.NoError(t, err)
 	var mirrors []jetstream.Stream
 	for _, of := range []string{events.StreamName(0), "COPY-" + events.StreamName(0)} {
-		mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY-" + of, Mirror: &jetstream.StreamSource{Name: of}})
+		mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY-" + of,
+			Mirror: &jetstream.StreamSource{Name: of}})
 		require.NoError(t, err)
 		mirrors = append(mirrors, mirror)
 	}
@@ -37,7 +38,8 @@ func TestMirrorsAreErasedToo(t *testing.T) {
 	w.turn("closed", "r1", "SECRET")
 	_, err = w.history.EraseSession(t.Context(), "closed", services.Erasure{})
 	require.NoError(t, err)
-	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
+	w.publish(&events.TurnFinalized{TurnID: redacted, SessionID: "redacted",
+		Answer: events.Answer{AnswerNeutral: "SECRET again"}}, "late")
 	w.turn("other", "r1", "KEPT")
 	first, err := w.log.Head(t.Context(), 0)
 	require.NoError(t, err)
@@ -72,7 +74,8 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	w := newWorldOn(t, natstest.LogOn(t, s, 1), filepath.Join(s.GateDir(), "jetstream"))
 	js, err := jetstream.New(natstest.Connect(t, s))
 	require.NoError(t, err)
-	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY", Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "COPY",
+		Mirror: &jetstream.StreamSource{Name: events.StreamName(0)}})
 	require.NoError(t, err)
 	gone := w.turn("redacted", "r1", "text")
 	progress := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules})
@@ -88,7 +91,8 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	done(redaction.Gone)
 	stop()
 
-	late := w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "redacted", Answer: events.Answer{AnswerNeutral: "SECRET"}}, "late")
+	late := w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "redacted",
+		Answer: events.Answer{AnswerNeutral: "SECRET"}}, "late")
 	require.EventuallyWithT(t, func(c *assertT) {
 		info, err := mirror.Info(t.Context())
 		requireEqual(c, nil, err)

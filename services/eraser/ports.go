@@ -71,22 +71,19 @@ type Mirrored interface {
 	EraseIn(ctx context.Context, mirror string, seq uint64) error
 }
 
-// Place is somewhere else than the log where texts are kept, and that follows the log:
-// a view. What it holds of a turn or a session is gone when it has applied the event
-// that says so.
+// Place is a view: it keeps texts, and follows the log. What it holds of a turn or a session is gone when it has
+// applied the redaction or the erasure.
 type Place interface {
 	// Name of the place in receipts: [a-z0-9_-], at most 32.
 	Name() string
-	// Reached tells whether the place has applied the log up to a position.
+	// Reached reports whether the place has applied the log up to a position.
 	Reached(ctx context.Context, at events.Position) (bool, error)
 }
 
-// Documents is a store that holds a document of its own for each turn, such as a
-// long-term memory. DeleteTurns is called before the log forgets which turns there were,
-// and again after a crash: deleting what is not there is no error. It returns nil when
-// the store has confirmed; an error lets the erasure wait, and others go first. One that
-// follows the log by itself says so by an error until it has done the event at at.
+// Documents is a store that holds a document of its own for each turn, such as a long-term memory. DeleteTurns is
+// called before the log forgets which turns there were, and again after a crash: deleting what is not there is no error.
+// It returns nil when the store has confirmed. After an error the erasure waits, and others go first. A store that follows
+// the log by itself returns an error until it has done the event at at.
 type Documents interface {
-	Name() string
 	DeleteTurns(ctx context.Context, at events.Position, sessionID string, turns []uuid.UUID) error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -14,14 +15,15 @@ type job struct {
 	session string
 	// subject of the event, where that itself may have to go.
 	subject string
-	// elsewhere: that is no subject of the session.
+	// elsewhere: subject is not the session's.
 	elsewhere bool
 	at        events.Position
 	run       func(ctx context.Context, j *job) (rest, error)
-	part      *part
+	// done is called once, when nothing is left of the job.
+	done func()
 
-	// together: jobs of one session are run as one, so that a long session of which much
-	// was redacted is read once. Also holds the other ones.
+	// together: jobs of one session are run as one, so that a long session of which much was redacted is read once.
+	// also holds the other jobs.
 	together bool
 	also     []*job
 
@@ -29,11 +31,7 @@ type job struct {
 	notBefore time.Time
 }
 
-// rest is what is left of a job when others may go on: it sees to it that end is called,
-// and does not wait. Nil where nothing is left.
-type rest func(ctx context.Context, end func(context.Context))
-
-// places are the positions of the job and of those that go with it.
+// places returns the positions of the job and of those that go with it.
 func (j *job) places() []events.Position {
 	out := []events.Position{j.at}
 	for _, other := range j.also {
@@ -42,42 +40,91 @@ func (j *job) places() []events.Position {
 	return out
 }
 
-// end notes that the job, with those that went with it, is done.
+// end notes that the job is done, with the jobs that went with it.
 func (j *job) end() {
-	j.part.end(j.at.Seq)
+	j.done()
 	for _, other := range j.also {
-		other.part.end(other.at.Seq)
+		other.done()
 	}
 }
 
-// queue is jobs in order; one that failed lets the others go first for a while.
+// rest is what is left of a job that the next job need not wait for: every view has to reach some positions, and then
+// after is called, where it is not nil.
+type rest struct {
+	open  []awaited
+	after func(context.Context) error
+}
+
+// awaited is what a view has to reach, and how that is written down.
+type awaited struct {
+	at    []events.Position
+	write func(ctx context.Context, place string) error
+}
+
+// await does what is left of a job, and then ends it. It does not block.
+func (e *Eraser) await(ctx context.Context, left rest, end func()) {
+	finish := func() {
+		if left.after != nil {
+			_ = left.after(ctx) // it drops a note that says no more than the receipts
+		}
+		end()
+	}
+	var open atomic.Int64
+	open.Store(int64(len(left.open) * len(e.stampers)))
+	if open.Load() == 0 {
+		finish()
+	}
+	for _, x := range left.open {
+		for _, s := range e.stampers {
+			s.push(&job{
+				run: func(ctx context.Context, _ *job) (rest, error) {
+					write := func() error { return x.write(ctx, s.place.Name()) }
+					return rest{}, e.reachPlace(ctx, s.place, x.at, write)
+				},
+				done: func() {
+					if open.Add(-1) == 0 {
+						finish()
+					}
+				},
+			})
+		}
+	}
+}
+
+// queue is jobs in order. A job that failed lets the others go first for a while.
 type queue struct {
-	mu     sync.Mutex
-	jobs   []*job
-	signal chan struct{}
+	workers int
+	signal  chan struct{}
+
+	mu   sync.Mutex
+	jobs []*job
 }
 
-// enqueue adds a job, unless it is in hand already.
-func (e *Eraser) enqueue(q *queue, p *part, j *job) {
-	if !p.begin(j.at.Seq) {
-		return
+func newQueue(workers int) *queue { return &queue{workers: workers, signal: make(chan struct{}, 1)} }
+
+// enqueue adds a job of a partition, unless the job is in hand already.
+func (q *queue) enqueue(p *part, j *job) {
+	if p.begin(j.at.Seq) {
+		j.done = func() { p.end(j.at.Seq) }
+		q.push(j)
 	}
-	j.part = p
-	q.push(j)
 }
 
 func (q *queue) push(j *job) {
 	q.mu.Lock()
 	q.jobs = append(q.jobs, j)
 	q.mu.Unlock()
+	q.wake()
+}
+
+func (q *queue) wake() {
 	select {
 	case q.signal <- struct{}{}:
 	default:
 	}
 }
 
-// next takes the first job that may be run; where there is none, it tells when to look
-// again.
+// next takes the first job that may be run. If there is none, next returns how long to wait before the next look.
 func (q *queue) next(now time.Time) (*job, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,6 +145,9 @@ func (q *queue) next(now time.Time) (*job, time.Duration) {
 				return same
 			})
 		}
+		if len(q.jobs) > 0 {
+			q.wake() // another worker
+		}
 		return j, 0
 	}
 	return nil, wait
@@ -106,52 +156,29 @@ func (q *queue) next(now time.Time) (*job, time.Duration) {
 // longestPause before a job that failed is tried again.
 const longestPause = 30 * time.Second
 
-// work runs the jobs until ctx ends.
-func (q *queue) work(ctx context.Context, e *Eraser) error {
-	for {
+// work runs the jobs until ctx ends. Each of the queue's workers calls it.
+func (q *queue) work(ctx context.Context, e *Eraser) {
+	for ctx.Err() == nil {
 		j, wait := q.next(time.Now())
 		if j == nil {
 			select {
 			case <-ctx.Done():
-				return nil
 			case <-q.signal:
 			case <-time.After(wait):
 			}
 			continue
 		}
-		rest, err := j.run(ctx, j)
+		left, err := j.run(ctx, j)
 		switch {
 		case ctx.Err() != nil:
-			return nil
 		case err != nil:
 			j.attempts++
 			j.notBefore = time.Now().Add(min(time.Duration(j.attempts)*500*time.Millisecond, longestPause))
-			e.cfg.Logger.Warn("an erasure is tried again", "session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
+			e.cfg.Logger.Warn("an erasure is tried again",
+				"session_id", j.session, "position", j.at, "attempt", j.attempts, "err", err)
 			q.push(j)
-		case rest != nil:
-			rest(ctx, func(context.Context) { j.end() })
 		default:
-			j.end()
+			e.await(ctx, left, j.end)
 		}
 	}
-}
-
-// leave lets Run wait for something.
-func (e *Eraser) leave(wait func(context.Context) error) {
-	e.leaving.Lock()
-	e.left = append(e.left, wait)
-	e.leaving.Unlock()
-	select {
-	case e.more <- struct{}{}:
-	default:
-	}
-}
-
-// taken gives what was left since the last call.
-func (e *Eraser) taken() []func(context.Context) error {
-	e.leaving.Lock()
-	defer e.leaving.Unlock()
-	left := e.left
-	e.left = nil
-	return left
 }

@@ -3,7 +3,6 @@ package eraser
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,14 +20,14 @@ type Receipts struct {
 	log    Log
 	notes  *jetlog.Notes
 	places []Place
-	// closed is where the log ended when it was first seen that the sessions of an erased
-	// identity are closed, by its receipt: a busy log is ahead of every view for ever.
+	// closed has, by the receipt of an erased identity, where the log ended when its sessions were first seen closed.
+	// The views are held against that place, since a busy log's own end is ahead of every view for ever.
 	closed *lru.Cache[string, []events.Position]
 }
 
 var _ services.ReceiptReader = (*Receipts)(nil)
 
-// closedKept bounds the receipts of which that is kept; of others it is looked at anew.
+// closedKept bounds the receipts of which that is kept; for the others the log's end is asked again.
 const closedKept = 1024
 
 // NewReceipts makes a reader that knows some places; it does no I/O.
@@ -37,8 +36,8 @@ func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
 	return &Receipts{log, notes, places, closed}
 }
 
-// Receipt gives the receipt of an id, which is that of an erasure, or the position of a
-// redaction. services.ErrNoReceipt where the log has neither.
+// Receipt returns the receipt of an id, which is that of an erasure, or the position of a redaction.
+// services.ErrNoReceipt if the log has neither.
 func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, error) {
 	marker, err := r.find(ctx, id)
 	if err != nil {
@@ -54,76 +53,63 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 		out.IdentityID = f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
 	}
-	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
-		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
-	}
 	if err != nil {
 		return services.Receipt{}, err
 	}
+	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
+		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
+	}
 	r.fill(ctx, &out, written)
-	if out.TurnID != "" {
-		return out, r.stamped(ctx, &out)
+	switch {
+	case out.TurnID != "":
+		err = r.stamped(ctx, &out)
+	case !out.Complete():
+		err = r.progress(ctx, &out)
 	}
-	if !out.Complete() {
-		var told services.ErasureProgress
-		revision, err := r.notes.Read(ctx, progressKey(id, out.SessionID), &told)
-		if err != nil {
-			return services.Receipt{}, err
-		}
-		if revision != 0 {
-			out.Progress = &told
-		}
+	return out, err
+}
+
+// progress says how far an erasure that is under way has come.
+func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
+	var told services.ErasureProgress
+	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &told)
+	if err == nil && revision != 0 {
+		out.Progress = &told
 	}
-	return out, nil
+	return err
 }
 
 // fill says of each place what was written down, and of the others how far they are.
 func (r *Receipts) fill(ctx context.Context, out *services.Receipt, written map[string]*stamped) {
-	log := services.ReceiptPlace{Place: PlaceLog}
-	names := []string{}
-	byName := map[string]services.ReceiptPlace{}
 	markers := []events.Position{out.Position}
 	if out.SessionID == "" {
 		markers = r.heads(ctx, out.ID, written)
 	}
+	out.Places = []services.ReceiptPlace{{Place: PlaceLog}}
 	for _, p := range r.places {
-		x := services.ReceiptPlace{Place: p.Name()}
+		reached := false
 		if len(markers) > 0 {
-			reached, err := reachedAll(ctx, p, markers)
-			x.Done = err == nil && reached
+			reached, _ = reachedAll(ctx, p, markers) // a view that does not answer is not done
 		}
-		names, byName[x.Place] = append(names, x.Place), x
+		out.Places = append(out.Places, services.ReceiptPlace{Place: p.Name(), Done: reached})
 	}
 	for name, w := range written {
-		x, known := byName[name]
-		if name == PlaceLog {
-			x = log
-		} else if !known {
-			x = services.ReceiptPlace{Place: name}
-			names = append(names, name)
+		i := slices.IndexFunc(out.Places, func(p services.ReceiptPlace) bool { return p.Place == name })
+		if i < 0 {
+			i = len(out.Places)
+			out.Places = append(out.Places, services.ReceiptPlace{})
 		}
-		n := w.Erased
-		x.Done, x.Erased, x.At = true, &n, w.at
-		if name == PlaceLog {
-			log = x
-		} else {
-			byName[name] = x
-		}
-	}
-	out.Places = []services.ReceiptPlace{log}
-	for _, name := range names {
-		out.Places = append(out.Places, byName[name])
+		out.Places[i] = services.ReceiptPlace{Place: name, Done: true, Erased: &w.Erased, At: w.at}
 	}
 }
 
-// heads gives how far the views of an erased identity have to be: when its sessions are
-// closed, which the log's receipt tells, no further than the log. A view in this process's
-// memory may be one that no eraser knows, and that none is written of. None while that is
-// not told, or where it can't be.
+// heads returns how far the views of an erased identity have to be: as far as the log was when all sessions of the
+// identity were closed, which the log's receipt says. It returns nothing while there is no such receipt, when every
+// view has written its own, or when the log does not answer. (No eraser may know of a view in this process's memory, so
+// nobody writes a receipt for that view.)
 func (r *Receipts) heads(ctx context.Context, id string, written map[string]*stamped) (out []events.Position) {
-	if written[PlaceLog] == nil || !slices.ContainsFunc(
-		r.places, func(p Place) bool { return written[p.Name()] == nil },
-	) {
+	missing := func(p Place) bool { return written[p.Name()] == nil }
+	if written[PlaceLog] == nil || !slices.ContainsFunc(r.places, missing) {
 		return nil
 	}
 	if at, ok := r.closed.Get(id); ok {
@@ -140,11 +126,11 @@ func (r *Receipts) heads(ctx context.Context, id string, written map[string]*sta
 	return out
 }
 
-// nearby is how many events after where a receipt says that it was asked for the
-// erasure is looked for: as many as others may have written in between.
+// nearby is how many events are searched for an erasure, from the position in its receipt's id on. The id was made
+// when the erasure was asked for, and others may have written in between.
 const nearby = 100_000
 
-// find gives the event that a receipt is of.
+// find returns the event that a receipt is of.
 func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error) {
 	if at, err := events.ParsePosition(id); err == nil {
 		return r.marker(ctx, at)
@@ -153,32 +139,25 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	if !ok || partition >= r.log.Partitions() {
 		return events.Recorded{}, services.ErrNoReceipt
 	}
-	var found events.Recorded
-	errFound := errors.New("found")
-	err := scan{log: r.log, partition: partition, after: after, bodies: true}.each(ctx, func(m jetlog.Message) error {
-		switch events.WithdrawalOf(m.Type()) {
-		case events.WithdrawsSession, events.WithdrawsIdentity:
-			if e := m.Recorded(); receiptOf(e) == id {
-				found = e
-				return errFound
-			}
-		case events.WithdrawsNothing, events.WithdrawsVersion, events.WithdrawsTurn: // has no receipt id
-		}
-		if m.Position.Seq > after+nearby {
-			return errFound
-		}
-		return nil
-	})
-	switch {
-	case err != nil && !errors.Is(err, errFound):
+	head, err := r.log.Head(ctx, partition)
+	if err != nil {
 		return events.Recorded{}, err
-	case found.Fact == nil:
-		return events.Recorded{}, services.ErrNoReceipt
 	}
-	return found, nil
+	end := min(head.Seq, after+nearby)
+	for m, err := range (scan{log: r.log, partition: partition, after: after, bodies: true}).until(ctx, end) {
+		if err != nil {
+			return events.Recorded{}, err
+		}
+		switch w := events.WithdrawalOf(m.Type()); {
+		case w != events.WithdrawsSession && w != events.WithdrawsIdentity: // has no receipt id
+		case receiptOf(m.Recorded()) == id:
+			return m.Recorded(), nil
+		}
+	}
+	return events.Recorded{}, services.ErrNoReceipt
 }
 
-// marker gives the redaction or the erasure at a position, if it counted.
+// marker returns the redaction or the erasure at a position, if it counted.
 func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recorded, error) {
 	if at.Partition >= r.log.Partitions() {
 		return events.Recorded{}, services.ErrNoReceipt
@@ -223,8 +202,8 @@ type stamped struct {
 	at time.Time
 }
 
-// receiptsAt gives the receipts that were written of an erasure at a position, by their
-// places: of a session, or of an identity. An empty receipt id is any.
+// receiptsAt returns the receipts that were written of an erasure at a position, by their places: of a session, or of
+// an identity. An empty receipt id stands for any.
 func receiptsAt(
 	ctx context.Context, log Reader, at events.Position, session, identity, receipt string,
 ) (map[string]*stamped, error) {

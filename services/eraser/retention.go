@@ -1,6 +1,7 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,62 +21,58 @@ import (
 // RetentionConfig of a Retention.
 type RetentionConfig struct {
 	Rules conversation.Rules
-	// Anonymous is the silence after which an anonymous session leaves the log, Linked
-	// the age at which turns of linked sessions are redacted; 0 is never.
+	// Anonymous is the silence after which an anonymous session leaves the log, Linked the age at which turns of linked
+	// sessions are redacted; 0 is never.
 	Anonymous, Linked time.Duration
 	// Redact redacts a turn of a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
-	// Forget, where not nil, tells a view that keeps a row of each event which events of
-	// a session leave the log. It calls purge, which takes them out, while it sees to it
-	// that nobody who reads the log brings them back. Where it fails before that they stay
-	// for now.
+	// Forget, where not nil, tells a view that keeps a row of each event which events of a session leave the log. It
+	// calls purge, which takes them out, while the view makes sure that no reader of the log brings them back. If
+	// Forget fails before it calls purge, the events stay for now.
 	Forget func(
 		ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
 	) error
-	// Every is the pause between two sweeps; 1 h by default.
-	Every  time.Duration
 	Now    func() time.Time
 	Logger *slog.Logger
 }
 
-// Retention takes out of the log what is too old. It goes by the times that the log
-// recorded, and remembers up to where it has looked: a session that can go has its last
-// event behind that.
+// Retention takes out of the log what is too old. It goes by the times that the log recorded, and remembers up to where
+// it has looked: a session that can go now has its last event behind that.
 type Retention struct {
 	log   Log
 	notes *jetlog.Notes
 	cfg   RetentionConfig
-	turn  sync.Mutex // one sweep at a time
+	// sweeping is held by a sweep: one at a time.
+	sweeping sync.Mutex
 }
 
 var _ services.Retention = (*Retention)(nil)
 
 // NewRetention makes a retention; it does no I/O.
 func NewRetention(log Log, notes *jetlog.Notes, cfg RetentionConfig) *Retention {
-	if cfg.Every <= 0 {
-		cfg.Every = time.Hour
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Rules.Slim = true
 	return &Retention{log: log, notes: notes, cfg: cfg}
 }
 
-// sweepAgain is the pause after a sweep that failed, such as the first of a process whose
-// audit tables are not open yet.
-const sweepAgain = time.Minute
+const (
+	// sweepEvery is the pause between two sweeps.
+	sweepEvery = time.Hour
+	// sweepAgain is the pause after a sweep that failed, such as the first of a process whose audit tables are not
+	// open yet.
+	sweepAgain = time.Minute
+)
 
 // Run sweeps from time to time until ctx ends; then it returns nil.
 func (r *Retention) Run(ctx context.Context) error {
 	for {
-		next := r.cfg.Every
+		next := sweepEvery
 		if _, err := r.Sweep(ctx, false); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
-			next = min(next, sweepAgain)
+			next = sweepAgain
 		}
 		if !pause(ctx, next) {
 			return nil
@@ -83,87 +80,77 @@ func (r *Retention) Run(ctx context.Context) error {
 	}
 }
 
+// sweep is one rule's part of a sweep, in one partition after the other.
+type sweep struct {
+	rule string
+	// after is the age at which the rule applies, 0 never; before is what that means now.
+	after     time.Duration
+	before    time.Time
+	dry       bool
+	partition int
+	session   func(ctx context.Context, s *sweep, id string, cut uint64) error
+	out       *services.Swept
+}
+
 // Sweep takes out what is too old, or with dry only counts it.
-func (r *Retention) Sweep(ctx context.Context, dry bool) (services.Swept, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	var out services.Swept
-	now := r.cfg.Now()
+func (r *Retention) Sweep(ctx context.Context, dry bool) (out services.Swept, err error) {
+	r.sweeping.Lock()
+	defer r.sweeping.Unlock()
 	// What a rule waits for in a partition, such as a view, holds up no other.
-	err := errors.Join(
-		r.rule(
-			ctx, sweep{rule: "anonymous", before: now.Add(-r.cfg.Anonymous), dry: dry, session: r.anonymous},
-			r.cfg.Anonymous, &out,
-		),
-		r.rule(
-			ctx, sweep{rule: "linked", before: now.Add(-r.cfg.Linked), dry: dry, session: r.linked}, r.cfg.Linked, &out,
-		),
-	)
+	for _, s := range []*sweep{
+		{rule: "anonymous", after: r.cfg.Anonymous, session: r.anonymous},
+		{rule: "linked", after: r.cfg.Linked, session: r.linked},
+	} {
+		if s.after > 0 {
+			s.before, s.dry, s.out = r.cfg.Now().Add(-s.after), dry, &out
+			err = errors.Join(err, r.rule(ctx, s))
+		}
+	}
 	if !dry && out != (services.Swept{}) {
-		r.cfg.Logger.Info(
-			"what was too old is gone", "sessions", out.Sessions, "events", out.Events, "linked_sessions",
-			out.LinkedSessions, "turns", out.Turns,
-		)
+		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events,
+			"linked_sessions", out.LinkedSessions, "turns", out.Turns)
 	}
 	return out, err
 }
 
-// rule sweeps all partitions by one rule, each by itself, and gives the first error; 0 is
-// never.
-func (r *Retention) rule(ctx context.Context, s sweep, after time.Duration, out *services.Swept) error {
-	if after <= 0 {
-		return nil
-	}
-	var first error
+// rule sweeps all partitions by one rule, each by itself, and returns the first error.
+func (r *Retention) rule(ctx context.Context, s *sweep) (first error) {
 	for s.partition = range r.log.Partitions() {
-		err := r.window(ctx, s, out)
+		err := r.window(ctx, s)
 		if err != nil && first == nil {
 			first = fmt.Errorf("partition %d: %w", s.partition, err)
 		}
 		if ctx.Err() != nil || errors.Is(err, jetlog.ErrUnavailable) {
-			break // nothing can be told of the others either
+			break // the others would fail, too
 		}
 	}
 	return first
 }
 
-// sweep is one partition's part for one rule.
-type sweep struct {
-	rule      string
-	partition int
-	before    time.Time
-	dry       bool
-	session   func(ctx context.Context, s sweep, id string, cut uint64, out *services.Swept) error
-}
-
-// swept is what the notes keep of a rule in a partition.
-type swept struct {
-	Created time.Time `json:"created"`
-	Seq     uint64    `json:"seq"`
-}
-
-// window looks at the sessions with events between where the last sweep ended and what
-// is too old now.
-func (r *Retention) window(ctx context.Context, s sweep, out *services.Swept) error {
+// window looks at the sessions with events between where the last sweep ended and what is too old now.
+func (r *Retention) window(ctx context.Context, s *sweep) error {
 	key := fmt.Sprintf("retention.%s.%d", s.rule, s.partition)
-	at := swept{Created: r.log.Created(s.partition)}
-	var stored swept
-	if _, err := r.notes.Read(ctx, key, &stored); err != nil {
-		return err
-	}
-	if stored.Created.Equal(at.Created) {
-		at.Seq = stored.Seq
-	}
-	cut, err := r.log.SeqAt(ctx, s.partition, s.before)
-	if err != nil || cut <= at.Seq {
-		return err
-	}
-	ids, err := r.sessions(ctx, s.partition, at.Seq, cut)
+	swept, _, err := progressOf(ctx, r.notes, key, r.log.Created(s.partition))
 	if err != nil {
 		return err
 	}
+	cut, err := r.log.SeqAt(ctx, s.partition, s.before)
+	if err != nil || cut <= swept.Seq {
+		return err
+	}
+	var ids []string // each once, in log order
+	seen := map[string]bool{}
+	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
+		if err != nil {
+			return err
+		}
+		if id, identity, err := events.ParseSubject(m.Subject); err == nil && !identity && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
 	for _, id := range ids {
-		if err := s.session(ctx, s, id, cut, out); err != nil {
+		if err := s.session(ctx, s, id, cut); err != nil {
 			return err
 		}
 	}
@@ -173,37 +160,19 @@ func (r *Retention) window(ctx context.Context, s sweep, out *services.Swept) er
 	if err := r.log.SettlePurge(ctx, s.partition); err != nil {
 		return err
 	}
-	at.Seq = cut
-	return r.notes.Put(ctx, key, at)
+	swept.Seq = cut
+	return r.notes.Put(ctx, key, swept)
 }
 
-// sessions gives those with events after a sequence and up to another, in log order.
-func (r *Retention) sessions(ctx context.Context, partition int, after, upTo uint64) ([]string, error) {
-	var out []string
-	seen := map[string]bool{}
-	err := scan{
-		log: r.log, partition: partition, after: after, gentle: true,
-	}.until(ctx, upTo, func(m jetlog.Message) error {
-		id, identity, err := events.ParseSubject(m.Subject)
-		if err == nil && !identity && !seen[id] {
-			seen[id] = true
-			out = append(out, id)
-		}
-		return nil
-	})
-	return out, err
-}
-
-// anonymous takes an anonymous session out that has been silent for too long. Markers of
-// redactions and of an erasure stay, with what they rest on: without them a late retry
-// would bring a text back.
-func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint64, out *services.Swept) error {
+// anonymous takes an anonymous session out that has been silent for too long. Markers of redactions and of an erasure
+// stay, with the events that they rest on: without them a late retry would bring a text back.
+func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint64) error {
 	if last, err := r.log.Last(ctx, id); err != nil || last > cut {
 		return err
 	}
 	state, left := conversation.New(id, r.cfg.Rules), conversation.New(id, r.cfg.Rules)
-	var all, markers []uint64
-	names := map[uint64][]uuid.UUID{}
+	var markers []uint64
+	var others []naming
 	for e, err := range r.log.Session(ctx, id, 0, cut) {
 		if err != nil {
 			return err
@@ -214,23 +183,23 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 			markers = append(markers, e.Position.Seq)
 			left.Fold(e)
 		} else {
-			all = append(all, e.Position.Seq)
 			turn, replaces := conversation.Named(e)
-			names[e.Position.Seq] = []uuid.UUID{turn, replaces}
+			others = append(others, naming{e.Position.Seq, turn, replaces})
 		}
 	}
-	all = slices.DeleteFunc(all, func(seq uint64) bool {
-		needed := slices.ContainsFunc(names[seq], func(turn uuid.UUID) bool { return lost(state, left, turn) })
-		if needed {
-			markers = append(markers, seq)
+	var all []uint64
+	for _, n := range others {
+		if lost(state, left, n.turn) || lost(state, left, n.replaces) {
+			markers = append(markers, n.seq)
+		} else {
+			all = append(all, n.seq)
 		}
-		return needed
-	})
+	}
 	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
-	out.Sessions++
-	out.Events += len(all)
+	s.out.Sessions++
+	s.out.Events += len(all)
 	if s.dry {
 		return nil
 	}
@@ -242,8 +211,14 @@ func (r *Retention) anonymous(ctx context.Context, s sweep, id string, cut uint6
 	return r.cfg.Forget(ctx, id, s.partition, all, purge)
 }
 
-// lost tells whether a turn is redacted, and would not be by what is left of the session: a
-// foreign publisher's redaction carries no tombstones, and rests on the turn's own events.
+// naming is an event with the turns that it names.
+type naming struct {
+	seq            uint64
+	turn, replaces uuid.UUID
+}
+
+// lost reports whether a turn is redacted, and would not be by what is left of the session: a foreign publisher's
+// redaction carries no tombstones, and rests on the turn's own events.
 func lost(state, left *conversation.State, turn uuid.UUID) bool {
 	t, stone := state.Turn(turn), left.Turn(turn)
 	return t != nil && t.Gone != 0 && (stone == nil || stone.Gone == 0)
@@ -271,34 +246,26 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 }
 
 // linked redacts the turns of a linked session that are too old.
-func (r *Retention) linked(ctx context.Context, s sweep, id string, _ uint64, out *services.Swept) error {
-	state := conversation.New(id, r.cfg.Rules)
-	for e, err := range r.log.Session(ctx, id, 0, maxSeq) {
-		if err != nil {
-			return err
-		}
-		state.Fold(e)
+func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) error {
+	state, err := fold(ctx, r.log, conversation.New(id, r.cfg.Rules), maxSeq, nil)
+	if err != nil || state.Identity == "" || state.Erased != 0 {
+		return err
 	}
-	if state.Identity == "" || state.Erased != 0 {
-		return nil
-	}
-	found := false
+	before := s.out.Turns
 	for _, t := range state.Turns {
 		// The newest version stands for all.
 		if t.Gone != 0 || t.ReplacedBy != uuid.Nil || !t.CreatedAt.Before(s.before) {
 			continue
 		}
-		found = true
-		out.Turns++
-		if s.dry {
+		if s.out.Turns++; s.dry {
 			continue
 		}
 		if err := r.cfg.Redact(ctx, id, t.ID); err != nil {
 			return err
 		}
 	}
-	if found {
-		out.LinkedSessions++
+	if s.out.Turns > before {
+		s.out.LinkedSessions++
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	now := cut
 	var forgotten []string
 	cfg := eraser.RetentionConfig{
-		Rules: rules, Anonymous: 30 * 24 * time.Hour, Linked: 365 * 24 * time.Hour, Now: func() time.Time { return now },
+		Rules: rules, Anonymous: 30 * 24 * time.Hour, Linked: 365 * 24 * time.Hour,
+		Now: func() time.Time { return now },
 		Redact: func(_ context.Context, session string, turn uuid.UUID) error {
 			_, err := w.history.RedactTurn(t.Context(), session, conversation.Redact{TurnID: turn, Reason: "retention"})
 			return err
@@ -67,7 +68,8 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	require.Len(t, w.types("linked"), 5)
 	require.Equal(t, []string{"anonymous", "redacted"}, forgotten)
 
-	require.Equal(t, conversation.Redacted, w.start("redacted", "r1", "again").Status, "a late retry brings no redacted turn back")
+	require.Equal(t, conversation.Redacted, w.start("redacted", "r1", "again").Status,
+		"a late retry brings no redacted turn back")
 	require.False(t, w.start("redacted", "r9", "new").Duplicate)
 	w.link("anonymous", "bob")
 
@@ -89,7 +91,8 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 	away := errors.New("away")
 	var redacted []string
 	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
-		Rules: rules, Anonymous: time.Hour, Linked: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+		Rules: rules, Anonymous: time.Hour, Linked: time.Hour,
+		Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 		Redact: func(_ context.Context, session string, _ uuid.UUID) error {
 			redacted = append(redacted, session)
 			return nil
@@ -128,7 +131,8 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, services.Swept{Sessions: 1, Events: 4}, got)
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
-	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2", Question: events.Question{QuestionNeutral: "again"}}, "late")
+	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2",
+		Question: events.Question{QuestionNeutral: "again"}}, "late")
 	require.NotZero(t, w.state("s").Turn(gone).Gone)
 }
 
@@ -168,7 +172,8 @@ func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
 	behind := errors.New("behind")
 	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
-		Forget: func(ctx context.Context, _ string, partition int, _ []uint64, purge func(context.Context) error) error {
+		Forget: func(ctx context.Context, _ string, partition int, _ []uint64,
+			purge func(context.Context) error) error {
 			if partition == 0 {
 				return behind
 			}

@@ -3,63 +3,55 @@ package eraser
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"time"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
 const maxSeq = math.MaxUint64
 
-// stillFor is how long nothing comes before the log is asked whether anything will:
-// the last events may have been erased.
+// stillFor is how long nothing comes before the log is asked whether anything will: the last events may have been
+// erased.
 const stillFor = 250 * time.Millisecond
-
-// scanned is a log that a scan reads.
-type scanned interface {
-	Head(ctx context.Context, partition int) (events.Position, error)
-	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
-	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
-}
 
 // scan reads a partition after a sequence: the headers of its events, or with bodies all.
 type scan struct {
-	log       scanned
+	log       Log
 	partition int
 	after     uint64
 	bodies    bool
-	// gentle: it rests as long as it reads, since whoever writes needs the machine more.
+	// gentle: it rests as long as it reads, since writers need the machine more.
 	gentle bool
 }
 
-// each hands on the events that are there now, in order.
-func (s scan) each(ctx context.Context, f func(jetlog.Message) error) error {
-	head, err := s.log.Head(ctx, s.partition)
-	if err != nil {
-		return err
+// until returns the events up to a sequence that the log has reached, in order. An error is the last that it yields.
+func (s scan) until(ctx context.Context, end uint64) iter.Seq2[jetlog.Message, error] {
+	return func(yield func(jetlog.Message, error) bool) {
+		if err := s.each(ctx, end, func(m jetlog.Message) bool { return yield(m, nil) }); err != nil {
+			yield(jetlog.Message{}, err)
+		}
 	}
-	return s.until(ctx, head.Seq, f)
 }
 
-// until hands on those up to a sequence that the log has reached.
-func (s scan) until(ctx context.Context, end uint64, f func(jetlog.Message) error) error {
-	after := s.after
-	if still, err := s.log.Still(ctx, s.partition, after, end); err != nil || still {
+// each calls yield with the events up to a sequence until yield returns false.
+func (s scan) each(ctx context.Context, end uint64, yield func(jetlog.Message) bool) error {
+	if still, err := s.log.Still(ctx, s.partition, s.after, end); err != nil || still {
 		return err
 	}
-	tail, err := s.log.Tail(ctx, s.partition, after, jetlog.TailOptions{HeadersOnly: !s.bodies, MaxBatch: 4000})
+	tail, err := s.log.Tail(ctx, s.partition, s.after, jetlog.TailOptions{HeadersOnly: !s.bodies, MaxBatch: 4000})
 	if err != nil {
 		return err
 	}
 	defer tail.Close()
-	for after < end {
+	for s.after < end {
 		began := time.Now()
 		brief, cancel := context.WithTimeout(ctx, stillFor)
 		batch, err := tail.Next(brief)
 		cancel()
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			if still, err := s.log.Still(ctx, s.partition, after, end); err != nil || still {
+			if still, err := s.log.Still(ctx, s.partition, s.after, end); err != nil || still {
 				return err
 			}
 			continue
@@ -68,13 +60,10 @@ func (s scan) until(ctx context.Context, end uint64, f func(jetlog.Message) erro
 			return err
 		}
 		for _, m := range batch {
-			if m.Position.Seq > end {
+			if m.Position.Seq > end || !yield(m) {
 				return nil
 			}
-			if err := f(m); err != nil {
-				return err
-			}
-			after = m.Position.Seq
+			s.after = m.Position.Seq
 		}
 		if s.gentle && !pause(ctx, min(time.Since(began), stillFor)) {
 			return ctx.Err()

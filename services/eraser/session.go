@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,45 +31,49 @@ type closed struct {
 func (e *Eraser) eraseSession(ctx context.Context, j *job) (rest, error) {
 	c, err := e.closed(ctx, j)
 	if err != nil || c == nil {
-		return nil, err
+		return rest{}, err
 	}
-	if err := e.deleteDocuments(ctx, c.at, c.SessionID, c.turns); err != nil {
-		return nil, err
+	if err := e.deleteDocuments(ctx, c.at, c.SessionID, slices.Collect(maps.Keys(c.turns))); err != nil {
+		return rest{}, err
 	}
 	told, err := e.eraseAll(ctx, c)
 	if err != nil {
-		return nil, err
+		return rest{}, err
 	}
 	if err := e.eraseMirrored(ctx, c.SessionID, c.at); err != nil {
-		return nil, err
+		return rest{}, err
 	}
 	receipt := events.ErasureReceipt{
 		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased,
 	}
-	if err := e.receipt(ctx, c.at, &receipt); err != nil {
-		return nil, err
+	if err := e.receipt(ctx, c.at, receipt); err != nil {
+		return rest{}, err
 	}
 	e.cfg.Logger.Info(
 		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased,
 	)
-	forget := func(ctx context.Context) error { return e.notes.Drop(ctx, progressKey(c.ReceiptID, c.SessionID)) }
-	// Of a session that goes with its identity, the identity's receipt tells of the views.
+	key := progressKey(c.ReceiptID, c.SessionID)
 	if c.IdentityID != "" {
-		return nil, forget(ctx)
+		return rest{}, e.notes.Drop(ctx, key) // the identity's receipt says what the views have reached
 	}
-	return func(ctx context.Context, end func(context.Context)) {
-		e.await(ctx, []events.Position{c.at}, func(ctx context.Context, place string) error {
-			r := receipt
-			r.Place, r.Erased = place, told.Turns
-			return e.receipt(ctx, c.at, &r)
-		}, func(ctx context.Context) {
-			_ = forget(ctx) // what is left says no more than the receipts
-			end(ctx)
-		})
-	}, nil
+	return e.reached([]events.Position{c.at}, receipt, told.Turns, key), nil
 }
 
-// closed looks at what is left of a session; nil where its erasure is none any more.
+// reached is what is left of an erasure when the log is done: each view that has reached some positions writes the
+// receipt of so many things that it has erased, and then the note of the progress goes.
+func (e *Eraser) reached(at []events.Position, receipt events.ErasureReceipt, erased int, progress string) rest {
+	write := func(ctx context.Context, place string) error {
+		r := receipt
+		r.Place, r.Erased = place, erased
+		return e.receipt(ctx, at[0], r)
+	}
+	return rest{
+		open:  []awaited{{at, write}},
+		after: func(ctx context.Context) error { return e.notes.Drop(ctx, progress) },
+	}
+}
+
+// closed looks at what is left of a session; nil if its erasure counts no more.
 func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	c := &closed{at: j.at, turns: map[uuid.UUID]bool{}}
 	state := conversation.New(j.session, e.cfg.Rules)
@@ -94,29 +99,37 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	return c, nil
 }
 
-// progressEvery is after how many events the progress is told, and what was done is
-// settled on the disk.
+// progressEvery is after how many events the progress is noted, and what was done is settled on the disk.
 const progressEvery = 64
 
-// eraseAll erases from the newest back, and tells what is gone by this erasure, what
-// went before a crash included as far as it was told.
+// eraseAll erases from the newest back, and returns what is gone by this erasure, with what went before a crash as far
+// as that was noted.
 func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.ErasureProgress, err error) {
 	key := progressKey(c.ReceiptID, c.SessionID)
 	told = services.ErasureProgress{Began: time.Now().UTC()}
 	if _, err := e.notes.Read(ctx, key, &told); err != nil {
 		return told, err
 	}
+	// tell settles on the disk what was erased, and notes how far the erasure is.
+	tell := func(ctx context.Context) error {
+		if err := e.log.Settle(ctx, c.at.Partition); err != nil {
+			return err
+		}
+		return e.notes.Put(ctx, key, told)
+	}
 	told.Events, told.Turns = told.Erased+len(c.events), max(told.Turns, len(c.turns))
 	for i, seq := range slices.Backward(c.events) {
 		if (len(c.events)-1-i)%progressEvery == 0 {
-			if err := e.tell(ctx, c, key, told); err != nil {
+			if err := tell(ctx); err != nil {
 				return told, err
 			}
 		}
 		if err := e.speed.Wait(ctx); err != nil {
-			return told, errors.Join(err, e.tellLast(ctx, c, key, told))
+			last, cancel := lastly(ctx)
+			defer cancel()
+			return told, errors.Join(err, tell(last))
 		}
-		// Once begun it is heard out, so that a stop leaves no doubt about the count.
+		// A call that has begun is waited for, so that a stop leaves no doubt about the count.
 		found, err := e.log.Erase(context.WithoutCancel(ctx), events.Position{Partition: c.at.Partition, Seq: seq})
 		if err != nil {
 			return told, err
@@ -125,66 +138,41 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.Erasure
 			told.Erased++
 		}
 	}
-	return told, e.tell(ctx, c, key, told)
-}
-
-// tellLast says how far the erasure is when it is stopped.
-func (e *Eraser) tellLast(ctx context.Context, c *closed, key string, told services.ErasureProgress) error {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	return e.tell(last, c, key, told)
-}
-
-// tell settles on the disk what was erased, and says how far the erasure is.
-func (e *Eraser) tell(ctx context.Context, c *closed, key string, told services.ErasureProgress) error {
-	if err := e.log.Settle(ctx, c.at.Partition); err != nil {
-		return err
-	}
-	return e.notes.Put(ctx, key, told)
+	return told, tell(ctx)
 }
 
 // receipt writes a receipt of an erasure that stands at a position, once.
-func (e *Eraser) receipt(ctx context.Context, at events.Position, f *events.ErasureReceipt) error {
+func (e *Eraser) receipt(ctx context.Context, at events.Position, f events.ErasureReceipt) error {
 	written, err := receiptsAt(ctx, e.log, at, f.SessionID, f.IdentityID, f.ReceiptID)
 	if err != nil || written[f.Place] != nil {
 		return err
 	}
-	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
-	if err == nil {
-		err = e.log.Durable(ctx, ack.Position)
-	}
-	if err != nil {
+	if _, err := e.append(ctx, &f); err != nil {
 		return fmt.Errorf("write a receipt: %w", err)
 	}
 	return nil
 }
 
-// reach waits until each place has applied some positions, however long that takes, and
-// has it written down.
-func (e *Eraser) reach(ctx context.Context, at []events.Position, write func(place string) error) error {
-	done := make(chan struct{})
-	e.await(
-		ctx, at, func(_ context.Context, place string) error { return write(place) },
-		func(context.Context) { close(done) },
-	)
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// append writes a fact to the log, and returns when it is on disk.
+func (e *Eraser) append(ctx context.Context, f events.Fact) (events.Position, error) {
+	ack, err := e.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+	if err == nil {
+		err = e.log.Durable(ctx, ack.Position)
 	}
+	return ack.Position, err
 }
 
+// reachPlace waits until a view has applied some positions, however long that takes, and has that written down.
 func (e *Eraser) reachPlace(ctx context.Context, place Place, at []events.Position, write func() error) error {
-	for said := false; ; {
+	for warned := false; ; {
 		reached, err := reachedAll(ctx, place, at)
 		if err == nil && reached {
 			if err = write(); err == nil {
 				return nil
 			}
 		}
-		if err != nil && !said && ctx.Err() == nil {
-			said = true
+		if err != nil && !warned && ctx.Err() == nil {
+			warned = true
 			e.cfg.Logger.Warn("the receipt of an erasure waits for a view", "projection", place.Name(), "err", err)
 		}
 		if !pause(ctx, lookEvery) {
@@ -205,7 +193,7 @@ func reachedAll(ctx context.Context, place Place, at []events.Position) (bool, e
 // lookEvery is the pause between two looks at what is waited for.
 const lookEvery = 50 * time.Millisecond
 
-// pause waits, and tells whether ctx goes on.
+// pause waits, and reports whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -92,7 +92,8 @@ func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return e.Run(ctx) })
 		g.Go(func() error {
-			return runner.NewTask(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			return runner.NewTask(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond,
+				Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		})
 		return g.Wait()
 	})
@@ -102,21 +103,24 @@ func (w *world) turn(session, request, text string) uuid.UUID {
 	w.Helper()
 	w.start(session, request, text)
 	id := events.TurnID(session, request)
-	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id, Answer: events.Answer{AnswerNeutral: "answer " + text}})
+	_, err := w.history.FinalizeTurn(w.Context(), conversation.Finalize{SessionID: session, TurnID: id,
+		Answer: events.Answer{AnswerNeutral: "answer " + text}})
 	require.NoError(w, err)
 	return id
 }
 
 func (w *world) start(session, request, text string) services.Turn {
 	w.Helper()
-	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + text}})
+	t, err := w.history.StartTurn(w.Context(), conversation.Start{SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "question " + text}})
 	require.NoError(w, err)
 	return t
 }
 
 func (w *world) correct(session, request string, turn uuid.UUID, text string) uuid.UUID {
 	w.Helper()
-	t, err := w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request, TurnID: turn, AnswerNeutral: &text})
+	t, err := w.history.CorrectTurn(w.Context(), conversation.Correct{SessionID: session, RequestID: request,
+		TurnID: turn, AnswerNeutral: &text})
 	require.NoError(w, err)
 	return t.ID
 }

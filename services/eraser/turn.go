@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -12,54 +11,43 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// redact takes out what names a redacted turn before its redaction: of all redactions of
-// the session that wait, unless one of them stands in the way.
+// redact takes out what names a redacted turn before its redaction. It does so for all redactions of the session that
+// wait, unless one of them stands in the way.
 func (e *Eraser) redact(ctx context.Context, j *job) (rest, error) {
 	places := j.places()
 	done, err := e.redactAll(ctx, j.session, places)
 	if err != nil {
-		return nil, err
+		return rest{}, err
 	}
 	if !done {
 		if places, err = e.redactEach(ctx, j.session, places); err != nil {
-			return nil, err
+			return rest{}, err
 		}
 	}
 	if len(places) > 0 {
 		if err := e.eraseMirrored(ctx, j.session, last(places)); err != nil {
-			return nil, err
+			return rest{}, err
 		}
 	}
+	var left rest
 	for _, at := range places {
-		if err := e.stamp(ctx, at, stamp{Place: PlaceLog}); err != nil {
-			return nil, err
+		write := func(ctx context.Context, place string) error { return e.stamp(ctx, at, stamp{Place: place}) }
+		if err := write(ctx, PlaceLog); err != nil {
+			return rest{}, err
 		}
+		left.open = append(left.open, awaited{[]events.Position{at}, write})
 	}
-	return func(ctx context.Context, end func(context.Context)) {
-		var left atomic.Int64
-		left.Store(int64(len(places)))
-		for _, at := range places {
-			e.await(ctx, []events.Position{at}, func(ctx context.Context, place string) error {
-				return e.stamp(ctx, at, stamp{Place: place})
-			}, func(ctx context.Context) {
-				if left.Add(-1) == 0 {
-					end(ctx)
-				}
-			})
-		}
-		if len(places) == 0 {
-			end(ctx)
-		}
-	}, nil
+	return left, nil
 }
 
 func last(places []events.Position) events.Position {
 	return slices.MaxFunc(places, func(a, b events.Position) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// redactEach does it for one redaction after the other, and gives those that could be
-// carried out.
-func (e *Eraser) redactEach(ctx context.Context, session string, places []events.Position) (carried []events.Position, err error) {
+// redactEach carries out one redaction after the other, and returns those that could be carried out.
+func (e *Eraser) redactEach(
+	ctx context.Context, session string, places []events.Position,
+) (carried []events.Position, err error) {
 	for _, at := range places {
 		done, err := e.redactAll(ctx, session, []events.Position{at})
 		if err != nil {
@@ -68,25 +56,28 @@ func (e *Eraser) redactEach(ctx context.Context, session string, places []events
 		if done {
 			carried = append(carried, at)
 		} else {
-			e.cfg.Logger.Error("a redaction does not carry the tombstones of what it covers, and its events stay in the log; no view shows them. Erase the session to be rid of them: turnledger erase SESSION",
+			e.cfg.Logger.Error("a redaction does not carry the tombstones of what it covers, and its events stay in "+
+				"the log; no view shows them. Erase the session to be rid of them: turnledger erase SESSION",
 				"session_id", session, "position", at)
 		}
 	}
 	return carried, nil
 }
 
-// redactAll does it for some redactions, or for none, and says false, where the session
-// would fold to another without what they cover.
+// redactAll carries out some redactions. It does nothing and returns false if the session would fold to another one
+// without what they cover.
 func (e *Eraser) redactAll(ctx context.Context, session string, places []events.Position) (bool, error) {
 	upTo := last(places)
 	state, err := e.fold(ctx, session, upTo.Seq, nil)
 	if err != nil {
 		return false, err
 	}
-	gone := map[uuid.UUID]uint64{} // and where that was said
+	gone := map[uuid.UUID]uint64{}       // the sequence of the redaction, by turn
+	versions := map[uint64][]uuid.UUID{} // the turns, by redaction
 	for _, t := range state.Turns {
 		if slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == t.Gone }) {
 			gone[t.ID] = t.Gone
+			versions[t.Gone] = append(versions[t.Gone], t.ID)
 		}
 	}
 	var covered []uint64
@@ -95,9 +86,10 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		if err != nil {
 			return false, err
 		}
-		if turn, replaces := conversation.Named(r); r.Position.Seq < max(gone[turn], gone[replaces]) {
+		turn, replaces := conversation.Named(r)
+		if by := max(gone[turn], gone[replaces]); r.Position.Seq < by {
 			covered = append(covered, r.Position.Seq)
-			counts[max(gone[turn], gone[replaces])]++
+			counts[by]++
 		}
 	}
 	if len(covered) == 0 {
@@ -108,13 +100,7 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 		return false, err
 	}
 	for _, at := range places {
-		versions := map[uuid.UUID]bool{}
-		for id, seq := range gone {
-			if seq == at.Seq {
-				versions[id] = true
-			}
-		}
-		if err := e.deleteDocuments(ctx, at, session, versions); err != nil {
+		if err := e.deleteDocuments(ctx, at, session, versions[at.Seq]); err != nil {
 			return false, err
 		}
 	}
@@ -128,28 +114,39 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	return true, e.overwrite(ctx, session, upTo, covered)
 }
 
-// overwrite takes out events from the newest back, each on disk before the next: what a
-// power failure brings back are the oldest.
+// overwrite takes out events from the newest back, each on disk before the next: what a power failure brings back are
+// the oldest.
 func (e *Eraser) overwrite(ctx context.Context, session string, at events.Position, seqs []uint64) error {
 	for _, seq := range slices.Backward(seqs) {
-		if err := e.speed.Wait(ctx); err != nil {
-			return err
-		}
-		if _, err := e.log.Erase(ctx, events.Position{Partition: at.Partition, Seq: seq}); err != nil {
-			return err
-		}
-		if err := e.log.Settle(ctx, at.Partition); err != nil {
+		if err := e.erase(ctx, events.Position{Partition: at.Partition, Seq: seq}); err != nil {
 			return err
 		}
 	}
-	e.cfg.Logger.Info("what was redacted is erased from the log", "session_id", session, "position", at, "events", len(seqs))
+	e.cfg.Logger.Info("what was redacted is erased from the log",
+		"session_id", session, "position", at, "events", len(seqs))
 	return nil
 }
 
-// fold gives the session up to a sequence, without some events of it.
+// erase takes one event out of the log, and off the disk.
+func (e *Eraser) erase(ctx context.Context, at events.Position) error {
+	if err := e.speed.Wait(ctx); err != nil {
+		return err
+	}
+	if _, err := e.log.Erase(ctx, at); err != nil {
+		return err
+	}
+	return e.log.Settle(ctx, at.Partition)
+}
+
+// fold returns the session up to a sequence, without some events of it.
 func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
-	s := conversation.New(session, e.cfg.Rules)
-	for r, err := range e.log.Session(ctx, session, 0, upTo) {
+	return fold(ctx, e.log, conversation.New(session, e.cfg.Rules), upTo, without)
+}
+
+func fold(
+	ctx context.Context, log Reader, s *conversation.State, upTo uint64, without []uint64,
+) (*conversation.State, error) {
+	for r, err := range log.Session(ctx, s.SessionID, 0, upTo) {
 		if err != nil {
 			return nil, err
 		}
@@ -161,13 +158,9 @@ func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without 
 }
 
 // deleteDocuments asks the other stores to delete turns.
-func (e *Eraser) deleteDocuments(ctx context.Context, at events.Position, session string, turns map[uuid.UUID]bool) error {
-	ids := make([]uuid.UUID, 0, len(turns))
-	for id := range turns {
-		ids = append(ids, id)
-	}
+func (e *Eraser) deleteDocuments(ctx context.Context, at events.Position, session string, turns []uuid.UUID) error {
 	for _, d := range e.cfg.Documents {
-		if err := d.DeleteTurns(ctx, at, session, ids); err != nil {
+		if err := d.DeleteTurns(ctx, at, session, turns); err != nil {
 			return err
 		}
 	}

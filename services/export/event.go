@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,16 +33,6 @@ type EventRow struct {
 	Data     string     `parquet:"data,json"`
 }
 
-// eventColumns are those of CSV; Parquet has the same.
-var eventColumns = []string{"position", "partition", "sequence", "recordedat", "time", "id", "source", "type", "subject", "turn_id", "redacted", "problem", "data"}
-
-func (r EventRow) cells() []string {
-	return []string{
-		r.Position, strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.Sequence, 10), timeCell(&r.RecordedAt), timeCell(r.Time), r.ID, r.Source, r.Type,
-		textCell(r.Subject), textCell(r.TurnID), strconv.FormatBool(r.Redacted), textCell(r.Problem), r.Data,
-	}
-}
-
 func (r EventRow) size() int { return len(r.Data) + len(r.ID) + 128 }
 
 // cloudEvent is a line of a replay.
@@ -61,10 +50,11 @@ type cloudEvent struct {
 
 func parseLine(line []byte) (e cloudEvent, err error) {
 	// The body stands in it as its sender wrote it: with a name twice, or half a surrogate pair.
-	if err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		return e, fmt.Errorf("read an event: %w", ErrLine)
+	err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err == nil {
+		e.at, err = events.ParsePosition(e.Position)
 	}
-	if e.at, err = events.ParsePosition(e.Position); err != nil {
+	if err != nil {
 		return e, fmt.Errorf("read an event: %w", ErrLine)
 	}
 	return e, nil
@@ -77,13 +67,15 @@ func ParseEvent(line []byte) (EventRow, error) {
 		return EventRow{}, err
 	}
 	r := EventRow{
-		Position: e.Position, Partition: int32(e.at.Partition), Sequence: int64(e.at.Seq), RecordedAt: e.RecordedAt, //nolint:gosec // a partition is below 256, a sequence below 2^63
+		Position: e.Position, RecordedAt: e.RecordedAt,
+		Partition: int32(e.at.Partition), Sequence: int64(e.at.Seq), //nolint:gosec // below 256, and below 2^63
 		ID: e.ID, Source: e.Source, Type: e.Type, Subject: present(e.Subject), Data: string(e.Data),
 	}
 	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
 		r.Time = &t
 	}
-	if id, _, found := strings.Cut(e.ID, "."); found && strings.HasPrefix(e.Type, "turnledger.turn.") && !bytes.HasPrefix(e.Data, []byte(problemStart)) {
+	ofTurn := strings.HasPrefix(e.Type, "turnledger.turn.") && !bytes.HasPrefix(e.Data, []byte(problemStart))
+	if id, _, found := strings.Cut(e.ID, "."); found && ofTurn {
 		r.TurnID = &id
 	}
 	r.mark(e.Data)
@@ -101,10 +93,10 @@ func (r *EventRow) mark(data []byte) {
 		Problem  *string `json:"problem"`
 		Redacted bool    `json:"redacted"`
 	}
-	if !bytes.HasPrefix(data, []byte(problemStart)) && !bytes.HasSuffix(data, []byte(redactedEnd)) || json.Unmarshal(data, &said) != nil {
-		return
+	marked := bytes.HasPrefix(data, []byte(problemStart)) || bytes.HasSuffix(data, []byte(redactedEnd))
+	if marked && json.Unmarshal(data, &said) == nil {
+		r.Problem, r.Redacted = said.Problem, said.Redacted
 	}
-	r.Problem, r.Redacted = said.Problem, said.Redacted
 }
 
 func present(s string) *string {
@@ -112,18 +104,4 @@ func present(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func textCell(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-func timeCell(t *time.Time) string {
-	if t == nil || t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
 }

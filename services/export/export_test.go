@@ -39,12 +39,14 @@ func printed(n int, id, typ, subject, data string) []byte {
 func asked(session, request, question string) *events.TurnStarted {
 	return &events.TurnStarted{
 		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
-		Question: events.Question{QuestionNeutral: question, QuestionMessages: fmt.Appendf(nil, `[{"role":"user","content":%q}]`, question)},
+		Question: events.Question{QuestionNeutral: question, QuestionMessages: fmt.Appendf(nil,
+			`[{"role":"user","content":%q}]`, question)},
 	}
 }
 
 func answered(session, request, answer string) *events.TurnFinalized {
-	return &events.TurnFinalized{TurnID: events.TurnID(session, request), SessionID: session, Answer: events.Answer{AnswerNeutral: answer}}
+	return &events.TurnFinalized{TurnID: events.TurnID(session, request), SessionID: session,
+		Answer: events.Answer{AnswerNeutral: answer}}
 }
 
 // story is a replay of two sessions: a turn that was corrected, one that waits, and
@@ -61,9 +63,11 @@ func story(t testing.TB) [][]byte {
 			TurnID: events.TurnID("a", "2"), SessionID: "a", RequestID: "2", ReplacesTurnID: events.TurnID("a", "1"),
 			Question: events.Question{QuestionNeutral: "Who?"}, Answer: events.Answer{AnswerNeutral: "Ada."},
 		}, "a"),
-		line(t, 6, &events.TurnRedacted{TurnID: events.TurnID("b", "1"), SessionID: "b", Tombstones: []events.Tombstone{{
-			TurnID: events.TurnID("b", "1"), RequestID: "1", Place: events.Position{Seq: 3}, Position: events.Position{Seq: 3}, Status: "pending", CreatedAt: at(3), RecordVersion: 1,
-		}}}, "b"),
+		line(t, 6, &events.TurnRedacted{TurnID: events.TurnID("b", "1"), SessionID: "b",
+			Tombstones: []events.Tombstone{{
+				TurnID: events.TurnID("b", "1"), RequestID: "1", Place: events.Position{Seq: 3},
+				Position: events.Position{Seq: 3}, Status: "pending", CreatedAt: at(3), RecordVersion: 1,
+			}}}, "b"),
 		line(t, 7, asked("b", "2", "Still?"), "b"),
 		printed(8, "0:8", "unknown", "b", `{"problem":"not_a_cloudevent"}`),
 		line(t, 9, &events.IdentityErased{IdentityID: "v", ReceiptID: "r"}, "v"),
@@ -94,7 +98,8 @@ func TestEventsAsParquetReadBackAsTheyWere(t *testing.T) {
 	require.Equal(t, at(1), rows[0].RecordedAt.UTC())
 	require.Equal(t, at(1), rows[0].Time.UTC())
 	require.Equal(t, []any{"0:1", int32(0), int64(1), turn + ".started", events.TypeTurnStarted, "a", turn, false},
-		[]any{rows[0].Position, rows[0].Partition, rows[0].Sequence, rows[0].ID, rows[0].Type, *rows[0].Subject, *rows[0].TurnID, rows[0].Redacted})
+		[]any{rows[0].Position, rows[0].Partition, rows[0].Sequence, rows[0].ID, rows[0].Type, *rows[0].Subject,
+			*rows[0].TurnID, rows[0].Redacted})
 	require.Nil(t, rows[0].Problem)
 	require.True(t, json.Valid([]byte(rows[0].Data)))
 	require.Contains(t, rows[0].Data, `"question_neutral":"Who?, \"she\"\nasked"`)
@@ -115,9 +120,12 @@ func TestEventsAsCSV(t *testing.T) {
 	records, err := csv.NewReader(bytes.NewReader(eventsTable(t, export.CSV, story(t)))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 10)
-	require.Equal(t, "position,partition,sequence,recordedat,time,id,source,type,subject,turn_id,redacted,problem,data", strings.Join(records[0], ","))
-	require.Equal(t, []string{"0:4", "0", "4", "2026-11-21T08:00:04.123456Z", "2026-11-21T08:00:04.123456Z", (&events.SessionLinked{SessionID: "a", IdentityID: "u"}).EventID(),
-		"/turnledger", events.TypeSessionLinked, "a", "", "false", "", `{"session_id":"a","identity_id":"u"}`}, records[4])
+	require.Equal(t, "position,partition,sequence,recordedat,time,id,source,type,subject,turn_id,redacted,problem,data",
+		strings.Join(records[0], ","))
+	require.Equal(t, []string{"0:4", "0", "4", "2026-11-21T08:00:04.123456Z", "2026-11-21T08:00:04.123456Z",
+		(&events.SessionLinked{SessionID: "a", IdentityID: "u"}).EventID(),
+		"/turnledger", events.TypeSessionLinked, "a", "", "false", "", `{"session_id":"a","identity_id":"u"}`},
+		records[4])
 }
 
 func turnsTable(t testing.TB, f export.Format, lines [][]byte) []byte {
@@ -158,8 +166,10 @@ func TestTurnsAreFolded(t *testing.T) {
 	}
 	require.Len(t, byTurn, 4)
 	old, current := byTurn[events.TurnID("a", "1").String()], byTurn[events.TurnID("a", "2").String()]
-	require.Equal(t, []any{"replaced", current.TurnID, "0:1", "u"}, []any{old.Status, *old.ReplacedByTurnID, old.Position, *old.IdentityID})
-	require.Equal(t, []any{"finalized", "Who?", "Ada.", int32(2), at(1)}, []any{current.Status, *current.QuestionNeutral, *current.AnswerNeutral, current.RecordVersion, current.CreatedAt})
+	require.Equal(t, []any{"replaced", current.TurnID, "0:1", "u"}, []any{old.Status, *old.ReplacedByTurnID,
+		old.Position, *old.IdentityID})
+	require.Equal(t, []any{"finalized", "Who?", "Ada.", int32(2), at(1)}, []any{current.Status,
+		*current.QuestionNeutral, *current.AnswerNeutral, current.RecordVersion, current.CreatedAt})
 	gone, waiting := byTurn[events.TurnID("b", "1").String()], byTurn[events.TurnID("b", "2").String()]
 	require.Equal(t, []any{"redacted", at(3), at(6)}, []any{gone.Status, gone.CreatedAt, *gone.DeletedAt})
 	require.Nil(t, gone.QuestionNeutral)

@@ -2,7 +2,7 @@ package export
 
 import (
 	"bufio"
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -54,9 +54,9 @@ func (f *Folder) Add(line []byte) error {
 	if err != nil {
 		return err
 	}
-	var size [binary.MaxVarintLen64]byte
-	if _, err = p.w.Write(size[:binary.PutUvarint(size[:], uint64(len(line)))]); err == nil {
-		_, err = p.w.Write(line)
+	_, err = p.w.Write(line)
+	if err == nil && !bytes.HasSuffix(line, []byte("\n")) {
+		err = p.w.WriteByte('\n')
 	}
 	if err != nil {
 		return fmt.Errorf("put aside what is folded: %w", err)
@@ -92,29 +92,26 @@ func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
 	return merge(parts, out.Write)
 }
 
-func (p *part) lines(yield func([]byte) error) error {
+// rewind writes what is held, and goes to the file's beginning.
+func (p *part) rewind() error {
 	err := p.w.Flush()
 	if err == nil {
 		_, err = p.file.Seek(0, io.SeekStart)
 	}
-	if err != nil {
-		return fmt.Errorf("fold: %w", err)
+	return err
+}
+
+// lines yields the lines that were put aside. The turns keep parts of them.
+func (p *part) lines(yield func([]byte, error) bool) {
+	err := p.rewind()
+	for r := bufio.NewReaderSize(p.file, 256<<10); err == nil; {
+		var line []byte
+		if line, err = r.ReadBytes('\n'); err == nil && !yield(line, nil) {
+			return
+		}
 	}
-	for r := bufio.NewReaderSize(p.file, 256<<10); ; {
-		n, err := binary.ReadUvarint(r)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		line := make([]byte, n) // the turns keep parts of it
-		if err == nil {
-			_, err = io.ReadFull(r, line)
-		}
-		if err != nil {
-			return fmt.Errorf("fold: %w", err)
-		}
-		if err := yield(line); err != nil {
-			return err
-		}
+	if !errors.Is(err, io.EOF) {
+		yield(nil, fmt.Errorf("fold: %w", err))
 	}
 }
 

@@ -29,7 +29,10 @@ type sortedRow struct {
 }
 
 func (r sortedRow) compare(other sortedRow) int {
-	return cmp.Or(r.At.Compare(other.At), cmp.Compare(r.First.Partition, other.First.Partition), cmp.Compare(r.First.Seq, other.First.Seq))
+	return cmp.Or(
+		r.At.Compare(other.At), cmp.Compare(r.First.Partition, other.First.Partition),
+		cmp.Compare(r.First.Seq, other.First.Seq),
+	)
 }
 
 // sort folds the part, and puts the rows in the place of its lines.
@@ -39,18 +42,14 @@ func (p *part) sort(rules conversation.Rules) (*sorted, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(rows, sortedRow.compare)
-	_, err = p.file.Seek(0, io.SeekStart)
-	if err == nil {
+	if err = p.rewind(); err == nil {
 		err = p.file.Truncate(0)
 	}
 	for enc := gob.NewEncoder(p.w); err == nil && len(rows) > 0; rows = rows[1:] {
 		err = enc.Encode(rows[0])
 	}
 	if err == nil {
-		err = p.w.Flush()
-	}
-	if err == nil {
-		_, err = p.file.Seek(0, io.SeekStart)
+		err = p.rewind()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("put aside what is folded: %w", err)
@@ -58,7 +57,7 @@ func (p *part) sort(rules conversation.Rules) (*sorted, error) {
 	return &sorted{rest: gob.NewDecoder(bufio.NewReaderSize(p.file, 64<<10))}, nil
 }
 
-// next reads the next row, and tells whether there is one.
+// next reads the next row, and reports whether there is one.
 func (s *sorted) next() (bool, error) {
 	s.row = sortedRow{} // gob leaves out what is zero
 	err := s.rest.Decode(&s.row)
@@ -70,17 +69,14 @@ func (s *sorted) next() (bool, error) {
 
 // merge hands on the rows of all parts in order.
 func merge(parts []*sorted, write func(TurnRow) error) error {
-	var open []*sorted
-	read := func(s *sorted) error {
+	open := parts[:0]
+	for _, s := range parts {
 		more, err := s.next()
+		if err != nil {
+			return err
+		}
 		if more {
 			open = append(open, s)
-		}
-		return err
-	}
-	for _, s := range parts {
-		if err := read(s); err != nil {
-			return err
 		}
 	}
 	for len(open) > 0 {
@@ -88,9 +84,12 @@ func merge(parts []*sorted, write func(TurnRow) error) error {
 		if err := write(first.row.Row); err != nil {
 			return err
 		}
-		open = slices.DeleteFunc(open, func(s *sorted) bool { return s == first })
-		if err := read(first); err != nil {
+		more, err := first.next()
+		if err != nil {
 			return err
+		}
+		if !more {
+			open = slices.DeleteFunc(open, func(s *sorted) bool { return s == first })
 		}
 	}
 	return nil

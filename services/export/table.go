@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"strings"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -35,25 +38,20 @@ type Table[R any] interface {
 	Close() error
 }
 
-// row is what a table can be made of: its cells are in the order of the columns, its
-// size is about the bytes that it takes.
-type row interface {
-	cells() []string
-	size() int
-}
+// row is what a table can be made of: a struct whose tags for Parquet name the columns. Its size is about the bytes
+// that it takes.
+type row interface{ size() int }
 
 // Events makes a table of events in CSV or Parquet; their JSON Lines are the replay
 // itself. The header of a CSV may be left out, for a file that goes on.
 func Events(f Format, w io.Writer, header bool) (Table[EventRow], error) {
-	return newTable[EventRow](f, w, eventColumns, header)
+	return newTable[EventRow](f, w, header)
 }
 
 // Turns makes a table of turns.
-func Turns(f Format, w io.Writer) (Table[TurnRow], error) {
-	return newTable[TurnRow](f, w, turnColumns, true)
-}
+func Turns(f Format, w io.Writer) (Table[TurnRow], error) { return newTable[TurnRow](f, w, true) }
 
-func newTable[R row](f Format, w io.Writer, columns []string, header bool) (Table[R], error) {
+func newTable[R row](f Format, w io.Writer, header bool) (Table[R], error) {
 	switch f {
 	case JSONL:
 		e := json.NewEncoder(w)
@@ -62,11 +60,13 @@ func newTable[R row](f Format, w io.Writer, columns []string, header bool) (Tabl
 	case CSV:
 		t := csvTable[R]{csv.NewWriter(w)}
 		if header {
-			return t, t.w.Write(columns)
+			return t, t.w.Write(columnsOf[R]())
 		}
 		return t, nil
 	case Parquet:
-		return &parquetTable[R]{w: parquet.NewGenericWriter[R](w, parquet.Compression(&parquet.Snappy), parquet.CreatedBy("turnledger", "", ""))}, nil
+		return &parquetTable[R]{w: parquet.NewGenericWriter[R](
+			w, parquet.Compression(&parquet.Snappy), parquet.CreatedBy("turnledger", "", ""),
+		)}, nil
 	default:
 		return nil, fmt.Errorf("%w, not %q", ErrFormat, f)
 	}
@@ -80,7 +80,14 @@ func (t jsonTable[R]) Close() error    { return nil }
 
 type csvTable[R row] struct{ w *csv.Writer }
 
-func (t csvTable[R]) Write(r R) error { return t.w.Write(r.cells()) }
+func (t csvTable[R]) Write(r R) error {
+	v := reflect.ValueOf(&r).Elem()
+	cells := make([]string, v.NumField())
+	for i := range cells {
+		cells[i] = cellOf(v.Field(i).Addr().Interface())
+	}
+	return t.w.Write(cells)
+}
 
 func (t csvTable[R]) Flush() error {
 	t.w.Flush()
@@ -88,6 +95,42 @@ func (t csvTable[R]) Flush() error {
 }
 
 func (t csvTable[R]) Close() error { return t.Flush() }
+
+// columnsOf returns the names of a row's columns, which Parquet has too.
+func columnsOf[R row]() (names []string) {
+	for f := range reflect.TypeFor[R]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("parquet"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// cellOf returns the cell of CSV for the field that p points to.
+func cellOf(p any) string {
+	switch v := p.(type) {
+	case *string:
+		return *v
+	case **string:
+		if *v == nil {
+			return ""
+		}
+		return **v
+	case *json.RawMessage:
+		return string(*v)
+	case *time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.UTC().Format(time.RFC3339Nano)
+	case **time.Time:
+		if *v == nil {
+			return ""
+		}
+		return cellOf(*v)
+	default:
+		return fmt.Sprint(reflect.ValueOf(p).Elem())
+	}
+}
 
 // parquetTable writes row groups of a bounded size, since one is held in memory until
 // it is whole.
@@ -109,17 +152,15 @@ func (t *parquetTable[R]) Write(r R) error {
 	t.rows = append(t.rows, r)
 	t.bytes += r.size()
 	t.group++
-	if t.group >= groupRows || t.bytes >= groupBytes {
-		if err := t.handOn(); err != nil {
-			return err
-		}
+	switch {
+	case t.group >= groupRows || t.bytes >= groupBytes:
 		t.group, t.bytes = 0, 0
-		return t.w.Flush()
-	}
-	if len(t.rows) < rowsAtOnce {
+		return errors.Join(t.handOn(), t.w.Flush())
+	case len(t.rows) >= rowsAtOnce:
+		return t.handOn()
+	default:
 		return nil
 	}
-	return t.handOn()
 }
 
 func (t *parquetTable[R]) handOn() error {
@@ -133,8 +174,5 @@ func (t *parquetTable[R]) handOn() error {
 func (t *parquetTable[R]) Flush() error { return nil }
 
 func (t *parquetTable[R]) Close() error {
-	if err := t.handOn(); err != nil {
-		return err
-	}
-	return t.w.Close()
+	return errors.Join(t.handOn(), t.w.Close())
 }

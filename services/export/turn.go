@@ -2,7 +2,7 @@ package export
 
 import (
 	"encoding/json"
-	"strconv"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,45 +39,35 @@ type TurnRow struct {
 	ReplacedByTurnID           *string         `json:"replaced_by_turn_id" parquet:"replaced_by_turn_id,optional"`
 }
 
-var turnColumns = []string{
-	"session_id", "identity_id", "turn_id", "request_id", "status", "position", "created_at", "finalized_at", "deleted_at",
-	"pipeline_name", "consultant", "repository", "translate_chat", "question_neutral", "question_translated", "answer_neutral",
-	"answer_translated", "answer_translated_is_fallback", "question_messages", "answer_messages", "metadata", "record_version", "replaced_by_turn_id",
-}
-
-func (r TurnRow) cells() []string {
-	return []string{
-		r.SessionID, textCell(r.IdentityID), r.TurnID, r.RequestID, r.Status, r.Position, timeCell(&r.CreatedAt), timeCell(r.FinalizedAt), timeCell(r.DeletedAt),
-		textCell(r.PipelineName), textCell(r.Consultant), textCell(r.Repository), strconv.FormatBool(r.TranslateChat), textCell(r.QuestionNeutral), textCell(r.QuestionTranslated), textCell(r.AnswerNeutral),
-		textCell(r.AnswerTranslated), strconv.FormatBool(r.AnswerTranslatedIsFallback), string(r.QuestionMessages), string(r.AnswerMessages), string(r.Metadata), strconv.Itoa(int(r.RecordVersion)), textCell(r.ReplacedByTurnID),
-	}
-}
-
 func (r TurnRow) size() int {
 	n := 256 + len(r.QuestionMessages) + len(r.AnswerMessages) + len(r.Metadata)
 	for _, s := range []*string{r.QuestionNeutral, r.QuestionTranslated, r.AnswerNeutral, r.AnswerTranslated} {
-		n += len(textCell(s))
+		if s != nil {
+			n += len(*s)
+		}
 	}
 	return n
 }
 
 func newTurnRow(s *conversation.State, t *conversation.Turn, partition int) TurnRow {
 	r := TurnRow{
-		SessionID: s.SessionID, IdentityID: present(s.Identity), TurnID: t.ID.String(), RequestID: t.RequestID, Status: t.Status.String(),
-		Position: events.Position{Partition: partition, Seq: t.Started}.String(), CreatedAt: t.CreatedAt,
-		FinalizedAt: presentTime(t.FinalizedAt), DeletedAt: presentTime(t.DeletedAt), TranslateChat: t.TranslateChat,
-		Metadata: t.Metadata(), RecordVersion: int32(t.Version), //nolint:gosec // versions count corrections
+		SessionID: s.SessionID, IdentityID: present(s.Identity), TurnID: t.ID.String(), RequestID: t.RequestID,
+		Status: t.Status.String(), Position: events.Position{Partition: partition, Seq: t.Started}.String(),
+		CreatedAt: t.CreatedAt, FinalizedAt: presentTime(t.FinalizedAt), DeletedAt: presentTime(t.DeletedAt),
+		TranslateChat: t.TranslateChat, Metadata: t.Metadata(),
+		RecordVersion: int32(t.Version), //nolint:gosec // versions count corrections
 	}
 	if t.ReplacedBy != uuid.Nil {
 		r.ReplacedByTurnID = present(t.ReplacedBy.String())
 	}
 	if q := t.Question; q != nil {
-		r.PipelineName, r.Consultant, r.Repository = present(q.PipelineName), present(q.Consultant), present(q.Repository)
-		r.QuestionNeutral, r.QuestionTranslated, r.QuestionMessages = present(q.QuestionNeutral), present(q.QuestionTranslated), q.QuestionMessages
+		r.PipelineName, r.Consultant = present(q.PipelineName), present(q.Consultant)
+		r.Repository, r.QuestionMessages = present(q.Repository), q.QuestionMessages
+		r.QuestionNeutral, r.QuestionTranslated = present(q.QuestionNeutral), present(q.QuestionTranslated)
 	}
 	if a := t.Answer; a != nil {
-		r.AnswerNeutral, r.AnswerTranslated, r.AnswerTranslatedIsFallback = present(a.AnswerNeutral), present(a.AnswerTranslated), a.AnswerTranslatedIsFallback
-		r.AnswerMessages = a.AnswerMessages
+		r.AnswerNeutral, r.AnswerTranslated = present(a.AnswerNeutral), present(a.AnswerTranslated)
+		r.AnswerTranslatedIsFallback, r.AnswerMessages = a.AnswerTranslatedIsFallback, a.AnswerMessages
 	}
 	return r
 }
@@ -89,14 +79,20 @@ func presentTime(t time.Time) *time.Time {
 	return &t
 }
 
-// fold folds lines of a replay, some sessions whole, and gives their turns, those of a
+// fold folds lines of a replay, some sessions whole, and returns their turns, those of a
 // session in their order.
-func fold(lines func(yield func([]byte) error) error, rules conversation.Rules) ([]sortedRow, error) {
+func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (rows []sortedRow, err error) {
 	states, partitions := map[string]*conversation.State{}, map[string]int{}
-	err := lines(func(line []byte) error {
+	for line, err := range lines {
+		if err != nil {
+			return nil, err
+		}
 		r, err := Recorded(line)
-		if err != nil || r.SessionID == "" {
-			return err
+		if err != nil {
+			return nil, err
+		}
+		if r.SessionID == "" {
+			continue
 		}
 		s := states[r.SessionID]
 		if s == nil {
@@ -104,19 +100,17 @@ func fold(lines func(yield func([]byte) error) error, rules conversation.Rules) 
 			states[r.SessionID], partitions[r.SessionID] = s, r.Position.Partition
 		}
 		s.Fold(r)
-		return nil
-	})
-	var rows []sortedRow
+	}
 	for id, s := range states {
 		for _, t := range s.Turns {
-			first := s.Turns[0]
-			rows = append(rows, sortedRow{first.CreatedAt, events.Position{Partition: partitions[id], Seq: first.Started}, newTurnRow(s, t, partitions[id])})
+			first := events.Position{Partition: partitions[id], Seq: s.Turns[0].Started}
+			rows = append(rows, sortedRow{s.Turns[0].CreatedAt, first, newTurnRow(s, t, partitions[id])})
 		}
 	}
-	return rows, err
+	return rows, nil
 }
 
-// Recorded reads a line of a replay back as the recorded event that it prints. One
+// Recorded reads a line of a replay back as the recorded event that it prints. An event
 // that states no fact, or whose texts were redacted, states none.
 func Recorded(line []byte) (events.Recorded, error) {
 	e, err := parseLine(line)
@@ -128,6 +122,7 @@ func Recorded(line []byte) (events.Recorded, error) {
 		subject = events.SubjectOf(e.Type, e.Subject, e.Data)
 	}
 	return events.Decode(events.Envelope{Subject: subject, Body: e.Data, Header: events.Header{
-		events.HeaderSpecVersion: {"1.0"}, events.HeaderID: {e.ID}, events.HeaderType: {e.Type}, events.HeaderSource: {e.Source}, events.HeaderTime: {e.Time},
+		events.HeaderSpecVersion: {"1.0"}, events.HeaderID: {e.ID}, events.HeaderType: {e.Type},
+		events.HeaderSource: {e.Source}, events.HeaderTime: {e.Time},
 	}}, e.at, e.RecordedAt), nil
 }

@@ -34,7 +34,8 @@ func spread(b *testing.B, n, turns int, run string, record recorder) time.Durati
 	for range n {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(turns); i = next.Add(1) {
-				if err := record(b.Context(), fmt.Sprintf("%s-%d", run, i/10), fmt.Sprintf("request-%d", i)); err != nil {
+				if err := record(b.Context(), fmt.Sprintf("%s-%d", run, i/10), fmt.Sprintf("request-%d",
+					i)); err != nil {
 					b.Error(err)
 					return
 				}
@@ -83,13 +84,15 @@ func throughService(b *testing.B, log *jetlog.Log) recorder {
 		if err != nil {
 			return err
 		}
-		_, err = s.FinalizeTurn(ctx, conversation.Finalize{SessionID: session, TurnID: turn.ID, Answer: events.Answer{AnswerNeutral: text}})
+		_, err = s.FinalizeTurn(ctx, conversation.Finalize{SessionID: session, TurnID: turn.ID,
+			Answer: events.Answer{AnswerNeutral: text}})
 		return err
 	}
 }
 
 func throughJetStream(b *testing.B) recorder {
-	log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
+	log, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{})
 	require.NoError(b, err)
 	return func(ctx context.Context, session, request string) error {
 		start, final := bareTurn(session, request)

@@ -98,7 +98,8 @@ func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
 	defer cancel()
 	words := "better"
 	for _, id := range []string{"r", "never"} {
-		_, err = b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id), RequestID: "c", AnswerNeutral: &words})
+		_, err = b.CorrectTurn(soon, conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", id),
+			RequestID: "c", AnswerNeutral: &words})
 		require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	}
 }
@@ -107,7 +108,8 @@ func TestACorrectionIsNotRefusedByWhatIsBehind(t *testing.T) {
 func TestMetadataIsWhatViewsShow(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	s := history.New(history.On(log), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
+	s := history.New(history.On(log), history.Config{Policy: policy,
+		Rules: conversation.Rules{SessionTTL: 24 * time.Hour, MetadataKeys: policy.MetadataKeys}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

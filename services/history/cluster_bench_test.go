@@ -35,7 +35,8 @@ func plainly(b *testing.B, nodes *natstest.Nodes, stream string, read *jetlog.Wa
 	b.Helper()
 	js, err := jetstream.New(nodes.Connect(b))
 	require.NoError(b, err)
-	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"}, Replicas: 3, AllowDirect: true, AllowAtomicPublish: true})
+	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"},
+		Replicas: 3, AllowDirect: true, AllowAtomicPublish: true})
 	require.NoError(b, err)
 	if read != nil {
 		follow(b, js, stream, read)
@@ -45,7 +46,8 @@ func plainly(b *testing.B, nodes *natstest.Nodes, stream string, read *jetlog.Wa
 		if err != nil {
 			return err
 		}
-		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: stream + "." + env.Subject, Header: nats.Header(env.Header), Data: env.Body})
+		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: stream + "." + env.Subject, Header: nats.Header(env.Header),
+			Data: env.Body})
 		if err != nil || read == nil {
 			return err
 		}
@@ -82,7 +84,8 @@ func follow(b *testing.B, js jetstream.JetStream, stream string, read *jetlog.Wa
 func BenchmarkClusterRecordTurn(b *testing.B) {
 	const writers, rounds = 64, 3
 	nodes := natstest.StartNodes(b, natstest.NodesOptions{})
-	all := []recorder{throughService(b, onNodes(b, nodes)), plainly(b, nodes, "PLAIN", nil), plainly(b, nodes, "READ", &jetlog.Watermark{})}
+	all := []recorder{throughService(b, onNodes(b, nodes)), plainly(b, nodes, "PLAIN", nil), plainly(b, nodes, "READ",
+		&jetlog.Watermark{})}
 	turns := max(b.N/rounds, 10*writers)
 	took := make([]time.Duration, len(all))
 	b.ResetTimer()
@@ -131,11 +134,13 @@ func BenchmarkClusterLeaderKill(b *testing.B) {
 			for i := 0; !over.Load(); i++ {
 				session, request := fmt.Sprint(w, "-", i/10), fmt.Sprint(i)
 				until(func() error {
-					_, err := service.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request, Question: question()})
+					_, err := service.StartTurn(b.Context(), conversation.Start{SessionID: session, RequestID: request,
+						Question: question()})
 					return err
 				})
 				until(func() error {
-					_, err := service.FinalizeTurn(b.Context(), conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: text}})
+					_, err := service.FinalizeTurn(b.Context(), conversation.Finalize{SessionID: session,
+						TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: text}})
 					return err
 				})
 			}

@@ -90,7 +90,8 @@ func (d *lazyDisk) Append(ctx context.Context, a jetlog.Append) (jetlog.Ack, err
 	return ack, err
 }
 
-func (d *lazyDisk) Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error) {
+func (d *lazyDisk) Tail(ctx context.Context, partition int, after uint64,
+	opts jetlog.TailOptions) (*jetlog.Tail, error) {
 	tail, err := d.Log.Tail(ctx, partition, after, opts)
 	if d.tail != nil && err == nil {
 		d.tail(tail)
@@ -140,7 +141,10 @@ var writes = map[string]func(context.Context, *history.Service) shown{
 	"start again": func(ctx context.Context, s *history.Service) shown {
 		return ofTurn(s.StartTurn(ctx, start("s", "pending")))
 	},
-	"start with identity": func(ctx context.Context, s *history.Service) shown { return ofTurn(s.StartTurn(ctx, linking("r"))) },
+	"start with identity": func(ctx context.Context, s *history.Service) shown {
+		return ofTurn(s.StartTurn(ctx,
+			linking("r")))
+	},
 	"start again and link": func(ctx context.Context, s *history.Service) shown {
 		return ofTurn(s.StartTurn(ctx, linking("pending")))
 	},
@@ -185,7 +189,8 @@ func linking(request string) conversation.Start {
 
 func better(old, request string) conversation.Correct {
 	words := "better"
-	return conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", old), RequestID: request, AnswerNeutral: &words}
+	return conversation.Correct{SessionID: "s", TurnID: events.TurnID("s", old), RequestID: request,
+		AnswerNeutral: &words}
 }
 
 // prepare makes what the writes find, and leaves it unsynced.
@@ -230,7 +235,8 @@ func TestNoAnswerShowsWhatIsNotOnDisk(t *testing.T) {
 					}
 					d.syncs.Store(at)
 					d.meanwhile = func() {
-						final := &events.TurnFinalized{TurnID: events.TurnID("s", "pending"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "another's"}}
+						final := &events.TurnFinalized{TurnID: events.TurnID("s", "pending"), SessionID: "s",
+							Answer: events.Answer{AnswerNeutral: "another's"}}
 						link := &events.SessionLinked{SessionID: "s", IdentityID: "ada"}
 						gone := &events.TurnRedacted{TurnID: events.TurnID("s", "final"), SessionID: "s"}
 						d.foreign(t, s, final, gone, link, began("s", "z"), began("linked", "z"))
@@ -244,7 +250,8 @@ func TestNoAnswerShowsWhatIsNotOnDisk(t *testing.T) {
 }
 
 func began(session, request string) events.Fact {
-	return &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "another's"}}
+	return &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "another's"}}
 }
 
 // shows holds an answer against what the disk has.
@@ -264,7 +271,8 @@ func (d *lazyDisk) shows(t testing.TB, got shown) {
 		require.Equal(t, st.Identity, got.turn.IdentityID)
 		kept := st.Turn(got.turn.ID)
 		require.NotNil(t, kept, "the turn is not on disk")
-		require.Equal(t, [...]any{kept.Status, kept.Started, kept.Final, kept.Gone}, [...]any{got.turn.Status, got.turn.Started, got.turn.Final, got.turn.Gone})
+		require.Equal(t, [...]any{kept.Status, kept.Started, kept.Final, kept.Gone}, [...]any{got.turn.Status,
+			got.turn.Started, got.turn.Final, got.turn.Gone})
 		require.LessOrEqual(t, got.turn.Position.Seq, d.synced.At())
 	default:
 		st, _ := d.kept(t, got.session.SessionID)

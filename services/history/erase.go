@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/turnledger/turnledger/events"
@@ -16,7 +15,7 @@ import (
 // that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if the log knows
 // no such session.
 func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
-	if err := validSession(sessionID); err != nil {
+	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return "", err
 	}
 	w := s.writing(sessionID)
@@ -28,24 +27,22 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 		SessionID: sessionID, Reason: c.Reason, ErasedBy: c.By,
 		ReceiptID: newReceipt(events.Position{Partition: w.partition, Seq: head}),
 	}
-	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision { return st.DecideErase(f) })
+	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideErase(f) })
 	if err != nil {
 		return "", err
 	}
-	return s.receiptAt(ctx, v.position)
+	e, _, err := s.log.At(ctx, v.position)
+	if err != nil {
+		return "", err
+	}
+	first, found := e.Fact.(*events.SessionErased)
+	if !found {
+		return "", errMisplaced
+	}
+	return first.ReceiptID, nil
 }
 
-// receiptAt returns the receipt of the session's erasure at a position.
-func (s *Service) receiptAt(ctx context.Context, at events.Position) (string, error) {
-	e, found, err := s.log.At(ctx, at)
-	if err != nil {
-		return "", err
-	}
-	if first, ok := e.Fact.(*events.SessionErased); found && ok {
-		return first.ReceiptID, nil
-	}
-	return "", fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
-}
+var errMisplaced = fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
 
 // EraseIdentity erases all sessions of an identity, also sessions that are linked later, and returns the receipt. For
 // an identity that was erased before, it returns the first receipt. From then on reads show none of these sessions, and
@@ -53,42 +50,36 @@ func (s *Service) receiptAt(ctx context.Context, at events.Position) (string, er
 func (s *Service) EraseIdentity(
 	ctx context.Context, identityID string, c services.Erasure,
 ) (receipt string, err error) {
-	if events.ValidID(identityID) != nil {
-		return "", &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
+	if err := conversation.ValidIDs("identity_id", identityID); err != nil {
+		return "", err
 	}
-	partition := s.log.Partition(identityID)
-	head, err := s.log.Head(ctx, partition)
+	head, err := s.log.Head(ctx, s.log.Partition(identityID))
 	if err != nil {
 		return "", err
 	}
-	first, _, err := s.log.IdentityErasure(ctx, identityID, head)
-	switch {
-	case err != nil:
-		return "", err
-	case first != nil:
-		return first.ReceiptID, nil
+	if first, _, err := s.log.IdentityErasure(ctx, identityID, head); err != nil || first != nil {
+		return receiptOf(first), err
 	}
 	f := &events.IdentityErased{IdentityID: identityID, ReceiptID: newReceipt(head), Reason: c.Reason, ErasedBy: c.By}
-	return s.appendErasure(ctx, f)
-}
-
-// appendErasure appends the erasure of an identity, and returns the receipt of the erasure that stands then.
-func (s *Service) appendErasure(ctx context.Context, f *events.IdentityErased) (receipt string, err error) {
 	ack, err := s.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
+	if err == nil {
+		err = s.log.Durable(ctx, ack.Position)
+	}
 	if err != nil {
 		return "", err
 	}
-	if err := s.log.Durable(ctx, ack.Position); err != nil {
-		return "", err
+	first, _, err := s.log.IdentityErasure(ctx, identityID, ack.Position)
+	if err == nil && first == nil {
+		err = errMisplaced
 	}
-	first, _, err := s.log.IdentityErasure(ctx, f.IdentityID, ack.Position)
-	switch {
-	case err != nil:
-		return "", err
-	case first == nil:
-		return "", fmt.Errorf("%w: the erasure is not where it was written", jetlog.ErrUnavailable)
+	return receiptOf(first), err
+}
+
+func receiptOf(f *events.IdentityErased) string {
+	if f == nil {
+		return ""
 	}
-	return first.ReceiptID, nil
+	return f.ReceiptID
 }
 
 // erasedIdentity returns what erased the identity of a session that is not closed yet, nil where nothing did. It looks
@@ -116,7 +107,7 @@ func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.Identi
 // newReceipt makes the id of a receipt. The id names the place to look at: the erasure stands in the log after the
 // position.
 func newReceipt(after events.Position) string {
-	var salt [6]byte
-	_, _ = rand.Read(salt[:]) // never fails
-	return fmt.Sprintf("%d-%d-%s", after.Partition, after.Seq, hex.EncodeToString(salt[:]))
+	salt := make([]byte, 6)
+	_, _ = rand.Read(salt) // never fails
+	return fmt.Sprintf("%d-%d-%x", after.Partition, after.Seq, salt)
 }

@@ -23,7 +23,8 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 	for n := range sessions {
 		c := start(fmt.Sprint("s", n), "r")
 		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{
-			&events.TurnStarted{TurnID: events.TurnID(c.SessionID, c.RequestID), SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question},
+			&events.TurnStarted{TurnID: events.TurnID(c.SessionID, c.RequestID), SessionID: c.SessionID,
+				RequestID: c.RequestID, Question: c.Question},
 		}})
 		require.NoError(t, err)
 	}

@@ -43,11 +43,13 @@ func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 }
 
 func start(session, request string) conversation.Start {
-	return conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q " + request}}
+	return conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q " +
+		request}}
 }
 
 func finalize(session, request string) conversation.Finalize {
-	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request), Answer: events.Answer{AnswerNeutral: "a " + request}}
+	return conversation.Finalize{SessionID: session, TurnID: events.TurnID(session, request),
+		Answer: events.Answer{AnswerNeutral: "a " + request}}
 }
 
 func TestTheSameRequestIsOneTurn(t *testing.T) {
@@ -156,12 +158,14 @@ func TestAWholeTurn(t *testing.T) {
 	require.True(t, turn.Duplicate)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	text := "better"
-	corrected, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID, AnswerNeutral: &text})
+	corrected, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+		AnswerNeutral: &text})
 	require.NoError(t, err)
 	require.Equal(t, 2, corrected.Version)
 	require.Equal(t, "q r", corrected.Question.QuestionNeutral)
 	require.Equal(t, "better", corrected.Answer.AnswerNeutral)
-	again, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID, AnswerNeutral: &text})
+	again, err := s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "c", TurnID: turn.ID,
+		AnswerNeutral: &text})
 	require.NoError(t, err)
 	require.True(t, again.Duplicate)
 	gone, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: turn.ID})
@@ -187,7 +191,8 @@ func TestAnAnomalyDoesNotSwallowTheRightEvent(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := run(t, log)
-	f := &events.TurnFinalized{TurnID: events.TurnID("s", "r"), SessionID: "s", Answer: events.Answer{AnswerNeutral: "foreign"}}
+	f := &events.TurnFinalized{TurnID: events.TurnID("s", "r"), SessionID: "s",
+		Answer: events.Answer{AnswerNeutral: "foreign"}}
 	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 	require.NoError(t, err)
 	_, err = s.StartTurn(t.Context(), start("s", "r"))
@@ -220,9 +225,11 @@ func TestWhatOneProcessAcknowledgedTheNextSees(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, conversation.Finalized, again.Status)
 		words := "better"
-		corrected, err := a.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request, AnswerNeutral: &words})
+		corrected, err := a.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "c" + request,
+			AnswerNeutral: &words})
 		require.NoError(t, err)
-		_, err = b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request, AnswerNeutral: &words})
+		_, err = b.CorrectTurn(ctx, conversation.Correct{SessionID: "s", TurnID: id, RequestID: "d" + request,
+			AnswerNeutral: &words})
 		require.ErrorIs(t, err, conversation.ErrTurnReplaced)
 		_, err = b.RedactTurn(ctx, "s", conversation.Redact{TurnID: corrected.ID})
 		require.NoError(t, err)

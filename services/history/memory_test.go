@@ -54,7 +54,8 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 		turn, err := live.FinalizeTurn(ctx, f)
 		require.NoError(t, err)
 		require.Len(t, turn.Question.QuestionNeutral, length, "the writer of an answer is shown both halves")
-		_, err = live.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" + request, AnswerNeutral: &words})
+		_, err = live.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: turn.ID, RequestID: "c" +
+			request, AnswerNeutral: &words})
 		require.NoError(t, err)
 	})
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {

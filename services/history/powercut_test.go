@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -35,7 +35,8 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 		seeds = 200
 	}
 	for seed := range seeds {
-		l := &lives{seed: seed, sync: embedded.Group, disk: cutfs.Options{OutliveCut: true, ReplacingRenameSyncsData: true}}
+		l := &lives{seed: seed, sync: embedded.Group, disk: cutfstest.Options{OutliveCut: true,
+			ReplacingRenameSyncsData: true}}
 		require.NoError(t, l.run(t), "seed %d", seed)
 		answers += l.answers
 	}
@@ -45,7 +46,7 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 func TestPowerCutFindsLossOfAnswersWithoutGate(t *testing.T) {
 	t.Parallel()
 	for seed := range int64(20) {
-		l := &lives{seed: seed, sync: embedded.None, disk: cutfs.Options{OutliveCut: true}}
+		l := &lives{seed: seed, sync: embedded.None, disk: cutfstest.Options{OutliveCut: true}}
 		err := l.run(t)
 		if errors.Is(err, errAnswerLost) {
 			t.Logf("seed %d: %v", seed, err)
@@ -68,9 +69,9 @@ const (
 type lives struct {
 	seed  int64
 	sync  embedded.Sync
-	disk  cutfs.Options
-	fs    *cutfs.FS
-	image *cutfs.Image
+	disk  cutfstest.Options
+	fs    *cutfstest.FS
+	image *cutfstest.Image
 
 	mu       sync.Mutex
 	answers  int
@@ -115,7 +116,7 @@ func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) err
 	dir := t.TempDir()
 	var err error
 	if l.image == nil {
-		l.fs, err = cutfs.Mount(dir, l.disk)
+		l.fs, err = cutfstest.Mount(dir, l.disk)
 	} else {
 		l.fs, err = l.image.Mount(dir)
 	}
@@ -150,7 +151,8 @@ func (l *lives) write(ctx context.Context, t *testing.T, log *jetlog.Log, rng *r
 	var running, writing sync.WaitGroup
 	services := make([]*history.Service, 2)
 	for i := range services {
-		services[i] = history.New(history.On(log), history.Config{Policy: policy, Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
+		services[i] = history.New(history.On(log), history.Config{Policy: policy,
+			Rules: conversation.Rules{SessionTTL: 24 * time.Hour}})
 		running.Go(func() {
 			if err := services[i].Run(life); err != nil {
 				t.Error(err)
@@ -194,7 +196,8 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 	case 3, 4:
 		l.turn(s.FinalizeTurn(ctx, finalize(session, request)))
 	case 5:
-		l.turn(s.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: id, RequestID: "c" + request, AnswerNeutral: &words}))
+		l.turn(s.CorrectTurn(ctx, conversation.Correct{SessionID: session, TurnID: id, RequestID: "c" + request,
+			AnswerNeutral: &words}))
 	case 6:
 		if rng.IntN(2) == 0 {
 			l.turn(s.RedactTurn(ctx, session, conversation.Redact{TurnID: id}))
@@ -210,7 +213,8 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 		}
 		thief := fmt.Sprint("eve", rng.Uint32())
 		if _, err := s.LinkSession(ctx, session, thief, ""); errors.Is(err, conversation.ErrLinkedElsewhere) {
-			l.promise(promise{session, "the refusal of " + thief, func(st *conversation.State) bool { return st.Identity != "" && st.Identity != thief }})
+			l.promise(promise{session, "the refusal of " + thief,
+				func(st *conversation.State) bool { return st.Identity != "" && st.Identity != thief }})
 			l.promise(promise{session, refusedLink + thief, nil})
 		}
 	}
@@ -225,8 +229,10 @@ func (l *lives) turn(x services.Turn, err error) {
 	}
 	l.promise(promise{x.SessionID, fmt.Sprintf("turn %s %s", x.RequestID, x.Status), func(st *conversation.State) bool {
 		t := st.Turn(x.ID)
-		return t != nil && t.Started == x.Started && (x.Final == 0 || t.Final == x.Final) && (x.Gone == 0 || t.Gone == x.Gone) &&
-			(x.ReplacedBy == uuid.Nil || t.ReplacedBy == x.ReplacedBy) && (x.IdentityID == "" || st.Identity == x.IdentityID) && st.Applied >= x.Position.Seq
+		return t != nil && t.Started == x.Started && (x.Final == 0 || t.Final == x.Final) && (x.Gone == 0 ||
+			t.Gone == x.Gone) &&
+			(x.ReplacedBy == uuid.Nil || t.ReplacedBy == x.ReplacedBy) && (x.IdentityID == "" ||
+			st.Identity == x.IdentityID) && st.Applied >= x.Position.Seq
 	}})
 }
 
@@ -235,7 +241,8 @@ func (l *lives) head(x services.Session, err error) {
 		return
 	}
 	l.promise(promise{x.SessionID, "session", func(st *conversation.State) bool {
-		return st.Applied >= x.Position.Seq && st.ResetAt >= x.ResetAt && (x.Identity == "" || st.Identity == x.Identity && st.LinkedAt == x.LinkedAt)
+		return st.Applied >= x.Position.Seq && st.ResetAt >= x.ResetAt && (x.Identity == "" ||
+			st.Identity == x.Identity && st.LinkedAt == x.LinkedAt)
 	}})
 }
 

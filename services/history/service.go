@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -53,33 +54,26 @@ const concurrentLoads = 16
 // New returns a service. It does no I/O.
 func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
-	if cfg.StateBytes == 0 {
-		cfg.StateBytes = 128 << 20
-	}
+	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
-	s.sessions = otter.Must(&otter.Options[string, *session]{
+	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
 		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
-		// A session that has been silent for its life has no claim on memory.
-		ExpiryCalculator: expiry(cfg.Rules.SessionTTL),
-		Clock:            clock{},
-	})
+		Clock:         clock{},
+	}
+	// A session that has been silent for its life has no claim on memory.
+	if cfg.Rules.SessionTTL > 0 {
+		held.ExpiryCalculator = otter.ExpiryAccessing[string, *session](cfg.Rules.SessionTTL)
+	}
+	s.sessions = otter.Must(held)
 	for range s.log.Partitions() {
 		s.parts = append(s.parts, &following{started: make(chan struct{})})
 	}
 	return s
-}
-
-// expiry drops sessions that were not used for a time; nil where only their weight counts.
-func expiry(after time.Duration) otter.ExpiryCalculator[string, *session] {
-	if after <= 0 {
-		return nil
-	}
-	return otter.ExpiryAccessing[string, *session](after)
 }
 
 // clock is the system's clock. It does not tick: Run looks for what has expired.
@@ -106,7 +100,7 @@ func (s *Service) dropExpired(ctx context.Context) error {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.order) + x.questionBytes
+	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.outcomes) + x.questionBytes
 	return uint32(n) //nolint:gosec // far below 2^32
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,19 +20,24 @@ type session struct {
 	err    error
 
 	mu    sync.Mutex
-	state *conversation.State
 	early []jetlog.Message
 	ready bool
+	folded
+}
+
+// folded is what is kept of a session's events.
+type folded struct {
+	state *conversation.State
 	// questionBytes counts the bytes of the questions that the state holds.
 	questionBytes int
-	// outcomes of the last events, by sequence; order has the oldest first.
-	outcomes map[uint64]outcome
-	order    []uint64
+	// outcomes of the last events, the oldest first.
+	outcomes []outcome
 }
 
 // outcome is what an event did at its own position. A later event may have taken that back again, but does not change
 // the answer to the event's writer.
 type outcome struct {
+	seq  uint64
 	kind conversation.Kind
 	turn *conversation.Turn
 	head conversation.Head
@@ -44,32 +50,32 @@ const (
 	outcomeWeight = 448
 )
 
-// fold folds an event and keeps its outcome. The lock is held, or nobody else knows the session yet.
-func (x *session) fold(e events.Recorded) {
+// fold folds an event and keeps its outcome.
+func (x *folded) fold(e events.Recorded) {
 	c, grown := fold(x.state, e)
 	x.questionBytes += grown
-	if x.outcomes == nil {
-		x.outcomes = map[uint64]outcome{}
-	}
-	o := outcome{kind: c.Kind, head: x.state.Head()}
+	o := outcome{seq: e.Position.Seq, kind: c.Kind, head: x.state.Head()}
 	if c.Turn != nil {
 		own := *c.Turn
 		own.Question = nil // texts are not kept
 		o.turn = &own
 	}
-	if len(x.order) == keptOutcomes {
-		delete(x.outcomes, x.order[0])
-		x.order = append(x.order[:0], x.order[1:]...)
+	if len(x.outcomes) == keptOutcomes {
+		x.outcomes = slices.Delete(x.outcomes, 0, 1)
 	}
-	x.outcomes[e.Position.Seq], x.order = o, append(x.order, e.Position.Seq)
+	x.outcomes = append(x.outcomes, o)
 }
 
 // outcome returns the outcome of an event, and reports whether the event counted.
 func (x *session) outcome(seq uint64) (outcome, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o, known := x.outcomes[seq]
-	return o, known && o.kind.Applied()
+	for _, o := range x.outcomes {
+		if o.seq == seq {
+			return o, o.kind.Applied()
+		}
+	}
+	return outcome{}, false
 }
 
 // session returns a session, which is read from the log if it was not held.
@@ -92,8 +98,11 @@ func (s *Service) hold(id string) (x *session, mine bool) {
 	if x, ok := s.sessions.GetIfPresent(id); ok {
 		return x, false
 	}
-	return s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), state: conversation.New(id, s.cfg.Rules)})
+	return s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), folded: s.nothing(id)})
 }
+
+// nothing is what is kept of a session without events.
+func (s *Service) nothing(id string) folded { return folded{state: conversation.New(id, s.cfg.Rules)} }
 
 func (s *Service) load(ctx context.Context, id string, x *session) {
 	// Others wait for this load too: it does not end with the caller who began it.
@@ -123,7 +132,7 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	read := &session{state: conversation.New(id, s.cfg.Rules)}
+	read := s.nothing(id)
 	for e, err := range s.log.Session(ctx, id, 0, math.MaxUint64) {
 		if err != nil {
 			return fmt.Errorf("load session: %w", err)
@@ -135,7 +144,7 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 }
 
 // become gives a session the state that was read, and folds what the tail has delivered since.
-func (x *session) become(read *session) {
+func (x *session) become(read folded) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, m := range x.early {
@@ -143,8 +152,7 @@ func (x *session) become(read *session) {
 			read.fold(m.Recorded())
 		}
 	}
-	x.state, x.questionBytes, x.early, x.ready = read.state, read.questionBytes, nil, true
-	x.outcomes, x.order = read.outcomes, read.order
+	x.folded, x.early, x.ready = read, nil, true
 }
 
 // deliver folds an event of the tail, or keeps it until the session is loaded.

@@ -42,7 +42,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}
-	x.become(&session{state: conversation.New(w.id, w.cfg.Rules)})
+	x.become(w.nothing(w.id))
 	w.loaded(w.id, x, nil)
 	w.appendedTo(conversation.Head{}, ack, d.Facts)
 	return w.settling(ack.Position.Seq), nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -21,18 +19,13 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
-	w.answersTurn = true
+	w.dropped = dropped
 	if c.IdentityID != "" {
 		if err := w.mayBegin(ctx, c.IdentityID); err != nil {
 			return services.Turn{}, err
 		}
 	}
-	decide := func(st *conversation.State) conversation.Decision { return st.DecideStart(c) }
-	v, err := w.runFrom(ctx, w.beginning, decide)
-	if err != nil {
-		return services.Turn{}, err
-	}
-	return s.fullTurn(ctx, c.SessionID, v, dropped)
+	return w.turn(ctx, w.beginning, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
 }
 
 // mayBegin refuses to begin a session for an identity that was erased, also a session that does not exist yet.
@@ -76,20 +69,14 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	if c.StartFirst, err = s.startFirst(c); err != nil {
 		return services.Turn{}, err
 	}
-	var asked *events.Question
-	v, err := s.writeTurn(ctx, c.SessionID, func(st *conversation.State) conversation.Decision {
+	w := s.writing(c.SessionID)
+	w.dropped = dropped
+	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if t := st.Turn(c.TurnID); t != nil && t.Question != nil {
-			asked = t.Question
+			w.question = t.Question
 		}
 		return st.DecideFinalize(c)
 	})
-	if err != nil {
-		return services.Turn{}, err
-	}
-	if v.turn.Status != conversation.Redacted {
-		v.turn.Question = asked
-	}
-	return s.fullTurn(ctx, c.SessionID, v, dropped)
 }
 
 // startFirst returns the start for a turn that was never started, nil where that is not allowed or the command lacks
@@ -107,17 +94,12 @@ func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, erro
 
 // RedactTurn records that a turn, with all its versions, must never be shown again.
 func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error) {
-	if err := validSession(sessionID); err != nil {
+	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return services.Turn{}, err
 	}
-	c.Partition = s.log.Partition(sessionID)
-	v, err := s.writeTurn(
-		ctx, sessionID, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) },
-	)
-	if err != nil {
-		return services.Turn{}, err
-	}
-	return s.turn(sessionID, v, nil), nil
+	w := s.writing(sessionID)
+	c.Partition = w.partition
+	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
 }
 
 // CorrectTurn records a turn that takes the place of another.
@@ -127,22 +109,17 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 		return services.Turn{}, err
 	}
 	w := s.writing(c.SessionID)
-	w.answersTurn = true
 	old, err := w.correctable(ctx, c)
 	if err != nil {
 		return services.Turn{}, err
 	}
-	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
+	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if old == nil {
 			d, _ := st.CorrectRefused(c)
 			return d
 		}
 		return st.DecideCorrect(c, old)
 	})
-	if err != nil {
-		return services.Turn{}, err
-	}
-	return s.fullTurn(ctx, c.SessionID, v, nil)
 }
 
 // correctable returns the turn to correct with its texts, or nil where the log has the answer already. Texts never
@@ -167,7 +144,7 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		_, err := w.answer(ctx, d)
 		return nil, err
 	}
-	if err := w.texts(ctx, w.partition, d.Turn); err != nil {
+	if err := w.texts(ctx, d.Turn); err != nil {
 		return nil, err
 	}
 	if d.Turn.Question != nil && d.Turn.Answer != nil {
@@ -189,22 +166,17 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 
 // LinkSession records that a session belongs to an identity.
 func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (services.Session, error) {
-	if err := validSession(sessionID); err != nil {
+	if err := conversation.ValidIDs("session_id", sessionID, "identity_id", identityID); err != nil {
 		return services.Session{}, err
 	}
-	if events.ValidID(identityID) != nil {
-		return services.Session{}, &conversation.Invalid{Field: "identity_id", Why: events.ErrID.Error()}
-	}
-	v, err := s.write(
-		ctx, sessionID,
-		func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) },
-	)
-	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
+	return s.writing(sessionID).answerSession(ctx, func(st *conversation.State) conversation.Decision {
+		return st.DecideLink(identityID, sourceHash)
+	})
 }
 
 // ResetSession makes prompts and history start anew. It deletes nothing.
 func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (services.Session, error) {
-	if err := validSession(sessionID); err != nil {
+	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return services.Session{}, err
 	}
 	// A reset leaves behind what the log holds when the caller asks for the reset.
@@ -213,7 +185,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 		return services.Session{}, err
 	}
 	var before *uint64
-	v, err := w.run(ctx, func(st *conversation.State) conversation.Decision {
+	return w.answerSession(ctx, func(st *conversation.State) conversation.Decision {
 		if before == nil {
 			at := st.ResetAt
 			before = &at
@@ -224,65 +196,28 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 		}
 		return st.DecideReset(reason, w.partition)
 	})
-	return services.Session{SessionID: sessionID, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }
 
-func validSession(id string) error {
-	if events.ValidID(id) != nil {
-		return &conversation.Invalid{Field: "session_id", Why: events.ErrID.Error()}
-	}
-	return nil
-}
-
-func (s *Service) turn(sessionID string, v verdict, dropped []string) services.Turn {
-	return services.Turn{
-		Turn: *v.turn, SessionID: sessionID, IdentityID: v.head.Identity, Position: v.position,
-		Duplicate: v.duplicate, DroppedMetadata: dropped,
-	}
-}
-
-// fullTurn returns the turn with its texts as the log has them.
-func (s *Service) fullTurn(ctx context.Context, sessionID string, v verdict, dropped []string) (services.Turn, error) {
-	t := s.turn(sessionID, v, dropped)
-	if !v.duplicate && t.Status != conversation.Redacted {
-		for _, f := range v.facts {
-			s.cfg.Rules.Fill(&t.Turn, f)
-		}
-	}
-	err := s.texts(ctx, v.position.Partition, &t.Turn)
-	return t, err
-}
-
-// texts reads a turn's texts by their positions. A tombstone has none.
-func (s *Service) texts(ctx context.Context, partition int, t *conversation.Turn) error {
+// texts reads what a turn lacks of its texts, by their positions. A tombstone has none.
+func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil
 	}
 	if t.Question == nil {
-		if err := s.text(ctx, partition, t.Started, t); err != nil {
+		if err := w.text(ctx, t.Started, t); err != nil {
 			return err
 		}
 	}
 	if t.Final == 0 || t.Answer != nil {
 		return nil
 	}
-	return s.text(ctx, partition, t.Final, t)
+	return w.text(ctx, t.Final, t)
 }
 
-func (s *Service) text(ctx context.Context, partition int, seq uint64, t *conversation.Turn) error {
-	e, found, err := s.log.At(ctx, events.Position{Partition: partition, Seq: seq})
-	if err != nil || !found {
-		return err
+func (w *writing) text(ctx context.Context, seq uint64, t *conversation.Turn) error {
+	e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: seq})
+	if found && err == nil {
+		w.cfg.Rules.Fill(t, e.Fact)
 	}
-	s.cfg.Rules.Fill(t, e.Fact)
-	return nil
-}
-
-// ParseTurnID parses the turn id of a path. A malformed id names no turn: it returns the nil id.
-func ParseTurnID(s string) uuid.UUID {
-	id, err := uuid.Parse(s)
-	if err != nil || id.String() != s {
-		return uuid.Nil
-	}
-	return id
+	return err
 }

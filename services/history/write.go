@@ -6,6 +6,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
 // writing is one write on its way to its verdict. It is a machine of nine states: each state is a method of the same
@@ -50,8 +51,11 @@ type writing struct {
 	id        string
 	partition int
 	decide    decider
-	// answersTurn: the write is answered with a turn, and not with the session.
+	// answersTurn: the write is answered with a turn, and not with the session. dropped and question complete that
+	// turn.
 	answersTurn bool
+	dropped     []string
+	question    *events.Question
 
 	rounds  int
 	own     appended
@@ -124,23 +128,8 @@ func (s *Service) writing(sessionID string) *writing {
 	return &writing{Service: s, id: sessionID, partition: s.log.Partition(sessionID)}
 }
 
-// write decides, appends and decides again on the state that holds the event, until the log has the answer.
-func (s *Service) write(ctx context.Context, sessionID string, decide decider) (verdict, error) {
-	return s.writing(sessionID).run(ctx, decide)
-}
-
-// writeTurn is write for a command that is answered with a turn.
-func (s *Service) writeTurn(ctx context.Context, sessionID string, decide decider) (verdict, error) {
-	w := s.writing(sessionID)
-	w.answersTurn = true
-	return w.run(ctx, decide)
-}
-
-func (w *writing) run(ctx context.Context, decide decider) (verdict, error) {
-	return w.runFrom(ctx, w.deciding, decide)
-}
-
-func (w *writing) runFrom(ctx context.Context, first state, decide decider) (verdict, error) {
+// run decides, appends and decides again on the state that holds the event, until the log has the answer.
+func (w *writing) run(ctx context.Context, first state, decide decider) (verdict, error) {
 	w.decide = decide
 	for now := first; now != nil; {
 		next, err := now(ctx)
@@ -163,4 +152,35 @@ func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []eve
 	last := ack.Position.Seq
 	w.own = appended{first: last - uint64(len(facts)) + 1, last: last, facts: facts, linkedBefore: head.Identity != ""}
 	w.known.fresh = true
+}
+
+// turn runs a write that is answered with a turn, and returns the turn with its texts as the log has them.
+func (w *writing) turn(ctx context.Context, first state, decide decider) (services.Turn, error) {
+	w.answersTurn = true
+	v, err := w.run(ctx, first, decide)
+	if err != nil {
+		return services.Turn{}, err
+	}
+	t := services.Turn{
+		Turn: *v.turn, SessionID: w.id, IdentityID: v.head.Identity, Position: v.position,
+		Duplicate: v.duplicate, DroppedMetadata: w.dropped,
+	}
+	if t.Status == conversation.Redacted {
+		return t, nil // a tombstone has no texts
+	}
+	if w.question != nil {
+		t.Question = w.question
+	}
+	if !v.duplicate {
+		for _, f := range v.facts {
+			w.cfg.Rules.Fill(&t.Turn, f)
+		}
+	}
+	return t, w.texts(ctx, &t.Turn)
+}
+
+// answerSession runs a write that is answered with its session.
+func (w *writing) answerSession(ctx context.Context, decide decider) (services.Session, error) {
+	v, err := w.run(ctx, w.deciding, decide)
+	return services.Session{SessionID: w.id, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }

@@ -40,7 +40,8 @@ func (t *tables) Applied(ctx context.Context, partition int) (events.Position, e
 	return events.Position{Partition: partition, Seq: t.applied}, t.err
 }
 
-func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, int, string) ([]audit.Turn, string, error) {
+func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, int,
+	string) ([]audit.Turn, string, error) {
 	turn := conversation.Turn{Started: 2}
 	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, "next", nil
 }
@@ -107,7 +108,8 @@ func TestTablesThatFailAreUnavailable(t *testing.T) {
 	log := logOf(t, 1)
 	_, err := list(t, log, &tables{err: errors.New("refused")})
 	require.ErrorIs(t, err, projections.ErrUnavailable)
-	reader := identities.New(func() (identities.Tables, error) { return nil, projections.ErrUnavailable }, log, patience)
+	reader := identities.New(func() (identities.Tables, error) { return nil, projections.ErrUnavailable }, log,
+		patience)
 	_, err = reader.IdentityTurns(t.Context(), services.IdentityAsk{IdentityID: "ada"})
 	require.ErrorIs(t, err, projections.ErrUnavailable)
 }
@@ -116,7 +118,8 @@ func TestTablesThatFailAreUnavailable(t *testing.T) {
 func TestAnErasedIdentityHasNoTurns(t *testing.T) {
 	t.Parallel()
 	log := logOf(t, 1)
-	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada", ReceiptID: "r"}}})
+	_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
+		ReceiptID: "r"}}})
 	require.NoError(t, err)
 	page, err := list(t, log, &tables{applied: 2})
 	require.NoError(t, err)

@@ -181,7 +181,9 @@ func (d *Deletions) tell(ctx context.Context) error {
 			}
 		}
 		if before = now; late > 0 {
-			d.logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a process with the role audit, or see what holds it up with turnledger projections list and turnledger deadletters list memory",
+			d.logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a "+
+				"process with the role audit, or see what holds it up with turnledger projections list and "+
+				"turnledger deadletters list memory",
 				"scopes", late, "position", oldest.String())
 		}
 	}

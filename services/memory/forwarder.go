@@ -97,7 +97,8 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 			return f.store.Forget(ctx, Scope(gone.IdentityID, ""))
 		}
 		return nil
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset, conversation.Refused:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset,
+		conversation.Refused:
 		return nil
 	}
 	return nil
@@ -123,7 +124,8 @@ func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversat
 		return nil
 	}
 	return f.store.Put(ctx, scope, Document{
-		TurnID: t.ID, SessionID: session, Place: t.Place, Question: t.Question.QuestionNeutral, Answer: t.Answer.AnswerNeutral,
+		TurnID: t.ID, SessionID: session, Place: t.Place, Question: t.Question.QuestionNeutral,
+		Answer: t.Answer.AnswerNeutral,
 	})
 }
 

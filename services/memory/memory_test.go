@@ -59,8 +59,10 @@ func both(t *testing.T, test func(w *world)) {
 				m := supermemory.NewV5(to)
 				w.store, search = m, m
 			}
-			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
-			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied, Logger: slog.New(slog.DiscardHandler)})
+			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
+				Rules: rules})
+			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied,
+				Logger: slog.New(slog.DiscardHandler)})
 			natstest.Run(w.t, deletions.Run)
 			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
 			test(w)
@@ -70,7 +72,8 @@ func both(t *testing.T, test func(w *world)) {
 
 func (w *world) forward() (stop func()) {
 	return natstest.Run(w.t, runner.New(w.log, w.effect, runner.Config{
-		Rules: rules, Pause: 20 * time.Millisecond, Group: desk.Of(w.log).Members(w.effect.Name(), nil), Beat: 50 * time.Millisecond,
+		Rules: rules, Pause: 20 * time.Millisecond, Group: desk.Of(w.log).Members(w.effect.Name(), nil),
+		Beat: 50 * time.Millisecond,
 	}).Run)
 }
 
@@ -82,7 +85,8 @@ func (w *world) add(facts ...events.Fact) events.Position {
 func (w *world) turn(session, request, question, answer string) (uuid.UUID, events.Position) {
 	w.t.Helper()
 	id := events.TurnID(session, request)
-	return id, w.add(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}},
+	return id, w.add(&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question}},
 		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: answer}})
 }
 
@@ -97,7 +101,8 @@ func (w *world) until(at events.Position) {
 
 func (w *world) snippet(session, identity, message string, shown ...uuid.UUID) string {
 	w.t.Helper()
-	s, err := w.snippets.Snippet(w.t.Context(), services.MemoryQuery{SessionID: session, IdentityID: identity, Message: message, Shown: shown})
+	s, err := w.snippets.Snippet(w.t.Context(), services.MemoryQuery{SessionID: session, IdentityID: identity,
+		Message: message, Shown: shown})
 	require.NoError(w.t, err)
 	return s
 }
@@ -112,14 +117,16 @@ func (w *world) contents() (out []string) {
 func TestFinalizedTurnsAreRememberedInTheScopeThatIsSearched(t *testing.T) {
 	both(t, func(w *world) {
 		w.forward()
-		w.add(&events.SessionLinked{SessionID: "s1", IdentityID: "ada"}, &events.SessionLinked{SessionID: "s2", IdentityID: "eve"})
+		w.add(&events.SessionLinked{SessionID: "s1", IdentityID: "ada"}, &events.SessionLinked{SessionID: "s2",
+			IdentityID: "eve"})
 		teal, at := w.turn("s1", "r1", "I like teal.", "Teal it is.")
 		w.until(at)
 		_, at = w.turn("s2", "r1", "I like red.", "Red it is.")
 		w.until(at)
 		_, at = w.turn("guest", "r1", "I like grey.", "Grey it is.")
 		w.until(at)
-		w.add(&events.TurnStarted{TurnID: events.TurnID("s1", "open"), SessionID: "s1", RequestID: "open", Question: events.Question{QuestionNeutral: "I like nobody's answer"}})
+		w.add(&events.TurnStarted{TurnID: events.TurnID("s1", "open"), SessionID: "s1", RequestID: "open",
+			Question: events.Question{QuestionNeutral: "I like nobody's answer"}})
 		require.Equal(t, []string{
 			"thread:guest | User: I like grey. | Assistant: Grey it is.",
 			"user:eve | User: I like red. | Assistant: Red it is.",
@@ -140,7 +147,8 @@ func TestAGuestsMemoryBeginsAfterTheBoundary(t *testing.T) {
 		_, at := w.turn("guest", "r2", "I like puce.", "Puce it is.")
 		w.until(at)
 		ask := func(after uint64) string {
-			s, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like", After: after})
+			s, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "guest", Message: "like",
+				After: after})
 			require.NoError(t, err)
 			return s
 		}
@@ -194,7 +202,8 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 			return 0
 		})
 		at = w.add(&events.TurnRedacted{TurnID: secret, SessionID: "s", IdentityID: "ada"})
-		_, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", IdentityID: "ada", Message: "like"})
+		_, err := w.snippets.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", IdentityID: "ada",
+			Message: "like"})
 		require.ErrorIs(t, err, services.ErrWithheld)
 		require.Contains(t, w.snippet("t", "eve", "like"), "rum")
 		w.service.Fail(nil)
@@ -207,7 +216,8 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
 	both(t, func(w *world) {
 		told := make(warnings, 10)
-		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied, Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
+		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied,
+			Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
 		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
 		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
 		line := <-told
@@ -232,11 +242,13 @@ func (c warnings) Write(line []byte) (int, error) {
 func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {
 	both(t, func(w *world) {
 		w.forward()
-		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"}, &events.SessionLinked{SessionID: "gone", IdentityID: "ada"})
+		w.add(&events.SessionLinked{SessionID: "s", IdentityID: "ada"}, &events.SessionLinked{SessionID: "gone",
+			IdentityID: "ada"})
 		old, _ := w.turn("s", "r1", "I like teal.", "Teal it is.")
 		w.until(w.add(&events.TurnCorrected{
 			TurnID: events.TurnID("s", "r1b"), SessionID: "s", RequestID: "r1b", ReplacesTurnID: old,
-			Question: events.Question{QuestionNeutral: "I like blue."}, Answer: events.Answer{AnswerNeutral: "Blue it is."},
+			Question: events.Question{QuestionNeutral: "I like blue."},
+			Answer:   events.Answer{AnswerNeutral: "Blue it is."},
 		}))
 		require.Equal(t, []string{"user:ada | User: I like blue. | Assistant: Blue it is."}, w.contents())
 		w.turn("gone", "r1", "I like rum.", "Rum it is.")
@@ -258,7 +270,8 @@ func TestWhatIsSaidToBeForgottenIsGone(t *testing.T) {
 		_, at := w.turn("linked", "r1", "I like tea.", "Tea it is.")
 		w.until(at)
 		w.service.Fail(func(r *http.Request, _ string) int {
-			if r.Method == http.MethodDelete && (strings.Count(r.URL.Path, "/") == 2 || strings.HasSuffix(r.URL.Path, "/bulk")) {
+			if r.Method == http.MethodDelete && (strings.Count(r.URL.Path, "/") == 2 || strings.HasSuffix(r.URL.Path,
+				"/bulk")) {
 				return http.StatusOK
 			}
 			return 0
@@ -282,7 +295,8 @@ func TestForwardingAgainIsHarmless(t *testing.T) {
 		before := w.contents()
 		stop()
 		require.NoError(t, w.js.DeleteKeyValue(t.Context(), "turnledger-memory"))
-		w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log, Rules: rules})
+		w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
+			Rules: rules})
 		w.forward()
 		w.until(at)
 		require.Equal(t, before, w.contents())
@@ -325,7 +339,8 @@ func TestARefusedDocumentIsADeadLetter(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, again.Applied)
 		}
-		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is.", "user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
+		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is.",
+			"user:ada | User: I like teal. | Assistant: Teal it is."}, w.contents())
 		_, err = queue.RetryDeadLetter(t.Context(), teal)
 		require.ErrorIs(t, err, projections.ErrNoDeadLetter)
 	})
@@ -337,7 +352,8 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	service := memorytest.New(t)
 	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
 	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
-	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute}), free, 100*time.Millisecond)
+	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute}), free,
+		100*time.Millisecond)
 	began := time.Now()
 	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -15,7 +15,8 @@ import (
 func TestSessionsAndIdentitiesAreHeldToTheirRates(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	l := ratelimit.New(ratelimit.Rate{Requests: 2, Per: time.Minute}, ratelimit.Rate{Requests: 3, Per: time.Minute}, func() time.Time { return now })
+	l := ratelimit.New(ratelimit.Rate{Requests: 2, Per: time.Minute}, ratelimit.Rate{Requests: 3, Per: time.Minute},
+		func() time.Time { return now })
 	allow := func(session, identity string) bool {
 		_, ok := l.Allow("turn", session, identity)
 		return ok
@@ -56,7 +57,8 @@ func TestTheLimitHoldsForManyAtOnce(t *testing.T) {
 
 func TestRatesAreRead(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"": "off", "off": "off", "5": "5/1s", "10/s": "10/1s", "60/m": "60/1m0s", "3/10s": "3/10s"} {
+	for text, want := range map[string]string{"": "off", "off": "off", "5": "5/1s", "10/s": "10/1s", "60/m": "60/1m0s",
+		"3/10s": "3/10s"} {
 		var r ratelimit.Rate
 		require.NoError(t, r.UnmarshalText([]byte(text)), text)
 		require.Equal(t, want, r.String())

@@ -3,40 +3,44 @@ package replay
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// backlog is what a partition holds after a sequence and up to an end that was its
-// head. The last events may have been erased, so that the one at the end never comes:
-// when nothing comes for a while the log is asked what there is.
+// backlog reads what a query wants of one partition: first the events up to an end that was the partition's head, and
+// for a follower what comes after them. The last events may have been erased, so that the event at the end never
+// comes: when nothing comes for a while, the backlog asks the log what there is.
 type backlog struct {
-	log       *jetlog.Log
-	partition int
-	after     uint64
-	end       uint64
-	options   jetlog.TailOptions
+	log        *jetlog.Log
+	partition  int
+	after, end uint64
+	options    jetlog.TailOptions
 
 	tail  *jetlog.Tail
 	ready []jetlog.Message
+	// pull and stop read the backlog of a single session, which needs no tail.
+	pull func() (events.Recorded, error, bool)
+	stop func()
+}
+
+// ofSession lets the backlog read one session's subject alone.
+func (b *backlog) ofSession(ctx context.Context, id string) {
+	b.options = jetlog.TailOptions{Subject: events.SessionSubject(id)}
+	b.pull, b.stop = iter.Pull2(b.log.Session(ctx, id, b.after, b.end))
 }
 
 // stillFor is how long nothing comes before the log is asked.
 const stillFor = 250 * time.Millisecond
 
-// more makes sure that there is a next message, and tells whether there is one. What
-// is behind the end is not among them; it stays for a follower.
+// more makes sure that there is a next message up to the end, and reports whether there is one. What comes after the
+// end stays for a follower.
 func (b *backlog) more(ctx context.Context) (bool, error) {
 	for len(b.ready) == 0 {
 		if b.after >= b.end {
 			return false, nil
-		}
-		if b.tail == nil {
-			if err := b.open(ctx); err != nil {
-				return false, err
-			}
-			continue
 		}
 		if err := b.fill(ctx); err != nil {
 			return false, err
@@ -45,57 +49,47 @@ func (b *backlog) more(ctx context.Context) (bool, error) {
 	return b.ready[0].Position.Seq <= b.end, nil
 }
 
-func (b *backlog) open(ctx context.Context) (err error) {
-	next, found, err := b.log.After(ctx, b.partition, b.after)
-	if err != nil {
+// fill reads the next messages up to the end, or moves on to the end when no event is left before it.
+func (b *backlog) fill(ctx context.Context) error {
+	if b.pull != nil {
+		return b.fillSession(ctx)
+	}
+	if b.tail != nil {
+		err := b.read(ctx, true)
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	still, err := b.log.Still(ctx, b.partition, b.after, b.end)
+	switch {
+	case err != nil:
 		return err
+	case still:
+		b.after = b.end
+	case b.tail == nil:
+		b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options)
 	}
-	if !found || next > b.end {
-		b.after = max(b.after, b.end)
-		return nil
-	}
-	b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options)
 	return err
 }
 
-func (b *backlog) fill(ctx context.Context) error {
-	brief, cancel := context.WithTimeout(ctx, stillFor)
-	defer cancel()
-	batch, err := b.tail.Next(brief)
-	if err == nil {
-		b.ready = batch
-		return nil
-	}
-	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+func (b *backlog) fillSession(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	next, found, err := b.log.After(ctx, b.partition, b.after)
-	if err == nil && (!found || next > b.end) {
+	e, err, there := b.pull()
+	switch {
+	case err != nil:
+		return err
+	case there:
+		b.ready = []jetlog.Message{jetlog.DecodedMessage(&e)}
+	default:
 		b.after = b.end
 	}
-	return err
+	return nil
 }
 
-// take gives the next message, which more has found.
-func (b *backlog) take() jetlog.Message {
-	m := b.ready[0]
-	b.ready = b.ready[1:]
-	b.after = m.Position.Seq
-	return m
-}
-
-func (b *backlog) close() {
-	if b.tail != nil {
-		b.tail.Close()
-	}
-}
-
-// wait makes sure that there is a next message, however long that takes; where it is to be brief, context.DeadlineExceeded says
-// that none has come for a while.
-func (b *backlog) wait(ctx context.Context, brief bool) (err error) {
-	if len(b.ready) > 0 {
-		return nil
-	}
+// read waits for the next messages. With brief it returns context.DeadlineExceeded when none comes for a while.
+func (b *backlog) read(ctx context.Context, brief bool) (err error) {
 	if b.tail == nil {
 		if b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options); err != nil {
 			return err
@@ -108,4 +102,21 @@ func (b *backlog) wait(ctx context.Context, brief bool) (err error) {
 	}
 	b.ready, err = b.tail.Next(ctx)
 	return err
+}
+
+// take returns the next message, which is ready.
+func (b *backlog) take() jetlog.Message {
+	m := b.ready[0]
+	b.ready = b.ready[1:]
+	b.after = m.Position.Seq
+	return m
+}
+
+func (b *backlog) close() {
+	if b.stop != nil {
+		b.stop()
+	}
+	if b.tail != nil {
+		b.tail.Close()
+	}
 }

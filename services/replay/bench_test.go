@@ -37,7 +37,8 @@ func fill(b *testing.B, nc *nats.Conn) {
 		for _, f := range []events.Fact{asked(session, request, text), answered(session, request, text)} {
 			env, err := events.Encode(f, time.Now())
 			require.NoError(b, err)
-			_, err = js.PublishMsgAsync(&nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body})
+			_, err = js.PublishMsgAsync(&nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header),
+				Data: env.Body})
 			require.NoError(b, err)
 		}
 	}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -11,54 +12,30 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// appendEvent prints an event as a CloudEvent in JSON form, with the extensions
-// position and recordedat (docs/contract.md#reading). Its data is
+// appendEvent prints an event as a CloudEvent in JSON form, with the extensions position and recordedat
+// (docs/contract.md#reading). Its data is
 //
 //   - the body as it stands in the log;
-//   - of a turn's event that a redaction covers, the ids and "redacted": true;
-//   - of what states no fact, "problem" with the reason, a word, and never the body.
+//   - for a turn's event that a redaction covers, the ids and "redacted": true;
+//   - for an event that states no fact, "problem" with the reason, a word, and never the body.
 //
-// What an event of a foreign publisher lacks of the members that a CloudEvent must
-// have is made up: its position is its id, and source and type are "unknown".
+// Where an event of a foreign publisher lacks a member that a CloudEvent must have, the member is made up: the id is
+// the event's position, and source and type are "unknown".
 func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
-	b = append(b, `{"specversion":"1.0","id":`...)
-	if e.ID == "" {
-		b = appendString(b, e.Position.String())
-	} else {
-		b = appendString(b, e.ID)
+	position := e.Position.String()
+	b = appendString(append(b, `{"specversion":"1.0","id":`...), cmp.Or(e.ID, position))
+	b = appendString(append(b, `,"source":`...), cmp.Or(e.Source, "unknown"))
+	b = appendString(append(b, `,"type":`...), cmp.Or(e.Type, "unknown"))
+	if subject := cmp.Or(e.SessionID, e.IdentityID); subject != "" {
+		b = appendString(append(b, `,"subject":`...), subject)
 	}
-	b = append(b, `,"source":`...)
-	b = appendString(b, or(e.Source, "unknown"))
-	b = append(b, `,"type":`...)
-	b = appendString(b, or(e.Type, "unknown"))
-	if subject := or(e.SessionID, e.IdentityID); subject != "" {
-		b = append(b, `,"subject":`...)
-		b = appendString(b, subject)
+	// What a foreign publisher put there may be anything.
+	if _, err := time.Parse(time.RFC3339Nano, e.SentAt); err == nil {
+		b = append(append(append(b, `,"time":"`...), e.SentAt...), '"')
 	}
-	if isTime(e.SentAt) {
-		b = append(b, `,"time":"`...)
-		b = append(append(b, e.SentAt...), '"')
-	}
-	b = append(b, `,"position":"`...)
-	b = append(b, e.Position.String()...)
-	b = append(b, `","recordedat":"`...)
-	b = e.Time.AppendFormat(b, time.RFC3339Nano)
-	b = append(b, `","data":`...)
-	return append(appendData(b, e, hidden), '}')
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-// isTime tells whether a text is a time in the form of CloudEvents; what a foreign
-// publisher put there may be anything.
-func isTime(s string) bool {
-	_, err := time.Parse(time.RFC3339Nano, s)
-	return err == nil
+	b = append(append(b, `,"position":"`...), position...)
+	b = e.Time.AppendFormat(append(b, `","recordedat":"`...), time.RFC3339Nano)
+	return append(appendData(append(b, `","data":`...), e, hidden), '}')
 }
 
 // appendString prints a JSON string; what is not UTF-8 is replaced.
@@ -67,26 +44,22 @@ func appendString(b []byte, s string) []byte {
 	return b
 }
 
-func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
-	if e.Fact == nil {
-		b = append(b, `{"problem":`...)
-		return append(appendString(b, e.Problem), '}')
-	}
-	if ids, hides := events.Remains(e.Fact); hides && hidden.covers(e.SessionID, ids.TurnID, ids.ReplacesTurnID) {
-		return appendRedacted(b, redacted{ids, true})
-	}
-	return appendBody(b, e.Body)
-}
-
-// redacted is the data of an event whose texts are gone: as in a tombstone, the ids
-// stay, and texts, messages and metadata do not.
+// redacted is the data of an event whose texts are gone: as in a tombstone, the ids stay, and texts, messages and
+// metadata do not.
 type redacted struct {
 	events.Names
 	Redacted bool `json:"redacted"`
 }
 
-func appendRedacted(b []byte, data redacted) []byte {
-	raw, err := json.Marshal(data)
+func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
+	if e.Fact == nil {
+		return append(appendString(append(b, `{"problem":`...), e.Problem), '}')
+	}
+	ids, hides := events.Remains(e.Fact)
+	if !hides || !hidden.covers(e.SessionID, ids.TurnID, ids.ReplacesTurnID) {
+		return appendBody(b, e.Body)
+	}
+	raw, err := json.Marshal(redacted{ids, true})
 	if err != nil {
 		return append(b, `{"redacted":true}`...) // can't be: ids and a bool
 	}

@@ -10,47 +10,34 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// valid holds a query against the log's partitions; what is wrong is a
-// *conversation.Invalid.
+// valid returns a *conversation.Invalid for a query that makes no sense on a log of so many partitions.
 func valid(q services.EventQuery, partitions int) error {
-	for _, id := range []struct{ field, value string }{{"session_id", q.SessionID}, {"identity_id", q.IdentityID}} {
-		if id.value != "" && events.ValidID(id.value) != nil {
-			return invalid(id.field, events.ErrID.Error())
-		}
-	}
-	if q.SessionID != "" && q.IdentityID != "" {
-		return invalid("identity_id", "can't be asked for together with session_id: ask for one of them")
-	}
+	invalid := func(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
+	outside := func(p events.Position) bool { return p.Partition >= partitions }
+	beyond := fmt.Sprintf("names a partition that this log does not have: it has %d", partitions)
 	known := events.Types()
-	for _, t := range q.Types {
-		if !slices.Contains(known, t) {
-			return invalid("type", "must be one of "+strings.Join(known, ", "))
-		}
-	}
-	for _, list := range []struct {
-		field string
-		at    []events.Position
-	}{{"from", q.From}, {"to", q.To}} {
-		for _, p := range list.at {
-			if p.Partition >= partitions {
-				return invalid(
-					list.field, fmt.Sprintf("names a partition that this log does not have: it has %d", partitions),
-				)
-			}
-		}
+	switch {
+	case q.SessionID != "" && events.ValidID(q.SessionID) != nil:
+		return invalid("session_id", events.ErrID.Error())
+	case q.IdentityID != "" && events.ValidID(q.IdentityID) != nil:
+		return invalid("identity_id", events.ErrID.Error())
+	case q.SessionID != "" && q.IdentityID != "":
+		return invalid("identity_id", "can't be asked for together with session_id: ask for one of them")
+	case slices.ContainsFunc(q.Types, func(t string) bool { return !slices.Contains(known, t) }):
+		return invalid("type", "must be one of "+strings.Join(known, ", "))
+	case slices.ContainsFunc(q.From, outside):
+		return invalid("from", beyond)
+	case slices.ContainsFunc(q.To, outside):
+		return invalid("to", beyond)
 	}
 	return nil
 }
 
-func invalid(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
-
-// end gives the bound of a partition in a list of positions, and false where the list
-// does not name it.
+// boundOf returns the sequence that a list of positions names in a partition, and reports whether it names one.
 func boundOf(list []events.Position, partition int) (uint64, bool) {
-	for _, p := range list {
-		if p.Partition == partition {
-			return p.Seq, true
-		}
+	i := slices.IndexFunc(list, func(p events.Position) bool { return p.Partition == partition })
+	if i < 0 {
+		return 0, false
 	}
-	return 0, false
+	return list[i].Seq, true
 }

@@ -38,26 +38,32 @@ func noSecret(t *testing.T, got []printed) {
 // version is printed, and the events keep their places.
 func TestRedactedTextIsNotPrinted(t *testing.T) {
 	t.Parallel()
-	for name, turn := range map[string]uuid.UUID{"first": events.TurnID("s", "1"), "middle": events.TurnID("s", "2"), "last": events.TurnID("s", "3")} {
+	for name, turn := range map[string]uuid.UUID{"first": events.TurnID("s", "1"), "middle": events.TurnID("s", "2"),
+		"last": events.TurnID("s", "3")} {
 		for _, stones := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/tombstones=%v", name, stones), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, 1)
-				w.add(asked("s", "1", secret), answered("s", "1", secret), corrected("s", "1", "2", secret), corrected("s", "2", "3", secret), asked("s", "other", "stays"))
+				w.add(asked("s", "1", secret), answered("s", "1", secret), corrected("s", "1", "2", secret),
+					corrected("s", "2", "3", secret), asked("s", "other", "stays"))
 				gone := redacted("s", turn)
 				if stones {
 					gone.Tombstones = chain(t, w, "s")
 				}
 				w.add(gone, corrected("s", "1", "late", secret))
-				for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 4}}}, {Types: []string{events.TypeTurnCorrected}}} {
+				for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 4}}},
+					{Types: []string{events.TypeTurnCorrected}}} {
 					noSecret(t, w.all(q))
 				}
 				got := w.all(services.EventQuery{})
 				require.Len(t, got, 7)
-				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s", "request_id": "1", "redacted": true}, got[0].Data)
-				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s", "redacted": true}, got[1].Data)
+				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s",
+					"request_id": "1", "redacted": true}, got[0].Data)
+				require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "1").String(), "session_id": "s",
+					"redacted": true}, got[1].Data)
 				require.Equal(t, map[string]any{
-					"turn_id": events.TurnID("s", "2").String(), "session_id": "s", "request_id": "2", "replaces_turn_id": events.TurnID("s", "1").String(), "redacted": true,
+					"turn_id": events.TurnID("s", "2").String(), "session_id": "s", "request_id": "2",
+					"replaces_turn_id": events.TurnID("s", "1").String(), "redacted": true,
 				}, got[2].Data)
 				require.Equal(t, "stays", got[4].Data["question_neutral"])
 			})
@@ -77,10 +83,12 @@ func TestErasedSessionsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
 	w.add(asked("s", "1", secret), answered("s", "1", secret), asked("other", "1", "stays"))
-	w.add(asked("u1", "1", secret), linked("u1", "u"), asked("u2", "1", secret), linked("u2", "u"), linked("other", "v"))
+	w.add(asked("u1", "1", secret), linked("u1", "u"), asked("u2", "1", secret), linked("u2", "u"), linked("other",
+		"v"))
 	follower := w.open(services.EventQuery{Follow: true})
 	next(t, follower, 8)
-	w.add(&events.SessionErased{SessionID: "s", ReceiptID: "r"}, &events.IdentityErased{IdentityID: "u", ReceiptID: "r"})
+	w.add(&events.SessionErased{SessionID: "s", ReceiptID: "r"}, &events.IdentityErased{IdentityID: "u",
+		ReceiptID: "r"})
 	w.add(asked("s", "2", secret), asked("u1", "2", secret))
 	w.add(asked("later", "1", secret), linked("later", "u"), asked("later", "2", secret))
 	got := w.all(services.EventQuery{})
@@ -131,7 +139,8 @@ func TestBodyOfWhatStatesNoFactIsNeverPrinted(t *testing.T) {
 	require.Len(t, got, 4)
 	noSecret(t, got)
 	require.Equal(t, map[string]any{"problem": "not_a_cloudevent"}, got[0].Data)
-	require.Equal(t, []string{"0:1", "unknown", "unknown", "s"}, []string{got[0].ID, got[0].Type, got[0].Source, got[0].Subject})
+	require.Equal(t, []string{"0:1", "unknown", "unknown", "s"}, []string{got[0].ID, got[0].Type, got[0].Source,
+		got[0].Subject})
 	require.Equal(t, map[string]any{"problem": "wrong_event_id"}, got[1].Data)
 	require.True(t, got[1].Time.IsZero())
 	require.Equal(t, "caf\ufffd", got[2].Data["question_neutral"])

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -26,73 +28,95 @@ func New(log *jetlog.Log, logger *slog.Logger) *Replay {
 	return &Replay{log: log, redactions: newRedactions(log, logger)}
 }
 
-// Run learns of redactions until ctx ends. It reads the log once from its beginning;
-// readings that begin meanwhile wait for it.
+// Run learns of redactions until ctx ends. It reads the log once from its beginning; readings that begin meanwhile wait
+// for it.
 func (r *Replay) Run(ctx context.Context) error { return r.redactions.run(ctx) }
 
-// OpenEvents begins a reading, which is to be closed; ctx lives as long as it. It returns when all
-// redactions up to the log's end are known. Errors: *conversation.Invalid for a query that makes no
-// sense, services.ErrPositionNotReached for a position that the log does not hold yet, and those of
-// jetlog.
+// OpenEvents begins a reading, which the caller must close; ctx lives as long as it. It returns when all redactions up
+// to the log's end are known. Errors: *conversation.Invalid for a query that makes no sense,
+// services.ErrPositionNotReached for a position that the log does not hold yet, and those of jetlog.
 func (r *Replay) OpenEvents(ctx context.Context, q services.EventQuery) (services.EventStream, error) {
 	if err := valid(q, r.log.Partitions()); err != nil {
 		return nil, err
 	}
-	heads, err := headsOf(ctx, r.log)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range q.Min {
-		if p.Partition >= len(heads) || p.Seq > heads[p.Partition] {
-			return nil, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
-		}
-	}
-	s := &stream{replay: r, q: q, at: events.Cursor{}, end: events.Cursor{}}
-	for k, head := range heads {
-		if err := s.bound(ctx, k, head); err != nil {
+	heads := make([]events.Position, r.log.Partitions())
+	for k := range heads {
+		var err error
+		if heads[k], err = r.log.Head(ctx, k); err != nil {
 			return nil, err
 		}
 	}
-	for k, head := range heads {
-		if err := r.redactions.reached(ctx, events.Position{Partition: k, Seq: head}); err != nil {
+	for _, p := range q.Min {
+		if p.Partition >= len(heads) || p.Seq > heads[p.Partition].Seq {
+			return nil, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
+		}
+	}
+	s := &stream{log: r.log, redactions: r.redactions, q: q, at: events.Cursor{}, end: events.Cursor{}}
+	for _, head := range heads {
+		if err := s.bound(ctx, head); err != nil {
+			return nil, err
+		}
+	}
+	for _, head := range heads {
+		if err := r.redactions.reached(ctx, head); err != nil {
 			return nil, err
 		}
 	}
 	if q.IdentityID != "" {
+		var err error
 		if s.linked, err = r.redactions.linkedTo(ctx, q.IdentityID); err != nil {
 			return nil, err
 		}
 	}
-	s.from = cloneOf(s.at)
-	s.openSources(ctx, heads)
+	s.from = maps.Clone(s.at)
+	s.openPartitions(ctx)
 	return s, nil
 }
 
 // bound sets where the backlog of a partition begins and ends.
-func (s *stream) bound(ctx context.Context, k int, head uint64) error {
-	log := s.replay.log
+func (s *stream) bound(ctx context.Context, head events.Position) error {
+	k := head.Partition
 	from, _ := boundOf(s.q.From, k)
-	if from > head {
-		return fmt.Errorf("%w: from %d:%d, and the log ends at %d:%d", services.ErrPositionNotReached, k, from, k, head)
+	if from > head.Seq {
+		return fmt.Errorf("%w: from %d:%d, and the log ends at %s", services.ErrPositionNotReached, k, from, head)
 	}
-	if !s.q.Since.IsZero() {
-		before, err := log.SeqAt(ctx, k, s.q.Since)
-		if err != nil {
-			return err
-		}
-		from = max(from, min(before, head))
+	since, err := s.before(ctx, s.q.Since, head, 0)
+	if err != nil {
+		return err
 	}
-	end := head
+	end, err := s.before(ctx, s.q.Until, head, head.Seq)
+	if err != nil {
+		return err
+	}
 	if to, ok := boundOf(s.q.To, k); ok {
 		end = min(end, to)
 	}
-	if !s.q.Until.IsZero() {
-		before, err := log.SeqAt(ctx, k, s.q.Until)
-		if err != nil {
-			return err
-		}
-		end = min(end, before)
-	}
+	from = max(from, since)
 	s.at[k], s.end[k] = from, max(from, end)
 	return nil
+}
+
+// before returns the last sequence up to head that was recorded before a time, or the default for a zero time.
+func (s *stream) before(ctx context.Context, at time.Time, head events.Position, or uint64) (uint64, error) {
+	if at.IsZero() {
+		return or, nil
+	}
+	seq, err := s.log.SeqAt(ctx, head.Partition, at)
+	return min(seq, head.Seq), err
+}
+
+// openPartitions makes the readers of the partitions; they read when Next asks them.
+func (s *stream) openPartitions(ctx context.Context) {
+	// Mostly everything is printed: then the tail decodes ahead.
+	ahead := jetlog.TailOptions{Decode: len(s.q.Types) == 0 && s.q.IdentityID == ""}
+	for k := range s.log.Partitions() {
+		b := &backlog{log: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
+		if s.q.SessionID != "" {
+			if k != s.log.Partition(s.q.SessionID) {
+				continue
+			}
+			b.ofSession(ctx, s.q.SessionID)
+		}
+		s.partitions = append(s.partitions, b)
+	}
 }

@@ -29,7 +29,8 @@ func TestEventIsACloudEventWithItsBodyAsItStands(t *testing.T) {
 	require.Equal(t, events.Position{Seq: 1}, e.Position)
 	require.WithinRange(t, e.Time, before, time.Now().Add(time.Second))
 	require.WithinRange(t, e.RecordedAt, before, time.Now().Add(time.Second))
-	require.Equal(t, map[string]any{"turn_id": f.TurnID.String(), "session_id": "a/b <x>", "request_id": "r", "question_neutral": "Who is \"she\"?\n<b>&"}, e.Data)
+	require.Equal(t, map[string]any{"turn_id": f.TurnID.String(), "session_id": "a/b <x>", "request_id": "r",
+		"question_neutral": "Who is \"she\"?\n<b>&"}, e.Data)
 }
 
 func TestPartitionsComeMergedByRecordedTimeEachInItsOrder(t *testing.T) {
@@ -88,8 +89,10 @@ func TestFilters(t *testing.T) {
 	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{SessionID: "a"})))
 	require.Empty(t, w.all(services.EventQuery{SessionID: "nobody"}))
 	require.Equal(t, eventIDs(a2), ids(w.all(services.EventQuery{Types: []string{events.TypeTurnFinalized}})))
-	require.Equal(t, eventIDs(a1, a2), ids(w.all(services.EventQuery{SessionID: "a", Types: []string{events.TypeTurnFinalized, events.TypeTurnStarted}})))
-	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{IdentityID: "u"})), "also what came before the link")
+	require.Equal(t, eventIDs(a1, a2), ids(w.all(services.EventQuery{SessionID: "a",
+		Types: []string{events.TypeTurnFinalized, events.TypeTurnStarted}})))
+	require.Equal(t, eventIDs(a1, a2, link), ids(w.all(services.EventQuery{IdentityID: "u"})),
+		"also what came before the link")
 	require.Empty(t, w.all(services.EventQuery{IdentityID: "nobody"}))
 
 	all := w.all(services.EventQuery{})
@@ -125,7 +128,8 @@ func TestQueryThatMakesNoSenseIsRefused(t *testing.T) {
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)
 	}
-	for _, q := range []services.EventQuery{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Partition: 2, Seq: 1}}}} {
+	for _, q := range []services.EventQuery{{From: []events.Position{{Seq: 9}}}, {Min: []events.Position{{Seq: 9}}},
+		{Min: []events.Position{{Partition: 2, Seq: 1}}}} {
 		_, err := w.replay.OpenEvents(t.Context(), q)
 		require.ErrorIs(t, err, services.ErrPositionNotReached)
 	}
@@ -150,7 +154,8 @@ func TestFollowerIsGivenWhatComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	w.add(asked("a", "1", "q"))
-	every, one, of := w.open(services.EventQuery{Follow: true}), w.open(services.EventQuery{Follow: true, SessionID: "b"}), w.open(services.EventQuery{Follow: true, IdentityID: "u"})
+	every, one, of := w.open(services.EventQuery{Follow: true}), w.open(services.EventQuery{Follow: true,
+		SessionID: "b"}), w.open(services.EventQuery{Follow: true, IdentityID: "u"})
 	next(t, every, 1)
 	b1, link := asked("b", "1", "q"), linked("b", "u")
 	w.add(b1, asked("c", "1", "q"), link)

@@ -49,18 +49,21 @@ func (w *world) add(facts ...events.Fact) events.Position {
 
 func asked(session, request, question string) *events.TurnStarted {
 	return &events.TurnStarted{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question},
+		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question},
 	}
 }
 
 func answered(session, request, answer string) *events.TurnFinalized {
-	return &events.TurnFinalized{TurnID: events.TurnID(session, request), SessionID: session, Answer: events.Answer{AnswerNeutral: answer}}
+	return &events.TurnFinalized{TurnID: events.TurnID(session, request), SessionID: session,
+		Answer: events.Answer{AnswerNeutral: answer}}
 }
 
 func corrected(session, old, request, text string) *events.TurnCorrected {
 	return &events.TurnCorrected{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, ReplacesTurnID: events.TurnID(session, old),
-		Question: events.Question{QuestionNeutral: text}, Answer: events.Answer{AnswerNeutral: text},
+		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		ReplacesTurnID: events.TurnID(session, old),
+		Question:       events.Question{QuestionNeutral: text}, Answer: events.Answer{AnswerNeutral: text},
 	}
 }
 

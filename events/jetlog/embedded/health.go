@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // ErrNoWrites says that the server takes no writes. Where the disk had no room for them, Run has it take
@@ -19,16 +22,25 @@ var ErrNoWrites = errors.New("the log takes no writes")
 // disk (a store never writes after an error, or JetStream is switched off), and for as long as its files
 // have more than it allows itself: three quarters of them and of what was free when it started.
 func (s *Server) Healthy() error {
-	if !s.ns.JetStreamEnabled() {
-		return fmt.Errorf("%w: JetStream is switched off: %s", ErrNoWrites, s.advice(0))
-	}
-	if why := sickness(s.ns.Healthz(&server.HealthzOptions{Details: true})); why != "" {
+	if _, why := s.sick(); why != "" {
 		return fmt.Errorf("%w: %s: %s", ErrNoWrites, why, s.advice(s.used()))
 	}
-	if c := s.ns.JetStreamConfig(); c != nil && s.used() > uint64(max(c.MaxStore, 0)) {
-		return fmt.Errorf("%w: it has %d MB, more than the %d MB that JetStream allows itself: %s", ErrNoWrites, s.used()>>20, c.MaxStore>>20, s.advice(s.used()))
-	}
 	return nil
+}
+
+// sick says why JetStream takes no writes, "" where it takes them. What is the same for as long as the reason is.
+func (s *Server) sick() (what, why string) {
+	if !s.ns.JetStreamEnabled() {
+		return "off", "JetStream is switched off"
+	}
+	if why := sickness(s.ns.Healthz(&server.HealthzOptions{Details: true})); why != "" {
+		return why, why
+	}
+	if c := s.ns.JetStreamConfig(); c != nil && s.used() > uint64(max(c.MaxStore, 0)) {
+		return "full", fmt.Sprintf("it has %d MB, more than the %d MB that JetStream allows itself",
+			s.used()>>20, c.MaxStore>>20)
+	}
+	return "", ""
 }
 
 // sickness says what is wrong with JetStream; "" where nothing is known to be. The server gives itself one
@@ -88,56 +100,80 @@ const (
 
 // Hold keeps Run from beginning JetStream anew until release is called. Whoever takes streams away or puts copies in
 // their places must hold the server: meanwhile a stream's folder is there without its stream, which the server reports
-// as a stream that could not be recovered. Hold waits for a new beginning that is under way.
+// as a stream that could not be recovered. Hold waits for a new beginning that is under way. A restore by another
+// process, over the server's listener, is known by the stream that stands until it ends.
 func (s *Server) Hold() (release func()) {
 	s.begin.RLock()
 	return s.begin.RUnlock
 }
 
+// restoring reports whether a restore is under way in the server, or was broken off.
+func (s *Server) restoring() bool {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(s.cfg.Dir), "jetstream", "*", "streams", layout.RestoringStream))
+	return err != nil || len(found) > 0
+}
+
 // Run looks whether the server takes writes until ctx ends, and then returns nil. Where two looks in a row see that it
-// takes none, and the disk has room, JetStream is begun anew in place: connections stay, and whoever needs a consumer
-// makes it again. One look alone proves nothing: a stream that is being made or deleted has a folder and is not known.
+// takes none for the same reason, and the disk has room, JetStream is begun anew in place: connections stay, and a
+// caller that needs a consumer makes it again. One look proves nothing, and neither do two that see two streams: a
+// stream that is being made or deleted has a folder and is not known.
 func (s *Server) Run(ctx context.Context) error {
 	look := time.NewTicker(cmp.Or(s.cfg.LookEvery, lookEvery))
 	defer look.Stop()
-	var next time.Time
-	pause, well, before := firstPause, true, error(nil)
+	w := watch{Server: s, pause: firstPause}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
+			w.look()
 		}
-		sick := s.Healthy()
-		if sick != nil && before == nil {
-			before = sick
-			continue
-		}
-		before = sick
-		switch {
-		case sick == nil && !well:
-			s.log.log.Info("the log takes writes again")
-		case sick != nil && well:
-			s.log.log.Error("no turn can be recorded", "err", sick)
-		}
-		if well = sick == nil; well {
-			next, pause = time.Time{}, firstPause
-			continue
-		}
-		if free, needed, err := s.room(s.used()); err != nil || free < needed || time.Now().Before(next) {
-			continue
-		}
-		if !s.begin.TryLock() {
-			continue // held
-		}
-		s.log.log.Warn("JetStream is begun anew, since the data directory has room", "err", sick)
-		err := s.reopen()
-		s.begin.Unlock()
-		if err != nil {
-			s.log.log.Error("JetStream can't be begun anew; restart Turnledger if this goes on", "err", err)
-		}
-		next, pause = time.Now().Add(pause), min(2*pause, longestWait)
 	}
+}
+
+// watch is what Run has seen.
+type watch struct {
+	*Server
+	// before is what the last look saw; said: the log knows of it.
+	before string
+	said   bool
+	// next is when JetStream may be begun anew, and pause how long it is left alone after that.
+	next  time.Time
+	pause time.Duration
+}
+
+func (w *watch) look() {
+	what, why := w.sick()
+	again := what == w.before
+	w.before = what
+	switch {
+	case what == "":
+		if w.said {
+			w.log.log.Info("the log takes writes again")
+		}
+		w.said, w.next, w.pause = false, time.Time{}, firstPause
+		return
+	case !again:
+		return
+	case !w.said:
+		w.said = true
+		w.log.log.Error("no turn can be recorded", "err", w.Healthy())
+	}
+	if free, needed, err := w.room(w.used()); err != nil || free < needed || time.Now().Before(w.next) {
+		return
+	}
+	if !w.begin.TryLock() {
+		return // held
+	}
+	defer w.begin.Unlock()
+	if w.restoring() {
+		return
+	}
+	w.log.log.Warn("JetStream is begun anew, since the data directory has room", "err", why)
+	if err := w.reopen(); err != nil {
+		w.log.log.Error("JetStream can't be begun anew; restart Turnledger if this goes on", "err", err)
+	}
+	w.next, w.pause = time.Now().Add(w.pause), min(2*w.pause, longestWait)
 }
 
 // reopen closes the stores and opens them as at a start: what was acknowledged is in their files, and a

@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // lines is a log.
@@ -37,31 +39,73 @@ func (l *lines) count(text string) int {
 
 const begunAnew = "JetStream is begun anew"
 
+// watched runs a server that is looked at each millisecond, with what it logs.
+func watched(t *testing.T) (s *embedded.Server, js jetstream.JetStream, streams string, log *lines) {
+	t.Helper()
+	log = &lines{}
+	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	s = start(t, cfg)
+	nc, err := s.Connect()
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err = jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return s, js, filepath.Join(cfg.Dir, "jetstream", "$G", "streams"), log
+}
+
 // While the server is held, a folder without a stream, as a restore has one for as long as the server reads the copy,
 // is no reason to begin JetStream anew under it; afterwards it is one.
 func TestAHeldServerIsNotBegunAnew(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
-	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
-	s := start(t, cfg)
-	nc, err := s.Connect()
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	require.NoError(t, err)
-
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.Run(ctx) })
-	defer running.Wait()
-	defer stop()
+	s, _, streams, log := watched(t)
 	release := s.Hold()
-	folder := filepath.Join(cfg.Dir, "jetstream", "$G", "streams", "BEING-RESTORED")
-	require.NoError(t, os.Mkdir(folder, 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
 	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second, time.Millisecond, "Run sees it")
 	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	release()
 	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
+}
+
+// Another process restores over the listener, and can't hold the server: the stream that stands as long as it restores
+// does.
+func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
+	t.Parallel()
+	_, js, streams, log := watched(t)
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream})
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
+	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second, time.Millisecond, "Run sees it")
+	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
+	require.NoError(t, js.DeleteStream(t.Context(), layout.RestoringStream))
+	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
+}
+
+// Streams that are made and deleted one after the other have a folder without a stream for a moment each: that two
+// looks see two of them says nothing of either.
+func TestTwoLooksThatSeeTwoStreamsAreNoReasonToBeginAnew(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	look := s.Watch()
+	streams := filepath.Join(s.GateDir(), "jetstream", "$G", "streams")
+	for i := range 4 {
+		folder := filepath.Join(streams, fmt.Sprint("S", i))
+		require.NoError(t, os.MkdirAll(folder, 0o700))
+		look()
+		require.NoError(t, os.Remove(folder))
+	}
+	require.Zero(t, log.count("no turn can be recorded")+log.count(begunAnew))
+	require.NoError(t, os.Mkdir(filepath.Join(streams, "S"), 0o700))
+	look()
+	look()
+	require.Equal(t, 1, log.count(begunAnew))
 }

@@ -30,6 +30,9 @@ const (
 	None   Sync = "none"
 )
 
+// Name is what the server calls itself to its clients.
+const Name = "turnledger"
+
 // MaxPayload is the largest message in bytes that the server takes.
 const MaxPayload = 8 << 20
 
@@ -47,7 +50,6 @@ const tlsTimeout = 5 * time.Second
 type Config struct {
 	// Dir is the store directory; it is made if missing.
 	Dir  string
-	Name string
 	Sync Sync
 	// Listen is host:port of a NATS listener, empty for none. Off loopback it needs
 	// User and Password.
@@ -103,14 +105,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 func options(cfg Config) (*server.Options, error) {
 	opts := &server.Options{
-		ServerName: cfg.Name, DontListen: true, NoSigs: true, NoLog: true,
+		ServerName: Name, DontListen: true, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: cfg.Dir, MaxPayload: MaxPayload,
 	}
 	if cfg.Dir == "" {
 		return nil, errors.New("the store directory must be named") // the server would take a temporary one
-	}
-	if opts.ServerName == "" {
-		opts.ServerName = "turnledger"
 	}
 	switch cfg.Sync {
 	case Group:

@@ -26,31 +26,31 @@ func (l *Log) Vacate(ctx context.Context) error {
 	if err := l.Vacant(ctx); err != nil {
 		return err
 	}
+	// From here on until Restored nobody opens the log, whatever becomes of this process.
+	_, err := l.inside.Wire.JS.CreateStream(ctx, jetstream.StreamConfig{
+		Name: layout.RestoringStream, Description: "A backup is being restored", Replicas: l.inside.Layout.Replicas,
+	})
+	if err != nil {
+		return fmt.Errorf("make %s: %w: %w", layout.RestoringStream, jetlog.ErrUnavailable, err)
+	}
 	// A stream with another subject gets no event any more, so nothing can come in between.
 	var before []jetstream.StreamConfig
-	for k := range l.inside.Layout.Partitions {
-		have, err := l.inside.Wire.JS.Stream(ctx, events.StreamName(k))
-		if err != nil {
-			err = fmt.Errorf("look at %s: %w: %w", events.StreamName(k), jetlog.ErrUnavailable, err)
-			return errors.Join(err, l.reopen(ctx, before))
-		}
-		cfg := have.CachedInfo().Config
-		before = append(before, cfg)
-		cfg.Subjects = vacated(events.StreamName(k))
-		if err = l.update(ctx, cfg); err == nil {
+	for k := 0; err == nil && k < l.inside.Layout.Partitions; k++ {
+		err = l.edit(ctx, k, func(cfg *jetstream.StreamConfig) {
+			before = append(before, *cfg)
+			cfg.Subjects = []string{"vacated." + cfg.Name}
+			cfg.Metadata = maps.Clone(cfg.Metadata)
+			cfg.Metadata[layout.RestoringKey] = "yes"
+		})
+		if err == nil {
 			err = l.empty(ctx, k)
 		}
-		if err != nil {
-			return errors.Join(err, l.reopen(ctx, before))
-		}
+	}
+	if err != nil {
+		return errors.Join(err, l.reopen(ctx, before))
 	}
 	return l.remove(ctx)
 }
-
-// vacated are the subjects of a stream that takes no events: before it is taken out of the way, and until all copies are
-// in. jetlog.Open refuses such a stream, so that nobody takes a part of a log that was left by a process that ended in
-// the middle of a restore for the whole.
-func vacated(stream string) []string { return []string{"vacated." + stream} }
 
 // Vacant fails with jetlog.ErrNotEmpty if the log has held an event.
 func (l *Log) Vacant(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err 
 	for _, cfg := range before {
 		err = errors.Join(err, l.update(ctx, cfg))
 	}
-	return err
+	return errors.Join(err, l.delete(ctx, layout.RestoringStream))
 }
 
 // remove deletes all streams and buckets of the log.
@@ -103,18 +103,26 @@ func (l *Log) remove(ctx context.Context) error {
 				return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
 			}
 		}
-		if err := l.inside.Wire.JS.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+		if err := l.delete(ctx, name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// delete deletes a stream, if it is there.
+func (l *Log) delete(ctx context.Context, name string) error {
+	if err := l.inside.Wire.JS.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // Restore takes in the copies of all partitions, one after the other, after Vacate has made room. Copies returns the
-// copy of a partition, never a nil reader. When all are in and whole has nothing against them, they take events. If
-// anything fails, Restore deletes the copies that it took in before, so that nobody takes a part of a log for a whole
-// one. What was restored is on disk once it is settled on a new jetlog.Log. Until Restored is called, only a log with
-// jetlog.Config.Restoring opens it.
+// copy of a partition, never a nil reader. If one of them fails, or whole has something against them when all are in,
+// Restore deletes the copies that it took in before, so that nobody takes a part of a log for a whole one. What was
+// restored is on disk once it is settled on a new jetlog.Log. Until Restored is called, only a log with
+// jetlog.Config.Restoring opens it and writes to it.
 func (l *Log) Restore(
 	ctx context.Context, copies func(partition int) (io.Reader, error), whole func(context.Context) error,
 ) error {
@@ -122,16 +130,15 @@ func (l *Log) Restore(
 	if err == nil {
 		err = whole(ctx)
 	}
-	for k := 0; err == nil && k < l.inside.Layout.Partitions; k++ {
-		subjects := l.inside.Layout.Stream(k).Subjects
-		err = l.edit(ctx, k, func(cfg *jetstream.StreamConfig) { cfg.Subjects = subjects })
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
-		defer cancel()
-		return errors.Join(err, l.remove(ctx))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
+	defer cancel()
+	if gone := l.remove(ctx); gone != nil {
+		return errors.Join(err, gone)
 	}
-	return nil
+	return errors.Join(err, l.delete(ctx, layout.RestoringStream))
 }
 
 func (l *Log) takeIn(ctx context.Context, copies func(partition int) (io.Reader, error)) error {
@@ -147,10 +154,13 @@ func (l *Log) takeIn(ctx context.Context, copies func(partition int) (io.Reader,
 	return nil
 }
 
-// Restored ends a restore: from now on everybody may open the log.
+// Restored ends a restore: from now on everybody may open the log, and write to it.
 func (l *Log) Restored(ctx context.Context) error {
-	for k := range l.inside.Layout.Partitions {
+	whole := l.inside.Layout
+	whole.Restoring = false
+	for k := range whole.Partitions {
 		err := l.edit(ctx, k, func(cfg *jetstream.StreamConfig) {
+			cfg.Subjects, cfg.SubjectTransform = whole.Stream(k).Subjects, nil
 			cfg.Metadata = maps.Clone(cfg.Metadata)
 			delete(cfg.Metadata, layout.RestoringKey)
 		})
@@ -158,7 +168,7 @@ func (l *Log) Restored(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return l.delete(ctx, layout.RestoringStream)
 }
 
 // edit changes the configuration of a partition's stream.
@@ -174,9 +184,9 @@ func (l *Log) edit(ctx context.Context, k int, change func(*jetstream.StreamConf
 }
 
 func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
-	cfg := l.inside.Layout.Stream(k)
-	cfg.Subjects = vacated(cfg.Name)
-	cfg.Metadata[layout.RestoringKey] = "yes"
+	restoring := l.inside.Layout
+	restoring.Restoring = true
+	cfg := restoring.Stream(k)
 	cfg.Metadata[layout.RestoredKey] = l.inside.Now().UTC().Format(time.RFC3339Nano)
 	var out struct {
 		Deliver string              `json:"deliver_subject"`

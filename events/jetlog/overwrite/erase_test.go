@@ -16,7 +16,8 @@ import (
 
 func secret(session, request string) *events.TurnStarted {
 	return &events.TurnStarted{
-		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "SECRET of " + session},
+		TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: "SECRET of " + session},
 	}
 }
 
@@ -77,9 +78,11 @@ func TestEraseOnThreeReplicas(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return blocks() == 3 }, 10*time.Second, 10*time.Millisecond, "each replica has it")
+	require.Eventually(t, func() bool { return blocks() == 3 }, 10*time.Second, 10*time.Millisecond,
+		"each replica has it")
 	_, err = overwrite.On(log).Erase(t.Context(), gone.Position)
 	require.NoError(t, err)
 	require.NoError(t, overwrite.On(log).Settle(t.Context(), 0))
-	require.Eventually(t, func() bool { return blocks() == 0 }, 10*time.Second, 10*time.Millisecond, "each replica has overwritten it")
+	require.Eventually(t, func() bool { return blocks() == 0 }, 10*time.Second, 10*time.Millisecond,
+		"each replica has overwritten it")
 }

@@ -39,7 +39,8 @@ func TestNoReadBelievesAMirror(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`), time.Second)
+		m, err := nc.Request("$JS.API.DIRECT.GET."+events.StreamName(0), []byte(`{"last_by_subj":"`+copied+`"}`),
+			time.Second)
 		return err == nil && m.Header.Get(jetstream.StreamHeader) == "COPY"
 	}, 10*time.Second, time.Millisecond, "the mirror answers")
 	last := add(logtest.Fact("other", "r1")).Position
@@ -80,12 +81,16 @@ func TestWhichStreamsMirrorASubject(t *testing.T) {
 	turns := events.StreamName(0)
 	mirror("ALL", jetstream.StreamSource{Name: turns})
 	mirror("BUCKET", jetstream.StreamSource{Name: turns, FilterSubject: bucket + ".*"})
-	mirror("TURNS", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "turns.>", Destination: "turns.>"}}})
+	mirror("TURNS", jetstream.StreamSource{Name: turns,
+		SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "turns.>", Destination: "turns.>"}}})
 	mirror("ALL2", jetstream.StreamSource{Name: "ALL"})
 	mirror("OTHER", jetstream.StreamSource{Name: turns, FilterSubject: other})
 	mirror("OTHER2", jetstream.StreamSource{Name: "OTHER"})
-	mirror("IDENTITIES", jetstream.StreamSource{Name: turns, SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "identities.*.*", Destination: "identities.{{wildcard(1)}}.{{wildcard(2)}}"}}})
-	mirror("FOREIGN", jetstream.StreamSource{Name: turns, External: &jetstream.ExternalStream{APIPrefix: "$JS.elsewhere.API"}})
+	mirror("IDENTITIES", jetstream.StreamSource{Name: turns,
+		SubjectTransforms: []jetstream.SubjectTransformConfig{{Source: "identities.*.*",
+			Destination: "identities.{{wildcard(1)}}.{{wildcard(2)}}"}}})
+	mirror("FOREIGN", jetstream.StreamSource{Name: turns,
+		External: &jetstream.ExternalStream{APIPrefix: "$JS.elsewhere.API"}})
 
 	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact("own", "r1")}})
 	require.NoError(t, err)

@@ -3,40 +3,29 @@ package pubsub
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
-	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
 )
 
 // BatchSubscriber is the Watermill subscriber for projectors: one Watermill message is a batch of consecutive events of
 // one partition. It emits the next batch only after this one was acked. A nacked batch comes again, after a pause that
-// grows; so the order holds whatever fails. The topic is the stream's name.
+// grows; so the order holds whatever fails.
 type BatchSubscriber struct {
-	log    *jetlog.Log
-	inside inside.Log
-	after  func(partition int) uint64
-	max    int
-	subs   subscriptions
-
-	mu     sync.Mutex
-	opened map[int]*jetlog.Tail
+	tail *jetlog.Tail
+	subs subscriptions
 }
 
 var _ message.Subscriber = (*BatchSubscriber)(nil)
 
-// NewBatchSubscriber returns a subscriber on a log. Its batches hold at most most events, and begin after the sequence
-// that after returns for a partition. It does no I/O.
-func NewBatchSubscriber(log *jetlog.Log, after func(partition int) uint64, most int) *BatchSubscriber {
-	return &BatchSubscriber{log: log, inside: log.Inside(), after: after, max: most, opened: map[int]*jetlog.Tail{}}
-}
+// NewBatchSubscriber returns a subscriber that emits the batches of a tail. The tail is opened before a Router runs,
+// since Watermill 1.5.1 leaks goroutines when Subscribe fails.
+func NewBatchSubscriber(tail *jetlog.Tail) *BatchSubscriber { return &BatchSubscriber{tail: tail} }
 
 type batchKey struct{}
 
@@ -47,20 +36,13 @@ func MessageBatch(m *message.Message) []jetlog.Message {
 	return batch
 }
 
-// Subscribe follows a stream until ctx ends, the tail fails, or the subscriber is closed; the channel is then closed.
-func (s *BatchSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	p, err := partitionOf(s.inside, topic)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe: %w", err)
-	}
-	if err := s.Open(ctx, p.Number); err != nil {
-		return nil, err
-	}
-	tail := s.take(p.Number)
+// Subscribe emits, whatever the topic, until ctx ends, the tail fails, or the subscriber is closed; the channel is then
+// closed. There is one subscription at a time.
+func (s *BatchSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	out := make(chan *message.Message)
-	err = s.subs.begin(ctx, tail.Close, func(ctx context.Context) {
+	err := s.subs.begin(ctx, func(ctx context.Context) {
 		defer close(out)
-		s.emit(ctx, tail, emitter{out: out})
+		s.emit(ctx, emitter{out: out})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -68,44 +50,10 @@ func (s *BatchSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	return out, nil
 }
 
-// Open opens the tail of a partition ahead of Subscribe, so that a failure is seen before a Router runs: Watermill
-// 1.5.1 leaks goroutines when Subscribe fails.
-func (s *BatchSubscriber) Open(ctx context.Context, partition int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened[partition] != nil {
-		return nil
-	}
-	tail, err := s.log.Tail(ctx, partition, s.after(partition), jetlog.TailOptions{MaxBatch: s.max, Decode: true})
-	if err != nil {
-		return err
-	}
-	s.opened[partition] = tail
-	return nil
-}
-
-func (s *BatchSubscriber) take(partition int) *jetlog.Tail {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tail := s.opened[partition]
-	delete(s.opened, partition)
-	return tail
-}
-
-// partitionOf returns the partition whose stream has a name.
-func partitionOf(log inside.Log, stream string) (inside.Partition, error) {
-	for k := range log.Layout.Partitions {
-		if events.StreamName(k) == stream {
-			return log.Partition(k)
-		}
-	}
-	return inside.Partition{}, fmt.Errorf("%q is no stream of the log", stream)
-}
-
 // emit ends with ctx, or when the tail fails. The reader sees that the channel was closed.
-func (s *BatchSubscriber) emit(ctx context.Context, tail *jetlog.Tail, e emitter) {
+func (s *BatchSubscriber) emit(ctx context.Context, e emitter) {
 	for {
-		batch, err := tail.Next(ctx)
+		batch, err := s.tail.Next(ctx)
 		if err != nil {
 			return
 		}
@@ -120,14 +68,9 @@ func (s *BatchSubscriber) emit(ctx context.Context, tail *jetlog.Tail, e emitter
 	}
 }
 
-// Close ends all subscriptions and waits for them.
+// Close ends the subscription and waits for it, and closes the tail.
 func (s *BatchSubscriber) Close() error {
 	s.subs.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, tail := range s.opened {
-		tail.Close()
-		delete(s.opened, k)
-	}
+	s.tail.Close()
 	return nil
 }

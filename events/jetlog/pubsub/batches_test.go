@@ -16,7 +16,13 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
-func fromStart(int) uint64 { return 0 }
+// batches returns a subscriber of a partition's first events.
+func batches(t *testing.T, log *jetlog.Log, partition int) *pubsub.BatchSubscriber {
+	t.Helper()
+	tail, err := log.Tail(t.Context(), partition, 0, jetlog.TailOptions{MaxBatch: 7, Decode: true})
+	require.NoError(t, err)
+	return pubsub.NewBatchSubscriber(tail)
+}
 
 func receive(t *testing.T, in <-chan *message.Message) *message.Message {
 	t.Helper()
@@ -47,7 +53,7 @@ func TestNackedBatchComesAgainBeforeTheNext(t *testing.T) {
 	for i := range n {
 		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 	}
-	sub := pubsub.NewBatchSubscriber(log, fromStart, 7)
+	sub := batches(t, log, 0)
 	in, err := sub.Subscribe(t.Context(), events.StreamName(0))
 	require.NoError(t, err)
 	seen := uint64(0)
@@ -83,7 +89,7 @@ func TestBatchSubscriptionEnds(t *testing.T) {
 	log := natstest.Log(t, 2)
 	logtest.Add(t, log, "s", "r", "x")
 	stream := events.StreamName(log.Partition("s"))
-	sub := pubsub.NewBatchSubscriber(log, fromStart, 7)
+	sub := batches(t, log, log.Partition("s"))
 	ctx, cancel := context.WithCancel(t.Context())
 	in, err := sub.Subscribe(ctx, stream)
 	require.NoError(t, err)
@@ -91,18 +97,20 @@ func TestBatchSubscriptionEnds(t *testing.T) {
 	cancel() // with a batch under way
 	ended(t, in)
 	<-m.Context().Done()
-	require.NoError(t, sub.Open(t.Context(), 0))
-	require.NoError(t, sub.Open(t.Context(), 0))
-	require.NoError(t, sub.Open(t.Context(), 1))
+	require.NoError(t, sub.Close())
+	never := batches(t, log, log.Partition("s"))
+	require.NoError(t, never.Close(), "with a tail that nobody subscribed to")
+
+	sub = batches(t, log, log.Partition("s"))
 	in, err = sub.Subscribe(t.Context(), stream)
 	require.NoError(t, err)
 	receive(t, in)
-	require.NoError(t, sub.Close()) // with one opened and never subscribed
+	require.NoError(t, sub.Close())
 	ended(t, in)
+	_, err = log.Tail(t.Context(), log.Partition("s"), 9, jetlog.TailOptions{})
+	require.ErrorIs(t, err, jetlog.ErrStream)
 	for _, topic := range []string{"", "s", "TURNS-2", "TURNS-00", "TURNS--1", "turns-0"} {
-		_, err := sub.Subscribe(t.Context(), topic)
+		_, err := subscriber(t, log, pubsub.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), topic)
 		require.ErrorContains(t, err, "no stream of the log")
 	}
-	_, err = pubsub.NewBatchSubscriber(log, func(int) uint64 { return 9 }, 7).Subscribe(t.Context(), stream)
-	require.ErrorIs(t, err, jetlog.ErrStream)
 }

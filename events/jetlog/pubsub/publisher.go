@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -62,9 +64,7 @@ var _ message.Publisher = (*Publisher)(nil)
 
 // NewPublisher returns a publisher on a log. It does no I/O.
 func NewPublisher(log *jetlog.Log, cfg PublisherConfig) *Publisher {
-	if cfg.Source == "" {
-		cfg.Source = events.Source
-	}
+	cfg.Source = cmp.Or(cfg.Source, events.Source)
 	return &Publisher{log: log, inside: log.Inside(), cfg: cfg}
 }
 
@@ -80,9 +80,12 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := events.ValidID(topic); err != nil {
 		return fmt.Errorf("publish: session id: %w", err)
 	}
-	out, err := p.encodeAll(topic, messages)
-	if err != nil {
-		return err
+	out := make([]*nats.Msg, len(messages))
+	for i, m := range messages {
+		var err error
+		if out[i], err = p.encode(topic, m); err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
 	}
 	at := events.Position{Partition: p.log.Partition(topic)}
 	for i, m := range out {
@@ -94,17 +97,6 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		return nil
 	}
 	return p.log.Durable(messages[len(messages)-1].Context(), at)
-}
-
-func (p *Publisher) encodeAll(topic string, messages []*message.Message) ([]*nats.Msg, error) {
-	out := make([]*nats.Msg, len(messages))
-	for i, m := range messages {
-		var err error
-		if out[i], err = p.encode(topic, m); err != nil {
-			return nil, fmt.Errorf("publish: %w", err)
-		}
-	}
-	return out, nil
 }
 
 // append appends a message, and raises the position up to which the messages must be durable. A duplicate stands before
@@ -171,7 +163,7 @@ func headers(meta message.Metadata) (nats.Header, error) {
 		if reserved(k) {
 			continue
 		}
-		if !token(k) || strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v {
+		if !httpguts.ValidHeaderFieldName(k) || strings.ContainsAny(v, "\r\n") || strings.TrimSpace(v) != v {
 			return nil, errors.New("a metadata key or value that can't be a header")
 		}
 		for _, name := range envelopeHeaders {
@@ -189,16 +181,6 @@ func headers(meta message.Metadata) (nats.Header, error) {
 func reserved(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "nats-") || name == MetadataPosition || name == MetadataRecordedAt
-}
-
-// token reports whether s is a header name (RFC 9110).
-func token(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }
 
 func fill(h nats.Header, name, value string) {

@@ -26,7 +26,8 @@ func TestWatermillSuite(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 2)
 	group := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group, Sessions: true, AckWait: 5 * time.Second, NackPause: time.Millisecond})
+		sub, err := pubsub.NewSubscriber(log, pubsub.SubscriberConfig{Group: group, Sessions: true,
+			AckWait: 5 * time.Second, NackPause: time.Millisecond})
 		require.NoError(t, err)
 		return pubsub.NewPublisher(log, pubsub.PublisherConfig{Foreign: true}), sub
 	}
@@ -136,7 +137,8 @@ func TestMessageThatIsNoEventIsNotPublished(t *testing.T) {
 		}), events.ErrMalformed},
 		"bad key":   {"s", with(func(m *message.Message) { m.Metadata["a b"] = "secret" }), nil},
 		"bad value": {"s", with(func(m *message.Message) { m.Metadata["a"] = "secret\r\nNats-Rollup: all" }), nil},
-		"too large": {"s", with(func(m *message.Message) { m.Metadata["a"] = strings.Repeat("x", 70_000) }), jetlog.ErrTooLarge},
+		"too large": {"s", with(func(m *message.Message) { m.Metadata["a"] = strings.Repeat("x", 70_000) }),
+			jetlog.ErrTooLarge},
 	} {
 		good := factMessage(t, logtest.Fact(c.topic, "good"))
 		err := pub.Publish(c.topic, good, c.m)
@@ -158,7 +160,8 @@ func TestServersHeadersAreNotAPublishersToSet(t *testing.T) {
 	pub := pubsub.NewPublisher(log, pubsub.PublisherConfig{})
 	logtest.Add(t, log, "s", "r0", "x")
 	m := factMessage(t, logtest.Fact("s", "r1"))
-	for _, name := range []string{"Nats-Rollup", "nats-rollup", "Nats-TTL", "Nats-Expected-Last-Sequence", "NATS-MSG-ID", pubsub.MetadataPosition} {
+	for _, name := range []string{"Nats-Rollup", "nats-rollup", "Nats-TTL", "Nats-Expected-Last-Sequence",
+		"NATS-MSG-ID", pubsub.MetadataPosition} {
 		m.Metadata[name] = "sub"
 	}
 	require.NoError(t, pub.Publish("s", m))
@@ -296,7 +299,8 @@ func TestSlowHandlerKeepsItsMessage(t *testing.T) {
 		logtest.Add(t, log, "s", fmt.Sprint(i), "x")
 	}
 	cfg := pubsub.SubscriberConfig{Group: "g", AckWait: 150 * time.Millisecond}
-	slow, other := subscribe(t, subscriber(t, log, cfg), events.StreamName(0)), subscribe(t, subscriber(t, log, cfg), events.StreamName(0))
+	slow, other := subscribe(t, subscriber(t, log, cfg), events.StreamName(0)), subscribe(t, subscriber(t, log, cfg),
+		events.StreamName(0))
 	var m *message.Message
 	select {
 	case m = <-slow:
@@ -324,7 +328,8 @@ func TestSubscriberGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := logtest.NewRestarting(t)
 	log := r.Log()
-	in := subscribe(t, subscriber(t, log, pubsub.SubscriberConfig{Group: "g", Sessions: true, AckWait: time.Second}), "s")
+	in := subscribe(t, subscriber(t, log, pubsub.SubscriberConfig{Group: "g", Sessions: true, AckWait: time.Second}),
+		"s")
 	n := 0
 	for range 3 {
 		for range 10 {
@@ -359,7 +364,8 @@ func TestSubscriberConfigIsHeldAgainstItsBounds(t *testing.T) {
 	require.ErrorIs(t, err, events.ErrID)
 	// Sessions with ids that are no NATS tokens.
 	for _, session := range []string{"a b", "TURNS-0", ">", strings.Repeat("ü", 128)} {
-		require.NoError(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish(session, factMessage(t, logtest.Fact(session, "r"))))
+		require.NoError(t, pubsub.NewPublisher(log, pubsub.PublisherConfig{}).Publish(session, factMessage(t,
+			logtest.Fact(session, "r"))))
 		in := subscribe(t, subscriber(t, log, pubsub.SubscriberConfig{Group: "g", Sessions: true}), session)
 		pass(t, in, 1)
 	}

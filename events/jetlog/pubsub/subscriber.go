@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,19 +45,6 @@ type SubscriberConfig struct {
 
 var groupName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
-	if c.AckWait <= 0 {
-		c.AckWait = 30 * time.Second
-	}
-	if c.NackPause <= 0 {
-		c.NackPause = 100 * time.Millisecond
-	}
-	if !groupName.MatchString(c.Group) {
-		return c, errors.New("a subscriber's group must be 1 to 64 of A-Z a-z 0-9 _ -")
-	}
-	return c, nil
-}
-
 // Subscriber is the Watermill subscriber for third-party projectors and side effects: one message is one event, durable
 // in the log. In a group and topic only one event is under way at a time, in log order: the next comes after it was
 // acked, and a nacked event comes again before the next. Each event comes at least once.
@@ -74,10 +62,10 @@ var _ message.Subscriber = (*Subscriber)(nil)
 
 // NewSubscriber returns a subscriber on a log. It does no I/O.
 func NewSubscriber(log *jetlog.Log, cfg SubscriberConfig) (*Subscriber, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
+	if !groupName.MatchString(cfg.Group) {
+		return nil, errors.New("a subscriber's group must be 1 to 64 of A-Z a-z 0-9 _ -")
 	}
+	cfg.AckWait, cfg.NackPause = cmp.Or(cfg.AckWait, 30*time.Second), cmp.Or(cfg.NackPause, 100*time.Millisecond)
 	return &Subscriber{log: log, inside: log.Inside(), cfg: cfg}, nil
 }
 
@@ -88,13 +76,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	r := &groupReader{Subscriber: s, p: p, consumer: consumer}
-	if r.in, err = r.connect(ctx); err != nil {
+	out := make(chan *message.Message)
+	r := &groupReader{Subscriber: s, p: p, consumer: consumer, out: out}
+	if err := r.connect(ctx); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	out := make(chan *message.Message)
-	r.out = out
-	if err := s.subs.begin(ctx, r.end, r.run); err != nil {
+	if err := s.subs.begin(ctx, r.run); err != nil {
+		r.end()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	return out, nil
@@ -127,6 +115,16 @@ func (s *Subscriber) consumer(topic string) (inside.Partition, jetstream.Consume
 	return p, cfg, err
 }
 
+// partitionOf returns the partition whose stream has a name.
+func partitionOf(log inside.Log, stream string) (inside.Partition, error) {
+	for k := range log.Layout.Partitions {
+		if events.StreamName(k) == stream {
+			return log.Partition(k)
+		}
+	}
+	return inside.Partition{}, fmt.Errorf("%q is no stream of the log", stream)
+}
+
 // groupReader is one subscription.
 type groupReader struct {
 	*Subscriber
@@ -137,16 +135,18 @@ type groupReader struct {
 }
 
 // connect makes the consumer where it is missing, and a reader of it.
-func (r *groupReader) connect(ctx context.Context) (*wire.Pull, error) {
+func (r *groupReader) connect(ctx context.Context) (err error) {
 	if _, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer); err != nil {
-		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
-	return r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1)
+	r.in, err = r.inside.Wire.OpenPull(r.p.Stream, r.consumer.Durable, 1)
+	return err
 }
 
 // run emits until ctx ends.
 func (r *groupReader) run(ctx context.Context) {
 	defer close(r.out)
+	defer r.end()
 	var patience await.Patience
 	for ctx.Err() == nil {
 		m, err := r.in.Next(ctx)
@@ -181,8 +181,12 @@ func (r *groupReader) end() {
 	}
 }
 
+// emit emits a delivered event when it is durable, and answers the server with the reader's verdict.
 func (r *groupReader) emit(ctx context.Context, m *nats.Msg) {
-	event, err := r.event(ctx, m)
+	event, err := jetlog.MessageOf(r.p.Number, m)
+	if err == nil {
+		err = r.log.Durable(ctx, event.Position)
+	}
 	if err != nil {
 		_ = m.Respond(nak(r.cfg.NackPause))
 		return
@@ -199,15 +203,6 @@ func (r *groupReader) emit(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-// event returns a delivered event when it is durable.
-func (r *groupReader) event(ctx context.Context, m *nats.Msg) (jetlog.Message, error) {
-	event, err := jetlog.MessageOf(r.p.Number, m)
-	if err != nil {
-		return jetlog.Message{}, err
-	}
-	return event, r.log.Durable(ctx, event.Position)
-}
-
 func nak(after time.Duration) []byte {
 	if after == 0 {
 		return []byte("-NAK")
@@ -217,12 +212,7 @@ func nak(after time.Duration) []byte {
 
 // newMessage returns an event as a message that pipelines can read.
 func newMessage(m jetlog.Message) *message.Message {
-	e := m.Recorded()
-	id := e.ID
-	if id == "" {
-		id = m.Position.String()
-	}
-	out := message.NewMessage(id, m.Body())
+	out := message.NewMessage(cmp.Or(m.ID(), m.Position.String()), m.Body())
 	for name, values := range m.Header() {
 		if len(values) > 0 && !reserved(name) {
 			out.Metadata.Set(name, values[0])

@@ -12,47 +12,39 @@ import (
 
 // subscriptions are those of one Watermill subscriber. The zero value is open.
 type subscriptions struct {
-	mu     sync.Mutex
-	closed bool
-	cancel map[*context.CancelFunc]struct{}
-	open   sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	cancels map[*context.CancelFunc]struct{}
+	open    sync.WaitGroup
 }
 
-// begin runs a subscription until ctx ends or all subscriptions are closed, and then calls end. After close, begin only
-// calls end, and fails with jetlog.ErrClosed.
-func (s *subscriptions) begin(ctx context.Context, end func(), run func(context.Context)) error {
-	ctx, cancel := context.WithCancel(ctx)
+// begin runs a subscription until ctx ends or all subscriptions are closed. After close it fails with jetlog.ErrClosed.
+func (s *subscriptions) begin(ctx context.Context, run func(context.Context)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		cancel()
-		end()
 		return jetlog.ErrClosed
 	}
-	if s.cancel == nil {
-		s.cancel = map[*context.CancelFunc]struct{}{}
+	ctx, cancel := context.WithCancel(ctx)
+	if s.cancels == nil {
+		s.cancels = map[*context.CancelFunc]struct{}{}
 	}
-	s.cancel[&cancel] = struct{}{}
+	s.cancels[&cancel] = struct{}{}
 	s.open.Go(func() {
-		defer s.forget(&cancel)
-		defer end()
 		run(ctx)
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, &cancel)
 	})
 	return nil
-}
-
-func (s *subscriptions) forget(cancel *context.CancelFunc) {
-	(*cancel)()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.cancel, cancel)
 }
 
 // close ends all subscriptions and waits for them. Idempotent.
 func (s *subscriptions) close() {
 	s.mu.Lock()
 	s.closed = true
-	for cancel := range s.cancel {
+	for cancel := range s.cancels {
 		(*cancel)()
 	}
 	s.mu.Unlock()
@@ -99,17 +91,12 @@ func (e emitter) deliver(ctx context.Context, m *message.Message, batch []jetlog
 		case <-tick:
 			e.working()
 		case <-ctx.Done():
-			return last(m)
+			select {
+			case <-m.Acked(): // at the last moment
+				return acked
+			default:
+				return unheard
+			}
 		}
-	}
-}
-
-// last returns the verdict that came at the last moment.
-func last(m *message.Message) verdict {
-	select {
-	case <-m.Acked():
-		return acked
-	default:
-		return unheard
 	}
 }

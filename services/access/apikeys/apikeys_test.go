@@ -86,12 +86,15 @@ func TestWhoseKeyItIs(t *testing.T) {
 	r := open(t, f, apikeys.Config{Now: func() time.Time { return *now.Load() }})
 	caller, err := r.Authenticate(t.Context(), text)
 	require.NoError(t, err)
-	require.Equal(t, access.Caller{Name: k.Prefix, Scopes: access.TurnsWrite | access.ContextRead, IdentityID: "ada"}, caller)
+	require.Equal(t, access.Caller{Name: k.Prefix, Scopes: access.TurnsWrite | access.ContextRead, IdentityID: "ada"},
+		caller)
 	last := byte('A')
 	if text[len(text)-1] == last {
 		last = 'B'
 	}
-	for _, wrong := range []string{"", "x", k.Prefix, k.Prefix + "_", text[:len(text)-1], text + "A", text[:len(text)-1] + string(last), strings.ToLower(text), " " + text, short[:12] + text[12:], "tl_00000000_" + text[12:]} {
+	for _, wrong := range []string{"", "x", k.Prefix, k.Prefix + "_", text[:len(text)-1], text + "A",
+		text[:len(text)-1] + string(last), strings.ToLower(text), " " + text, short[:12] + text[12:], "tl_00000000_" +
+			text[12:]} {
 		caller, err := r.Authenticate(t.Context(), wrong)
 		require.ErrorIs(t, err, access.ErrUnauthenticated, wrong)
 		require.Zero(t, caller)
@@ -142,7 +145,9 @@ func TestTheRingFollowsItsFile(t *testing.T) {
 
 		good, err := os.ReadFile(string(f))
 		require.NoError(t, err)
-		for _, broken := range []string{"", "{", `{"keys":[{"prefix":"tl_aaaaaaaa"}]}`, strings.Replace(string(good), `"name"`, `"only_from":"10.0.0.0/8","name"`, 1), strings.Replace(string(good), "turns:write", "everything", 1)} {
+		for _, broken := range []string{"", "{", `{"keys":[{"prefix":"tl_aaaaaaaa"}]}`, strings.Replace(string(good),
+			`"name"`, `"only_from":"10.0.0.0/8","name"`, 1), strings.Replace(string(good), "turns:write", "everything",
+			1)} {
 			require.NoError(t, os.WriteFile(string(f), []byte(broken), 0o600))
 			counts(newText, nil)
 			counts(oldText, access.ErrKeyEnded)
@@ -228,7 +233,8 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	add(t, f, apikeys.Key{})
 	raw, err := os.ReadFile(string(f))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(string(f), bytes.Replace(raw, []byte(`"name"`), []byte(`"only_from":"10.0.0.0/8","name"`), 1), 0o600))
+	require.NoError(t, os.WriteFile(string(f), bytes.Replace(raw, []byte(`"name"`),
+		[]byte(`"only_from":"10.0.0.0/8","name"`), 1), 0o600))
 	_, err = apikeys.Open(f, apikeys.Config{})
 	require.ErrorContains(t, err, "is no file of keys")
 }

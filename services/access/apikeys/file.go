@@ -72,53 +72,58 @@ func (f File) Add(ctx context.Context, k Key) error {
 	return f.change(ctx, func(keys []Key) ([]Key, error) { return append(keys, k), nil })
 }
 
-// Revoke ends a key for ever and gives it as it is then; again changes nothing. The key
-// stays in the file, so that its name can still be told.
+// Revoke ends a key for ever and returns it as it is then; to revoke it again changes nothing. The key
+// stays in the file, so that its name is still known.
 func (f File) Revoke(ctx context.Context, prefix string, now time.Time) (revoked Key, err error) {
-	err = f.change(ctx, func(keys []Key) ([]Key, error) {
-		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
-		if i < 0 {
-			return nil, ErrNoKey
+	err = f.changeKey(ctx, prefix, func(k *Key) ([]Key, error) {
+		if k.RevokedAt.IsZero() {
+			k.RevokedAt = now.UTC().Truncate(time.Second)
 		}
-		if keys[i].RevokedAt.IsZero() {
-			keys[i].RevokedAt = now.UTC().Truncate(time.Second)
-		}
-		revoked = keys[i]
-		return keys, nil
+		revoked = *k
+		return nil, nil
 	})
 	return revoked, err
 }
 
-// Rotate adds a key of the same name, scopes and identity as another, and ends that one at
-// a time, unless it ends before. The new one counts for life; 0: as long as the other did
-// from the day on that it was made. It gives both as they are then. A key that is revoked
-// or has expired is not replaced.
-func (f File) Rotate(ctx context.Context, prefix string, until time.Time, life time.Duration, now time.Time) (old, next Key, text string, err error) {
-	err = f.change(ctx, func(keys []Key) ([]Key, error) {
-		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
-		if i < 0 {
-			return nil, ErrNoKey
-		}
-		if s := keys[i].State(now); s != Active {
+// Rotate adds a key of the same name, scopes and identity as another, which then ends at a time, unless it ends
+// before. The new key counts for life; where that is 0, as long as the other counted from the day that it was made.
+// Rotate returns both keys as they are then. A key that is revoked or has expired is not replaced.
+func (f File) Rotate(
+	ctx context.Context, prefix string, until time.Time, life time.Duration, now time.Time,
+) (old, next Key, text string, err error) {
+	err = f.changeKey(ctx, prefix, func(k *Key) ([]Key, error) {
+		if s := k.State(now); s != Active {
 			return nil, fmt.Errorf("the key %s is %s: make another with turnledger keys create", prefix, s)
 		}
-		spec := Key{Name: keys[i].Name, Scopes: keys[i].Scopes, IdentityID: keys[i].IdentityID}
-		if life == 0 && !keys[i].ExpiresAt.IsZero() {
-			life = keys[i].ExpiresAt.Sub(keys[i].CreatedAt)
+		spec := Key{Name: k.Name, Scopes: k.Scopes, IdentityID: k.IdentityID}
+		if life == 0 && !k.ExpiresAt.IsZero() {
+			life = k.ExpiresAt.Sub(k.CreatedAt)
 		}
 		if life > 0 {
 			spec.ExpiresAt = now.Add(life).UTC().Truncate(time.Second)
 		}
 		until = until.UTC().Truncate(time.Second)
-		if end := keys[i].ExpiresAt; end.IsZero() || until.Before(end) {
-			keys[i].ExpiresAt = until
+		if k.ExpiresAt.IsZero() || until.Before(k.ExpiresAt) {
+			k.ExpiresAt = until
 		}
 		var err error
 		next, text, err = New(spec, now)
-		old = keys[i]
-		return append(keys, next), err
+		old = *k
+		return []Key{next}, err
 	})
 	return old, next, text, err
+}
+
+// changeKey changes the key of a prefix, and adds those that change returns.
+func (f File) changeKey(ctx context.Context, prefix string, change func(*Key) (added []Key, err error)) error {
+	return f.change(ctx, func(keys []Key) ([]Key, error) {
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
+		if i < 0 {
+			return nil, ErrNoKey
+		}
+		added, err := change(&keys[i])
+		return append(keys, added...), err
+	})
 }
 
 // lockPause is how long a change waits before it tries the lock again.

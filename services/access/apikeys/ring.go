@@ -1,13 +1,12 @@
 package apikeys
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/turnledger/turnledger/services/access"
@@ -16,10 +15,10 @@ import (
 
 // Ring is the keys of a file, as they are now. Safe for concurrent use.
 type Ring struct {
-	file   File
-	cfg    Config
-	holder atomic.Pointer[map[string]entry]
-	raw    []byte // what was read last; for the goroutine that reads
+	// Files has the keys by their prefixes. While the file can't be read, the keys that were read last count.
+	reread.Files[map[string]entry]
+
+	now func() time.Time
 }
 
 var _ access.Authenticator = (*Ring)(nil)
@@ -34,75 +33,53 @@ type Config struct {
 
 type entry struct {
 	Key
+
 	caller access.Caller
 }
 
 // Open reads a file of keys.
 func Open(file File, cfg Config) (*Ring, error) {
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	r := &Ring{now: cfg.Now, Files: reread.Files[map[string]entry]{
+		Paths: []string{string(file)}, Every: cfg.Every, Read: func(string) ([]byte, error) { return file.read() },
+		Make: func(raw [][]byte) (map[string]entry, error) {
+			keys, err := file.parse(raw[0])
+			return entriesOf(keys), err
+		},
+		Changed: func(keys map[string]entry) { logger.Info("the file of keys was read again", "keys", len(keys)) },
+		Failed: func(err error) {
+			logger.Error("the file of keys can't be read; the keys that were read last go on to count", "err", err)
+		},
+	}}
+	if r.now == nil {
+		r.now = time.Now
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	r := &Ring{file: file, cfg: cfg}
-	_, err := r.reload()
+	err := r.Files.Open()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s does not exist: make the first key with turnledger keys create NAME --scopes turns:write,context:read --auth keys:%s", file, file)
+		return nil, fmt.Errorf("%s does not exist: make the first key with turnledger keys create NAME --scopes "+
+			"turns:write,context:read --auth keys:%s", file, file)
 	}
 	return r, err
 }
 
-// reload reads the file and tells whether it has changed.
-func (r *Ring) reload() (bool, error) {
-	raw, err := r.file.read()
-	if err != nil {
-		return false, err
-	}
-	if r.raw != nil && bytes.Equal(raw, r.raw) {
-		return false, nil
-	}
-	keys, err := r.file.parse(raw)
-	if err != nil {
-		return false, err
-	}
-	held := make(map[string]entry, len(keys))
+// entriesOf returns keys by their prefixes. Their scopes were checked when the file was read.
+func entriesOf(keys []Key) map[string]entry {
+	entries := make(map[string]entry, len(keys))
 	for _, k := range keys {
-		scopes, err := access.ParseScopes(k.Scopes)
-		if err != nil {
-			return false, err
-		}
-		held[k.Prefix] = entry{k, access.Caller{Name: k.Prefix, Scopes: scopes, IdentityID: k.IdentityID}}
+		scopes, _ := access.ParseScopes(k.Scopes)
+		entries[k.Prefix] = entry{k, access.Caller{Name: k.Prefix, Scopes: scopes, IdentityID: k.IdentityID}}
 	}
-	r.raw = raw
-	r.holder.Store(&held)
-	return true, nil
+	return entries
 }
 
-// Run looks at the file until ctx ends, and then returns nil. While the file can't be
-// read the keys that were read last go on to count.
-func (r *Ring) Run(ctx context.Context) error {
-	return reread.Run(ctx, r.cfg.Every, reread.What{
-		Reload: r.reload,
-		Failed: func(err error) {
-			r.cfg.Logger.Error("the file of keys can't be read; the keys that were read last go on to count", "err", err)
-		},
-		Changed: func() { r.cfg.Logger.Info("the file of keys was read again", "keys", len(*r.holder.Load())) },
-	})
-}
-
-// Authenticate tells whose key it is. A key's beginning, which is no secret, finds its
+// Authenticate returns whose key it is. A key's beginning, which is no secret, finds its
 // entry; the whole is compared in constant time.
 func (r *Ring) Authenticate(_ context.Context, token string) (access.Caller, error) {
-	prefix := token[:min(prefixLen, len(token))]
-	held, known := (*r.holder.Load())[prefix]
+	held, known := r.Value()[token[:min(prefixLen, len(token))]]
 	switch same := held.Hash.equal(digestOf(token)); {
 	case !same || !known:
 		return access.Caller{}, access.ErrUnauthenticated
-	case held.State(r.cfg.Now()) != Active:
+	case held.State(r.now()) != Active:
 		return access.Caller{}, access.ErrKeyEnded
 	default:
 		return held.caller, nil

@@ -3,15 +3,13 @@
 package certfile
 
 import (
-	"bytes"
-	"context"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/turnledger/turnledger/services/access/reread"
@@ -24,92 +22,61 @@ type Config struct {
 	Cert, Key string
 	// Every so often the files are looked at; 1 s by default.
 	Every  time.Duration
-	Now    func() time.Time
 	Logger *slog.Logger
 }
 
 // Pair is a certificate with its key. Safe for concurrent use.
 type Pair struct {
-	cfg  Config
-	held atomic.Pointer[tls.Certificate]
-	raw  [2][]byte // what was read last; for the goroutine that reads
-}
-
-// Open reads the files. Its errors name them and hold nothing of them.
-func Open(cfg Config) (*Pair, error) {
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	p := &Pair{cfg: cfg}
-	if _, err := p.reload(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// reload reads the files and tells whether they have changed.
-func (p *Pair) reload() (bool, error) {
-	cert, err := os.ReadFile(p.cfg.Cert)
-	if err != nil {
-		return false, err
-	}
-	key, err := os.ReadFile(p.cfg.Key)
-	if err != nil {
-		return false, err
-	}
-	if bytes.Equal(cert, p.raw[0]) && bytes.Equal(key, p.raw[1]) {
-		return false, nil
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return false, fmt.Errorf("%s and %s are no certificate (PEM) with its key", p.cfg.Cert, p.cfg.Key)
-	}
-	if !p.cfg.Now().Before(pair.Leaf.NotAfter) {
-		return false, fmt.Errorf("the certificate in %s ended at %s: renew it", p.cfg.Cert, pair.Leaf.NotAfter.Format(time.RFC3339))
-	}
-	p.raw = [2][]byte{cert, key}
-	p.held.Store(&pair)
-	return true, nil
+	// Files has the certificate. While the files can't be used, such as when only one of the two was replaced, the
+	// certificate that was read last is shown.
+	reread.Files[*tls.Certificate]
 }
 
 // soon is how long before its end a certificate is spoken of: by then whatever renews it
 // should have.
 const soon = 7 * 24 * time.Hour
 
-// Run looks at the files until ctx ends, and then returns nil. While they can't be used,
-// such as when only one of the two was replaced, the certificate that was read last goes
-// on to be shown.
-func (p *Pair) Run(ctx context.Context) error {
+// Open reads the files. Its errors name them and hold nothing of them.
+func Open(cfg Config) (*Pair, error) {
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	var warned time.Time
-	return reread.Run(ctx, p.cfg.Every, reread.What{
-		Looked: func() {
-			ends, now := p.held.Load().Leaf.NotAfter, p.cfg.Now()
-			if ends.Sub(now) < soon && now.Sub(warned) > time.Hour {
-				warned = now
-				p.cfg.Logger.Warn("the certificate ends soon: renew it, and it is read again by itself", "file", p.cfg.Cert, "not_after", ends)
+	p := &Pair{reread.Files[*tls.Certificate]{
+		Paths: []string{cfg.Cert, cfg.Key}, Every: cfg.Every, Make: cfg.certificate,
+		Looked: func(c *tls.Certificate) {
+			if time.Until(c.Leaf.NotAfter) < soon && time.Since(warned) > time.Hour {
+				warned = time.Now()
+				logger.Warn("the certificate ends soon: renew it, and it is read again by itself",
+					"file", cfg.Cert, "not_after", c.Leaf.NotAfter)
 			}
 		},
-		Reload: p.reload,
 		Failed: func(err error) {
-			p.cfg.Logger.Error("the certificate can't be read again; the one that was read last goes on to be shown", "err", err)
+			logger.Error("the certificate can't be read again; the one that was read last goes on to be shown",
+				"err", err)
 		},
-		Changed: func() {
-			p.cfg.Logger.Info("the certificate was read again", "file", p.cfg.Cert, "not_after", p.held.Load().Leaf.NotAfter)
+		Changed: func(c *tls.Certificate) {
+			logger.Info("the certificate was read again", "file", cfg.Cert, "not_after", c.Leaf.NotAfter)
 		},
-	})
+	}}
+	return p, p.Files.Open()
+}
+
+// certificate reads the contents of the two files.
+func (cfg Config) certificate(raw [][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(raw[0], raw[1])
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no certificate (PEM) with its key", cfg.Cert, cfg.Key)
+	}
+	if ends := pair.Leaf.NotAfter; !time.Now().Before(ends) {
+		return nil, fmt.Errorf("the certificate in %s ended at %s: renew it", cfg.Cert, ends.Format(time.RFC3339))
+	}
+	return &pair, nil
 }
 
 // Server is what a listener shows itself with: TLS 1.2 or later.
 func (p *Pair) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.held.Load(), nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.Value(), nil },
 	}
 }
 
@@ -117,7 +84,7 @@ func (p *Pair) Server() *tls.Config {
 func (p *Pair) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS12,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.held.Load(), nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.Value(), nil },
 	}
 }
 

@@ -47,7 +47,8 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		// The bubble's clock stands in 2000, so that no certificate has ended.
-		p, err := certfile.Open(certfile.Config{Cert: cert, Key: key, Every: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p, err := certfile.Open(certfile.Config{Cert: cert, Key: key, Every: time.Second,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
 		first := shown(t, p)
 		ctx, stop := context.WithCancel(t.Context())

@@ -1,46 +1,93 @@
-// Package reread follows what is kept in files: it has them read again and again, and
-// tells once of each trouble.
+// Package reread keeps a value that is made of files, and makes it again when they change.
 package reread
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"os"
+	"slices"
+	"sync/atomic"
 	"time"
 )
 
-// What is followed. Reload reads it and tells whether it has changed; Changed is called
-// where it has, Failed with an error that is another than the one before. Looked, if there
-// is one, is called before each look.
-type What struct {
-	Reload  func() (changed bool, err error)
-	Changed func()
+// Files is a value that is made of files. Open and Run are for one goroutine after the other; Value is safe for
+// concurrent use.
+type Files[T any] struct {
+	Paths []string
+	// Every so often the files are looked at; 1 s by default.
+	Every time.Duration
+	// Read reads a file, as os.ReadFile does by default. Make makes the value of what the files hold.
+	Read func(path string) ([]byte, error)
+	Make func(raw [][]byte) (T, error)
+	// Looked is called before each look, Changed with a new value, and Failed with an error that differs from the
+	// error before it. Looked may be nil.
+	Looked  func(T)
+	Changed func(T)
 	Failed  func(error)
-	Looked  func()
+
+	value atomic.Pointer[T]
+	raw   [][]byte // what was read last
 }
 
-// Run has it read every so often until ctx ends, and then returns nil.
-func Run(ctx context.Context, every time.Duration, what What) error {
-	tick := time.NewTicker(every)
+// Value returns what was made last.
+func (f *Files[T]) Value() T { return *f.value.Load() }
+
+// Open makes the value for the first time.
+func (f *Files[T]) Open() error {
+	if f.Read == nil {
+		f.Read = os.ReadFile
+	}
+	_, err := f.reload()
+	return err
+}
+
+// reload reads the files and reports whether they have changed.
+func (f *Files[T]) reload() (bool, error) {
+	raw := make([][]byte, len(f.Paths))
+	for i, path := range f.Paths {
+		var err error
+		if raw[i], err = f.Read(path); err != nil {
+			return false, err
+		}
+	}
+	if slices.EqualFunc(raw, f.raw, bytes.Equal) {
+		return false, nil
+	}
+	made, err := f.Make(raw)
+	if err != nil {
+		return false, err
+	}
+	f.raw = raw
+	f.value.Store(&made)
+	return true, nil
+}
+
+// Run looks at the files until ctx ends, and then returns nil. While they can't be used, the value that was made last
+// stays.
+func (f *Files[T]) Run(ctx context.Context) error {
+	tick := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer tick.Stop()
 	said := ""
 	for {
-		if what.Looked != nil {
-			what.Looked()
+		if f.Looked != nil {
+			f.Looked(f.Value())
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		changed, err := what.Reload()
+		changed, err := f.reload()
 		switch {
-		case err != nil && err.Error() != said:
-			said = err.Error()
-			what.Failed(err)
 		case err == nil:
 			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			f.Failed(err)
 		}
 		if changed {
-			what.Changed()
+			f.Changed(f.Value())
 		}
 	}
 }

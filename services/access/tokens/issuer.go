@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,43 +41,24 @@ type Config struct {
 	// unknown keys cause are at least Pause, 10 s by default.
 	Refresh, Pause time.Duration
 	Client         *http.Client
-	Now            func() time.Time
 	Logger         *slog.Logger
 }
 
 // algorithms are all that may count.
 var algorithms = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
 func (c Config) withDefaults() Config {
 	if len(c.Algorithms) == 0 {
 		c.Algorithms = []string{oidc.RS256, oidc.ES256}
 	}
-	if c.IdentityClaim == "" {
-		c.IdentityClaim = "sub"
-	}
-	if c.ScopesClaim == "" {
-		c.ScopesClaim = "scope"
-	}
-	if c.Leeway == 0 {
-		c.Leeway = time.Minute
-	}
-	if c.Refresh == 0 {
-		c.Refresh = 5 * time.Minute
-	}
-	if c.Pause == 0 {
-		c.Pause = 10 * time.Second
-	}
-	if c.Client == nil {
-		c.Client = &http.Client{}
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.IdentityClaim, c.ScopesClaim = cmp.Or(c.IdentityClaim, "sub"), cmp.Or(c.ScopesClaim, "scope")
+	c.Leeway = cmp.Or(c.Leeway, time.Minute)
+	c.Refresh, c.Pause = cmp.Or(c.Refresh, 5*time.Minute), cmp.Or(c.Pause, 10*time.Second)
+	c.Client = cmp.Or(c.Client, &http.Client{})
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -91,7 +73,8 @@ func (c Config) Validate() error {
 	}
 	for _, a := range c.Algorithms {
 		if !slices.Contains(algorithms, a) {
-			wrong = append(wrong, fmt.Errorf("%q is no algorithm that may sign tokens; there are %s", a, strings.Join(algorithms, ", ")))
+			all := strings.Join(algorithms, ", ")
+			wrong = append(wrong, fmt.Errorf("%q is no algorithm that may sign tokens; there are %s", a, all))
 		}
 	}
 	if c.Leeway < 0 || c.Leeway > 10*time.Minute {
@@ -148,7 +131,8 @@ func (i *Issuer) Run(ctx context.Context) error {
 	for {
 		wait := i.cfg.Refresh
 		if err := i.keys.fetch(ctx); err != nil && ctx.Err() == nil {
-			i.cfg.Logger.Error("the issuer of tokens does not tell its keys; those that it told last go on to count", "err", err)
+			i.cfg.Logger.Error("the issuer of tokens does not tell its keys; those that it told last go on to count",
+				"err", err)
 			wait = min(wait, i.cfg.Pause)
 		}
 		select {

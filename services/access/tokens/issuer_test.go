@@ -65,11 +65,13 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 	case r.URL.Path == "/.well-known/openid-configuration":
 		// It would like algorithms to count that must not.
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"none", "HS256", "ES256", "RS256"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys",
+			"id_token_signing_alg_values_supported": []string{"none", "HS256", "ES256", "RS256"}})
 	case r.URL.Path == "/keys":
 		i.hits++
 		// One of a kind that this version does not know, and one that may not sign.
-		set := []any{map[string]any{"kty": "AKP", "kid": "new", "alg": "ML-DSA-44"}, jose.JSONWebKey{Key: key(i.t).Public(), KeyID: "other", Use: "enc"}}
+		set := []any{map[string]any{"kty": "AKP", "kid": "new", "alg": "ML-DSA-44"},
+			jose.JSONWebKey{Key: key(i.t).Public(), KeyID: "other", Use: "enc"}}
 		for id, k := range i.keys {
 			set = append(set, jose.JSONWebKey{Key: k.Public(), KeyID: id, Use: "sig"})
 		}
@@ -92,7 +94,8 @@ func (i *issuer) asked() (n int) {
 
 // claims of ada's token that ends in an hour, changed.
 func (i *issuer) claims(change map[string]any) map[string]any {
-	c := map[string]any{"iss": i.url, "aud": "turnledger", "sub": "ada", "exp": time.Now().Add(time.Hour).Unix(), "scope": "openid turns:write context:read admin"}
+	c := map[string]any{"iss": i.url, "aud": "turnledger", "sub": "ada", "exp": time.Now().Add(time.Hour).Unix(),
+		"scope": "openid turns:write context:read admin"}
 	maps.Copy(c, change)
 	for name, v := range change {
 		if v == nil {
@@ -133,7 +136,8 @@ func signed(t *testing.T, alg jose.SignatureAlgorithm, id string, k any, claims 
 
 func (i *issuer) verifier(change func(*tokens.Config)) *tokens.Issuer {
 	i.t.Helper()
-	cfg := tokens.Config{URL: i.url, Audience: "turnledger", Services: []string{"pipeline"}, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	cfg := tokens.Config{URL: i.url, Audience: "turnledger", Services: []string{"pipeline"},
+		Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -153,13 +157,18 @@ func TestWhoseTokenItIs(t *testing.T) {
 		want   access.Caller
 	}{
 		"a user, without the admin that the token claims": {nil, access.Caller{Scopes: bound, IdentityID: "ada"}},
-		"several audiences":        {map[string]any{"aud": []string{"x", "turnledger"}}, access.Caller{Scopes: bound, IdentityID: "ada"}},
-		"scopes in a list":         {map[string]any{"scope": []string{"context:read", "profile"}}, access.Caller{Scopes: access.ContextRead, IdentityID: "ada"}},
-		"no scope that is ours":    {map[string]any{"scope": "openid TURNS:WRITE"}, access.Caller{IdentityID: "ada"}},
-		"scopes of no known form":  {map[string]any{"scope": map[string]any{"turns:write": true}}, access.Caller{IdentityID: "ada"}},
-		"a service":                {map[string]any{"sub": "pipeline"}, access.Caller{Scopes: bound | access.Admin}},
-		"ended within the leeway":  {map[string]any{"exp": time.Now().Add(-30 * time.Second).Unix()}, access.Caller{Scopes: bound, IdentityID: "ada"}},
-		"begins within the leeway": {map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()}, access.Caller{Scopes: bound, IdentityID: "ada"}},
+		"several audiences": {map[string]any{"aud": []string{"x", "turnledger"}}, access.Caller{Scopes: bound,
+			IdentityID: "ada"}},
+		"scopes in a list": {map[string]any{"scope": []string{"context:read", "profile"}},
+			access.Caller{Scopes: access.ContextRead, IdentityID: "ada"}},
+		"no scope that is ours": {map[string]any{"scope": "openid TURNS:WRITE"}, access.Caller{IdentityID: "ada"}},
+		"scopes of no known form": {map[string]any{"scope": map[string]any{"turns:write": true}},
+			access.Caller{IdentityID: "ada"}},
+		"a service": {map[string]any{"sub": "pipeline"}, access.Caller{Scopes: bound | access.Admin}},
+		"ended within the leeway": {map[string]any{"exp": time.Now().Add(-30 * time.Second).Unix()},
+			access.Caller{Scopes: bound, IdentityID: "ada"}},
+		"begins within the leeway": {map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()},
+			access.Caller{Scopes: bound, IdentityID: "ada"}},
 	} {
 		got, err := v.Authenticate(t.Context(), i.token("k1", c.change))
 		require.NoError(t, err, name)
@@ -169,7 +178,8 @@ func TestWhoseTokenItIs(t *testing.T) {
 		require.Equal(t, c.want, got, name)
 	}
 	by := i.verifier(func(c *tokens.Config) { c.IdentityClaim, c.ScopesClaim = "email", "permissions" })
-	got, err := by.Authenticate(t.Context(), i.token("k1", map[string]any{"email": "ada@example.org", "permissions": []string{"events:read"}}))
+	got, err := by.Authenticate(t.Context(), i.token("k1", map[string]any{"email": "ada@example.org",
+		"permissions": []string{"events:read"}}))
 	require.NoError(t, err)
 	require.Equal(t, "ada@example.org", got.IdentityID)
 	require.Equal(t, access.EventsRead, got.Scopes)
@@ -201,11 +211,12 @@ func TestTokensThatCountForNothing(t *testing.T) {
 	}
 	head, payload, sig := split(t, good)
 	for name, token := range map[string]string{
-		"nothing":                            "",
-		"no token":                           "abc",
-		"an API key":                         "tl_abcdefgh_SECRETSECRETSECRETSECRETSE",
-		"none":                               part(map[string]any{"alg": "none"}) + "." + payload + ".",
-		"None with a signature":              part(map[string]any{"alg": "None", "kid": "k1"}) + "." + payload + "." + sig,
+		"nothing":    "",
+		"no token":   "abc",
+		"an API key": "tl_abcdefgh_SECRETSECRETSECRETSECRETSE",
+		"none":       part(map[string]any{"alg": "none"}) + "." + payload + ".",
+		"None with a signature": part(map[string]any{"alg": "None", "kid": "k1"}) + "." + payload + "." +
+			sig,
 		"no algorithm":                       part(map[string]any{"kid": "k1"}) + "." + payload + "." + sig,
 		"HS256 with the public key":          signed(t, jose.HS256, "rsa", public, i.claims(nil)),
 		"HS256 with the public key, raw":     signed(t, jose.HS256, "rsa", der, i.claims(nil)),
@@ -214,20 +225,24 @@ func TestTokensThatCountForNothing(t *testing.T) {
 		"another's key without an id":        signed(t, jose.ES256, "", key(t), i.claims(nil)),
 		"a key that the token brings itself": bringsItsKey(t, i.claims(nil)),
 		"no signature":                       head + "." + payload + ".",
-		"other claims under the signature":   head + "." + part(i.claims(map[string]any{"sub": "pipeline"})) + "." + sig,
-		"a critical header that is unknown":  part(map[string]any{"alg": "ES256", "kid": "k1", "crit": []string{"x"}, "x": 1}) + "." + payload + "." + sig,
-		"JSON serialization":                 `{"payload":"` + payload + `","protected":"` + head + `","signature":"` + sig + `","header":{"x":1}}`,
-		"another issuer":                     i.token("k1", map[string]any{"iss": "https://evil.example"}),
-		"no issuer":                          i.token("k1", map[string]any{"iss": nil}),
-		"another audience":                   i.token("k1", map[string]any{"aud": "turnledger-admin"}),
-		"no audience":                        i.token("k1", map[string]any{"aud": nil}),
-		"no end":                             i.token("k1", map[string]any{"exp": nil}),
-		"an end of no known form":            i.token("k1", map[string]any{"exp": "tomorrow"}),
-		"not begun":                          i.token("k1", map[string]any{"nbf": time.Now().Add(2 * time.Minute).Unix()}),
-		"a beginning of no known form":       i.token("k1", map[string]any{"nbf": "x"}),
-		"no subject":                         i.token("k1", map[string]any{"sub": nil}),
-		"an identity that can be none":       i.token("k1", map[string]any{"sub": ".."}),
-		"an identity that is no text":        i.token("k1", map[string]any{"sub": 7}),
+		"other claims under the signature": head + "." + part(i.claims(map[string]any{"sub": "pipeline"})) + "." +
+			sig,
+		"a critical header that is unknown": part(map[string]any{"alg": "ES256", "kid": "k1", "crit": []string{"x"},
+			"x": 1}) + "." + payload + "." + sig,
+		"JSON serialization": `{"payload":"` + payload + `","protected":"` + head + `","signature":"` +
+			sig + `","header":{"x":1}}`,
+		"another issuer":          i.token("k1", map[string]any{"iss": "https://evil.example"}),
+		"no issuer":               i.token("k1", map[string]any{"iss": nil}),
+		"another audience":        i.token("k1", map[string]any{"aud": "turnledger-admin"}),
+		"no audience":             i.token("k1", map[string]any{"aud": nil}),
+		"no end":                  i.token("k1", map[string]any{"exp": nil}),
+		"an end of no known form": i.token("k1", map[string]any{"exp": "tomorrow"}),
+		"not begun": i.token("k1",
+			map[string]any{"nbf": time.Now().Add(2 * time.Minute).Unix()}),
+		"a beginning of no known form": i.token("k1", map[string]any{"nbf": "x"}),
+		"no subject":                   i.token("k1", map[string]any{"sub": nil}),
+		"an identity that can be none": i.token("k1", map[string]any{"sub": ".."}),
+		"an identity that is no text":  i.token("k1", map[string]any{"sub": 7}),
 	} {
 		caller, err := v.Authenticate(t.Context(), token)
 		require.ErrorIs(t, err, access.ErrUnauthenticated, name)
@@ -252,7 +267,8 @@ func split(t *testing.T, token string) (head, payload, sig string) {
 func bringsItsKey(t *testing.T, claims any) string {
 	t.Helper()
 	k := key(t)
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k1"}}, &jose.SignerOptions{EmbedJWK: true})
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: k, KeyID: "k1"}},
+		&jose.SignerOptions{EmbedJWK: true})
 	require.NoError(t, err)
 	raw, err := json.Marshal(claims)
 	require.NoError(t, err)

@@ -30,7 +30,8 @@ func reason(err error, status int) string {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return fmt.Sprintf("the endpoint answered %d: is TURNLEDGER_MODEL_KEY right?", status)
 	case status == http.StatusNotFound:
-		return fmt.Sprintf("the endpoint answered %d: are TURNLEDGER_MODEL_URL, up to its version, and TURNLEDGER_MODEL_NAME right?", status)
+		return fmt.Sprintf("the endpoint answered %d: are TURNLEDGER_MODEL_URL, up to its version, and "+
+			"TURNLEDGER_MODEL_NAME right?", status)
 	case status != 0:
 		return fmt.Sprintf("the endpoint answered %d", status)
 	case errors.As(err, &unreachable):

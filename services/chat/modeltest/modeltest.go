@@ -108,7 +108,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", strconv.Itoa(answer.RetryAfter))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(answer.Status)
-		_ = json.NewEncoder(w).Encode(object{"error": object{"type": "refused", "message": "what was said: " + prompt[len(prompt)-1]}})
+		_ = json.NewEncoder(w).Encode(object{"error": object{"type": "refused", "message": "what was said: " +
+			prompt[len(prompt)-1]}})
 	case !in.Stream:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(speak.whole(answer.Text))
@@ -198,15 +199,18 @@ type object = map[string]any
 func (openAI) takes(request) bool { return true }
 
 func (openAI) whole(text string) any {
-	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text}, "finish_reason": "stop"}}}
+	return object{"choices": []any{object{"index": 0, "message": object{"role": "assistant", "content": text},
+		"finish_reason": "stop"}}}
 }
 
 func (openAI) begin() []event {
-	return []event{{"", object{"choices": []any{object{"index": 0, "delta": object{"role": "assistant"}, "finish_reason": nil}}}}}
+	return []event{{"", object{"choices": []any{object{"index": 0, "delta": object{"role": "assistant"},
+		"finish_reason": nil}}}}}
 }
 
 func (openAI) piece(text string) event {
-	return event{"", object{"choices": []any{object{"index": 0, "delta": object{"content": text}, "finish_reason": nil}}}}
+	return event{"", object{"choices": []any{object{"index": 0, "delta": object{"content": text},
+		"finish_reason": nil}}}}
 }
 
 func (openAI) end(long bool) []event {
@@ -241,19 +245,23 @@ func (anthropic) takes(r request) bool {
 }
 
 func (anthropic) whole(text string) any {
-	return object{"type": "message", "role": "assistant", "content": []any{object{"type": "text", "text": text}}, "stop_reason": "end_turn"}
+	return object{"type": "message", "role": "assistant", "content": []any{object{"type": "text", "text": text}},
+		"stop_reason": "end_turn"}
 }
 
 func (anthropic) begin() []event {
 	return []event{
-		{"message_start", object{"type": "message_start", "message": object{"id": "m", "type": "message", "role": "assistant", "content": []any{}, "usage": object{"input_tokens": 1, "output_tokens": 1}}}},
-		{"content_block_start", object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}}},
+		{"message_start", object{"type": "message_start", "message": object{"id": "m", "type": "message",
+			"role": "assistant", "content": []any{}, "usage": object{"input_tokens": 1, "output_tokens": 1}}}},
+		{"content_block_start", object{"type": "content_block_start", "index": 0,
+			"content_block": object{"type": "text", "text": ""}}},
 		{"ping", object{"type": "ping"}},
 	}
 }
 
 func (anthropic) piece(text string) event {
-	return event{"content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": text}}}
+	return event{"content_block_delta", object{"type": "content_block_delta", "index": 0,
+		"delta": object{"type": "text_delta", "text": text}}}
 }
 
 func (anthropic) end(long bool) []event {
@@ -263,7 +271,8 @@ func (anthropic) end(long bool) []event {
 	}
 	return []event{
 		{"content_block_stop", object{"type": "content_block_stop", "index": 0}},
-		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": why}, "usage": object{"output_tokens": 1}}},
+		{"message_delta", object{"type": "message_delta", "delta": object{"stop_reason": why},
+			"usage": object{"output_tokens": 1}}},
 		{"message_stop", object{"type": "message_stop"}},
 	}
 }

@@ -156,7 +156,8 @@ func (b block) check(role string, add func(string, ...any)) {
 		}
 	case "tool_use":
 		var object map[string]json.RawMessage
-		if role != "assistant" || !toolID.MatchString(b.ID) || !toolName.MatchString(b.Name) || json.Unmarshal(b.Input, &object) != nil || object == nil {
+		if role != "assistant" || !toolID.MatchString(b.ID) || !toolName.MatchString(b.Name) || json.Unmarshal(b.Input,
+			&object) != nil || object == nil {
 			add("a tool_use of a user, or with a bad id, name or input")
 		}
 	case "tool_result":

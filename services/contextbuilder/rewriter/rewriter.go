@@ -45,7 +45,8 @@ func New(cfg Config) *Rewriter {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	return &Rewriter{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithMaxRetries(1), option.WithMiddleware(bounded))}
+	return &Rewriter{cfg: cfg, client: openai.NewClient(option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key),
+		option.WithMaxRetries(1), option.WithMiddleware(bounded))}
 }
 
 // longestAnswer is how many bytes are read of an endpoint's answer, which is one query.
@@ -67,7 +68,8 @@ var errNoQuery = errors.New("the model gave no query")
 
 // Rewrite implements contextbuilder.Rewriter: the model sees the message, the previous
 // turns and the memory. It never waits longer than the timeout.
-func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message, memorySnippet string) (string, error) {
+func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message,
+	memorySnippet string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	answer, err := r.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{

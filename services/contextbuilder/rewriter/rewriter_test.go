@@ -20,7 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
 // answering is a model that answers with a text, and notes what it is asked.
@@ -77,14 +78,17 @@ func TestRewriterSeesMessageHistoryAndMemory(t *testing.T) {
 	r := build(t, s.URL, 30*time.Second)
 	require.Equal(t, "Who are Donald Trump's children?", r.RewrittenQuery)
 	require.False(t, r.RewriteFallback)
-	require.Equal(t, "Original user message:\nwho are his children\n\n---\n\nContextualized query:\nWho are Donald Trump's children?", r.Messages[len(r.Messages)-1].Text())
-	require.Equal(t, "Conversation so far:\nuser: Who is Donald Trump?\nassistant: Donald Trump is an American politician.\n\n"+
+	require.Equal(t, "Original user message:\nwho are his children\n\n---\n\nContextualized query:\nWho are Donald "+
+		"Trump's children?", r.Messages[len(r.Messages)-1].Text())
+	require.Equal(t, "Conversation so far:\nuser: Who is Donald Trump?\nassistant: Donald Trump is an American "+
+		"politician.\n\n"+
 		"Known from earlier conversations:\nThe user likes lists.\n\nMessage to rewrite:\nwho are his children", asked)
 	var before []string
 	for _, m := range r.Messages[:len(r.Messages)-1] {
 		before = append(before, m.Role()+": "+m.Text())
 	}
-	require.Equal(t, []string{"system: Long-term memory:\nThe user likes lists.", "user: Who is Donald Trump?", "assistant: Donald Trump is an American politician."}, before)
+	require.Equal(t, []string{"system: Long-term memory:\nThe user likes lists.", "user: Who is Donald Trump?",
+		"assistant: Donald Trump is an American politician."}, before)
 }
 
 // Whatever goes wrong, the original is what the model is asked, in time.

@@ -32,7 +32,8 @@ func TestALongWordIsCountedInTime(t *testing.T) {
 	t.Parallel()
 	c, err := tokens.ForModel("gpt-4o")
 	require.NoError(t, err)
-	for name, word := range map[string]string{"letters": "x", "letters beyond ASCII": "ż", "spaces": " ", "punctuation": "-", "digits": "7", "emoji": "🙂"} {
+	for name, word := range map[string]string{"letters": "x", "letters beyond ASCII": "ż", "spaces": " ",
+		"punctuation": "-", "digits": "7", "emoji": "🙂"} {
 		began := time.Now()
 		n := c.Count(strings.Repeat(word, 50_000/len(word)))
 		require.Less(t, time.Since(began), 20*time.Second, name)

@@ -85,7 +85,8 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 	s := startOn(t, events, append([]setting{func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.RefusalTime = time.Millisecond
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
-		c.Erasures, c.Receipts, c.Retention, c.Streams, c.Backups = nothing{}, nothing{}, nothing{}, operate.On(events), nothing{}
+		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
+		c.Streams, c.Backups = operate.On(events), nothing{}
 		c.Owners = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
 	}}, more...)...)
 	return s, model
@@ -100,8 +101,10 @@ func (s *stack) as(token, method, path string, body any) answer {
 // fill puts values into a pattern.
 func fill(pattern string, session string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{turn_id}", events.TurnID(session, "r").String(),
-		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1", "{partition}", "0").Replace(path)
+	return method, strings.NewReplacer("{session_id}", session, "{thread_id}", session, "{turn_id}",
+		events.TurnID(session, "r").String(),
+		"{identity_id}", "ada", "{name}", "recent", "{projection}", "recent", "{position}", "0:1", "{partition}",
+		"0").Replace(path)
 }
 
 // TestEachCallNeedsItsScope goes through the routes that there are, and each set of
@@ -113,7 +116,8 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, unset(s.cfg.v1Config, s.cfg.Rules), "give guarded what else there is, so that its calls are here")
+	require.ElementsMatch(t, []string{"Identities", "Limiter", "Projections"}, unset(s.cfg.v1Config, s.cfg.Rules),
+		"give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
 	routes := routes(s.api)
 	for pattern := range needs {
@@ -143,8 +147,11 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 			}
 		}
 		for _, header := range [][]string{
-			nil, {"Authorization", ""}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "}, {"Authorization", "Bearer wrong"}, {"Authorization", "Bearer ended"},
-			{"Authorization", "Basic all"}, {"Authorization", "all"}, {"Authorization", "Bearer all all"}, {"Authorization", "Bearer ALL"}, {"X-Api-Key", "all"}, {"Cookie", "Authorization=Bearer all"},
+			nil, {"Authorization", ""}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "}, {"Authorization",
+				"Bearer wrong"}, {"Authorization", "Bearer ended"},
+			{"Authorization", "Basic all"}, {"Authorization", "all"}, {"Authorization",
+				"Bearer all all"}, {"Authorization", "Bearer ALL"}, {"X-Api-Key", "all"}, {"Cookie",
+				"Authorization=Bearer all"},
 		} {
 			a := s.do(method, path, "{}", header...)
 			requireProblem(t, a, http.StatusUnauthorized, "unauthenticated")
@@ -172,9 +179,10 @@ func TestACallWithoutAScopeIsAnsweredToNobody(t *testing.T) {
 	guarded, _ := guarded(t, ring{})
 	for _, s := range []*stack{guarded, start(t)} {
 		forgotten := v1.Form()
-		forgotten.Routes = []wire.Route{{Method: http.MethodGet, Path: "/v1/forgotten", Handle: func(http.ResponseWriter, *http.Request) error {
-			panic("it was answered")
-		}}}
+		forgotten.Routes = []wire.Route{{Method: http.MethodGet, Path: "/v1/forgotten",
+			Handle: func(http.ResponseWriter, *http.Request) error {
+				panic("it was answered")
+			}}}
 		s.api.Mount(forgotten)
 		requireProblem(t, s.as("all", "GET", "/v1/forgotten", nil), http.StatusForbidden, "forbidden")
 	}
@@ -197,7 +205,8 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
 		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", turn).status)
 		if identity != "" {
-			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity", map[string]any{"identity_id": identity}).status)
+			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity",
+				map[string]any{"identity_id": identity}).status)
 		}
 	}
 	head := s.head()
@@ -228,27 +237,35 @@ func TestABoundKeyReachesItsOwnSessionsOnly(t *testing.T) {
 	}
 	require.Equal(t, head, s.head())
 
-	for _, path := range []string{"/v1/threads/foreign/messages", "/v1/threads/anonymous/messages/stream", "/v1/threads/unknown/messages"} {
+	for _, path := range []string{"/v1/threads/foreign/messages", "/v1/threads/anonymous/messages/stream",
+		"/v1/threads/unknown/messages"} {
 		requireProblem(t, s.as("ada", "POST", path, `{"content":"c"}`), http.StatusNotFound, "session_not_found")
 	}
 	for _, body := range []string{`{"content":"c","thread_id":"foreign"}`, `{"content":"c","thread_id":"unknown"}`} {
 		requireProblem(t, s.as("ada", "POST", "/v1/chat", body), http.StatusNotFound, "session_not_found")
 	}
-	requireProblem(t, s.do("POST", "/v1/chat/stream", `{"content":"c"}`, "Authorization", "Bearer ada", "X-Thread-Id", "foreign"), http.StatusNotFound, "session_not_found")
-	requireProblem(t, s.as("ada", "POST", "/v1/chat", `{"content":"c","user_id":"system"}`), http.StatusForbidden, "forbidden")
+	requireProblem(t, s.do("POST", "/v1/chat/stream", `{"content":"c"}`, "Authorization", "Bearer ada", "X-Thread-Id",
+		"foreign"), http.StatusNotFound, "session_not_found")
+	requireProblem(t, s.as("ada", "POST", "/v1/chat", `{"content":"c","user_id":"system"}`), http.StatusForbidden,
+		"forbidden")
 	require.Nil(t, model.last.Load(), "nothing of this was sent")
 	for _, thread := range []string{"own", "new"} {
-		requireProblem(t, s.as("ada", "POST", "/v1/threads/"+thread+"/messages", `{"content":"c"}`), http.StatusBadGateway, "model_failed")
+		requireProblem(t, s.as("ada", "POST", "/v1/threads/"+thread+"/messages", `{"content":"c"}`),
+			http.StatusBadGateway, "model_failed")
 		require.Equal(t, "ada", model.last.Load().UserID)
 	}
 
-	requireProblem(t, s.as("ada", "POST", "/v1/sessions/own/context", `{"message":"m","identity_id":"bob"}`), http.StatusForbidden, "forbidden")
-	requireProblem(t, s.as("ada", "PUT", "/v1/sessions/own/identity", `{"identity_id":"bob"}`), http.StatusForbidden, "forbidden")
+	requireProblem(t, s.as("ada", "POST", "/v1/sessions/own/context", `{"message":"m","identity_id":"bob"}`),
+		http.StatusForbidden, "forbidden")
+	requireProblem(t, s.as("ada", "PUT", "/v1/sessions/own/identity", `{"identity_id":"bob"}`), http.StatusForbidden,
+		"forbidden")
 	require.Equal(t, head, s.head())
 	require.Equal(t, http.StatusOK, s.as("ada", "GET", "/v1/sessions/own/turns", nil).status)
-	require.Equal(t, http.StatusOK, s.as("ada", "POST", "/v1/sessions/own/context", `{"message":"m","identity_id":"ada"}`).status)
+	require.Equal(t, http.StatusOK, s.as("ada", "POST", "/v1/sessions/own/context",
+		`{"message":"m","identity_id":"ada"}`).status)
 	require.Equal(t, http.StatusCreated, s.as("ada", "POST", "/v1/sessions/own/turns", `{"request_id":"r2","question_neutral":"q"}`).status)
-	require.Equal(t, http.StatusOK, s.as("ada", "POST", "/v1/sessions/own/turns/"+events.TurnID("own", "r").String()+"/redact", nil).status)
+	require.Equal(t, http.StatusOK, s.as("ada", "POST", "/v1/sessions/own/turns/"+events.TurnID("own", "r").String()+
+		"/redact", nil).status)
 }
 
 // A bound key's reading of the log is of its own sessions, whatever it asks for.
@@ -256,7 +273,8 @@ func TestABoundKeyReadsItsOwnEventsOnly(t *testing.T) {
 	t.Parallel()
 	s, _ := guarded(t, ring{})
 	for _, identity := range []string{"ada", "bob"} {
-		a := s.as("all", "POST", "/v1/sessions/of-"+identity+"/turns", map[string]any{"request_id": "r", "question_neutral": "q", "identity_id": identity})
+		a := s.as("all", "POST", "/v1/sessions/of-"+identity+"/turns", map[string]any{"request_id": "r",
+			"question_neutral": "q", "identity_id": identity})
 		require.Equal(t, http.StatusCreated, a.status)
 	}
 	require.Contains(t, string(s.as("all", "GET", "/v1/events", nil).raw), "of-bob")

@@ -85,7 +85,8 @@ func BenchmarkHTTPRecordTurn(b *testing.B) {
 	s := start(b, quiet)
 	client := keepAlive()
 	defer client.CloseIdleConnections()
-	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)), jetlog.Config{})
+	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{})
 	require.NoError(b, err)
 	run := 0
 	overHTTP := func(i int) error {
@@ -180,6 +181,6 @@ func (s *stack) plain(b *testing.B, raw []byte) string {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(raw)
 	})
-	natstest.Run(b, func(ctx context.Context) error { return wire.NewServer(mux, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(b, func(ctx context.Context) error { return wire.Serve(ctx, l, mux, wire.ServerConfig{}) })
 	return "http://" + l.Addr().String()
 }

@@ -18,36 +18,13 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// body is the JSON body of a call; an input embeds it.
-type body[T any] struct{ value T }
-
-// decode reads the body.
-func (b *body[T]) decode(data []byte, known members) error { return decode(data, &b.value, known) }
-
-// text is a member that is a text, as it was sent; "" where it is neither.
-func (b *body[T]) text(member string) string {
-	v := reflect.ValueOf(b.value)
-	i, ok := membersOf(v.Type())[member]
-	if !ok || !isText(v.Type().Field(i).Type) {
-		return ""
-	}
-	f := v.Field(i)
-	if f.Kind() == reflect.Pointer {
-		f = f.Elem() // of nil: no value
-	}
-	if !f.IsValid() {
-		return ""
-	}
-	return f.String()
-}
-
-// bodyType is what the documentation is made of.
-func (b *body[T]) bodyType() reflect.Type { return reflect.TypeFor[T]() }
-
 // members maps the names that a body may have to the fields that they go into.
 type members map[string]int
 
 func membersOf(t reflect.Type) members {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	m := members{}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -59,28 +36,23 @@ func membersOf(t reflect.Type) members {
 // decode reads an object into a struct. Unlike encoding/json it takes names as they
 // are spelled, refuses others, and says of every field what is wrong with it
 // without its value. Members that are null count as absent.
-func decode(data []byte, into any, known members) error {
+func decode(data []byte, into reflect.Value, known members) error {
 	if !utf8.Valid(data) {
-		return newProblem(codeMalformed, "the body is not UTF-8")
+		return newProblem(malformed, "the body is not UTF-8")
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil && !json.Valid(data) {
-		return newProblem(codeMalformed, "the body is not JSON")
+		return newProblem(malformed, "the body is not JSON")
 	}
 	if object == nil {
 		return fieldErrors{{Field: "body", Why: "must be a JSON object"}}
 	}
 	var wrong fieldErrors
-	v := reflect.ValueOf(into).Elem()
 	for name, raw := range object {
 		i, ok := known[name]
 		if !ok {
-			wrong = append(wrong, conversation.Invalid{
-				Field: printable(name, "body"), Why: "is not a member of this call's body",
-			})
-			continue
-		}
-		if why := set(v.Field(i), raw); why != nil {
+			wrong = append(wrong, *invalid(printable(name, "body"), "is not a member of this call's body"))
+		} else if why := set(into.Field(i), raw); why != nil {
 			why.Field = strings.TrimSuffix(name+"."+why.Field, ".")
 			wrong = append(wrong, *why)
 		}
@@ -97,17 +69,17 @@ func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
 		return nil
 	}
 	err := json.Unmarshal(raw, field.Addr().Interface())
-	var own *conversation.Invalid
+	own, ofOurs := errors.AsType[*conversation.Invalid](err)
 	switch {
 	case err == nil && isText(field.Type()) && !jsontext.Value(raw).IsValid():
 		// encoding/json would make the same text of different ones.
-		return &conversation.Invalid{Why: `holds half of a surrogate pair (\ud800 to \udfff alone): send Unicode`}
+		return invalid("", `holds half of a surrogate pair (\ud800 to \udfff alone): send Unicode`)
 	case err == nil:
 		return nil
-	case errors.As(err, &own):
+	case ofOurs:
 		return own
 	default:
-		return &conversation.Invalid{Why: mustBe(field.Type())}
+		return invalid("", mustBe(field.Type()))
 	}
 }
 
@@ -147,9 +119,7 @@ type count int
 
 // UnmarshalJSON takes a whole number from one on, however it is spelled.
 func (c *count) UnmarshalJSON(raw []byte) error {
-	n, err := whole(raw, 1, "must be at least 1")
-	*c = count(n)
-	return err
+	return whole(raw, 1, "must be at least 1", (*int)(c))
 }
 
 // Schema documents the number.
@@ -160,27 +130,23 @@ type windowSize int
 
 // UnmarshalJSON takes a whole number from two on, however it is spelled.
 func (w *windowSize) UnmarshalJSON(raw []byte) error {
-	n, err := whole(raw, 2, "must be at least 2, a question and its answer")
-	*w = windowSize(n)
-	return err
+	return whole(raw, 2, "must be at least 2, a question and its answer", (*int)(w))
 }
 
 // Schema documents the number.
 func (windowSize) Schema(huma.Registry) *huma.Schema { return atLeast(2) }
 
 // whole reads a number; why says what is wrong with one below the least.
-func whole(raw []byte, least float64, why string) (int, error) {
+func whole(raw []byte, least float64, why string, into *int) error {
 	f, err := strconv.ParseFloat(string(raw), 64)
-	if errors.Is(err, strconv.ErrRange) {
-		err = nil
-	}
 	switch {
-	case err != nil || math.IsNaN(f) || !math.IsInf(f, 0) && f != math.Trunc(f):
-		return 0, &conversation.Invalid{Why: "must be a whole number"}
+	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(f), !math.IsInf(f, 0) && f != math.Trunc(f):
+		return invalid("", "must be a whole number")
 	case f < least:
-		return 0, &conversation.Invalid{Why: why}
+		return invalid("", why)
 	}
-	return int(min(f, math.MaxInt32)), nil
+	*into = int(min(f, math.MaxInt32))
+	return nil
 }
 
 func atLeast(n float64) *huma.Schema { return &huma.Schema{Type: huma.TypeInteger, Minimum: &n} }

@@ -31,7 +31,8 @@ type silentModel struct {
 	last atomic.Pointer[services.ChatMessage]
 }
 
-func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.ChatListener) (services.ChatReply, error) {
+func (s *silentModel) Send(_ context.Context, m services.ChatMessage, _ services.ChatListener) (services.ChatReply,
+	error) {
 	s.last.Store(&m)
 	return services.ChatReply{}, services.ErrModelFailed
 }
@@ -47,7 +48,8 @@ func (nothing) CancelRebuild(context.Context, string) (uint64, error) {
 	return 0, projections.ErrNoProjection
 }
 
-func (nothing) Verify(context.Context, string, int, func(done, of uint64) error, func(projections.Difference) error) (int, error) {
+func (nothing) Verify(context.Context, string, int, func(done, of uint64) error,
+	func(projections.Difference) error) (int, error) {
 	return 0, projections.ErrNoProjection
 }
 

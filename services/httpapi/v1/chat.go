@@ -12,24 +12,25 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
+// threadIn is a chatIn whose thread stands in the path.
 type threadIn struct {
 	ThreadID       string `path:"thread_id" doc:"The session; new makes one"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
-	body[chatBody]
+	Body           chatBody
 }
 
 type chatIn struct {
 	ThreadID       string `header:"X-Thread-Id" doc:"The session, where the body has none; without either, or new, one is made"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
-	body[chatBody]
+	Body           chatBody
 }
 
 // chatBody is a message, with the options of a context.
 type chatBody struct {
 	ThreadID     *string     `json:"thread_id,omitempty" doc:"The session; of the path, where that has one"`
 	Content      string      `json:"content" doc:"What the user says"`
-	UserID       *string     `json:"user_id,omitempty" doc:"The identity that speaks; system is answered, but neither reads nor leaves history"`
-	RequestID    *string     `json:"request_id,omitempty" doc:"Makes sending again safe; made up where it is missing"`
+	UserID       *id         `json:"user_id,omitempty" doc:"The identity that speaks; system is answered, but neither reads nor leaves history"`
+	RequestID    *id         `json:"request_id,omitempty" doc:"Makes sending again safe; made up where it is missing"`
 	OnPending    string      `json:"on_pending,omitempty" enum:"reject,enqueue,interrupt" doc:"What to do while another message is being answered; enqueue by default"`
 	SystemPrompt string      `json:"system_prompt,omitempty"`
 	MaxMessages  windowSize  `json:"max_messages,omitempty" doc:"Of history; 20 by default"`
@@ -40,41 +41,35 @@ type chatBody struct {
 	Rewrite      bool        `json:"rewrite,omitempty"`
 }
 
-func (b chatBody) message(threadID, key string) (m services.ChatMessage, err error) {
+func (in *chatIn) message() (m services.ChatMessage, err error) {
+	b := &in.Body
 	m = services.ChatMessage{
-		ThreadID: threadID, Content: b.Content, OnPending: services.OnPending(b.OnPending),
-		SystemPrompt: b.SystemPrompt,
-		MaxMessages:  int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
+		ThreadID: in.ThreadID, UserID: b.UserID.text(), Content: b.Content, SystemPrompt: b.SystemPrompt,
+		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
+		OnPending: services.OnPending(b.OnPending),
 	}
-	if b.Content == "" {
+	switch {
+	case b.Content == "":
 		return m, invalid("content", "is required")
-	}
-	if b.ThreadID != nil {
-		if threadID != "" && *b.ThreadID != threadID {
-			return m, invalid("thread_id", "is another than the path or the header names")
-		}
+	case b.ThreadID != nil && in.ThreadID != "" && *b.ThreadID != in.ThreadID:
+		return m, invalid("thread_id", "is another than the path or the header names")
+	case b.ThreadID != nil:
 		m.ThreadID = *b.ThreadID
 	}
 	if m.ThreadID != "" {
-		if err := validID("thread_id", m.ThreadID); err != nil {
-			return m, err
-		}
+		err = validID("thread_id", m.ThreadID)
 	}
-	if m.UserID, err = optionalID("user_id", b.UserID); err != nil {
-		return m, err
-	}
-	if b.RequestID != nil || key != "" {
-		m.RequestID, err = requestID(b.RequestID, key)
+	if err == nil && (b.RequestID != nil || in.IdempotencyKey != "") {
+		m.RequestID, err = requestID(b.RequestID, in.IdempotencyKey)
 	}
 	return m, err
 }
 
-// chatMessage reads a message, and holds who sends it to the rate. A thread that is new
-// has none yet. A caller who is bound to an identity speaks as that, in threads of its
-// own or new ones.
-func (a *surface) chatMessage(ctx context.Context, threadID, key string, b chatBody) (services.ChatMessage, error) {
-	m, err := b.message(threadID, key)
+// chatMessage reads a message, and holds its sender to the rate. A new thread has no rate of its own yet. A caller
+// that is bound to an identity speaks as that identity, in its own threads or in new ones.
+func (a *surface) chatMessage(ctx context.Context, in *chatIn) (services.ChatMessage, error) {
+	m, err := in.message()
 	if err != nil {
 		return m, err
 	}
@@ -124,37 +119,21 @@ func newChatJSON(r *services.ChatReply) chatJSON {
 	return out
 }
 
-func (a *surface) thread(ctx context.Context, in *threadIn) (*reply[chatJSON], error) {
-	return a.send(ctx, in.ThreadID, in.IdempotencyKey, in.value)
-}
-
-func (a *surface) chat(ctx context.Context, in *chatIn) (*reply[chatJSON], error) {
-	return a.send(ctx, in.ThreadID, in.IdempotencyKey, in.value)
-}
-
-func (a *surface) threadStream(w http.ResponseWriter, r *http.Request, in *threadIn) error {
-	return a.stream(w, r, in.ThreadID, in.IdempotencyKey, in.value)
-}
-
-func (a *surface) chatStream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
-	return a.stream(w, r, in.ThreadID, in.IdempotencyKey, in.value)
-}
-
 // chatDeadline is for a whole answer: the chat ends one before.
 const chatDeadline = 5 * time.Minute
 
 // send answers with the whole answer.
-func (a *surface) send(ctx context.Context, threadID, key string, b chatBody) (*reply[chatJSON], error) {
-	m, err := a.chatMessage(ctx, threadID, key, b)
+func (a *surface) send(ctx context.Context, in *chatIn) (chatJSON, error) {
+	m, err := a.chatMessage(ctx, in)
 	if err != nil {
-		return nil, err
+		return chatJSON{}, err
 	}
 	answer, err := a.cfg.Chat.Send(ctx, m, quietListener{ctx})
 	if err != nil {
-		return nil, err
+		return chatJSON{}, err
 	}
 	noteReply(ctx, &answer)
-	return ok(newChatJSON(&answer)), nil
+	return newChatJSON(&answer), nil
 }
 
 // noteReply notes what the prompt of a reply was built of.
@@ -175,14 +154,14 @@ const chatPatience = 5 * time.Second
 
 // stream answers piece by piece: begun, delta, and done or error (a problem). What goes wrong before the turn has
 // begun is refused as for any other call.
-func (a *surface) stream(w http.ResponseWriter, r *http.Request, threadID, key string, b chatBody) error {
+func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
 	ctx := r.Context()
-	m, err := a.chatMessage(ctx, threadID, key, b)
+	m, err := a.chatMessage(ctx, in)
 	if err != nil {
 		return err
 	}
 	to := &pieces{
-		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, min(a.wire.StreamPatience(), chatPatience)),
+		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience),
 	}
 	defer to.sse.End()
 	answer, err := a.cfg.Chat.Send(ctx, m, to)

@@ -22,7 +22,8 @@ import (
 // when it has said it all.
 type talkative chan struct{}
 
-func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+	error) {
 	to.Begun(m.ThreadID, uuid.New())
 	for range 500 {
 		to.Piece(strings.Repeat("word ", 20_000))
@@ -34,7 +35,8 @@ func (c talkative) Send(_ context.Context, m services.ChatMessage, to services.C
 // streamOf sends a message and gives the stream of its answer.
 func streamOf(t *testing.T, url string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/threads/t/messages/stream", strings.NewReader(`{"content":"c"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/threads/t/messages/stream",
+		strings.NewReader(`{"content":"c"}`))
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -61,7 +63,8 @@ func TestAClientThatTakesNothingHoldsNoAnswerUp(t *testing.T) {
 // thoughtful answers after a time.
 type thoughtful time.Duration
 
-func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+func (d thoughtful) Send(_ context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+	error) {
 	to.Begun(m.ThreadID, uuid.New())
 	<-time.After(time.Duration(d))
 	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
@@ -82,7 +85,8 @@ func TestALongAnswerIsSent(t *testing.T) {
 // waiting answers when it may.
 type waiting chan struct{}
 
-func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply, error) {
+func (w waiting) Send(ctx context.Context, m services.ChatMessage, to services.ChatListener) (services.ChatReply,
+	error) {
 	to.Begun(m.ThreadID, uuid.New())
 	select {
 	case <-w:

@@ -16,9 +16,9 @@ import (
 )
 
 type contextIn struct {
-	SessionID   string `path:"session_id"`
-	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
-	body[contextBody]
+	SessionID   id        `path:"session_id"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+	Body        contextBody
 }
 
 type contextBody struct {
@@ -32,7 +32,7 @@ type contextBody struct {
 	IncludePending      bool        `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
 	Memory              bool        `json:"memory,omitempty"`
 	Rewrite             bool        `json:"rewrite,omitempty"`
-	IdentityID          *string     `json:"identity_id,omitempty"`
+	IdentityID          *id         `json:"identity_id,omitempty"`
 	ConversationHistory ownHistory  `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
 	Format              string      `json:"format,omitempty" enum:"openai,anthropic"`
 	AsOf                *asOfBody   `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
@@ -70,8 +70,11 @@ func (b *asOfBody) asOf() (*services.AsOf, error) {
 		return nil, invalid("as_of", "must have a position or a time, and one of them only")
 	}
 	if b.Time != "" {
-		t, err := moment("as_of.time", b.Time)
-		return &services.AsOf{Time: t}, err
+		var at moment
+		if at.UnmarshalText([]byte(b.Time)) != nil {
+			return nil, invalid("as_of.time", notTime)
+		}
+		return &services.AsOf{Time: at.Time}, nil
 	}
 	at, err := events.ParsePosition(b.Position)
 	if err != nil {
@@ -98,25 +101,21 @@ func (b *asOfBody) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (b contextBody) request(in *contextIn) (req services.ContextRequest, err error) {
+func (in *contextIn) request() (req services.ContextRequest, err error) {
+	b := &in.Body
 	req = services.ContextRequest{
-		SessionID: in.SessionID, Message: b.Message, SystemPrompt: b.SystemPrompt,
+		SessionID: in.SessionID.text(), IdentityID: b.IdentityID.text(), MinPosition: in.MinPosition,
+		Message: b.Message, SystemPrompt: b.SystemPrompt, History: b.ConversationHistory.list,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Format: services.Format(b.Format),
-		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, History: b.ConversationHistory.list,
+		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite,
 	}
 	if b.TurnID != nil {
-		if req.TurnID = turnID(*b.TurnID); req.TurnID == uuid.Nil {
+		if req.TurnID = parseTurnID(*b.TurnID); req.TurnID == uuid.Nil {
 			return req, invalid("turn_id", "must be the id of a turn")
 		}
 	}
-	if req.IdentityID, err = optionalID("identity_id", b.IdentityID); err != nil {
-		return req, err
-	}
-	if req.AsOf, err = b.AsOf.asOf(); err != nil {
-		return req, err
-	}
-	req.MinPosition, err = minPosition(in.MinPosition)
+	req.AsOf, err = b.AsOf.asOf()
 	return req, err
 }
 
@@ -141,14 +140,11 @@ type contextJSON struct {
 func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *contextIn) error {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Deadline)
 	defer cancel()
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return err
-	}
-	req, err := in.value.request(in)
+	req, err := in.request()
 	if err != nil {
 		return err
 	}
-	if err := a.cfg.Rate(ctx, kindContext, in.SessionID, req.IdentityID); err != nil {
+	if err := a.cfg.Rate(ctx, kindContext, req.SessionID, req.IdentityID); err != nil {
 		return err
 	}
 	built, err := a.cfg.Contexts.Build(ctx, req)

@@ -32,10 +32,12 @@ func TestContext(t *testing.T) {
 			s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
 		}
 		open := s.record("s", "open", "pending", "")
-		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "system_prompt": "Be brief.", "max_messages": 4})
+		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"system_prompt": "Be brief.", "max_messages": 4})
 		require.Equal(t, contextMembers, keys(got))
 		require.Equal(t, []string{"Be brief.", "q10", "a10", "q11", "a11", "now"}, column(got["messages"], "content"))
-		require.Equal(t, []string{"system", "user", "assistant", "user", "assistant", "user"}, column(got["messages"], "role"))
+		require.Equal(t, []string{"system", "user", "assistant", "user", "assistant", "user"}, column(got["messages"],
+			"role"))
 		require.EqualValues(t, 4, got["history_messages"])
 		require.EqualValues(t, 2, got["history_turns"])
 		require.EqualValues(t, 10, got["dropped_turns"])
@@ -43,14 +45,18 @@ func TestContext(t *testing.T) {
 		require.Equal(t, "0:25", got["position"])
 		require.Equal(t, []any{}, got["warnings"])
 
-		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "include_pending": true, "max_messages": 3})
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"include_pending": true, "max_messages": 3})
 		require.Equal(t, []string{"q11", "a11", "pending", "now"}, column(got["messages"], "content"))
-		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "pending", "include_pending": true, "max_messages": 2, "turn_id": open})
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "pending",
+			"include_pending": true, "max_messages": 2, "turn_id": open})
 		require.Equal(t, []string{"q11", "a11", "pending"}, column(got["messages"], "content"))
 
-		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "as_of": map[string]any{"position": "0:4"}})
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"as_of": map[string]any{"position": "0:4"}})
 		require.Equal(t, []string{"q0", "a0", "q1", "a1", "now"}, column(got["messages"], "content"))
-		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "as_of": map[string]any{"time": "2001-01-01T00:00:00Z"}})
+		got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"as_of": map[string]any{"time": "2001-01-01T00:00:00Z"}})
 		require.Equal(t, []string{"now"}, column(got["messages"], "content"))
 	})
 }
@@ -59,7 +65,8 @@ func TestContextInTheAnthropicForm(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.record("s", "r", "q", "a")
-	got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "system_prompt": "Be brief.", "format": "anthropic"})
+	got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+		"system_prompt": "Be brief.", "format": "anthropic"})
 	require.Equal(t, "Be brief.", got["system"])
 	require.Equal(t, []string{"user", "assistant", "user"}, column(got["messages"], "role"))
 	got = s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "format": "anthropic"})
@@ -96,7 +103,8 @@ func TestIdleTimeout(t *testing.T) {
 	s := start(t)
 	s.record("s", "r", "q", "a")
 	for idle, want := range map[string]int{"30m": 3, "1ns": 1, "off": 3, "0s": 3, "7d": 3} {
-		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "idle_timeout": idle})
+		got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+			"idle_timeout": idle})
 		require.Len(t, got["messages"], want, idle)
 	}
 }
@@ -107,8 +115,10 @@ func TestReadsSeeTheLastWrite(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *stack) {
 		for i := range 50 {
 			s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
-			got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now", "max_messages": 2})
-			require.Equal(t, []string{fmt.Sprint("q", i), fmt.Sprint("a", i), "now"}, column(got["messages"], "content"))
+			got := s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", map[string]any{"message": "now",
+				"max_messages": 2})
+			require.Equal(t, []string{fmt.Sprint("q", i), fmt.Sprint("a", i), "now"}, column(got["messages"],
+				"content"))
 			got = s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=1", nil)
 			require.Equal(t, []string{fmt.Sprint("a", i)}, column(got["turns"], "answer_neutral"))
 		}
@@ -116,7 +126,7 @@ func TestReadsSeeTheLastWrite(t *testing.T) {
 }
 
 // brokenView is a view whose backend is down.
-type brokenView struct{}
+type brokenView struct{ contextbuilder.View }
 
 func (brokenView) Load(context.Context, string, int, int) (recent.Snapshot, error) {
 	return recent.Snapshot{}, errors.New("connection refused")
@@ -184,7 +194,8 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, build("one", `{"message":"m"}`))
 	require.Equal(t, http.StatusTooManyRequests, build("two", `{"message":"m","identity_id":"somebody new"}`))
 	require.Equal(t, http.StatusTooManyRequests, build("unlinked", `{"message":"m","identity_id":"ada"}`))
-	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m","identity_id":"eve"}`), "nothing was counted for her")
+	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m","identity_id":"eve"}`),
+		"nothing was counted for her")
 	require.Equal(t, http.StatusOK, build("unlinked", `{"message":"m"}`))
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -18,25 +17,13 @@ const onLetter = "/deadletters/{projection}/{position}"
 
 // operates adds the calls of operators on dead letters.
 func (a *surface) operates() {
-	call(a, operation(
-		"list-dead-letters", access.Admin, http.MethodGet, "/deadletters", "List the events that views could not apply",
-		notFound,
-	), a.deadLetters)
-	call(
-		a, operation("get-dead-letter", access.Admin, http.MethodGet, onLetter, "Look at a dead letter", notFound),
-		a.deadLetter,
-	)
-	call(
-		a,
-		operation(
-			"retry-dead-letter", access.Admin, http.MethodPost, onLetter+"/retry", "Apply the event again", notFound,
-		),
-		a.retryDeadLetter,
-	)
-	call(a, operation(
-		"drop-dead-letter", access.Admin, http.MethodPost, onLetter+"/drop", "Leave the event out for good",
-		unread, notFound,
-	), a.dropDeadLetter)
+	call(a, a.deadLetters, op("list-dead-letters", access.Admin, "GET /deadletters",
+		"List the events that views could not apply", notFound))
+	call(a, a.deadLetter, op("get-dead-letter", access.Admin, "GET "+onLetter, "Look at a dead letter", notFound))
+	call(a, a.retryDeadLetter, op("retry-dead-letter", access.Admin, "POST "+onLetter+"/retry",
+		"Apply the event again", notFound))
+	call(a, a.dropDeadLetter, op("drop-dead-letter", access.Admin, "POST "+onLetter+"/drop",
+		"Leave the event out for good", unread, notFound))
 }
 
 type deadLettersIn struct {
@@ -62,7 +49,7 @@ type deadLetterJSON struct {
 	DropReason *string         `json:"drop_reason"`
 }
 
-func newDeadLetterJSON(l projections.DeadLetter) deadLetterJSON {
+func newDeadLetterJSON(l *projections.DeadLetter) deadLetterJSON {
 	out := deadLetterJSON{
 		Projection: l.Projection, Position: l.Position, EventID: l.EventID, Type: l.Type,
 		SessionID: optional(&l.SessionID),
@@ -74,24 +61,22 @@ func newDeadLetterJSON(l projections.DeadLetter) deadLetterJSON {
 	return out
 }
 
-func (a *surface) deadLetters(ctx context.Context, in *deadLettersIn) (*reply[deadLettersJSON], error) {
+func (a *surface) deadLetters(ctx context.Context, in *deadLettersIn) (out deadLettersJSON, err error) {
 	queues := a.cfg.DeadLetters
 	if in.Projection != "" {
 		q, err := a.queue(in.Projection)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		queues = []projections.DeadLetterQueue{q}
 	}
-	out := ok(deadLettersJSON{DeadLetters: []deadLetterJSON{}})
+	out.DeadLetters = []deadLetterJSON{}
 	for _, q := range queues {
 		letters, err := q.DeadLetters(ctx)
 		if err != nil {
-			return nil, letterError(err)
+			return out, letterError(err)
 		}
-		for _, l := range letters {
-			out.Body.DeadLetters = append(out.Body.DeadLetters, newDeadLetterJSON(l))
-		}
+		out.DeadLetters = append(out.DeadLetters, mapped(letters, newDeadLetterJSON)...)
 	}
 	return out, nil
 }
@@ -118,21 +103,18 @@ func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) 
 		}
 	}
 	return nil, newProblem(
-		codeNotFound,
+		notThere,
 		"this process keeps no dead letters of such a projection: GET /v1/projections names those that there are",
 	)
 }
 
-func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (*reply[deadLetterJSON], error) {
+func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
-		return nil, err
+		return deadLetterJSON{}, err
 	}
 	l, err := letterAt(ctx, q, at)
-	if err != nil {
-		return nil, letterError(err)
-	}
-	return ok(newDeadLetterJSON(l)), nil
+	return newDeadLetterJSON(&l), letterError(err)
 }
 
 func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Position) (projections.DeadLetter, error) {
@@ -145,32 +127,29 @@ func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Posi
 	return projections.DeadLetter{}, cmp.Or(err, projections.ErrNoDeadLetter)
 }
 
-// retryDeadLetter answers 200 also where the view refused the event again: state says
-// which it was.
-func (a *surface) retryDeadLetter(ctx context.Context, in *deadLetterIn) (*reply[deadLetterJSON], error) {
+// retryDeadLetter answers 200 also where the view refused the event again. The state says which it was.
+func (a *surface) retryDeadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
-		return nil, err
+		return deadLetterJSON{}, err
 	}
 	done, err := q.RetryDeadLetter(ctx, at)
 	if err != nil {
-		return nil, letterError(err)
+		return deadLetterJSON{}, letterError(err)
 	}
-	out := newDeadLetterJSON(done.DeadLetter)
+	out := newDeadLetterJSON(&done.DeadLetter)
 	if done.Applied {
 		out.State = "applied"
 	}
-	a.wire.Logger().Info(
-		"a dead letter was retried", "projection", in.Projection, "position", at, "event_type", done.Type, "applied",
-		done.Applied,
-	)
-	return ok(out), nil
+	a.wire.Logger().Info("a dead letter was retried",
+		"projection", in.Projection, "position", at, "event_type", done.Type, "applied", done.Applied)
+	return out, nil
 }
 
 type dropDeadLetterIn struct {
 	Projection string `path:"projection"`
 	Position   string `path:"position"`
-	body[dropBody]
+	Body       dropBody
 }
 
 type dropBody struct {
@@ -178,35 +157,35 @@ type dropBody struct {
 	DroppedBy string `json:"dropped_by,omitempty" doc:"Who; kept with the letter"`
 }
 
-func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (*reply[deadLetterJSON], error) {
-	if in.value.Reason == "" {
-		return nil, invalid("reason", "must say why the event stays out")
+func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (deadLetterJSON, error) {
+	if in.Body.Reason == "" {
+		return deadLetterJSON{}, invalid("reason", "must say why the event stays out")
 	}
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
-		return nil, err
+		return deadLetterJSON{}, err
 	}
-	// Who said so first, when and why, stands.
+	// The first drop stands: its time, its reason and its author.
 	if l, err := letterAt(ctx, q, at); err == nil && l.Dropped != nil {
-		return ok(newDeadLetterJSON(l)), nil
+		return newDeadLetterJSON(&l), nil
 	}
 	l, err := q.DropDeadLetter(ctx, at, projections.Drop{
-		Reason: projections.BoundReason(in.value.Reason), By: projections.BoundReason(in.value.DroppedBy),
+		Reason: projections.BoundReason(in.Body.Reason), By: projections.BoundReason(in.Body.DroppedBy),
 		At: a.cfg.Now().UTC().Truncate(time.Microsecond),
 	})
 	if err != nil {
-		return nil, letterError(err)
+		return deadLetterJSON{}, letterError(err)
 	}
 	a.wire.Logger().Warn("a dead letter was dropped", "projection", in.Projection, "position", at, "event_type", l.Type)
-	return ok(newDeadLetterJSON(l)), nil
+	return newDeadLetterJSON(&l), nil
 }
 
-// letterError returns the problem of a queue's error.
+// letterError returns the problem of a queue's error, nil of nil.
 func letterError(err error) error {
 	switch {
 	case errors.Is(err, projections.ErrNoDeadLetter):
-		return newProblem(codeNotFound, projections.ErrNoDeadLetter.Error())
-	case errors.Is(err, jetlog.ErrUnavailable),
+		return newProblem(notThere, projections.ErrNoDeadLetter.Error())
+	case err == nil, errors.Is(err, jetlog.ErrUnavailable),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	default:

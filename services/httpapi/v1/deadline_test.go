@@ -50,7 +50,8 @@ func (s *slowly) Send(_ context.Context, m services.ChatMessage, to services.Cha
 	return services.ChatReply{ThreadID: m.ThreadID, Content: "a"}, nil
 }
 
-func (s *slowly) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error, _ func(projections.Difference) error) (int, error) {
+func (s *slowly) Verify(_ context.Context, _ string, _ int, progress func(done, of uint64) error,
+	_ func(projections.Difference) error) (int, error) {
 	s.work()
 	err := progress(1, 2)
 	s.work()
@@ -79,7 +80,8 @@ func (s *slowly) Restore(_ context.Context, from io.Reader) (out v1.Restored, er
 // piece lost its stream, and a restore that took minutes its answer.
 func TestWhoWorksBetweenPiecesHasNoDeadline(t *testing.T) {
 	t.Parallel()
-	for _, call := range []string{"POST /v1/threads/t/messages/stream", "POST /v1/projections/p/verify", "GET /v1/partitions/0/snapshot", "POST /v1/restore"} {
+	for _, call := range []string{"POST /v1/threads/t/messages/stream", "POST /v1/projections/p/verify",
+		"GET /v1/partitions/0/snapshot", "POST /v1/restore"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			c := &clocked{ResponseRecorder: httptest.NewRecorder()}

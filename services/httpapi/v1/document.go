@@ -15,30 +15,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // securityScheme is the name of the only one.
 const securityScheme = "key"
 
-// Keys of an operation's metadata: the type of its body, whether the body may be missing, the type of an answer that
-// writes itself, whether the answer is a stream of events, the scopes that the call needs, whether it bounds callers
-// itself, how long it may take where that is long, and the type of a line of an answer that writes itself.
-const (
-	metaBody     = "body"
-	metaOptional = "optional"
-	metaAnswer   = "answer"
-	metaStream   = "stream"
-	metaScopes   = "scopes"
-	metaBounds   = "bounds"
-	metaLong     = "long"
-	metaLines    = "lines"
-)
-
 // newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and
 // written, and does no more: no request passes through huma.
-func newSpec(version string) huma.API { return describer{huma.NewAPI(specOf(version), undisturbed{})} }
+func newSpec(version string) huma.API { return huma.NewAPI(specOf(version), undisturbed{}) }
 
 // errDescribed: huma's handlers are there for their types.
 var errDescribed = errors.New("huma describes calls and answers none")
@@ -89,56 +74,10 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// describer describes what huma does not know: bodies, and answers that write themselves.
-type describer struct{ huma.API }
-
-var _ huma.OperationDocumenter = describer{}
-
-// DocumentOperation adds a call to the OpenAPI document.
-func (d describer) DocumentOperation(op *huma.Operation) {
-	schemas := d.OpenAPI().Components.Schemas
-	if t, ok := op.Metadata[metaBody].(reflect.Type); ok {
-		op.RequestBody = &huma.RequestBody{Required: op.Metadata[metaOptional] == nil, Content: asJSON(schemas, t)}
-	}
-	if t, ok := op.Metadata[metaAnswer].(reflect.Type); ok {
-		op.Responses["200"].Content = asJSON(schemas, t)
-	}
-	if t, ok := op.Metadata[metaLines].(reflect.Type); ok {
-		lines := &huma.MediaType{Schema: schemas.Schema(t, true, "")}
-		op.Responses["200"].Content = map[string]*huma.MediaType{"application/x-ndjson": lines}
-	}
-	if op.Metadata[metaStream] != nil {
-		text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "CloudEvents in JSON form"}}
-		op.Responses["200"].Content = map[string]*huma.MediaType{
-			"application/x-ndjson": text, "text/event-stream": text,
-		}
-	}
-	if op.DefaultStatus == http.StatusCreated {
-		had := &huma.Response{Description: "The log had it already", Content: op.Responses["201"].Content}
-		op.Responses["200"] = had
-	}
-	d.OpenAPI().AddOperation(op)
-}
-
-func asJSON(schemas huma.Registry, t reflect.Type) map[string]*huma.MediaType {
-	return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, "")}}
-}
-
-// operation is a call of docs/contract.md#scopes with the scopes that its callers need and the
-// errors that it has of its own.
-func operation(id string, needs access.Scopes, method, path, summary string, errors ...int) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: "/v1" + path, Summary: summary, SkipValidateParams: true,
-		Metadata: map[string]any{metaScopes: needs},
-		Security: []map[string][]string{{securityScheme: needs.Names()}},
-		Errors:   append(errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
-	}
-}
-
-// with sets a key of an operation's metadata.
-func with(op huma.Operation, key string, value any) huma.Operation {
-	op.Metadata[key] = value
-	return op
+// contentOf describes an answer, or each line of it, as a T.
+func contentOf[T any](a *surface, mediaType string) map[string]*huma.MediaType {
+	schema := a.spec.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
+	return map[string]*huma.MediaType{mediaType: {Schema: schema}}
 }
 
 //go:embed docs.html

@@ -3,10 +3,7 @@ package v1
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
@@ -16,65 +13,45 @@ import (
 
 // erasures adds the calls that forget.
 func (a *surface) erasures() {
-	accepted := func(op huma.Operation) huma.Operation {
-		op.DefaultStatus = http.StatusAccepted
-		return with(op, metaOptional, true)
-	}
-	call(a, accepted(operation(
-		"erase-session", access.TurnsRedact, http.MethodDelete, onSession,
-		"Close a session for ever, and erase its texts everywhere", unread, notFound,
-	)), a.eraseSession)
-	call(a, accepted(operation(
-		"erase-identity", access.TurnsRedact, http.MethodDelete, "/identities/{identity_id}",
-		"Erase all sessions of an identity, also those linked later", unread,
-	)), a.eraseIdentity)
+	call(a, a.eraseSession, op("erase-session", access.TurnsRedact, "DELETE "+onSession,
+		"Close a session for ever, and erase its texts everywhere", unread, notFound).accepted())
+	call(a, a.eraseIdentity, op("erase-identity", access.TurnsRedact, "DELETE /identities/{identity_id}",
+		"Erase all sessions of an identity, also those linked later", unread).accepted())
 }
 
 // receipts adds the call that shows them.
 func (a *surface) receipts() {
-	op := operation(
-		"get-receipt", access.TurnsRedact, http.MethodGet, "/receipts/{id}", "See what an erasure has reached", notFound,
-	)
-	call(a, with(op, metaBounds, true), a.receipt)
+	call(a, a.receipt, op("get-receipt", access.TurnsRedact, "GET /receipts/{id}",
+		"See what an erasure has reached", notFound).boundsItself())
 }
 
 type eraseBody struct {
-	Reason     string `json:"reason,omitempty" doc:"Kept in the log for ever: no text of a turn"`
-	RedactedBy string `json:"redacted_by,omitempty" doc:"Who asked; kept in the log for ever"`
-}
-
-func (b eraseBody) erasure() services.Erasure {
-	return services.Erasure{Reason: b.Reason, By: b.RedactedBy}
+	Reason string `json:"reason,omitempty" doc:"Kept in the log for ever: no text of a turn"`
+	By     string `json:"redacted_by,omitempty" doc:"Who asked; kept in the log for ever"`
 }
 
 type eraseSessionIn struct {
-	SessionID string `path:"session_id"`
-	body[eraseBody]
+	SessionID id `path:"session_id"`
+	Body      *eraseBody
 }
 
 type erasedJSON struct {
 	ReceiptID string `json:"receipt_id" doc:"GET /v1/receipts/{id} tells what the erasure has reached" example:"0-42-9f86d081884c"`
 }
 
-func (a *surface) eraseSession(ctx context.Context, in *eraseSessionIn) (*reply[erasedJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	id, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID, in.value.erasure())
-	return ok(erasedJSON{id}), err
+func (a *surface) eraseSession(ctx context.Context, in *eraseSessionIn) (erasedJSON, error) {
+	receipt, err := a.cfg.Erasures.EraseSession(ctx, in.SessionID.text(), services.Erasure(*in.Body))
+	return erasedJSON{receipt}, err
 }
 
 type eraseIdentityIn struct {
-	IdentityID string `path:"identity_id"`
-	body[eraseBody]
+	IdentityID id `path:"identity_id"`
+	Body       *eraseBody
 }
 
-func (a *surface) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (*reply[erasedJSON], error) {
-	if err := validID("identity_id", in.IdentityID); err != nil {
-		return nil, err
-	}
-	id, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID, in.value.erasure())
-	return ok(erasedJSON{id}), err
+func (a *surface) eraseIdentity(ctx context.Context, in *eraseIdentityIn) (erasedJSON, error) {
+	receipt, err := a.cfg.Erasures.EraseIdentity(ctx, in.IdentityID.text(), services.Erasure(*in.Body))
+	return erasedJSON{receipt}, err
 }
 
 type receiptIn struct {
@@ -110,15 +87,12 @@ type progressJSON struct {
 	ETASeconds   *float64 `json:"eta_seconds" doc:"At the rate so far"`
 }
 
-func (a *surface) receipt(ctx context.Context, in *receiptIn) (*reply[receiptJSON], error) {
+func (a *surface) receipt(ctx context.Context, in *receiptIn) (receiptJSON, error) {
 	r, err := a.cfg.Receipts.Receipt(ctx, in.ID)
 	if err == nil {
 		err = a.concerned(ctx, &r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return ok(newReceiptJSON(&r, a.cfg.Now())), nil
+	return newReceiptJSON(&r, a.cfg.Now()), err
 }
 
 // concerned says services.ErrNoReceipt of a receipt that is not about the identity that the caller
@@ -126,9 +100,7 @@ func (a *surface) receipt(ctx context.Context, in *receiptIn) (*reply[receiptJSO
 func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
 	identity := bound(ctx)
 	switch {
-	case identity == "":
-		return nil
-	case r.SessionID == "" && r.IdentityID == identity:
+	case identity == "", r.SessionID == "" && r.IdentityID == identity:
 		return nil
 	case r.SessionID == "":
 		return services.ErrNoReceipt
@@ -187,9 +159,8 @@ func etaOf(p *services.ErasureProgress, now time.Time) *float64 {
 
 // retains adds the call that takes out what is too old.
 func (a *surface) retains() {
-	call(a, operation(
-		"sweep", access.Admin, http.MethodPost, "/retention", "Take out what is too old, or with dry_run only count it",
-	), a.sweep)
+	call(a, a.sweep, op("sweep", access.Admin, "POST /retention",
+		"Take out what is too old, or with dry_run only count it"))
 }
 
 type sweepIn struct {
@@ -208,20 +179,13 @@ type sweptJSON struct {
 	} `json:"linked" doc:"Turns that are redacted"`
 }
 
-func (a *surface) sweep(ctx context.Context, in *sweepIn) (*reply[sweptJSON], error) {
-	out := ok(sweptJSON{})
-	switch in.DryRun {
-	case "", "false":
-	case "true":
-		out.Body.DryRun = true
-	default:
-		return nil, invalid("dry_run", "must be true or false")
+func (a *surface) sweep(ctx context.Context, in *sweepIn) (out sweptJSON, err error) {
+	if in.DryRun != "" && in.DryRun != "true" && in.DryRun != "false" {
+		return out, invalid("dry_run", "must be true or false")
 	}
-	n, err := a.cfg.Retention.Sweep(ctx, out.Body.DryRun)
-	if err != nil {
-		return nil, err
-	}
-	out.Body.Anonymous.Sessions, out.Body.Anonymous.Events = n.Sessions, n.Events
-	out.Body.Linked.Sessions, out.Body.Linked.Turns = n.LinkedSessions, n.Turns
-	return out, nil
+	out.DryRun = in.DryRun == "true"
+	n, err := a.cfg.Retention.Sweep(ctx, out.DryRun)
+	out.Anonymous.Sessions, out.Anonymous.Events = n.Sessions, n.Events
+	out.Linked.Sessions, out.Linked.Turns = n.LinkedSessions, n.Turns
+	return out, err
 }

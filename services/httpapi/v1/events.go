@@ -12,24 +12,37 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/events"
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type eventsIn struct {
-	SessionID   string   `query:"session_id" doc:"Events of one session"`
-	IdentityID  string   `query:"identity_id" doc:"All events of the sessions that are linked to it"`
-	Type        []string `query:"type,explode" doc:"Event types; several with commas between, or repeated"`
-	From        string   `query:"from" doc:"Positions, such as 0:42,1:17; the reading goes on after them"`
-	To          string   `query:"to" doc:"Positions; the last ones wanted"`
-	Since       string   `query:"since" doc:"Events recorded at or after that time"`
-	Until       string   `query:"until" doc:"Events recorded before that time"`
-	Follow      string   `query:"follow" doc:"true: go on with what comes"`
-	LastEventID string   `header:"Last-Event-ID" doc:"The id of the last event that was received; goes before from"`
-	MinPosition string   `query:"min_position" doc:"The log is at least that far"`
-	Accept      string   `header:"Accept" doc:"text/event-stream for server-sent events, else NDJSON"`
+	SessionID   id        `query:"session_id" doc:"Events of one session"`
+	IdentityID  string    `query:"identity_id" doc:"All events of the sessions that are linked to it"`
+	Type        []string  `query:"type,explode" doc:"Event types; several with commas between, or repeated"`
+	From        positions `query:"from" doc:"Positions, such as 0:42,1:17; the reading goes on after them"`
+	To          positions `query:"to" doc:"Positions; the last ones wanted"`
+	Since       moment    `query:"since" doc:"Events recorded at or after that time"`
+	Until       moment    `query:"until" doc:"Events recorded before that time"`
+	Follow      follow    `query:"follow" doc:"true: go on with what comes"`
+	LastEventID positions `header:"Last-Event-ID" doc:"The id of the last event that was received; goes before from"`
+	MinPosition positions `query:"min_position" doc:"The log is at least that far"`
+	Accept      string    `header:"Accept" doc:"text/event-stream for server-sent events, else NDJSON"`
+}
+
+// follow says whether a reading goes on with what comes.
+type follow bool
+
+// UnmarshalText reads true or false.
+func (f *follow) UnmarshalText(b []byte) error {
+	on, err := strconv.ParseBool(string(b))
+	if *f = follow(on); err != nil {
+		return invalid("", "must be true or false")
+	}
+	return nil
 }
 
 // eventParameters are the names of the query's parameters.
@@ -61,9 +74,15 @@ func known(asked url.Values) error {
 	return nil
 }
 
-// query reads the parameters; what they mean is held against the log by the port.
-func (in *eventsIn) query() (q services.EventQuery, err error) {
-	q = services.EventQuery{SessionID: in.SessionID, IdentityID: in.IdentityID}
+// query returns what is asked for; what the parameters mean is held against the log by the port.
+func (in *eventsIn) query() services.EventQuery {
+	q := services.EventQuery{
+		SessionID: in.SessionID.text(), IdentityID: in.IdentityID, From: in.From, To: in.To, Min: in.MinPosition,
+		Since: in.Since.Time, Until: in.Until.Time, Follow: bool(in.Follow),
+	}
+	if in.LastEventID != nil {
+		q.From = in.LastEventID
+	}
 	for _, list := range in.Type {
 		for t := range strings.SplitSeq(list, ",") {
 			if t = strings.TrimSpace(t); t != "" {
@@ -71,64 +90,30 @@ func (in *eventsIn) query() (q services.EventQuery, err error) {
 			}
 		}
 	}
-	if q.From, err = positionsIn("from", in.From); err != nil {
-		return q, err
-	}
-	if in.LastEventID != "" {
-		if q.From, err = positionsIn("Last-Event-ID", in.LastEventID); err != nil {
-			return q, err
-		}
-	}
-	if q.To, err = positionsIn("to", in.To); err != nil {
-		return q, err
-	}
-	if q.Min, err = minPosition(in.MinPosition); err != nil {
-		return q, err
-	}
-	if q.Since, err = moment("since", in.Since); err != nil {
-		return q, err
-	}
-	if q.Until, err = moment("until", in.Until); err != nil {
-		return q, err
-	}
-	if in.Follow != "" {
-		if q.Follow, err = strconv.ParseBool(in.Follow); err != nil {
-			return q, invalid("follow", "must be true or false")
-		}
-	}
-	return q, nil
-}
-
-func positionsIn(field, s string) ([]events.Position, error) {
-	if s == "" {
-		return nil, nil
-	}
-	at, err := events.ParsePositions(s)
-	if err != nil {
-		return nil, invalid(
-			field, "must be a position such as 0:42, or several of different partitions with commas between",
-		)
-	}
-	return at, nil
+	return q
 }
 
 // streams adds the call that may go on for ever. It has no deadline: it ends with its
 // client, or with EndStreams.
 func (a *surface) streams() {
-	op := operation(
-		"read-events", access.EventsRead, http.MethodGet, "/events",
-		"Read the log, as CloudEvents: NDJSON, or server-sent events",
-	)
-	op.Metadata[metaStream], op.Metadata[metaBounds], op.Metadata[metaLong] = true, true, chatDeadline
-	raw(a, op, a.events)
+	read := op("read-events", access.EventsRead, "GET /events",
+		"Read the log, as CloudEvents: NDJSON, or server-sent events")
+	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "CloudEvents in JSON form"}}
+	read.Responses = map[string]*huma.Response{"200": {Content: map[string]*huma.MediaType{
+		"application/x-ndjson": text, "text/event-stream": text,
+	}}}
+	raw[anyAnswer](a, a.events, read.takesLong().boundsItself())
 }
 
 // events opens a reading, and writes it.
 func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) error {
 	// net/http takes the end of the time to read a request for the end of its client.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer of a test may have none
-	q, err := a.eventQuery(r, in)
-	if err != nil {
+	if err := known(r.URL.Query()); err != nil {
+		return err
+	}
+	q := in.query()
+	if err := a.bound(r.Context(), &q); err != nil {
 		return err
 	}
 	stream, err := a.cfg.Events.OpenEvents(r.Context(), q)
@@ -141,33 +126,17 @@ func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) e
 	if a.cfg.MetadataKeys != nil {
 		w.Header().Set(HeaderMetadata, strings.Join(a.cfg.MetadataKeys, ","))
 	}
-	out := newEventWriter(
-		w, stream, strings.Contains(in.Accept, "text/event-stream"), a.wire.StreamPatience(),
-		a.wire.Still(r.Header, access.EventsRead),
-	)
+	out := newEventWriter(w, stream, strings.Contains(in.Accept, "text/event-stream"))
 	if r.Method == http.MethodHead {
 		return nil
 	}
+	out.out = a.wire.NewPatient(w, nil)
+	defer out.out.End()
+	out.may = a.wire.Still(r.Header, access.EventsRead)
 	if err := out.run(ctx, a.wire.Heartbeat()); err != nil {
 		a.brokenOff(ctx, err, q.Follow, stream)
 	}
 	return nil
-}
-
-// eventQuery reads what a caller asks for, and keeps a caller who is bound to an identity to its sessions.
-func (a *surface) eventQuery(r *http.Request, in *eventsIn) (q services.EventQuery, err error) {
-	if err := known(r.URL.Query()); err != nil {
-		return q, err
-	}
-	if q, err = in.query(); err != nil {
-		return q, err
-	}
-	if q.SessionID != "" {
-		if err := sessionID(r.Context(), q.SessionID); err != nil {
-			return q, err
-		}
-	}
-	return q, a.bound(r.Context(), &q)
 }
 
 // brokenOff ends a stream that has no end of its own, so that the client can't take this for the end.

@@ -80,7 +80,8 @@ func TestEventsAreNDJSONWithATrailerForTheEnd(t *testing.T) {
 	s := withEvents(t, 1)
 	turn := s.record("s", "r", "q", "a")
 	s.record("other", "r", "q", "")
-	a := s.stream("/v1/events?session_id=s&type=" + events.TypeTurnStarted + "," + events.TypeTurnFinalized + "&type=" + events.TypeSessionLinked)
+	a := s.stream("/v1/events?session_id=s&type=" + events.TypeTurnStarted + "," + events.TypeTurnFinalized + "&type=" +
+		events.TypeSessionLinked)
 	require.Equal(t, "application/x-ndjson", a.Header.Get("Content-Type"))
 	require.Equal(t, "0:0", a.Header.Get(v1.HeaderFrom))
 	require.Equal(t, "0:3", a.Header.Get(v1.HeaderEnd))
@@ -130,14 +131,16 @@ func TestServerSentEventsGoOnAfterTheLastID(t *testing.T) {
 func TestFollowerIsGivenEventsAndHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := withEvents(t, 1)
-	nd, sse := s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true&type="+events.TypeTurnFinalized, "Accept", "text/event-stream")
+	nd, sse := s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true&type="+events.TypeTurnFinalized,
+		"Accept", "text/event-stream")
 	beat, err := nd.lines.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "\n", beat)
 	require.Equal(t, ": heartbeat", sse.line())
 	turn := s.record("s", "r", "q", "")
 	require.Equal(t, turn+".started", idOf(t, nd.line()))
-	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, 30*time.Second, time.Millisecond, "the id goes on over what is left out")
+	require.Eventually(t, func() bool { return sse.line() == "id: 0:1" }, 30*time.Second, time.Millisecond,
+		"the id goes on over what is left out")
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn+"/redact", map[string]any{})
 	require.Equal(t, turn+".redacted", idOf(t, nd.line()))
 	again := s.stream("/v1/events").line()
@@ -149,16 +152,19 @@ func TestEventsThatCantBeReadAreProblems(t *testing.T) {
 	t.Parallel()
 	s := withEvents(t, 2)
 	for query, field := range map[string]string{
-		"session_id=..": "session_id", "session_id=s&identity_id=u": "identity_id", "type=nothing": "type", "from=42": "from", "from=0:1,0:2": "from",
+		"session_id=..": "session_id", "session_id=s&identity_id=u": "identity_id", "type=nothing": "type",
+		"from=42": "from", "from=0:1,0:2": "from",
 		"to=5:1": "to", "since=yesterday": "since", "until=1": "until", "follow=maybe": "follow",
-		"sesion_id=s": "sesion_id", "session_id=": "session_id", "identity_id=": "identity_id", "min_position=x": "min_position",
+		"sesion_id=s": "sesion_id", "session_id=": "session_id", "identity_id=": "identity_id",
+		"min_position=x": "min_position",
 	} {
 		a := s.do("GET", "/v1/events?"+query, nil)
 		require.Equal(t, http.StatusUnprocessableEntity, a.status, query)
 		require.Equal(t, "invalid_argument", a.body["code"], query)
 		require.Contains(t, a.body["detail"], field, query)
 	}
-	requireProblem(t, s.do("GET", "/v1/events?min_position=0:1&type=", nil), http.StatusServiceUnavailable, "position_not_reached")
+	requireProblem(t, s.do("GET", "/v1/events?min_position=0:1&type=", nil), http.StatusServiceUnavailable,
+		"position_not_reached")
 	for session := range strings.SplitSeq("abcdefgh", "") {
 		s.record(session, "r", "q", "") // one of them is in partition 0
 	}
@@ -173,7 +179,8 @@ func TestAFollowersStreamEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := withEvents(t, 1)
 	s.record("s", "r", "q", "")
-	followers := []*stream{s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true", "Accept", "text/event-stream")}
+	followers := []*stream{s.stream("/v1/events?follow=true"), s.stream("/v1/events?follow=true", "Accept",
+		"text/event-stream")}
 	for _, a := range followers {
 		a.line()
 	}
@@ -204,7 +211,8 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	text := strings.Repeat("x", 200_000)
 	for k := range 60 {
 		_, err := s.log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{
-			TurnID: events.TurnID("s", fmt.Sprint(k)), SessionID: "s", RequestID: fmt.Sprint(k), Question: events.Question{QuestionNeutral: text},
+			TurnID: events.TurnID("s", fmt.Sprint(k)), SessionID: "s", RequestID: fmt.Sprint(k),
+			Question: events.Question{QuestionNeutral: text},
 		}}})
 		require.NoError(t, err)
 	}
@@ -218,6 +226,7 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	n, err := io.Copy(io.Discard, fast.lines)
 	require.NoError(t, err)
 	require.Greater(t, n, int64(60*200_000))
-	require.Eventually(t, func() bool { return strings.Contains(s.logs.String(), "is given up") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(s.logs.String(), "is given up") }, time.Minute,
+		10*time.Millisecond)
 	require.NotContains(t, s.logs.String(), "xxx")
 }

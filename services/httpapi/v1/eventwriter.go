@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // Headers of a stream of events: where the reading begins, where the log or the query
@@ -24,15 +26,15 @@ const (
 )
 
 // eventWriter writes a stream of events: a JSON object a line, or server-sent events.
-// An empty line of NDJSON and a comment of SSE are heartbeats.
+// An empty line of NDJSON and a comment of SSE are heartbeats. A client that takes nothing
+// for too long is given up; it has a reading of its own, so that nobody waits for it meanwhile.
 type eventWriter struct {
-	w        http.ResponseWriter
-	rc       *http.ResponseController
-	stream   services.EventStream
-	sse      bool
-	patience time.Duration
-	at       events.Cursor
-	buf      []byte
+	header http.Header
+	out    *wire.Patient
+	stream services.EventStream
+	sse    bool
+	at     events.Cursor
+	buf    []byte
 	// may reports whether the reader still may read, and is asked again once a while.
 	may   func(context.Context) error
 	asked time.Time
@@ -56,10 +58,8 @@ func (e *eventWriter) revoked(ctx context.Context) error {
 	return nil
 }
 
-func newEventWriter(
-	w http.ResponseWriter, stream services.EventStream, sse bool, patience time.Duration,
-	may func(context.Context) error,
-) *eventWriter {
+// newEventWriter sets the headers.
+func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool) *eventWriter {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-ndjson")
 	if sse {
@@ -70,13 +70,8 @@ func newEventWriter(
 	h.Set(HeaderEnd, stream.End().String())
 	h.Set("Trailer", HeaderPosition)
 	at := events.Cursor{}
-	for k, seq := range stream.From() {
-		at[k] = seq
-	}
-	return &eventWriter{
-		w: w, rc: http.NewResponseController(w), stream: stream, sse: sse, patience: patience, at: at, may: may,
-		asked: time.Now(),
-	}
+	maps.Copy(at, stream.From())
+	return &eventWriter{header: h, stream: stream, sse: sse, at: at, asked: time.Now()}
 }
 
 // run writes until the stream ends, or for the length of ctx. Each wait for an event is at most a heartbeat
@@ -119,16 +114,14 @@ func (e *eventWriter) events(batch []services.Event) {
 			continue
 		}
 		e.at.Pass(ev.Position)
-		e.buf = append(append(e.buf, "id: "...), e.at.String()...)
-		e.buf = append(append(e.buf, "\ndata: "...), ev.JSON...)
-		e.buf = append(e.buf, "\n\n"...)
+		e.buf = fmt.Appendf(e.buf, "id: %s\ndata: %s\n\n", e.at, ev.JSON)
 	}
 }
 
 // heartbeat of SSE takes the id on, over what the query leaves out.
 func (e *eventWriter) heartbeat() {
 	if e.sse {
-		e.buf = append(append(append(e.buf, ": heartbeat\nid: "...), e.reached()...), "\n\n"...)
+		e.buf = fmt.Appendf(e.buf, ": heartbeat\nid: %s\n\n", e.reached())
 	} else {
 		e.buf = append(e.buf, '\n')
 	}
@@ -146,21 +139,16 @@ func (e *eventWriter) reached() string {
 func (e *eventWriter) end() error {
 	at := e.reached()
 	if e.sse {
-		e.buf = append(append(append(e.buf, "event: end\nid: "...), at...), "\ndata: {}\n\n"...)
+		e.buf = fmt.Appendf(e.buf, "event: end\nid: %s\ndata: {}\n\n", at)
 	}
 	err := e.flush()
-	e.w.Header().Set(HeaderPosition, at)
+	e.header.Set(HeaderPosition, at)
 	return err
 }
 
-// flush sends what is written. A client that takes nothing for too long is given up;
-// it has a reading of its own, so that nobody waits for it meanwhile.
+// flush sends what is written.
 func (e *eventWriter) flush() error {
-	_ = e.rc.SetWriteDeadline(time.Now().Add(e.patience)) // a writer of a test may have none
-	_, err := e.w.Write(e.buf)                            //nolint:gosec // with nosniff, no browser takes it for a page
+	err := e.out.Send(e.buf)
 	e.buf = e.buf[:0]
-	if err != nil {
-		return err
-	}
-	return e.rc.Flush()
+	return err
 }

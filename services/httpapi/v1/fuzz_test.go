@@ -24,11 +24,12 @@ var (
 		"GET /v1/sessions/{session_id}/turns":    "?limit=2&status=all&min_position=0:1",
 		"GET /v1/sessions/{session_id}/history":  "?limit=20",
 		"GET /v1/identities/{identity_id}/turns": "?since=2026-01-02T03:04:05Z&until=2027-01-02T03:04:05Z&limit=5",
-		"GET /v1/events":                         "?session_id=s&type=turnledger.turn.started.v1&from=0:1&to=0:9&since=2026-01-02T03:04:05Z",
-		"POST /v1/projections/{name}/verify":     "?sample=3",
-		"GET /v1/streams":                        "?replicas=1",
-		"POST /v1/streams":                       "?replicas=1",
-		"POST /v1/retention":                     "?dry_run=true",
+		"GET /v1/events": "?session_id=s&type=turnledger.turn.started.v1&from=0:1&to=0:9" +
+			"&since=2026-01-02T03:04:05Z",
+		"POST /v1/projections/{name}/verify": "?sample=3",
+		"GET /v1/streams":                    "?replicas=1",
+		"POST /v1/streams":                   "?replicas=1",
+		"POST /v1/retention":                 "?dry_run=true",
 	}
 	realBodies = map[string]string{
 		"POST /v1/sessions/{session_id}/turns": `{"request_id":"r","question_neutral":"Who is it?","question_translated":"Wer ist es?","translate_chat":true,"identity_id":"ada","pipeline_name":"p","consultant":"c","repository":"x","metadata":{"channel":"web","locale":"de"},` +
@@ -54,7 +55,8 @@ var (
 // realRequest is a request of a call, as a client sends it.
 func realRequest(pattern string) []byte {
 	method, path := fill(pattern, "s")
-	return fmt.Appendf(nil, "%s %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	return fmt.Appendf(nil, "%s %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, realQueries[pattern], len(realBodies[pattern]), realBodies[pattern])
 }
 
@@ -83,7 +85,8 @@ func FuzzRequest(f *testing.F) {
 	for _, pattern := range slices.Sorted(maps.Keys(routes(s.api))) {
 		w, ok := s.ask(f.Context(), realRequest(pattern))
 		require.True(f, ok, pattern)
-		require.NotContains(f, []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity}, w.Code, "%s is no real request: %s", pattern, w.Body)
+		require.NotContains(f, []int{http.StatusBadRequest, http.StatusMethodNotAllowed,
+			http.StatusUnprocessableEntity}, w.Code, "%s is no real request: %s", pattern, w.Body)
 		f.Add(realRequest(pattern))
 	}
 	h := hostile{rand.New(rand.NewPCG(1, 2))}

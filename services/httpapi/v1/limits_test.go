@@ -43,7 +43,7 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 	s := start(t)
 	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
 	l := listen(t)
-	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(api, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.Serve(ctx, l, api, wire.ServerConfig{}) })
 	s.url = "http://" + l.Addr().String()
 	answers := make(chan int, 2)
 	for range 2 {
@@ -74,7 +74,8 @@ func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 	a := s.do("POST", "/v1/sessions/s/turns", body(2<<10+1))
 	requireProblem(t, a, http.StatusRequestEntityTooLarge, "body_too_large")
 	require.Contains(t, a.body["detail"], "2 KiB")
-	requireProblem(t, s.do("POST", "/v1/sessions/s/turns", streamed(body(2<<10+1))), http.StatusRequestEntityTooLarge, "body_too_large")
+	requireProblem(t, s.do("POST", "/v1/sessions/s/turns", streamed(body(2<<10+1))), http.StatusRequestEntityTooLarge,
+		"body_too_large")
 	s.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body(2<<10))
 }
 
@@ -82,7 +83,7 @@ func TestABodyIsBoundedByTheConfiguration(t *testing.T) {
 func (s *stack) served(cfg wire.ServerConfig) string {
 	s.t.Helper()
 	l := listen(s.t)
-	natstest.Run(s.t, func(ctx context.Context) error { return wire.NewServer(s.api, cfg).Run(ctx, l) })
+	natstest.Run(s.t, func(ctx context.Context) error { return wire.Serve(ctx, l, s.api, cfg) })
 	return l.Addr().String()
 }
 
@@ -100,7 +101,8 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	const short = 200 * time.Millisecond
-	address := s.served(wire.ServerConfig{HeaderTimeout: short, ReadTimeout: 2 * short, IdleTimeout: short, MaxHeader: 4 << 10})
+	address := s.served(wire.ServerConfig{HeaderTimeout: short, ReadTimeout: 2 * short, IdleTimeout: short,
+		MaxHeader: 4 << 10})
 	s.url = "http://" + address
 	ended := make(chan string)
 	slow := func(name, first string, drip byte) {
@@ -137,7 +139,8 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	for range 5 {
 		all = append(all, <-ended)
 	}
-	require.ElementsMatch(t, []string{"headers ", "nothing ", "body HTTP/1.1 400", "idle HTTP/1.1 200", "large HTTP/1.1 431"}, all)
+	require.ElementsMatch(t, []string{"headers ", "nothing ", "body HTTP/1.1 400", "idle HTTP/1.1 200",
+		"large HTTP/1.1 431"}, all)
 	require.EqualValues(t, 1, s.head())
 }
 
@@ -181,7 +184,8 @@ func TestTheAPISpeaksTLS(t *testing.T) {
 	s := start(t)
 	address := s.served(wire.ServerConfig{TLS: pair.Server()})
 	shown := func() (string, string) {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.Client(), ForceAttemptHTTP2: true,
+			DisableKeepAlives: true}}
 		resp, err := client.Get("https://" + address + "/healthz")
 		require.NoError(t, err)
 		_ = resp.Body.Close()

@@ -16,11 +16,11 @@ import (
 )
 
 type turnsIn struct {
-	SessionID   string `path:"session_id"`
-	Limit       string `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
-	Status      string `query:"status" doc:"finalized (default), pending, or all: tombstones and replaced turns, too"`
-	Cursor      string `query:"cursor" doc:"next_cursor of the page before, for older turns"`
-	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+	SessionID   id        `path:"session_id"`
+	Limit       number    `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
+	Status      string    `query:"status" doc:"finalized (default), pending, or all: tombstones and replaced turns, too"`
+	Cursor      string    `query:"cursor" doc:"next_cursor of the page before, for older turns"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
 }
 
 type turnsJSON struct {
@@ -28,31 +28,40 @@ type turnsJSON struct {
 	NextCursor *string    `json:"next_cursor" doc:"For the next page; null at the end"`
 }
 
-// listTurns returns a page of a session's turns, also of those before a reset or a
-// silence: what prompts leave out is still there.
-func (a *surface) listTurns(ctx context.Context, in *turnsIn) (*reply[turnsJSON], error) {
+// listTurns returns a page of a session's turns. Turns before a reset or a silence are among them, though prompts
+// leave them out.
+func (a *surface) listTurns(ctx context.Context, in *turnsIn) (turnsJSON, error) {
 	p, err := newPage(in)
 	if err != nil {
-		return nil, err
+		return turnsJSON{}, err
 	}
 	reading, turns, err := a.pageOf(ctx, in, p)
 	if err != nil {
-		return nil, err
+		return turnsJSON{}, err
 	}
-	out := ok(turnsJSON{Turns: []turnJSON{}})
+	out := turnsJSON{Turns: []turnJSON{}}
 	if len(turns) > p.limit {
 		turns = turns[len(turns)-p.limit:]
 		next := p.next(turns[0]).String()
-		out.Body.NextCursor = &next
+		out.NextCursor = &next
 	}
 	for _, t := range turns {
 		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
-		out.Body.Turns = append(out.Body.Turns, newTurnJSON(&services.Turn{
-			Turn: *t, SessionID: in.SessionID, IdentityID: reading.State.Identity, Position: at,
+		out.Turns = append(out.Turns, newTurnJSON(&services.Turn{
+			Turn: *t, SessionID: in.SessionID.text(), IdentityID: reading.State.Identity, Position: at,
 		}))
 	}
 	noteTurns(ctx, len(turns))
 	return out, nil
+}
+
+// mapped makes a list of another one. It is never nil, since JSON would have null for that.
+func mapped[T, R any](list []T, to func(*T) R) []R {
+	out := make([]R, len(list))
+	for i := range list {
+		out[i] = to(&list[i])
+	}
+	return out
 }
 
 // page is what is asked of a listing: turns of a status, of which the session has so
@@ -68,9 +77,7 @@ type page struct {
 func (p page) wanted(t *conversation.Turn) bool { return p.whole || t.Status == p.status }
 
 func newPage(in *turnsIn) (p page, err error) {
-	if p.limit, err = limit(in.Limit); err != nil {
-		return p, err
-	}
+	p.limit = in.Limit.limit()
 	switch in.Status {
 	case "", "finalized":
 		p.status, p.total = conversation.Finalized, func(c conversation.Counts) int { return c.Finalized }
@@ -81,7 +88,7 @@ func newPage(in *turnsIn) (p page, err error) {
 	default:
 		return p, invalid("status", "must be finalized, pending or all")
 	}
-	p.before, err = parseCursor(in.Cursor, in.SessionID)
+	p.before, err = parseCursor(in.Cursor, in.SessionID.text())
 	return p, err
 }
 
@@ -89,21 +96,22 @@ func newPage(in *turnsIn) (p page, err error) {
 // are older ones. What the view holds is enough if it holds that one, too, or all
 // that there are; else the whole session is read.
 func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
-	ask := services.Ask{SessionID: in.SessionID, Shown: p.before.passed + p.limit + 1, Whole: p.whole}
-	reading, err := a.read(ctx, in.MinPosition, ask)
+	ask := services.Ask{
+		SessionID: in.SessionID.text(), MinPosition: in.MinPosition,
+		Shown: p.before.passed + p.limit + 1, Whole: p.whole,
+	}
+	reading, err := a.read(ctx, ask)
 	if err != nil {
 		return reading, nil, err
 	}
 	turns := p.of(reading.State)
-	if len(turns) > p.limit || p.allIn(reading.State) {
-		return reading, turns, nil
+	if len(turns) <= p.limit && !p.allIn(reading.State) {
+		ask.Whole = true
+		if reading, err = a.read(ctx, ask); err == nil {
+			turns = p.of(reading.State)
+		}
 	}
-	ask.Whole = true
-	reading, err = a.read(ctx, in.MinPosition, ask)
-	if err != nil {
-		return reading, nil, err
-	}
-	return reading, p.of(reading.State), nil
+	return reading, turns, err
 }
 
 // allIn reports whether a state holds all turns that are wanted.
@@ -183,9 +191,9 @@ func parseCursor(s, sessionID string) (cursor, error) {
 }
 
 type historyIn struct {
-	SessionID   string `path:"session_id"`
-	Limit       string `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
-	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+	SessionID   id        `path:"session_id"`
+	Limit       number    `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
 }
 
 type historyJSON struct {
@@ -198,18 +206,15 @@ type pairJSON struct {
 }
 
 // history returns what a prompt may be told of the session, in neutral language.
-func (a *surface) history(ctx context.Context, in *historyIn) (*reply[historyJSON], error) {
-	n, err := limit(in.Limit)
+func (a *surface) history(ctx context.Context, in *historyIn) (historyJSON, error) {
+	n := in.Limit.limit()
+	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), Shown: n, MinPosition: in.MinPosition})
 	if err != nil {
-		return nil, err
-	}
-	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID, Shown: n})
-	if err != nil {
-		return nil, err
+		return historyJSON{}, err
 	}
 	pairs := pairsOf(reading.State, n, a.cfg.Now())
 	noteTurns(ctx, len(pairs))
-	return ok(historyJSON{pairs}), nil
+	return historyJSON{pairs}, nil
 }
 
 func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {
@@ -230,52 +235,29 @@ func pairsOf(s *conversation.State, n int, now time.Time) []pairJSON {
 }
 
 type identityTurnsIn struct {
-	IdentityID  string `path:"identity_id"`
-	Since       string `query:"since" doc:"Turns created at or after that time"`
-	Until       string `query:"until" doc:"Turns created before that time"`
-	Limit       string `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
-	Cursor      string `query:"cursor" doc:"next_cursor of the page before"`
-	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+	IdentityID  id        `path:"identity_id"`
+	Since       moment    `query:"since" doc:"Turns created at or after that time"`
+	Until       moment    `query:"until" doc:"Turns created before that time"`
+	Limit       number    `query:"limit" doc:"At most so many turns; 20 by default, clamped to 10,000"`
+	Cursor      string    `query:"cursor" doc:"next_cursor of the page before"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
 }
 
-func (in *identityTurnsIn) ask() (ask services.IdentityAsk, err error) {
-	ask = services.IdentityAsk{IdentityID: in.IdentityID, Cursor: in.Cursor}
-	if err := validID("identity_id", in.IdentityID); err != nil {
-		return ask, err
-	}
-	if ask.Since, err = moment("since", in.Since); err != nil {
-		return ask, err
-	}
-	if ask.Until, err = moment("until", in.Until); err != nil {
-		return ask, err
-	}
-	if ask.Limit, err = limit(in.Limit); err != nil {
-		return ask, err
-	}
-	ask.MinPosition, err = minPosition(in.MinPosition)
-	return ask, err
-}
-
-func (a *surface) identityTurns(ctx context.Context, in *identityTurnsIn) (*reply[turnsJSON], error) {
-	ask, err := in.ask()
-	if err != nil {
-		return nil, err
-	}
+func (a *surface) identityTurns(ctx context.Context, in *identityTurnsIn) (turnsJSON, error) {
 	if a.cfg.Identities == nil {
-		return nil, projections.ErrUnavailable
+		return turnsJSON{}, projections.ErrUnavailable
 	}
-	found, err := a.cfg.Identities.IdentityTurns(ctx, ask)
+	found, err := a.cfg.Identities.IdentityTurns(ctx, services.IdentityAsk{
+		IdentityID: in.IdentityID.text(), Since: in.Since.Time, Until: in.Until.Time,
+		Limit: in.Limit.limit(), Cursor: in.Cursor, MinPosition: in.MinPosition,
+	})
 	switch {
 	case errors.Is(err, conversation.ErrInvalid), errors.Is(err, services.ErrPositionNotReached),
 		errors.Is(err, services.ErrBehind):
-		return nil, err
+		return turnsJSON{}, err
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
-	}
-	out := ok(turnsJSON{Turns: make([]turnJSON, len(found.Turns)), NextCursor: optional(&found.NextCursor)})
-	for i := range found.Turns {
-		out.Body.Turns[i] = newTurnJSON(&found.Turns[i])
+		return turnsJSON{}, fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
 	}
 	noteTurns(ctx, len(found.Turns))
-	return out, nil
+	return turnsJSON{mapped(found.Turns, newTurnJSON), optional(&found.NextCursor)}, nil
 }

@@ -24,14 +24,14 @@ type StreamKeeper interface {
 
 // keepsStreams adds the calls that look after the streams.
 func (a *surface) keepsStreams() {
-	call(a, operation(
-		"plan-streams", access.Admin, http.MethodGet, "/streams",
-		"See the streams of the log, and what sets them apart from what is asked for",
-	), a.planStreams)
-	call(a, operation(
-		"apply-streams", access.Admin, http.MethodPost, "/streams",
-		"Make the streams what is asked for, while they are in use", conflict,
-	), a.applyStreams)
+	call(a, func(ctx context.Context, in *streamsIn) (streamsJSON, error) {
+		return answerStreams(ctx, in, a.cfg.Streams.Plan)
+	}, op("plan-streams", access.Admin, "GET /streams",
+		"See the streams of the log, and what sets them apart from what is asked for"))
+	call(a, func(ctx context.Context, in *streamsIn) (streamsJSON, error) {
+		return answerStreams(ctx, in, a.cfg.Streams.Apply)
+	}, op("apply-streams", access.Admin, "POST /streams",
+		"Make the streams what is asked for, while they are in use", conflict))
 }
 
 type streamsIn struct {
@@ -93,51 +93,34 @@ type streamDiffJSON struct {
 	Refused *string `json:"refused" doc:"Why it can't be made; null where apply makes it"`
 }
 
-func (a *surface) planStreams(ctx context.Context, in *streamsIn) (*reply[streamsJSON], error) {
-	return answerStreams(ctx, in, a.cfg.Streams.Plan)
-}
-
-func (a *surface) applyStreams(ctx context.Context, in *streamsIn) (*reply[streamsJSON], error) {
-	return answerStreams(ctx, in, a.cfg.Streams.Apply)
-}
-
 func answerStreams(
 	ctx context.Context, in *streamsIn, ask func(context.Context, operate.Want) ([]operate.Stream, error),
-) (*reply[streamsJSON], error) {
+) (out streamsJSON, err error) {
 	w, err := in.want()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	all, err := ask(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	out := ok(streamsJSON{Streams: []streamJSON{}})
-	for i := range all {
-		row := newStreamJSON(&all[i])
-		if row.Kind == "log" {
-			out.Body.Partitions++
+	out.Streams = mapped(all, newStreamJSON)
+	for _, s := range all {
+		if !s.Bucket {
+			out.Partitions++
 		}
-		out.Body.Streams = append(out.Body.Streams, row)
 	}
-	return out, nil
+	return out, err
 }
 
 func newStreamJSON(s *operate.Stream) streamJSON {
 	row := streamJSON{
 		Name: s.Name, Kind: "log", CreatedAt: s.Created, Storage: s.Storage, Replicas: s.Replicas, Leader: s.Leader,
-		Followers: []followerJSON{}, Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
-		Changes: []streamDiffJSON{},
+		Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
+		Followers: mapped(s.Followers, func(f *operate.Follower) followerJSON { return followerJSON(*f) }),
+		Changes: mapped(s.Changes, func(c *operate.Change) streamDiffJSON {
+			return streamDiffJSON{c.What, c.Have, c.Want, optional(&c.Refused)}
+		}),
 	}
 	if s.Bucket {
 		row.Kind = "notes"
-	}
-	for _, f := range s.Followers {
-		row.Followers = append(row.Followers, followerJSON(f))
-	}
-	for i := range s.Changes {
-		c := &s.Changes[i]
-		row.Changes = append(row.Changes, streamDiffJSON{c.What, c.Have, c.Want, optional(&c.Refused)})
 	}
 	return row
 }
@@ -164,14 +147,11 @@ var ErrBackup = errors.New("what was sent is not a whole backup")
 
 // backs adds the calls that copy the log out and in. Both see texts.
 func (a *surface) backs() {
-	raw(a, long(operation(
-		"snapshot-partition", access.Admin|access.EventsRead, http.MethodGet, "/partitions/{partition}/snapshot",
-		"Copy a partition of the log; turnledger backup does it", notFound,
-	)), a.snapshot)
-	raw(a, long(operation(
-		"restore-backup", access.Admin|access.EventsRead|access.TurnsWrite, http.MethodPost, "/restore",
-		"Take a backup in; turnledger restore does it", unread, conflict,
-	)), a.restore)
+	raw[anyAnswer](a, a.snapshot, op("snapshot-partition", access.Admin|access.EventsRead,
+		"GET /partitions/{partition}/snapshot", "Copy a partition of the log; turnledger backup does it",
+		notFound).takesLong())
+	raw[anyAnswer](a, a.restore, op("restore-backup", access.Admin|access.EventsRead|access.TurnsWrite,
+		"POST /restore", "Take a backup in; turnledger restore does it", unread, conflict).takesLong())
 }
 
 type snapshotIn struct {
@@ -189,12 +169,12 @@ const (
 // snapshot answers with a copy. One that is broken off ends without the end of its body,
 // which every client takes for an error.
 func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotIn) error {
-	noPartition := newProblem(codeNotFound, "there is no such partition: GET /v1/streams lists them")
+	noPartition := newProblem(notThere, "there is no such partition: GET /v1/streams lists them")
 	partition, err := strconv.ParseUint(in.Partition, 10, 8)
 	if err != nil {
 		return noPartition
 	}
-	out, begun := wire.NewPatient(w, nil), false
+	out, begun := a.wire.NewPatient(w, nil), false
 	defer out.End()
 	err = a.cfg.Backups.Snapshot(r.Context(), int(partition), func(m operate.Moment) (io.Writer, error) {
 		h := w.Header()
@@ -233,10 +213,10 @@ const whyRestoring = "a backup is being restored: ask again when it is"
 func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
 	release, ok := a.wire.Hold(whyRestoring)
 	if !ok {
-		return newProblem(codeLogUnavailable, "a backup is being restored already")
+		return newProblem(logUnavailable, "a backup is being restored already")
 	}
 	defer release()
-	in := wire.NewPatient(w, r.Body)
+	in := a.wire.NewPatient(w, r.Body)
 	got, err := a.cfg.Backups.Restore(r.Context(), in)
 	in.End()
 	if err != nil {

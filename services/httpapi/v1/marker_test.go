@@ -19,10 +19,14 @@ const marker = "The-Marker-7f3a"
 
 // fields of all bodies, with a value that fits.
 var fields = map[string]string{
-	"request_id": `"new"`, "question_neutral": `"q"`, "question_translated": `"q"`, "translate_chat": `true`, "identity_id": `"ada"`,
+	"request_id": `"new"`, "question_neutral": `"q"`, "question_translated": `"q"`, "translate_chat": `true`,
+	"identity_id":   `"ada"`,
 	"pipeline_name": `"p"`, "consultant": `"c"`, "repository": `"r"`, "metadata": `{}`, "question_messages": `[]`,
-	"answer_neutral": `"a"`, "answer_translated": `"a"`, "answer_translated_is_fallback": `true`, "answer_messages": `[]`,
-	"reason": `"x"`, "redacted_by": `"x"`, "message": `"m"`, "turn_id": `"` + events.TurnID("s", "final").String() + `"`,
+	"answer_neutral": `"a"`, "answer_translated": `"a"`, "answer_translated_is_fallback": `true`,
+	"answer_messages": `[]`,
+	"reason":          `"x"`, "redacted_by": `"x"`, "message": `"m"`, "turn_id": `"` + events.TurnID("s",
+		"final").String() +
+		`"`,
 	"system_prompt": `"p"`, "max_messages": `2`, "max_tokens": `9`, "idle_timeout": `"1h"`, "language": `"neutral"`,
 	"include_pending": `true`, "memory": `true`, "rewrite": `true`, "conversation_history": `[]`, "format": `"openai"`,
 	"as_of": `{"position":"0:1"}`,
@@ -30,13 +34,17 @@ var fields = map[string]string{
 
 // calls are all with a body, and the members that each knows.
 var calls = map[string][]string{
-	"POST " + onS + "/turns":      {"request_id", "question_neutral", "question_translated", "translate_chat", "identity_id", "pipeline_name", "consultant", "repository", "metadata", "question_messages"},
-	"POST " + open + "/finalize":  {"request_id", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "metadata", "answer_messages", "question_neutral"},
-	"PUT " + onS + "/identity":    {"identity_id"},
-	"POST " + final + "/redact":   {"reason", "redacted_by"},
-	"POST " + final + "/correct":  {"request_id", "question_neutral", "question_translated", "answer_neutral", "answer_translated"},
-	"POST " + onS + "/reset":      {"reason"},
-	"POST " + onS + "/context":    {"message", "turn_id", "system_prompt", "max_messages", "max_tokens", "idle_timeout", "language", "include_pending", "memory", "rewrite", "identity_id", "conversation_history", "format", "as_of"},
+	"POST " + onS + "/turns": {"request_id", "question_neutral", "question_translated", "translate_chat", "identity_id",
+		"pipeline_name", "consultant", "repository", "metadata", "question_messages"},
+	"POST " + open + "/finalize": {"request_id", "answer_neutral", "answer_translated", "answer_translated_is_fallback",
+		"metadata", "answer_messages", "question_neutral"},
+	"PUT " + onS + "/identity":  {"identity_id"},
+	"POST " + final + "/redact": {"reason", "redacted_by"},
+	"POST " + final + "/correct": {"request_id", "question_neutral", "question_translated", "answer_neutral",
+		"answer_translated"},
+	"POST " + onS + "/reset": {"reason"},
+	"POST " + onS + "/context": {"message", "turn_id", "system_prompt", "max_messages", "max_tokens", "idle_timeout",
+		"language", "include_pending", "memory", "rewrite", "identity_id", "conversation_history", "format", "as_of"},
 	"POST " + gone + "/finalize":  {"answer_neutral"},
 	"POST " + none + "/finalize":  {"answer_neutral"},
 	"POST " + gone + "/correct":   {"request_id", "answer_neutral"},
@@ -45,7 +53,8 @@ var calls = map[string][]string{
 
 // places are values of every kind that hold the marker, fit or not.
 var places = []string{
-	`"%s"`, `["%s"]`, `{"%s":1}`, `{"a":"%s"}`, `[{"role":"%s"}]`, `[{"role":"user","content":"%s"}]`, `[{"content":"%s"}]`,
+	`"%s"`, `["%s"]`, `{"%s":1}`, `{"a":"%s"}`, `[{"role":"%s"}]`, `[{"role":"user","content":"%s"}]`,
+	`[{"content":"%s"}]`,
 	`{"position":"%s"}`, `{"time":"%s"}`, `"%s\u0000"`, `"` + strings.Repeat("%[1]s", 30) + `"`,
 }
 
@@ -64,7 +73,8 @@ func bodies(known []string) []string {
 			}
 			whole := "{" + strings.Join(members, ",") + "}"
 			out = append(out, whole, strings.TrimSuffix(whole, "}"), whole+marker,
-				strings.TrimSuffix(whole, "}")+`,"unknown":"`+marker+`"}`, strings.TrimSuffix(whole, "}")+`,"`+marker+`":1}`,
+				strings.TrimSuffix(whole, "}")+`,"unknown":"`+marker+`"}`, strings.TrimSuffix(whole, "}")+`,"`+marker+
+					`":1}`,
 				strings.TrimSuffix(whole, "}")+`,"unknown":"`+"\xff"+`"}`)
 		}
 	}
@@ -110,14 +120,16 @@ func TestNoErrorLineOrMetricHoldsAText(t *testing.T) {
 				try(method, path, `{"request_id":"another"}`, "Idempotency-Key", marker)
 				try(method, path, marker, "Content-Type", marker+"/"+marker, "Accept", marker, "X-"+marker, marker)
 			}
-			for _, path := range []string{onS, onS + "/turns", onS + "/history", "/v1/identities/ada/turns", "/v1/projections", "/v1/" + marker, "/" + marker, "/v1//" + marker} {
+			for _, path := range []string{onS, onS + "/turns", onS + "/history", "/v1/identities/ada/turns",
+				"/v1/projections", "/v1/" + marker, "/" + marker, "/v1//" + marker} {
 				for _, name := range []string{"limit", "status", "cursor", "min_position", "since", "until", marker} {
 					try("GET", path+"?"+name+"="+marker, "")
 					try(marker, path+"?"+name+"="+marker, marker)
 				}
 			}
 			bad := url.PathEscape(marker + "\x01")
-			for _, path := range []string{"/v1/sessions/" + bad, "/v1/sessions/" + bad + "/turns", onS + "/turns/" + marker + "/redact", "/v1/identities/" + bad + "/turns"} {
+			for _, path := range []string{"/v1/sessions/" + bad, "/v1/sessions/" + bad + "/turns", onS + "/turns/" +
+				marker + "/redact", "/v1/identities/" + bad + "/turns"} {
 				try("GET", path, "")
 				try("POST", path, `{"request_id":"x","question_neutral":"q"}`)
 			}

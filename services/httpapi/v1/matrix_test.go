@@ -42,7 +42,8 @@ type cell struct {
 // cellOf puts a session, or an identity, where a call names one.
 func cellOf(pattern, session string) cell {
 	c := cell{body: "{}"}
-	c.method, c.path = fill(strings.ReplaceAll(pattern, "{identity_id}", map[string]string{own: "ada", foreign: "bob", anonymous: "nobody", unknown: "nobody2"}[strings.TrimRight(session, "0123456789")]), session)
+	c.method, c.path = fill(strings.ReplaceAll(pattern, "{identity_id}", map[string]string{own: "ada", foreign: "bob",
+		anonymous: "nobody", unknown: "nobody2"}[strings.TrimRight(session, "0123456789")]), session)
 	switch {
 	case strings.Contains(pattern, "{session_id}"):
 		c.hears = noSession
@@ -76,7 +77,8 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 	for session, identity := range map[string]string{own: "ada", foreign: "bob", anonymous: ""} {
 		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
 		if identity != "" {
-			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity", map[string]any{"identity_id": identity}).status)
+			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity",
+				map[string]any{"identity_id": identity}).status)
 		}
 	}
 	calls := documented(t, s)
@@ -95,21 +97,25 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 					c := cellOf(pattern, named)
 					head := s.head()
 					a := s.as(fmt.Sprint(who, set), c.method, c.path, c.body)
-					what := fmt.Sprintf("%s with %v, %s, %s session: %d %s", pattern, set.Names(), who, session, a.status, a.raw)
+					what := fmt.Sprintf("%s with %v, %s, %s session: %d %s", pattern, set.Names(), who, session,
+						a.status, a.raw)
 					switch {
 					case set&want != want:
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						require.Equal(t, head, s.head(), what)
 					case who == "free", session == own && c.hears != forbiddenToAll:
-						require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}, a.status, what)
+						require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden,
+							http.StatusInternalServerError}, a.status, what)
 						require.NotEqual(t, "session_not_found", a.body["code"], what)
 					case c.hears == forbiddenToAll:
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						require.Equal(t, head, s.head(), what)
 					default:
-						requireProblem(t, a, http.StatusNotFound, map[hearing]string{noSession: "session_not_found", noIdentity: "not_found"}[c.hears])
+						requireProblem(t, a, http.StatusNotFound, map[hearing]string{noSession: "session_not_found",
+							noIdentity: "not_found"}[c.hears])
 						require.Equal(t, head, s.head(), what)
-						said[fmt.Sprint(a.status, a.header.Get("Content-Type"), a.header.Get("Content-Length"), string(a.raw))] = true
+						said[fmt.Sprint(a.status, a.header.Get("Content-Type"), a.header.Get("Content-Length"),
+							string(a.raw))] = true
 					}
 				}
 				require.LessOrEqual(t, len(said), 1, "%s tells sessions apart: %v", pattern, said)
@@ -167,7 +173,8 @@ func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(config{wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config{
-			Sessions: slowOwners{}, Rules: reach.Rules{Owners: slowOwners{"warm": 3 * time.Millisecond, "cold": 300 * time.Millisecond}},
+			Sessions: slowOwners{}, Rules: reach.Rules{Owners: slowOwners{"warm": 3 * time.Millisecond,
+				"cold": 300 * time.Millisecond}},
 		}})
 		for _, session := range []string{"unknown", "warm", "cold", ".."} {
 			r := httptest.NewRequest("GET", "/v1/sessions/"+session, nil)

@@ -36,13 +36,17 @@ func TestARequestIsOneLine(t *testing.T) {
 		got = append(got, entry)
 	}
 	require.Equal(t, []map[string]any{
-		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns", "status": 201.0, "session_id": "s", "position": "0:1", "turns": 1.0},
-		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns/{turn_id}/finalize", "status": 200.0, "session_id": "s", "position": "0:2", "turns": 1.0},
+		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns", "status": 201.0,
+			"session_id": "s", "position": "0:1", "turns": 1.0},
+		{"level": "DEBUG", "msg": "request", "route": "POST /v1/sessions/{session_id}/turns/{turn_id}/finalize",
+			"status": 200.0, "session_id": "s", "position": "0:2", "turns": 1.0},
 		{
-			"level": "INFO", "msg": "request", "route": "POST /v1/sessions/{session_id}/context", "status": 200.0, "session_id": "s", "position": "0:2", "source": "log",
+			"level": "INFO", "msg": "request", "route": "POST /v1/sessions/{session_id}/context", "status": 200.0,
+			"session_id": "s", "position": "0:2", "source": "log",
 			"turns": 1.0, "found": true, "window": 2.0, "dropped": 0.0,
 		},
-		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0, "err": "invalid_argument: *conversation.Invalid"},
+		{"level": "INFO", "msg": "request", "route": "GET /v1/sessions/{session_id}/turns", "status": 422.0,
+			"err": "invalid_argument: *conversation.Invalid"},
 		{"level": "INFO", "msg": "request", "route": "none", "status": 404.0},
 	}, got)
 }
@@ -93,7 +97,8 @@ func TestOpenAPI(t *testing.T) {
 				content, kind := r.(map[string]any)["content"].(map[string]any), "application/json"
 				if status[0] != '2' {
 					kind = "application/problem+json"
-					require.Equal(t, "#/components/schemas/Problem", content[kind].(map[string]any)["schema"].(map[string]any)["$ref"])
+					require.Equal(t, "#/components/schemas/Problem",
+						content[kind].(map[string]any)["schema"].(map[string]any)["$ref"])
 				}
 				require.Contains(t, content, kind, "%s %s %s", method, path, status)
 			}
@@ -126,7 +131,8 @@ func TestOpenAPIHoldsForRealAnswers(t *testing.T) {
 	holds("Session", s.ok(http.StatusOK, "GET", "/v1/sessions/nobody", nil))
 	holds("Turns", s.ok(http.StatusOK, "GET", "/v1/sessions/s1/turns?status=all", nil))
 	holds("History", s.ok(http.StatusOK, "GET", "/v1/sessions/s1/history", nil))
-	body := map[string]any{"message": "m", "idle_timeout": "30m", "max_messages": 4.0, "as_of": map[string]any{"position": "0:1"}, "conversation_history": []any{1.0, nil}}
+	body := map[string]any{"message": "m", "idle_timeout": "30m", "max_messages": 4.0,
+		"as_of": map[string]any{"position": "0:1"}, "conversation_history": []any{1.0, nil}}
 	holds("ContextBody", body)
 	holds("Context", s.ok(http.StatusOK, "POST", "/v1/sessions/s1/context", body))
 	holds("Context", s.ok(http.StatusOK, "POST", "/v1/sessions/s1/context", `{"message":"m","format":"anthropic"}`))
@@ -162,7 +168,8 @@ func TestTheDocsPageNeedsNothingFromElsewhere(t *testing.T) {
 	for _, outside := range []string{"http:", "https:", "<script", "src=", "@import"} {
 		require.NotContains(t, page, outside)
 	}
-	for _, inside := range []string{"/v1/sessions/{session_id}/context", "max_messages", "Idempotency-Key", "dropped_metadata", "turns[].status"} {
+	for _, inside := range []string{"/v1/sessions/{session_id}/context", "max_messages", "Idempotency-Key",
+		"dropped_metadata", "turns[].status"} {
 		require.Contains(t, page, inside)
 	}
 }
@@ -177,7 +184,9 @@ func TestImports(t *testing.T) {
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
 			// What jetlog keeps inside belongs to it.
 			rest, _, _ = strings.Cut(rest, "/internal/")
-			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "events/jetlog/operate", "projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire", "services/httpapi/v1"}, rest)
+			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "events/jetlog/operate",
+				"projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire",
+				"services/httpapi/v1"}, rest)
 		}
 	}
 }

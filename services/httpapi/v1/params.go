@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"context"
 	"errors"
 	"math"
 	"strconv"
@@ -20,15 +19,25 @@ const (
 	maxLimit     = 10_000
 )
 
-func invalid(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
+func invalid(field, why string) *conversation.Invalid {
+	return &conversation.Invalid{Field: field, Why: why}
+}
 
-// sessionID holds the id of a path against its form and notes it for the log line.
-func sessionID(ctx context.Context, id string) error {
-	if err := validID("session_id", id); err != nil {
-		return err
+// id is an id that a client chose, in a path or a body.
+type id string
+
+// UnmarshalText holds the id against the form of ids.
+func (i *id) UnmarshalText(b []byte) error {
+	*i = id(b)
+	return validID("", string(b))
+}
+
+// text returns the id; "" where none was sent.
+func (i *id) text() string {
+	if i == nil {
+		return ""
 	}
-	noteSession(ctx, id)
-	return nil
+	return string(*i)
 }
 
 func validID(field, id string) error {
@@ -38,9 +47,16 @@ func validID(field, id string) error {
 	return nil
 }
 
-// turnID reads the turn id of a path. One that is none names no turn, as does the
-// nil id.
-func turnID(s string) uuid.UUID {
+// turnID is the id of a turn in a path. A text that is no id names no turn, as does the nil id.
+type turnID struct{ uuid.UUID }
+
+// UnmarshalText never fails.
+func (t *turnID) UnmarshalText(b []byte) error {
+	t.UUID = parseTurnID(string(b))
+	return nil
+}
+
+func parseTurnID(s string) uuid.UUID {
 	id, err := uuid.Parse(s)
 	if err != nil || len(s) != len(id.String()) {
 		return uuid.Nil
@@ -48,45 +64,49 @@ func turnID(s string) uuid.UUID {
 	return id
 }
 
-// limit reads the number of things that a listing is asked for.
-func limit(s string) (int, error) {
-	if s == "" {
-		return defaultLimit, nil
+// number is a number of things, from 1 on; 0 where none was sent.
+type number int
+
+// UnmarshalText reads a number. One that is out of range is as good as the largest.
+func (n *number) UnmarshalText(b []byte) error {
+	v, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || v == 0 {
+		return invalid("", "must be a whole number, at least 1")
 	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if errors.Is(err, strconv.ErrRange) {
-		return maxLimit, nil
-	}
-	if err != nil || n == 0 {
-		return 0, invalid("limit", "must be a whole number, at least 1")
-	}
-	return int(min(n, maxLimit)), nil
+	*n = number(min(v, math.MaxInt32))
+	return nil
 }
 
-// minPosition reads the position that an answer must have reached.
-func minPosition(s string) ([]events.Position, error) {
-	if s == "" {
-		return nil, nil
+// limit returns the number of things that a listing is asked for.
+func (n number) limit() int {
+	if n == 0 {
+		return defaultLimit
 	}
-	at, err := events.ParsePositions(s)
-	if err != nil {
-		return nil, invalid("min_position", "must be a position that a write answered with, such as 0:42, or several "+
-			"with commas between")
-	}
-	return at, nil
+	return min(int(n), maxLimit)
 }
 
-// moment reads a time; empty is the zero time.
-func moment(field, s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
+// positions are places of the log, at most one of a partition.
+type positions []events.Position
+
+// UnmarshalText reads positions with commas between.
+func (p *positions) UnmarshalText(b []byte) (err error) {
+	if *p, err = events.ParsePositions(string(b)); err != nil {
+		return invalid("", "must be a position such as 0:42, or several of different partitions with commas between")
 	}
-	// A plus sign that was not escaped comes as a space.
-	t, err := time.Parse(time.RFC3339Nano, strings.Replace(s, " ", "+", 1))
-	if err != nil {
-		return time.Time{}, invalid(field, "must be a time such as 2026-11-21T08:00:00Z")
+	return nil
+}
+
+const notTime = "must be a time such as 2026-11-21T08:00:00Z"
+
+// moment is a time; the zero time where nothing is said.
+type moment struct{ time.Time }
+
+// UnmarshalText reads RFC 3339. A plus sign that was not escaped comes as a space.
+func (m *moment) UnmarshalText(b []byte) (err error) {
+	if m.Time, err = time.Parse(time.RFC3339Nano, strings.Replace(string(b), " ", "+", 1)); err != nil {
+		return invalid("", notTime)
 	}
-	return t, nil
+	return nil
 }
 
 // idleTimeout is a silence: a Go duration, or off.
@@ -104,7 +124,7 @@ func (d *idleTimeout) UnmarshalText(b []byte) error {
 	}
 	v, err := time.ParseDuration(s)
 	if err != nil || v < 0 || v > math.MaxInt64/unit {
-		return &conversation.Invalid{Why: `must be a time such as "30m" or "7d", or "off"`}
+		return invalid("", `must be a time such as "30m" or "7d", or "off"`)
 	}
 	v *= unit
 	d.value = &v

@@ -19,7 +19,8 @@ func (s *stack) raw(method, path, body string) answer {
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(s.t, err)
 	defer func() { _ = c.Close() }()
-	_, err = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+	_, err = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		method, path, len(body), body)
 	require.NoError(s.t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(s.t, err)
@@ -35,7 +36,8 @@ func TestIDsOfAllKinds(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for _, id := range []string{
-		"a/b", "/", "a//b", "ünï", "a b", "a+b", "../", "..%2F", "x%25y", "%", "~", "~YQ", "...", "a.b", "?q=1&r", "#", ";v=1", "日本語", "🙂",
+		"a/b", "/", "a//b", "ünï", "a b", "a+b", "../", "..%2F", "x%25y", "%", "~", "~YQ", "...", "a.b", "?q=1&r", "#",
+		";v=1", "日本語", "🙂",
 		`"quoted"`, `back\slash`, "turns", "{session_id}", strings.Repeat("i", 256), "a*b>c",
 	} {
 		path := "/v1/sessions/" + url.PathEscape(id)
@@ -56,17 +58,21 @@ func TestIDsThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for _, escaped := range []string{
-		"", ".", "..", "%2E", "%2E%2E", "%2e%2E", "%00", "a%0Ab", "%7F", "%C2%85", "%FF", "a%C3", strings.Repeat("i", 257), strings.Repeat("%C3%A4", 129),
+		"", ".", "..", "%2E", "%2E%2E", "%2e%2E", "%00", "a%0Ab", "%7F", "%C2%85", "%FF", "a%C3", strings.Repeat("i",
+			257), strings.Repeat("%C3%A4", 129),
 	} {
 		path := "/v1/sessions/" + escaped
 		for _, call := range []struct{ method, path, body string }{
 			{"POST", path + "/turns", `{"request_id":"r","question_neutral":"q"}`}, {"POST", path + "/reset", ""}, {"PUT", path + "/identity", `{"identity_id":"x"}`},
-			{"GET", path + "/turns", ""}, {"GET", path + "/history", ""}, {"POST", path + "/context", `{"message":"m"}`},
+			{"GET", path + "/turns", ""}, {"GET", path + "/history", ""}, {"POST", path + "/context",
+				`{"message":"m"}`},
 		} {
-			requireProblem(t, s.raw(call.method, call.path, call.body), http.StatusUnprocessableEntity, "invalid_argument", "session_id")
+			requireProblem(t, s.raw(call.method, call.path, call.body), http.StatusUnprocessableEntity,
+				"invalid_argument", "session_id")
 		}
 	}
-	requireProblem(t, s.raw("GET", "/v1/identities/%2E%2E/turns", ""), http.StatusUnprocessableEntity, "invalid_argument", "identity_id")
+	requireProblem(t, s.raw("GET", "/v1/identities/%2E%2E/turns", ""), http.StatusUnprocessableEntity,
+		"invalid_argument", "identity_id")
 	require.Zero(t, s.head())
 }
 
@@ -74,7 +80,8 @@ func TestIDsThatAreNone(t *testing.T) {
 func TestNothingIsRedirected(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for _, path := range []string{"//v1/sessions/s", "/v1/../healthz", "/healthz/", "/v1/sessions/s/", "/v1/sessions/s/turns/", "/docs/", "/./docs", "/v1/sessions/s/turns//finalize", "/v1//sessions/s"} {
+	for _, path := range []string{"//v1/sessions/s", "/v1/../healthz", "/healthz/", "/v1/sessions/s/",
+		"/v1/sessions/s/turns/", "/docs/", "/./docs", "/v1/sessions/s/turns//finalize", "/v1//sessions/s"} {
 		for _, method := range []string{"GET", "POST"} {
 			a := s.raw(method, path, "")
 			require.GreaterOrEqual(t, a.status, 400, path)

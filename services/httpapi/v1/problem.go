@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,65 +19,50 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Codes that this package itself gives (docs/contract.md#errors); the others are conversation's.
-const (
-	codeMalformed          = "malformed"
-	codeUnauthenticated    = "unauthenticated"
-	codeForbidden          = "forbidden"
-	codeNotFound           = "not_found"
-	codeMethodNotAllowed   = "method_not_allowed"
-	codeTooLarge           = "body_too_large"
-	codeInvalid            = "invalid_argument"
-	codeInternal           = "internal"
-	codeLogUnavailable     = "log_unavailable"
-	codeAuditUnavailable   = "audit_unavailable"
-	codePositionNotReached = "position_not_reached"
-	codeModelFailed        = "model_failed"
-	codeRateLimited        = "rate_limited"
-	codeViewUnavailable    = "projection_unavailable"
-	codeNotFed             = "projection_not_fed"
-	codeRebuildRunning     = "rebuild_running"
-	codeNotEmpty           = "log_not_empty"
-	codeStreamRefused      = "stream_change_refused"
-	codeAuthUnavailable    = "auth_unavailable"
-	codeOverloaded         = "overloaded"
-)
-
-// kinds says of each code its status and its title.
-var kinds = map[string]struct {
+// kind is a code, with the status and the title of its problems.
+type kind struct {
+	code   string
 	status int
 	title  string
-}{
-	codeMalformed:                    {http.StatusBadRequest, "The body can't be read"},
-	codeUnauthenticated:              {http.StatusUnauthorized, "Who are you?"},
-	codeForbidden:                    {http.StatusForbidden, "Not allowed"},
-	codeNotFound:                     {http.StatusNotFound, "There is no such call"},
-	conversation.CodeSessionNotFound: {http.StatusNotFound, "There is no such session"},
-	codeMethodNotAllowed:             {http.StatusMethodNotAllowed, "The call has another method"},
-	conversation.CodeTurnNotStarted:  {http.StatusNotFound, "The turn was never started"},
-	conversation.CodeTurnNotFound:    {http.StatusNotFound, "There is no such turn"},
-	conversation.CodeLinkedElsewhere: {http.StatusConflict, "The session belongs to another identity"},
-	conversation.CodeTurnMismatch:    {http.StatusConflict, "The request is another turn's"},
-	conversation.CodeTurnRedacted:    {http.StatusConflict, "The turn is redacted"},
-	conversation.CodeTurnReplaced:    {http.StatusConflict, "The turn was corrected"},
-	conversation.CodeTurnPending:     {http.StatusConflict, "The turn has no answer yet"},
-	conversation.CodeRequestIDInUse:  {http.StatusConflict, "The request id is in use"},
-	conversation.CodeSessionErased:   {http.StatusGone, "The session was erased"},
-	codeNotFed:                       {http.StatusConflict, "Another process feeds the projection"},
-	codeRebuildRunning:               {http.StatusConflict, "One rebuild at a time"},
-	codeNotEmpty:                     {http.StatusConflict, "The log is not empty"},
-	codeStreamRefused:                {http.StatusConflict, "The streams can't become that"},
-	codeTooLarge:                     {http.StatusRequestEntityTooLarge, "Too large"},
-	codeInvalid:                      {http.StatusUnprocessableEntity, "The request is not valid"},
-	codeInternal:                     {http.StatusInternalServerError, "Something is wrong here"},
-	codeLogUnavailable:               {http.StatusServiceUnavailable, "The log does not answer"},
-	codeAuditUnavailable:             {http.StatusServiceUnavailable, "The audit tables do not answer"},
-	codeRateLimited:                  {http.StatusTooManyRequests, "Too many requests"},
-	codeModelFailed:                  {http.StatusBadGateway, "The model did not answer"},
-	codePositionNotReached:           {http.StatusServiceUnavailable, "Not there yet"},
-	codeAuthUnavailable:              {http.StatusServiceUnavailable, "Tokens can't be checked"},
-	codeOverloaded:                   {http.StatusServiceUnavailable, "Too much at once"},
-	codeViewUnavailable:              {http.StatusServiceUnavailable, "A view does not answer"},
+}
+
+// The kinds of problems (docs/contract.md#errors), besides those of refusals.
+var (
+	malformed          = kind{"malformed", http.StatusBadRequest, "The body can't be read"}
+	unauthenticated    = kind{"unauthenticated", http.StatusUnauthorized, "Who are you?"}
+	forbidden          = kind{"forbidden", http.StatusForbidden, "Not allowed"}
+	notThere           = kind{"not_found", http.StatusNotFound, "There is no such call"}
+	methodNotAllowed   = kind{"method_not_allowed", http.StatusMethodNotAllowed, "The call has another method"}
+	notFed             = kind{"projection_not_fed", http.StatusConflict, "Another process feeds the projection"}
+	rebuildRunning     = kind{"rebuild_running", http.StatusConflict, "One rebuild at a time"}
+	notEmpty           = kind{"log_not_empty", http.StatusConflict, "The log is not empty"}
+	streamRefused      = kind{"stream_change_refused", http.StatusConflict, "The streams can't become that"}
+	tooLarge           = kind{"body_too_large", http.StatusRequestEntityTooLarge, "Too large"}
+	notValid           = kind{"invalid_argument", http.StatusUnprocessableEntity, "The request is not valid"}
+	rateLimited        = kind{"rate_limited", http.StatusTooManyRequests, "Too many requests"}
+	internal           = kind{"internal", http.StatusInternalServerError, "Something is wrong here"}
+	modelFailed        = kind{"model_failed", http.StatusBadGateway, "The model did not answer"}
+	logUnavailable     = kind{"log_unavailable", http.StatusServiceUnavailable, "The log does not answer"}
+	auditUnavailable   = kind{"audit_unavailable", http.StatusServiceUnavailable, "The audit tables do not answer"}
+	positionNotReached = kind{"position_not_reached", http.StatusServiceUnavailable, "Not there yet"}
+	authUnavailable    = kind{"auth_unavailable", http.StatusServiceUnavailable, "Tokens can't be checked"}
+	overloaded         = kind{"overloaded", http.StatusServiceUnavailable, "Too much at once"}
+	viewUnavailable    = kind{"projection_unavailable", http.StatusServiceUnavailable, "A view does not answer"}
+	sessionNotFound    = kind{conversation.CodeSessionNotFound, http.StatusNotFound, "There is no such session"}
+)
+
+// refusals are the kinds of what the history refuses.
+var refusals = []kind{
+	sessionNotFound,
+	{conversation.CodeTurnNotStarted, http.StatusNotFound, "The turn was never started"},
+	{conversation.CodeTurnNotFound, http.StatusNotFound, "There is no such turn"},
+	{conversation.CodeLinkedElsewhere, http.StatusConflict, "The session belongs to another identity"},
+	{conversation.CodeTurnMismatch, http.StatusConflict, "The request is another turn's"},
+	{conversation.CodeTurnRedacted, http.StatusConflict, "The turn is redacted"},
+	{conversation.CodeTurnReplaced, http.StatusConflict, "The turn was corrected"},
+	{conversation.CodeTurnPending, http.StatusConflict, "The turn has no answer yet"},
+	{conversation.CodeRequestIDInUse, http.StatusConflict, "The request id is in use"},
+	{conversation.CodeSessionErased, http.StatusGone, "The session was erased"},
 }
 
 // problem is an RFC 9457 answer. It holds nothing of what the client sent but names
@@ -105,10 +91,9 @@ type problemField struct {
 	Detail string `json:"detail" doc:"What is wrong with it, never its value"`
 }
 
-func newProblem(code, detail string) *problem {
-	k := kinds[code]
+func newProblem(k kind, detail string) *problem {
 	return &problem{
-		Type: "urn:turnledger:problem:" + code, Title: k.title, Status: k.status, Detail: detail, Code: code,
+		Type: "urn:turnledger:problem:" + k.code, Title: k.title, Status: k.status, Detail: detail, Code: k.code,
 	}
 }
 
@@ -138,7 +123,7 @@ type fieldErrors []conversation.Invalid
 func (f fieldErrors) Error() string { return f[0].Error() }
 
 func (f fieldErrors) problem() *problem {
-	p := newProblem(codeInvalid, f[0].Error())
+	p := newProblem(notValid, f[0].Error())
 	if n := len(f) - 1; n > 0 {
 		p.Detail += " (and " + strconv.Itoa(n) + " more)"
 	}
@@ -151,10 +136,9 @@ func (f fieldErrors) problem() *problem {
 // errLetters: the store of a view's dead letters did not answer, or not as it should.
 var errLetters = errors.New("the store of the dead letters does not answer")
 
-// problemOf is the one table from errors to problems. What is unknown is "internal" and says nothing to the client.
+// problemOf returns the problem that a client is told of an error. An unknown error is "internal" and tells nothing.
 func problemOf(err error) *problem {
-	var own *problem
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*problem](err); ok {
 		return own
 	}
 	p := refusalOf(err)
@@ -162,125 +146,135 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// told are errors of the ports and of wire, with what a client is told of them; an empty detail is the error's own
-// text.
+// is matches errors that are a target, and tells the target's text.
+func is(target error) func(error) error {
+	return func(err error) error {
+		if errors.Is(err, target) {
+			return target
+		}
+		return nil
+	}
+}
+
+// verbatim matches errors that are a target, and tells all of their text.
+func verbatim(target error) func(error) error {
+	return func(err error) error {
+		if errors.Is(err, target) {
+			return err
+		}
+		return nil
+	}
+}
+
+// as matches errors of a type, and tells their text.
+func as[E error](err error) error {
+	if found, ok := errors.AsType[E](err); ok {
+		return found
+	}
+	return nil
+}
+
+// noAnswer is the detail of a log that did not answer.
+const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: the same request again " +
+	"finds out"
+
+// told is the table of the errors of the ports and of wire: the first row that matches an error says what a client is
+// told. An empty detail is the text that the match tells.
 var told = []struct {
-	err          error
-	code, detail string
+	match  func(error) error
+	kind   kind
+	detail string
 }{
-	{wire.ErrForeign, codeForbidden, ""},
-	{wire.ErrNoScope, codeForbidden, ""},
-	{wire.ErrBound, codeForbidden, ""},
-	{wire.ErrNoRoute, codeNotFound, "there is no such call: /docs lists them"},
-	{wire.ErrMethod, codeMethodNotAllowed, ""},
-	{wire.ErrBody, codeMalformed, ""},
-	{wire.ErrOverloaded, codeOverloaded, ""},
-	{reach.ErrNoSession, conversation.CodeSessionNotFound, ""},
-	{access.ErrKeyEnded, codeUnauthenticated, ""},
-	{access.ErrTokenEnded, codeUnauthenticated, ""},
-	{access.ErrNoKeys, codeAuthUnavailable, ""},
-	{access.ErrUnauthenticated, codeUnauthenticated, ""},
-	{services.ErrPositionNotReached, codePositionNotReached, "the log does not hold the position yet: " +
+	{is(wire.ErrForeign), forbidden, ""},
+	{is(wire.ErrNoScope), forbidden, ""},
+	{is(wire.ErrBound), forbidden, ""},
+	{as[*wire.MissingScopes], forbidden, ""},
+	{is(wire.ErrNoRoute), notThere, "there is no such call: /docs lists them"},
+	{as[*wire.OtherRole], notThere, ""},
+	{is(wire.ErrMethod), methodNotAllowed, ""},
+	{is(wire.ErrBody), malformed, ""},
+	{as[*wire.TooLarge], tooLarge, ""},
+	{is(wire.ErrOverloaded), overloaded, ""},
+	{as[*wire.Held], logUnavailable, ""},
+	{is(reach.ErrNoSession), sessionNotFound, ""},
+	{as[*reach.TooOften], rateLimited, ""},
+	{is(access.ErrKeyEnded), unauthenticated, ""},
+	{is(access.ErrTokenEnded), unauthenticated, ""},
+	{is(access.ErrNoKeys), authUnavailable, ""},
+	{is(access.ErrUnauthenticated), unauthenticated, ""},
+	{is(services.ErrPositionNotReached), positionNotReached, "the log does not hold the position yet: " +
 		"ask again in a moment"},
-	{services.ErrBehind, codeAuditUnavailable, "the audit tables have not applied yet what the log holds: turnledger " +
+	{is(services.ErrBehind), auditUnavailable, "the audit tables have not applied yet what the log holds: turnledger " +
 		"projections list shows how far they are; try again"},
-	{services.ErrModelFailed, codeModelFailed, "the model did not answer; the turn is kept and pending, and the same " +
+	{is(services.ErrModelFailed), modelFailed, "the model did not answer; the turn is kept and pending, and the same " +
 		"request again asks the model again"},
-	{services.ErrNoReceipt, codeNotFound, "there is no such receipt: DELETE of a session or an identity gives one, " +
+	{is(services.ErrNoReceipt), notThere, "there is no such receipt: DELETE of a session or an identity gives one, " +
 		"and the position of a redaction is one"},
-	{errLetters, codeViewUnavailable, "the view's store does not answer: turnledger projections list tells how it " +
+	{is(projections.ErrNoDeadLetter), notThere, ""},
+	{is(errLetters), viewUnavailable, "the view's store does not answer: turnledger projections list tells how it " +
 		"stands; try again"},
-	{projections.ErrNoProjection, codeNotFound, "there is no such projection: GET /v1/projections lists them"},
-	{projections.ErrNoRebuild, codeNotFound, "no rebuild of the projection runs in this process: GET /v1/projections " +
+	{is(projections.ErrNoProjection), notThere, "there is no such projection: GET /v1/projections lists them"},
+	{is(projections.ErrNoRebuild), notThere, "no rebuild of the projection runs in this process: GET /v1/projections " +
 		"shows which do; ask the process that was asked for it"},
-	{projections.ErrNotFed, codeNotFed, "this process does not feed the projection: ask the one that does, by --url " +
+	{is(projections.ErrNotFed), notFed, "this process does not feed the projection: ask the one that does, by --url " +
 		"or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
-	{projections.ErrRebuilding, codeRebuildRunning, "the projection is being rebuilt or verified already: GET " +
+	{is(projections.ErrRebuilding), rebuildRunning, "the projection is being rebuilt or verified already: GET " +
 		"/v1/projections shows how far"},
-	{projections.ErrNotYet, codeAuditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
+	{is(projections.ErrNotYet), auditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute"},
 	// The audit is the one view whose store answers requests by itself.
-	{projections.ErrUnavailable, codeAuditUnavailable, "the audit tables do not answer, or there are none: set " +
+	{is(projections.ErrUnavailable), auditUnavailable, "the audit tables do not answer, or there are none: set " +
 		"TURNLEDGER_POSTGRES_URL, or try again"},
-	{jetlog.ErrNotEmpty, codeNotEmpty, ""},
+	{is(jetlog.ErrNotEmpty), notEmpty, ""},
+	{is(jetlog.ErrTooLarge), tooLarge, "the turn is too large for the log: send shorter texts or messages"},
+	{verbatim(jetlog.ErrRefused), streamRefused, ""},
+	{verbatim(ErrBackup), notValid, ""},
+	{is(jetlog.ErrNoWrites), logUnavailable, "the log takes no writes, since its disk is full or failing; /readyz " +
+		"tells more, and the same request later finds out"},
+	{is(jetlog.ErrUnavailable), logUnavailable, noAnswer},
+	{is(jetlog.ErrClosed), logUnavailable, noAnswer},
+	{is(jetlog.ErrStream), logUnavailable, noAnswer},
+	{is(context.DeadlineExceeded), logUnavailable, noAnswer},
+	{is(context.Canceled), logUnavailable, noAnswer},
 }
 
 func refusalOf(err error) *problem {
-	var refusal *conversation.Refusal
-	var wrong *conversation.Invalid
-	var fields fieldErrors
+	if fields, ok := errors.AsType[fieldErrors](err); ok {
+		return fields.problem()
+	}
+	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
+		return fieldErrors{*wrong}.problem()
+	}
+	if errors.Is(err, wire.ErrQuery) {
+		return fieldErrors{*invalid("query", "is not percent-encoded as it should be")}.problem()
+	}
 	for _, t := range told {
-		if errors.Is(err, t.err) {
-			return newProblem(t.code, cmp.Or(t.detail, t.err.Error()))
+		if text := t.match(err); text != nil {
+			p := newProblem(t.kind, cmp.Or(t.detail, text.Error()))
+			if often, ok := errors.AsType[*reach.TooOften](err); ok {
+				p.after = often.Wait
+			}
+			return p
 		}
 	}
-	switch {
-	case errors.Is(err, wire.ErrQuery):
-		return fieldErrors{{Field: "query", Why: "is not percent-encoded as it should be"}}.problem()
-	case errors.As(err, &fields):
-		return fields.problem()
-	case errors.As(err, &wrong):
-		return fieldErrors{*wrong}.problem()
-	case errors.Is(err, jetlog.ErrTooLarge):
-		return newProblem(codeTooLarge, "the turn is too large for the log: send shorter texts or messages")
-	case errors.Is(err, jetlog.ErrRefused):
-		return newProblem(codeStreamRefused, err.Error())
-	case errors.Is(err, ErrBackup):
-		return newProblem(codeInvalid, err.Error())
-	case errors.Is(err, jetlog.ErrNoWrites):
-		return newProblem(codeLogUnavailable, "the log takes no writes, since its disk is full or failing; /readyz "+
-			"tells more, and the same request later finds out")
-	// Before refusals: one that could not be kept for the audit is not given yet.
-	case errors.Is(err, jetlog.ErrUnavailable), errors.Is(err, jetlog.ErrClosed), errors.Is(err, jetlog.ErrStream),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return newProblem(codeLogUnavailable, "the log did not answer; if it was a write, it may or may not have "+
-			"happened: the same request again finds out")
-	case errors.As(err, &refusal) && kinds[refusal.Code].status != 0:
-		return refused(refusal)
-	default:
-		return refusalOfWire(err)
+	// After the table: a refusal that could not be kept for the audit is not given yet.
+	if r, ok := errors.AsType[*conversation.Refusal](err); ok {
+		if i := slices.IndexFunc(refusals, func(k kind) bool { return k.code == r.Code }); i >= 0 {
+			p := newProblem(refusals[i], r.Detail)
+			if v := r.Current; v != nil {
+				p.Current = &currentVersion{v.TurnID.String(), v.Number}
+			}
+			return p
+		}
 	}
-}
-
-// refusalOfWire is the part of the table for errors of wire and reach that say more than that they are.
-func refusalOfWire(err error) *problem {
-	var scopes *wire.MissingScopes
-	var role *wire.OtherRole
-	var body *wire.TooLarge
-	var held *wire.Held
-	var often *reach.TooOften
-	switch {
-	case errors.As(err, &scopes):
-		return newProblem(codeForbidden, scopes.Error())
-	case errors.As(err, &role):
-		return newProblem(codeNotFound, role.Error())
-	case errors.As(err, &body):
-		return newProblem(codeTooLarge, body.Error())
-	case errors.As(err, &held):
-		return newProblem(codeLogUnavailable, held.Error())
-	case errors.As(err, &often):
-		p := newProblem(codeRateLimited, often.Error())
-		p.after = often.Wait
-		return p
-	default:
-		return newProblem(codeInternal, "an unexpected error; the server's log has it")
-	}
-}
-
-func refused(r *conversation.Refusal) *problem {
-	p := newProblem(r.Code, r.Detail)
-	if v := r.Current; v != nil {
-		p.Current = &currentVersion{v.TurnID.String(), v.Number}
-	}
-	return p
+	return newProblem(internal, "an unexpected error; the server's log has it")
 }
 
 // tellable returns of an error what can't hold a text: the code of a problem, our own words, those of the log and
 // of the chat about its model, and what wire.Tell returns of all others.
 func tellable(err error) string {
-	var p *problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem](err); ok {
 		if p.cause == nil {
 			return p.Code
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "pending", "position", "session_id", "turns"}
+var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "pending", "position",
+	"session_id", "turns"}
 
 func TestSession(t *testing.T) {
 	t.Parallel()
@@ -60,8 +61,10 @@ func TestResetHidesAndDeletesNothing(t *testing.T) {
 		require.Equal(t, "0:3", reset["position"])
 		require.Equal(t, "0:3", s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", nil)["position"])
 		s.record("s", "r2", "q2", "a2")
-		require.Equal(t, []string{"q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"], "question_neutral"))
-		require.Equal(t, []string{"q1", "q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], "question_neutral"))
+		require.Equal(t, []string{"q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"],
+			"question_neutral"))
+		require.Equal(t, []string{"q1", "q2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
+			"question_neutral"))
 		require.EqualValues(t, 2, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
 	})
 }
@@ -128,7 +131,8 @@ func TestPositionsInListings(t *testing.T) {
 	s := start(t)
 	s.record("s", "r1", "q1", "a1")
 	s.record("s", "r2", "q2", "a2")
-	require.Equal(t, []string{"0:1", "0:3"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], "position"))
+	require.Equal(t, []string{"0:1", "0:3"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
+		"position"))
 }
 
 func TestCountsAboveTheBoundsAreClamped(t *testing.T) {
@@ -138,9 +142,11 @@ func TestCountsAboveTheBoundsAreClamped(t *testing.T) {
 	for _, n := range []string{"10001", "99999999999999999999999999"} {
 		require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit="+n, nil)["turns"], 1)
 		require.Len(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit="+n, nil)["history"], 1)
-		require.Len(t, s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"m","max_messages":`+n+`,"max_tokens":1e300}`)["messages"], 3)
+		require.Len(t, s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"m","max_messages":`+n+
+			`,"max_tokens":1e300}`)["messages"], 3)
 	}
-	require.Len(t, s.ok(http.StatusOK, "POST", "/v1/sessions/s/context", `{"message":"m","max_messages":2.0}`)["messages"], 3)
+	require.Len(t, s.ok(http.StatusOK, "POST", "/v1/sessions/s/context",
+		`{"message":"m","max_messages":2.0}`)["messages"], 3)
 }
 
 func TestHistory(t *testing.T) {
@@ -153,8 +159,10 @@ func TestHistory(t *testing.T) {
 		got := s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)
 		require.Equal(t, numbered("q", 10, 30), column(got["history"], "question_neutral"))
 		require.Equal(t, numbered("a", 10, 30), column(got["history"], "answer_neutral"))
-		require.Equal(t, []string{"answer_neutral", "question_neutral"}, keys(got["history"].([]any)[0].(map[string]any)))
-		require.Equal(t, []string{"q29"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit=1", nil)["history"], "question_neutral"))
+		require.Equal(t, []string{"answer_neutral", "question_neutral"},
+			keys(got["history"].([]any)[0].(map[string]any)))
+		require.Equal(t, []string{"q29"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit=1",
+			nil)["history"], "question_neutral"))
 		require.Equal(t, []any{}, s.ok(http.StatusOK, "GET", "/v1/sessions/nobody/history", nil)["history"])
 	})
 }
@@ -164,8 +172,8 @@ func TestHistory(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	s := start(t, func(c *config, _ *history.Config, rc *contextbuilder.ReaderConfig) {
-		c.v1Config.Now, rc.Now = later, later
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.v1Config.Now = later
 	})
 	s.record("s", "r1", "q1", "a1")
 	require.Empty(t, s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"])
@@ -189,11 +197,14 @@ func (i *identities) IdentityTurns(_ context.Context, ask services.IdentityAsk) 
 func TestIdentityTurns(t *testing.T) {
 	t.Parallel()
 	port := &identities{page: services.IdentityPage{NextCursor: "next", Turns: []services.Turn{{
-		Turn:      conversation.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1, 5), Question: &events.Question{QuestionNeutral: "q"}},
+		Turn: conversation.Turn{ID: events.TurnID("s", "r"), RequestID: "r", Version: 1, CreatedAt: time.Unix(1,
+			5), Question: &events.Question{QuestionNeutral: "q"}},
 		SessionID: "s", IdentityID: "ada", Position: events.Position{Seq: 7},
 	}}}}
 	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Identities = port })
-	got := s.ok(http.StatusOK, "GET", "/v1/identities/a%2Fda/turns?since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:05.5%2B01:00&limit=7&cursor=c&min_position=0:1", nil)
+	got := s.ok(http.StatusOK, "GET",
+		"/v1/identities/a%2Fda/turns?since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:05.5%2B01:00"+
+			"&limit=7&cursor=c&min_position=0:1", nil)
 	require.Equal(t, "next", got["next_cursor"])
 	turn := got["turns"].([]any)[0].(map[string]any)
 	require.Equal(t, turnMembers, keys(turn))
@@ -208,14 +219,17 @@ func TestIdentityTurns(t *testing.T) {
 	port.err = errors.New("connection refused")
 	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
 	port.err = &conversation.Invalid{Field: "cursor", Why: "is none"}
-	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusUnprocessableEntity, "invalid_argument", "cursor")
+	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusUnprocessableEntity, "invalid_argument",
+		"cursor")
 	port.err = services.ErrPositionNotReached
-	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "position_not_reached")
+	requireProblem(t, s.do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable,
+		"position_not_reached")
 	port.err = fmt.Errorf("%w: the tables are at 0:1", services.ErrBehind)
 	behind := s.do("GET", "/v1/identities/ada/turns", nil)
 	requireProblem(t, behind, http.StatusServiceUnavailable, "audit_unavailable")
 	require.Contains(t, behind.body["detail"], "have not applied yet what the log holds")
-	requireProblem(t, start(t).do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable, "audit_unavailable")
+	requireProblem(t, start(t).do("GET", "/v1/identities/ada/turns", nil), http.StatusServiceUnavailable,
+		"audit_unavailable")
 }
 
 // views is a fixed list of projections.
@@ -229,10 +243,12 @@ func TestProjections(t *testing.T) {
 	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Projections = views{{
 			Rebuildable: true, Generation: 3,
-			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4}, Head: events.Position{Partition: 1, Seq: 6},
+			Name: "recent", Partition: 1, Position: events.Position{Partition: 1, Seq: 4},
+			Head:      events.Position{Partition: 1, Seq: 6},
 			LagEvents: 2, LagSeconds: .5, Rate: 1.5, State: "live",
 		}, {Name: "audit", State: projections.Unknown, HeadUnknown: true, LastError: "the log is away"},
-			{Name: "eraser", State: "failed", Position: events.Position{Seq: 9}, Head: events.Position{Seq: 7}, LagUnknown: true}}
+			{Name: "eraser", State: "failed", Position: events.Position{Seq: 9}, Head: events.Position{Seq: 7},
+				LagUnknown: true}}
 	})
 	require.Equal(t, map[string]any{"projections": []any{map[string]any{
 		"name": "recent", "partition": 1.0, "position": "1:4", "head": "1:6", "lag_events": 2.0, "lag_seconds": .5,
@@ -270,13 +286,17 @@ func TestTurnsBeyondTheCapOfTheView(t *testing.T) {
 	for i := range 12 {
 		s.record("s", fmt.Sprint(i), fmt.Sprint("q", i), fmt.Sprint("a", i))
 	}
-	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], "question_neutral"))
-	require.Equal(t, numbered("q", 9, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=3", nil)["turns"], "question_neutral"))
-	require.Equal(t, numbered("q", 2, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit=10", nil)["history"], "question_neutral"))
+	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
+		"question_neutral"))
+	require.Equal(t, numbered("q", 9, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=3",
+		nil)["turns"], "question_neutral"))
+	require.Equal(t, numbered("q", 2, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history?limit=10",
+		nil)["history"], "question_neutral"))
 	require.EqualValues(t, 12, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
 	page := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=4", nil)
 	page = s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?limit=4&cursor="+page["next_cursor"].(string), nil)
 	require.Equal(t, numbered("q", 4, 8), column(page["turns"], "question_neutral"))
 	s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", nil)
-	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], "question_neutral"))
+	require.Equal(t, numbered("q", 0, 12), column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"],
+		"question_neutral"))
 }

@@ -42,7 +42,8 @@ func TestABoundKeyReadsItsOwnReceipts(t *testing.T) {
 	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
 		require.Equal(t, http.StatusCreated, s.as("all", "POST", "/v1/sessions/"+session+"/turns", `{"request_id":"r","question_neutral":"q"}`).status)
 		if identity != "" {
-			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity", map[string]any{"identity_id": identity}).status)
+			require.Equal(t, http.StatusOK, s.as("all", "PUT", "/v1/sessions/"+session+"/identity",
+				map[string]any{"identity_id": identity}).status)
 		}
 	}
 	for _, id := range []string{"session", "turn", "identity"} {

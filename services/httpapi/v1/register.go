@@ -4,156 +4,203 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding"
+	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/queryparam"
 
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// reply is the answer of a call: a body of JSON, with a status where it is not the call's own.
-type reply[T any] struct {
-	Status int
-	Body   T
+// operation is a call of docs/contract.md#scopes: what huma describes, and what the route needs besides.
+type operation struct {
+	huma.Operation
+
+	needs access.Scopes
+	// bounds: the call itself holds bound callers to what they may reach.
+	bounds bool
+	// long is how long the call may take, where that is longer than other calls may take.
+	long time.Duration
 }
 
-func ok[T any](body T) *reply[T] { return &reply[T]{Body: body} }
-
-// call adds a call that answers with JSON within the deadline of a call.
-func call[I, O any](a *surface, op huma.Operation, handle func(context.Context, *I) (*reply[O], error)) {
-	callWithin(a, a.cfg.Deadline, op, handle)
+// op declares a call by its id, the scopes that its callers need, its method and path, and the statuses of the errors
+// that it has besides those of every call.
+func op(id string, needs access.Scopes, pattern, summary string, errors ...int) operation {
+	method, path, _ := strings.Cut(pattern, " ")
+	return operation{needs: needs, Operation: huma.Operation{
+		OperationID: id, Method: method, Path: "/v1" + path, Summary: summary,
+		Security: []map[string][]string{{securityScheme: needs.Names()}},
+		Errors:   append(errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
+	}}
 }
 
-// callWithin adds a call with a deadline of its own.
-func callWithin[I, O any](
-	a *surface, limit time.Duration, op huma.Operation, handle func(context.Context, *I) (*reply[O], error),
-) {
-	status := cmp.Or(op.DefaultStatus, http.StatusOK)
-	add[I, reply[O]](a, op, func(w http.ResponseWriter, r *http.Request, in *I) error {
+// takesLong marks a call that may take long.
+func (o operation) takesLong() operation {
+	o.long = chatDeadline
+	return o
+}
+
+// boundsItself marks a call that holds bound callers to what they may reach by itself.
+func (o operation) boundsItself() operation {
+	o.bounds = true
+	return o
+}
+
+// accepted marks a call that only begins what it is asked for.
+func (o operation) accepted() operation {
+	o.DefaultStatus = http.StatusAccepted
+	return o
+}
+
+// call adds a call that answers with JSON within its deadline.
+func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op operation) {
+	limit, status := cmp.Or(op.long, a.cfg.Deadline), cmp.Or(op.DefaultStatus, http.StatusOK)
+	raw[O](a, func(w http.ResponseWriter, r *http.Request, in *I) error {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		out, err := handle(ctx, in)
 		if err != nil {
 			return err
 		}
-		wire.WriteJSON(w, cmp.Or(out.Status, status), out.Body)
-		return nil
-	})
-}
-
-// raw adds a call that writes its answer by itself, for as long as it takes.
-func raw[I any](a *surface, op huma.Operation, handle func(http.ResponseWriter, *http.Request, *I) error) {
-	add[I, struct{ Body func(huma.Context) }](a, op, handle)
-}
-
-// add adds the route of a call, whose parameters and body are an I, and describes it. O is what the
-// description says of the answer.
-func add[I, O any](a *surface, op huma.Operation, handle func(http.ResponseWriter, *http.Request, *I) error) {
-	needs, _ := op.Metadata[metaScopes].(access.Scopes)
-	long, _ := op.Metadata[metaLong].(time.Duration)
-	route := wire.Route{
-		Method: op.Method, Path: op.Path, Role: a.role, Needs: needs, Long: long,
-		Own: a.owned(op.Path, op.Metadata[metaBounds] != nil),
-	}
-	if a.role != "" {
-		a.routes = append(a.routes, route)
-		return
-	}
-	read := reader[I](a.cfg.MaxBody, op.Metadata[metaOptional] != nil)
-	route.Handle = func(w http.ResponseWriter, r *http.Request) error {
-		in, err := read(r)
-		if err != nil {
-			return err
+		answered := status
+		if t, ok := any(&out).(*turnJSON); ok && t.Duplicate {
+			answered = http.StatusOK // what was recorded before is not created again
 		}
-		return handle(w, r, in)
+		wire.WriteJSON(w, answered, &out)
+		return nil
+	}, op)
+}
+
+// anyAnswer stands for the answer of a call that describes it by other means than a type.
+type anyAnswer = func(huma.Context)
+
+// raw adds a call that writes its answer, which is described as an O, by itself. Its parameters and its body are an I.
+func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *I) error, op operation) {
+	route := wire.Route{
+		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Long: op.long,
+		Own: a.owned(op.Path, op.bounds),
+	}
+	if a.role == "" {
+		read := reader[I](a.cfg.MaxBody)
+		route.Handle = func(w http.ResponseWriter, r *http.Request) error {
+			in, err := read(r)
+			if err != nil {
+				return err
+			}
+			return handle(w, r, in)
+		}
+		huma.Register(a.spec, op.Operation, func(context.Context, *I) (*struct{ Body O }, error) {
+			return nil, errDescribed
+		})
 	}
 	a.routes = append(a.routes, route)
-	if b, ok := any(new(I)).(bodied); ok {
-		op.Metadata[metaBody] = b.bodyType()
-	}
-	huma.Register(a.spec, op, func(context.Context, *I) (*O, error) { return nil, errDescribed })
 }
 
-// bodied is an input with a body.
-type bodied interface {
-	bodyType() reflect.Type
-	decode(data []byte, known members) error
-	text(member string) string
-}
-
-// reader returns what reads the parameters and the body of a request into an I.
-func reader[I any](most int64, optional bool) func(*http.Request) (*I, error) {
-	params := paramsOf(reflect.TypeFor[I]())
+// reader returns what reads the parameters and the body of a request into an I. The body is the field Body; one that
+// is a pointer may be missing from the request, and is never nil.
+func reader[I any](most int64) func(*http.Request) (*I, error) {
+	t := reflect.TypeFor[I]()
+	params := paramsOf(t)
+	session := slices.IndexFunc(params, func(p param) bool { return p.name == "session_id" })
+	body, hasBody := t.FieldByName("Body")
 	var known members
-	b, hasBody := any(new(I)).(bodied)
 	if hasBody {
-		known = membersOf(b.bodyType())
+		known = membersOf(body.Type)
 	}
 	return func(r *http.Request) (*I, error) {
 		in := new(I)
 		v := reflect.ValueOf(in).Elem()
-		for _, p := range params {
-			p.set(v, r)
-		}
-		if !hasBody {
-			return in, nil
-		}
-		data, err := wire.ReadBody(r, most)
-		if err != nil {
-			return nil, err
-		}
-		b := any(in).(bodied)
-		switch empty := len(bytes.TrimSpace(data)) == 0; {
-		case empty && optional:
-		case empty:
-			return nil, newProblem(codeMalformed, "the body is empty: send a JSON object")
-		default:
-			if err := b.decode(data, known); err != nil {
+		if hasBody {
+			if err := readBody(r, most, v.FieldByIndex(body.Index), known); err != nil {
 				return nil, err
 			}
 		}
-		return in, speaksForItself(r.Context(), b)
+		for _, p := range params {
+			if err := p.set(v.Field(p.field), r); err != nil {
+				return nil, err
+			}
+		}
+		if session >= 0 && v.Field(params[session].field).Len() > 0 {
+			noteSession(r.Context(), v.Field(params[session].field).String())
+		}
+		return in, nil
 	}
+}
+
+// readBody reads the body of a request.
+func readBody(r *http.Request, most int64, into reflect.Value, known members) error {
+	data, err := wire.ReadBody(r, most)
+	if err != nil {
+		return err
+	}
+	optional := into.Kind() == reflect.Pointer
+	if optional {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
+	}
+	switch empty := len(bytes.TrimSpace(data)) == 0; {
+	case !empty:
+		err = decode(data, into, known)
+	case !optional:
+		err = newProblem(malformed, "the body is empty: send a JSON object")
+	}
+	return cmp.Or(err, speaksForItself(r.Context(), into, known))
 }
 
 // param is a field that is filled from the path, the query or a header.
 type param struct {
-	field      int
-	name       string
-	in         string
-	everyValue bool
+	field    int
+	in, name string
 }
-
-// places are the tags of parameters.
-var places = []string{"path", "query", "header"}
 
 func paramsOf(t reflect.Type) (out []param) {
 	for i := range t.NumField() {
-		for _, place := range places {
-			if name, _, _ := strings.Cut(t.Field(i).Tag.Get(place), ","); name != "" {
-				out = append(out, param{i, name, place, t.Field(i).Type.Kind() == reflect.Slice})
+		for _, in := range []string{"path", "query", "header"} {
+			if name, _, _ := strings.Cut(t.Field(i).Tag.Get(in), ","); name != "" {
+				out = append(out, param{i, in, name})
 			}
 		}
 	}
 	return out
 }
 
-func (p param) set(v reflect.Value, r *http.Request) {
-	field := v.Field(p.field)
-	switch {
-	case p.in == "path":
-		field.SetString(r.PathValue(p.name))
-	case p.in == "header":
-		field.SetString(r.Header.Get(p.name))
-	case r.URL.RawQuery == "":
-	case p.everyValue:
-		field.Set(reflect.ValueOf(r.URL.Query()[p.name]))
-	default:
-		field.SetString(queryparam.Get(r.URL.RawQuery, p.name))
+// set reads a parameter. One of the query or a header that is empty counts as absent.
+func (p param) set(field reflect.Value, r *http.Request) error {
+	var text string
+	switch p.in {
+	case "path":
+		text = r.PathValue(p.name)
+	case "header":
+		text = r.Header.Get(p.name)
+	case "query":
+		if r.URL.RawQuery == "" {
+			return nil
+		}
+		if field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.String {
+			field.Set(reflect.ValueOf(r.URL.Query()[p.name]))
+			return nil
+		}
+		text = queryparam.Get(r.URL.RawQuery, p.name)
 	}
+	own, ok := field.Addr().Interface().(encoding.TextUnmarshaler)
+	switch {
+	case !ok:
+		field.SetString(text)
+		return nil
+	case text == "" && p.in != "path":
+		return nil
+	}
+	err := own.UnmarshalText([]byte(text))
+	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
+		wrong.Field = p.name
+	}
+	return err
 }

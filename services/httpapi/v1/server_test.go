@@ -45,7 +45,8 @@ func TestForeignPagesAreTurnedAway(t *testing.T) {
 	authenticated := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Open, c.Auth = false, ring{"k": {Scopes: access.TurnsWrite}}
 	})
-	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example", "Authorization", "Bearer k")
+	authenticated.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", body, "Host", "turnledger.example",
+		"Authorization", "Bearer k")
 }
 
 func TestHealth(t *testing.T) {
@@ -64,16 +65,19 @@ func TestHealth(t *testing.T) {
 		}
 	})
 	require.Equal(t, map[string]any{"status": "ok"}, s.ok(http.StatusOK, "GET", "/healthz", nil))
-	ready := map[string]any{"status": "ok", "checks": map[string]any{"log": map[string]any{"ok": true}, "views": map[string]any{"ok": true}}}
+	ready := map[string]any{"status": "ok", "checks": map[string]any{"log": map[string]any{"ok": true},
+		"views": map[string]any{"ok": true}}}
 	require.Equal(t, ready, s.ok(http.StatusOK, "GET", "/readyz", nil))
 	down.Store(true)
 	a := s.do("GET", "/readyz", nil)
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	views := a.body["checks"].(map[string]any)["views"].(map[string]any)
 	require.NotEmpty(t, views["since"])
-	require.Equal(t, views["since"], s.do("GET", "/readyz", nil).body["checks"].(map[string]any)["views"].(map[string]any)["since"])
+	require.Equal(t, views["since"], s.do("GET", "/readyz",
+		nil).body["checks"].(map[string]any)["views"].(map[string]any)["since"])
 	delete(views, "since")
-	require.Equal(t, map[string]any{"log": map[string]any{"ok": true}, "views": map[string]any{"ok": false}}, a.body["checks"])
+	require.Equal(t, map[string]any{"log": map[string]any{"ok": true}, "views": map[string]any{"ok": false}},
+		a.body["checks"])
 	require.Contains(t, s.logs.String(), "connection refused")
 	s.ok(http.StatusOK, "GET", "/healthz", nil)
 }
@@ -85,7 +89,7 @@ func TestRoles(t *testing.T) {
 	bare := openAPI(v1.Config{})
 	require.NotNil(t, bare)
 	l := listen(t)
-	natstest.Run(t, func(ctx context.Context) error { return wire.NewServer(bare, wire.ServerConfig{}).Run(ctx, l) })
+	natstest.Run(t, func(ctx context.Context) error { return wire.Serve(ctx, l, bare, wire.ServerConfig{}) })
 	s.url = "http://" + l.Addr().String()
 	for _, path := range []string{"/v1/sessions/s", "/v1/sessions/s/turns", "/v1/sessions/s/history"} {
 		requireProblem(t, s.do("GET", path, nil), http.StatusNotFound, "not_found")
@@ -109,7 +113,7 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 		l := listen(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- wire.NewServer(s.api, wire.ServerConfig{}).Run(ctx, l) }()
+		go func() { ended <- wire.Serve(ctx, l, s.api, wire.ServerConfig{}) }()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, MaxConnsPerHost: 32}}
 		var told sync.Map
 		var count atomic.Int32
@@ -119,7 +123,8 @@ func TestStoppingLosesNothingAcknowledged(t *testing.T) {
 			wg.Go(func() {
 				for i := 0; ; i++ {
 					session, request := fmt.Sprint("s", round, "-", w), fmt.Sprint(i)
-					resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/"+session+"/turns", "application/json",
+					resp, err := client.Post("http://"+l.Addr().String()+"/v1/sessions/"+session+"/turns",
+						"application/json",
 						stringsReader(`{"request_id":"`+request+`","question_neutral":"q"}`))
 					if err != nil {
 						return // stopped

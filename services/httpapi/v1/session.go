@@ -30,77 +30,55 @@ func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJ
 }
 
 // answerSession answers a write on a session.
-func answerSession(ctx context.Context, s services.Session) *reply[sessionJSON] {
+func answerSession(ctx context.Context, s services.Session, err error) (sessionJSON, error) {
 	note(ctx, s.Position, "", 0)
-	return ok(newSessionJSON(s.SessionID, s.Head, s.Position))
+	return newSessionJSON(s.SessionID, s.Head, s.Position), err
 }
 
 type linkIn struct {
-	SessionID string `path:"session_id"`
-	body[linkBody]
+	SessionID id `path:"session_id"`
+	Body      linkBody
 }
 
 type linkBody struct {
 	IdentityID string `json:"identity_id" doc:"1 to 256 bytes, as for all ids"`
 }
 
-func (a *surface) linkSession(ctx context.Context, in *linkIn) (*reply[sessionJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID, in.value.IdentityID, a.source(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return answerSession(ctx, s), nil
+func (a *surface) linkSession(ctx context.Context, in *linkIn) (sessionJSON, error) {
+	s, err := a.cfg.SessionWrites.LinkSession(ctx, in.SessionID.text(), in.Body.IdentityID, a.source(ctx))
+	return answerSession(ctx, s, err)
 }
 
 type resetIn struct {
-	SessionID string `path:"session_id"`
-	body[resetBody]
+	SessionID id `path:"session_id"`
+	Body      *resetBody
 }
 
 type resetBody struct {
 	Reason string `json:"reason,omitempty" doc:"Kept in the log"`
 }
 
-func (a *surface) resetSession(ctx context.Context, in *resetIn) (*reply[sessionJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	s, err := a.cfg.SessionWrites.ResetSession(ctx, in.SessionID, in.value.Reason)
-	if err != nil {
-		return nil, err
-	}
-	return answerSession(ctx, s), nil
+func (a *surface) resetSession(ctx context.Context, in *resetIn) (sessionJSON, error) {
+	s, err := a.cfg.SessionWrites.ResetSession(ctx, in.SessionID.text(), in.Body.Reason)
+	return answerSession(ctx, s, err)
 }
 
 type sessionIn struct {
-	SessionID   string `path:"session_id"`
-	MinPosition string `query:"min_position" doc:"The answer is at least that new"`
+	SessionID   id        `path:"session_id"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
 }
 
-func (a *surface) session(ctx context.Context, in *sessionIn) (*reply[sessionJSON], error) {
-	reading, err := a.read(ctx, in.MinPosition, services.Ask{SessionID: in.SessionID})
+func (a *surface) session(ctx context.Context, in *sessionIn) (sessionJSON, error) {
+	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition})
 	if err != nil {
-		return nil, err
+		return sessionJSON{}, err
 	}
-	return ok(newSessionJSON(in.SessionID, reading.State.Head(), reading.Position)), nil
+	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position), nil
 }
 
 // read returns a session with at least the turns that ask wants.
-func (a *surface) read(ctx context.Context, least string, ask services.Ask) (services.Reading, error) {
-	if err := sessionID(ctx, ask.SessionID); err != nil {
-		return services.Reading{}, err
-	}
-	var err error
-	if ask.MinPosition, err = minPosition(least); err != nil {
-		return services.Reading{}, err
-	}
+func (a *surface) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := a.cfg.Sessions.Read(ctx, ask)
-	if err != nil {
-		return services.Reading{}, err
-	}
 	note(ctx, reading.Position, reading.Source, 0)
-	return reading, nil
+	return reading, err
 }

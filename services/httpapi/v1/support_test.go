@@ -117,7 +117,8 @@ func start(t testing.TB, settings ...setting) *stack {
 func startOn(t testing.TB, log *jetlog.Log, settings ...setting) *stack {
 	t.Helper()
 	s := &stack{t: t, log: log, logs: &lines{}, metrics: prometheus.NewRegistry()}
-	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale", conversation.FallbackKey}}}
+	hc := history.Config{Rules: rules, Policy: conversation.Policy{MetadataKeys: []string{"channel", "locale",
+		conversation.FallbackKey}}}
 	rc := contextbuilder.ReaderConfig{Rules: rules, Deadline: 200 * time.Millisecond}
 	c := config{wireConfig{
 		Registry: s.metrics, Open: true,
@@ -239,10 +240,12 @@ func (s *stack) ok(status int, method, path string, body any, header ...string) 
 // record records a whole turn and gives its id; an empty answer leaves it pending.
 func (s *stack) record(session, request, question, reply string) string {
 	s.t.Helper()
-	turn := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+session+"/turns", map[string]any{"request_id": request, "question_neutral": question})
+	turn := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+session+"/turns", map[string]any{"request_id": request,
+		"question_neutral": question})
 	id := turn["turn_id"].(string)
 	if reply != "" {
-		s.ok(http.StatusOK, "POST", "/v1/sessions/"+session+"/turns/"+id+"/finalize", map[string]any{"answer_neutral": reply})
+		s.ok(http.StatusOK, "POST", "/v1/sessions/"+session+"/turns/"+id+"/finalize",
+			map[string]any{"answer_neutral": reply})
 	}
 	return id
 }

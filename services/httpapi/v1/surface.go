@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -71,7 +72,7 @@ func (a *surface) owned(path string, bounds bool) func(*http.Request, string) er
 }
 
 // noIdentity is said of every identity but a bound caller's own.
-func noIdentity() error { return newProblem(codeNotFound, "there is no such identity") }
+func noIdentity() error { return newProblem(notThere, "there is no such identity") }
 
 // bound returns the identity that the caller is bound to, or "".
 func bound(ctx context.Context) string { return wire.CallOf(ctx).Caller.IdentityID }
@@ -94,14 +95,19 @@ func (a *surface) source(ctx context.Context) string {
 var identityMembers = []string{"identity_id", "user_id"}
 
 // speaksForItself refuses a body in which a bound caller names another identity.
-func speaksForItself(ctx context.Context, b bodied) error {
-	identity := bound(ctx)
-	if identity == "" {
+func speaksForItself(ctx context.Context, body reflect.Value, known members) error {
+	own := bound(ctx)
+	if own == "" {
 		return nil
 	}
 	for _, name := range identityMembers {
-		if sent := b.text(name); sent != "" && sent != identity {
-			return newProblem(codeForbidden, name+" is another identity than the key is bound to")
+		i, ok := known[name]
+		if !ok {
+			continue
+		}
+		// A member that was not sent is "" or nil.
+		if v := reflect.Indirect(body.Field(i)); v.IsValid() && v.String() != "" && v.String() != own {
+			return newProblem(forbidden, name+" is another identity than the key is bound to")
 		}
 	}
 	return nil

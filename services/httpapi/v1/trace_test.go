@@ -36,8 +36,10 @@ func TestARequestIsOneSpanWithoutText(t *testing.T) {
 		got[string(kv.Key)] = kv.Value.String()
 	}
 	require.Equal(t, map[string]string{
-		"http.route": "POST /v1/sessions/{session_id}/context", "http.response.status_code": "200", "turnledger.session_id": "s", "turnledger.position": "0:2",
-		"turnledger.source": "log", "turnledger.turns": "1", "turnledger.found": "true", "turnledger.window": "2", "turnledger.dropped": "0",
+		"http.route": "POST /v1/sessions/{session_id}/context", "http.response.status_code": "200",
+		"turnledger.session_id": "s", "turnledger.position": "0:2",
+		"turnledger.source": "log", "turnledger.turns": "1", "turnledger.found": "true", "turnledger.window": "2",
+		"turnledger.dropped": "0",
 	}, got)
 	require.NotContains(t, fmt.Sprint(spans), "secret")
 }

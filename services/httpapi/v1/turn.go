@@ -3,7 +3,6 @@ package v1
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,9 +63,8 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		out.ReplacedByTurnID = &id
 	}
 	if q := t.Question; q != nil {
-		out.PipelineName, out.Consultant, out.Repository = optional(
-			&q.PipelineName,
-		), optional(&q.Consultant), optional(&q.Repository)
+		out.PipelineName, out.Consultant = optional(&q.PipelineName), optional(&q.Consultant)
+		out.Repository = optional(&q.Repository)
 		out.TranslateChat = q.TranslateChat
 		out.QuestionNeutral, out.QuestionTranslated = &q.QuestionNeutral, optional(&q.QuestionTranslated)
 		out.QuestionMessages.RawMessage = q.QuestionMessages
@@ -94,27 +92,27 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-func answerTurn(ctx context.Context, t services.Turn, fresh int) *reply[turnJSON] {
-	note(ctx, t.Position, "", 1)
-	status := fresh
-	if t.Duplicate {
-		status = http.StatusOK
+// answerTurn answers a write on a turn.
+func answerTurn(ctx context.Context, t services.Turn, err error) (turnJSON, error) {
+	if err != nil {
+		return turnJSON{}, err
 	}
-	return &reply[turnJSON]{status, newTurnJSON(&t)}
+	note(ctx, t.Position, "", 1)
+	return newTurnJSON(&t), nil
 }
 
 type startIn struct {
-	SessionID      string `path:"session_id"`
+	SessionID      id     `path:"session_id"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
-	body[startBody]
+	Body           startBody
 }
 
 type startBody struct {
-	RequestID          *string   `json:"request_id,omitempty" doc:"The same one again gives the same turn, for ever; required here or as Idempotency-Key"`
+	RequestID          *id       `json:"request_id,omitempty" doc:"The same one again gives the same turn, for ever; required here or as Idempotency-Key"`
 	QuestionNeutral    string    `json:"question_neutral,omitempty" doc:"Required, unless question_translated is there, or question_messages with something without text"`
 	QuestionTranslated string    `json:"question_translated,omitempty"`
 	TranslateChat      bool      `json:"translate_chat,omitempty" doc:"The answer is wanted translated, too"`
-	IdentityID         *string   `json:"identity_id,omitempty" doc:"Links the session; 409 if it belongs to another"`
+	IdentityID         *id       `json:"identity_id,omitempty" doc:"Links the session; 409 if it belongs to another"`
 	PipelineName       string    `json:"pipeline_name,omitempty"`
 	Consultant         string    `json:"consultant,omitempty"`
 	Repository         string    `json:"repository,omitempty"`
@@ -122,71 +120,49 @@ type startBody struct {
 	QuestionMessages   rawList   `json:"question_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the question"`
 }
 
-func (b startBody) question() events.Question {
-	return events.Question{
-		PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
-		TranslateChat:   b.TranslateChat,
-		QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
-		QuestionMessages: b.QuestionMessages.RawMessage, Metadata: b.Metadata.RawMessage,
-	}
-}
-
-func (a *surface) startTurn(ctx context.Context, in *startIn) (*reply[turnJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	request, err := requestID(in.value.RequestID, in.IdempotencyKey)
+func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) {
+	request, err := requestID(in.Body.RequestID, in.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return turnJSON{}, err
 	}
-	identity, err := optionalID("identity_id", in.value.IdentityID)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.cfg.Rate(ctx, kindTurn, in.SessionID, identity); err != nil {
-		return nil, err
+	b, session, identity := &in.Body, in.SessionID.text(), in.Body.IdentityID.text()
+	if err := a.cfg.Rate(ctx, kindTurn, session, identity); err != nil {
+		return turnJSON{}, err
 	}
 	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
-		SessionID: in.SessionID, RequestID: request, IdentityID: identity,
-		Question: in.value.question(), SourceHash: a.source(ctx),
+		SessionID: session, RequestID: request, IdentityID: identity, SourceHash: a.source(ctx),
+		Question: events.Question{
+			PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
+			TranslateChat: b.TranslateChat, Metadata: b.Metadata.RawMessage,
+			QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
+			QuestionMessages: b.QuestionMessages.RawMessage,
+		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answerTurn(ctx, t, http.StatusCreated), nil
+	return answerTurn(ctx, t, err)
 }
 
-// requestID takes the id from the body or the header; two that differ are nobody's
-// wish.
-func requestID(inBody *string, inHeader string) (string, error) {
+// requestID takes the id from the body or the header. Nobody wants two that differ.
+func requestID(inBody *id, inHeader string) (string, error) {
 	switch {
 	case inBody == nil && inHeader == "":
 		return "", invalid("request_id", "is required, in the body or as the header Idempotency-Key")
 	case inBody == nil:
 		return inHeader, validID("request_id", inHeader)
-	case inHeader != "" && *inBody != inHeader:
+	case inHeader != "" && inBody.text() != inHeader:
 		return "", invalid("request_id", "differs from the header Idempotency-Key: send one of them")
 	default:
-		return *inBody, validID("request_id", *inBody)
+		return inBody.text(), nil
 	}
-}
-
-// optionalID is "" for an id that was not sent; one that was sent must be an id.
-func optionalID(field string, id *string) (string, error) {
-	if id == nil {
-		return "", nil
-	}
-	return *id, validID(field, *id)
 }
 
 type finalizeIn struct {
-	SessionID string `path:"session_id"`
-	TurnID    string `path:"turn_id"`
-	body[finalizeBody]
+	SessionID id     `path:"session_id"`
+	TurnID    turnID `path:"turn_id"`
+	Body      finalizeBody
 }
 
 type finalizeBody struct {
-	RequestID                  *string   `json:"request_id,omitempty" doc:"Checked against the turn, where it is sent"`
+	RequestID                  *id       `json:"request_id,omitempty" doc:"Checked against the turn, where it is sent"`
 	AnswerNeutral              string    `json:"answer_neutral,omitempty" doc:"Required, unless answer_messages holds a message"`
 	AnswerTranslated           string    `json:"answer_translated,omitempty"`
 	AnswerTranslatedIsFallback bool      `json:"answer_translated_is_fallback,omitempty"`
@@ -195,9 +171,11 @@ type finalizeBody struct {
 	QuestionNeutral            string    `json:"question_neutral,omitempty" doc:"For development: with TURNLEDGER_FINALIZE_WITHOUT_START and a request_id, a turn that was never started is started with it; else it has no effect"`
 }
 
-func (b finalizeBody) command(session string) conversation.Finalize {
+func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (turnJSON, error) {
+	b := &in.Body
 	c := conversation.Finalize{
-		SessionID: session, Metadata: b.Metadata.RawMessage,
+		SessionID: in.SessionID.text(), TurnID: in.TurnID.UUID, RequestID: b.RequestID.text(),
+		Metadata: b.Metadata.RawMessage,
 		Answer: events.Answer{
 			AnswerNeutral: b.AnswerNeutral, AnswerTranslated: b.AnswerTranslated,
 			AnswerTranslatedIsFallback: b.AnswerTranslatedIsFallback, AnswerMessages: b.AnswerMessages.RawMessage,
@@ -206,30 +184,14 @@ func (b finalizeBody) command(session string) conversation.Finalize {
 	if b.QuestionNeutral != "" {
 		c.StartFirst = &conversation.Start{Question: events.Question{QuestionNeutral: b.QuestionNeutral}}
 	}
-	return c
-}
-
-func (a *surface) finalizeTurn(ctx context.Context, in *finalizeIn) (*reply[turnJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	request, err := optionalID("request_id", in.value.RequestID)
-	if err != nil {
-		return nil, err
-	}
-	c := in.value.command(in.SessionID)
-	c.RequestID, c.TurnID = request, turnID(in.TurnID)
 	t, err := a.cfg.Turns.FinalizeTurn(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return answerTurn(ctx, t, http.StatusOK), nil
+	return answerTurn(ctx, t, err)
 }
 
 type redactIn struct {
-	SessionID string `path:"session_id"`
-	TurnID    string `path:"turn_id"`
-	body[redactBody]
+	SessionID id     `path:"session_id"`
+	TurnID    turnID `path:"turn_id"`
+	Body      *redactBody
 }
 
 type redactBody struct {
@@ -237,49 +199,37 @@ type redactBody struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-func (a *surface) redactTurn(ctx context.Context, in *redactIn) (*reply[turnJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID, conversation.Redact{
-		TurnID: turnID(in.TurnID), Reason: in.value.Reason, RedactedBy: in.value.RedactedBy,
+func (a *surface) redactTurn(ctx context.Context, in *redactIn) (turnJSON, error) {
+	t, err := a.cfg.Turns.RedactTurn(ctx, in.SessionID.text(), conversation.Redact{
+		TurnID: in.TurnID.UUID, Reason: in.Body.Reason, RedactedBy: in.Body.RedactedBy,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answerTurn(ctx, t, http.StatusOK), nil
+	return answerTurn(ctx, t, err)
 }
 
 type correctIn struct {
-	SessionID      string `path:"session_id"`
-	TurnID         string `path:"turn_id"`
+	SessionID      id     `path:"session_id"`
+	TurnID         turnID `path:"turn_id"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
-	body[correctBody]
+	Body           correctBody
 }
 
 type correctBody struct {
-	RequestID          *string `json:"request_id,omitempty" doc:"A new one, not that of a start; required here or as Idempotency-Key"`
+	RequestID          *id     `json:"request_id,omitempty" doc:"A new one, not that of a start; required here or as Idempotency-Key"`
 	QuestionNeutral    *string `json:"question_neutral,omitempty"`
 	QuestionTranslated *string `json:"question_translated,omitempty"`
 	AnswerNeutral      *string `json:"answer_neutral,omitempty"`
 	AnswerTranslated   *string `json:"answer_translated,omitempty"`
 }
 
-func (a *surface) correctTurn(ctx context.Context, in *correctIn) (*reply[turnJSON], error) {
-	if err := sessionID(ctx, in.SessionID); err != nil {
-		return nil, err
-	}
-	request, err := requestID(in.value.RequestID, in.IdempotencyKey)
+func (a *surface) correctTurn(ctx context.Context, in *correctIn) (turnJSON, error) {
+	request, err := requestID(in.Body.RequestID, in.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return turnJSON{}, err
 	}
 	t, err := a.cfg.Turns.CorrectTurn(ctx, conversation.Correct{
-		SessionID: in.SessionID, RequestID: request, TurnID: turnID(in.TurnID),
-		QuestionNeutral: in.value.QuestionNeutral, QuestionTranslated: in.value.QuestionTranslated,
-		AnswerNeutral: in.value.AnswerNeutral, AnswerTranslated: in.value.AnswerTranslated,
+		SessionID: in.SessionID.text(), RequestID: request, TurnID: in.TurnID.UUID,
+		QuestionNeutral: in.Body.QuestionNeutral, QuestionTranslated: in.Body.QuestionTranslated,
+		AnswerNeutral: in.Body.AnswerNeutral, AnswerTranslated: in.Body.AnswerTranslated,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answerTurn(ctx, t, http.StatusOK), nil
+	return answerTurn(ctx, t, err)
 }

@@ -18,16 +18,20 @@ import (
 
 // turnMembers are those of docs/contract.md#a-turn.
 var turnMembers = []string{
-	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant", "created_at",
-	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "metadata", "pipeline_name", "position",
-	"question_messages", "question_neutral", "question_translated", "record_version", "replaced_by_turn_id", "repository",
+	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant",
+	"created_at",
+	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "metadata", "pipeline_name",
+	"position",
+	"question_messages", "question_neutral", "question_translated", "record_version", "replaced_by_turn_id",
+	"repository",
 	"request_id", "session_id", "status", "translate_chat", "turn_id",
 }
 
 // whole is a start that says everything.
 var whole = map[string]any{
-	"request_id": "r1", "question_neutral": "Where is it?", "question_translated": "Gdzie to jest?", "translate_chat": true,
-	"identity_id": "ada", "pipeline_name": "p", "consultant": "c", "repository": "repo",
+	"request_id": "r1", "question_neutral": "Where is it?", "question_translated": "Gdzie to jest?",
+	"translate_chat": true,
+	"identity_id":    "ada", "pipeline_name": "p", "consultant": "c", "repository": "repo",
 	"metadata":          map[string]any{"channel": "web", "secret": 1, "also": 2},
 	"question_messages": []any{map[string]any{"role": "user", "content": "Where is it?", "x-own": 1.5}},
 }
@@ -40,13 +44,17 @@ func TestATurnFromStartToEnd(t *testing.T) {
 	require.Equal(t, turnMembers, keys(turn))
 	id := events.TurnID("s1", "r1").String()
 	require.Equal(t, map[string]any{
-		"turn_id": id, "session_id": "s1", "identity_id": "ada", "request_id": "r1", "status": "pending", "position": "0:2",
-		"created_at": turn["created_at"], "finalized_at": nil, "pipeline_name": "p", "consultant": "c", "repository": "repo",
+		"turn_id": id, "session_id": "s1", "identity_id": "ada", "request_id": "r1", "status": "pending",
+		"position":   "0:2",
+		"created_at": turn["created_at"], "finalized_at": nil, "pipeline_name": "p", "consultant": "c",
+		"repository":     "repo",
 		"translate_chat": true, "question_neutral": "Where is it?", "question_translated": "Gdzie to jest?",
 		"answer_neutral": nil, "answer_translated": nil, "answer_translated_is_fallback": false,
-		"question_messages": []any{map[string]any{"role": "user", "content": "Where is it?", "x-own": 1.5}}, "answer_messages": nil,
-		"metadata": map[string]any{"channel": "web"}, "record_version": 1.0, "replaced_by_turn_id": nil, "deleted_at": nil,
-		"duplicate": false, "dropped_metadata": []any{"also", "secret"},
+		"question_messages": []any{map[string]any{"role": "user", "content": "Where is it?", "x-own": 1.5}},
+		"answer_messages":   nil,
+		"metadata":          map[string]any{"channel": "web"}, "record_version": 1.0, "replaced_by_turn_id": nil,
+		"deleted_at": nil,
+		"duplicate":  false, "dropped_metadata": []any{"also", "secret"},
 	}, turn)
 	at, err := time.Parse(time.RFC3339Nano, turn["created_at"].(string))
 	require.NoError(t, err)
@@ -54,7 +62,8 @@ func TestATurnFromStartToEnd(t *testing.T) {
 	require.Equal(t, time.UTC, at.Location())
 	require.NotZero(t, at.Nanosecond())
 
-	again := s.ok(http.StatusOK, "POST", "/v1/sessions/s1/turns", map[string]any{"request_id": "r1", "question_neutral": "Another?"})
+	again := s.ok(http.StatusOK, "POST", "/v1/sessions/s1/turns", map[string]any{"request_id": "r1",
+		"question_neutral": "Another?"})
 	require.Equal(t, true, again["duplicate"])
 	require.Equal(t, "Where is it?", again["question_neutral"])
 	require.Equal(t, "0:2", again["position"])
@@ -73,7 +82,8 @@ func TestATurnFromStartToEnd(t *testing.T) {
 	require.Equal(t, []any{"more"}, final["dropped_metadata"])
 	require.NotNil(t, final["finalized_at"])
 
-	again = s.ok(http.StatusOK, "POST", "/v1/sessions/s1/turns/"+id+"/finalize", map[string]any{"answer_neutral": "There."})
+	again = s.ok(http.StatusOK, "POST", "/v1/sessions/s1/turns/"+id+"/finalize",
+		map[string]any{"answer_neutral": "There."})
 	require.Equal(t, true, again["duplicate"])
 	require.Equal(t, "Here.", again["answer_neutral"])
 	require.EqualValues(t, 3, s.head())
@@ -94,16 +104,20 @@ func TestTheRequestIDMayBeAHeader(t *testing.T) {
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	turn := s.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "1", "question_translated": "Gdzie?"})
+	turn := s.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "1",
+		"question_translated": "Gdzie?"})
 	require.Equal(t, "Gdzie?", turn["question_neutral"])
 	require.Equal(t, map[string]any{"question_neutral_is_fallback": true}, turn["metadata"])
 
-	image := []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "https://x/y.png"}}}}}
-	turn = s.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "2", "question_messages": image})
+	image := []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "image_url",
+		"image_url": map[string]any{"url": "https://x/y.png"}}}}}
+	turn = s.ok(http.StatusCreated, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "2",
+		"question_messages": image})
 	require.Equal(t, "", turn["question_neutral"])
 
 	calls := `[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}]`
-	final := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn["turn_id"].(string)+"/finalize", `{"answer_messages":`+calls+`}`)
+	final := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+turn["turn_id"].(string)+"/finalize",
+		`{"answer_messages":`+calls+`}`)
 	require.Equal(t, "finalized", final["status"])
 	require.Equal(t, "", final["answer_neutral"])
 }
@@ -125,7 +139,8 @@ func TestRedact(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, s *stack) {
 		id := s.record("s", "r1", "my secret", "known")
-		gone := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+id+"/redact", map[string]any{"reason": "asked", "redacted_by": "ops"})
+		gone := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+id+"/redact", map[string]any{"reason": "asked",
+			"redacted_by": "ops"})
 		require.Equal(t, turnMembers, keys(gone))
 		requireTombstone(t, gone)
 		require.Equal(t, "0:3", gone["position"])
@@ -137,7 +152,8 @@ func TestRedact(t *testing.T) {
 		all := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"].([]any)
 		require.Len(t, all, 1)
 		requireTombstone(t, all[0].(map[string]any))
-		late := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "r1", "question_neutral": "my secret"})
+		late := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns", map[string]any{"request_id": "r1",
+			"question_neutral": "my secret"})
 		require.Equal(t, true, late["duplicate"])
 		requireTombstone(t, late)
 	})
@@ -150,7 +166,8 @@ func requireTombstone(t *testing.T, turn map[string]any) {
 	require.NotNil(t, turn["created_at"])
 	require.NotNil(t, turn["finalized_at"])
 	require.Equal(t, "r1", turn["request_id"])
-	for _, member := range []string{"question_neutral", "question_translated", "answer_neutral", "answer_translated", "question_messages", "answer_messages"} {
+	for _, member := range []string{"question_neutral", "question_translated", "answer_neutral", "answer_translated",
+		"question_messages", "answer_messages"} {
 		require.Nil(t, turn[member], member)
 	}
 	require.Empty(t, turn["metadata"])
@@ -172,8 +189,10 @@ func TestCorrect(t *testing.T) {
 		require.Equal(t, false, fixed["duplicate"])
 		require.Equal(t, true, s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+id+"/correct", body)["duplicate"])
 
-		require.Equal(t, []string{"a0", "better", "a2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns", nil)["turns"], "answer_neutral"))
-		require.Equal(t, []string{"a0", "better", "a2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history", nil)["history"], "answer_neutral"))
+		require.Equal(t, []string{"a0", "better", "a2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns",
+			nil)["turns"], "answer_neutral"))
+		require.Equal(t, []string{"a0", "better", "a2"}, column(s.ok(http.StatusOK, "GET", "/v1/sessions/s/history",
+			nil)["history"], "answer_neutral"))
 		all := s.ok(http.StatusOK, "GET", "/v1/sessions/s/turns?status=all", nil)["turns"]
 		require.Equal(t, []string{"a0", "a1", "better", "a2"}, column(all, "answer_neutral"))
 		old := all.([]any)[1].(map[string]any)
@@ -181,11 +200,14 @@ func TestCorrect(t *testing.T) {
 		require.Equal(t, fixed["turn_id"], old["replaced_by_turn_id"])
 		require.EqualValues(t, 3, s.ok(http.StatusOK, "GET", "/v1/sessions/s", nil)["turns"])
 
-		again := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+events.TurnID("s", "fix").String()+"/correct", map[string]any{"request_id": "fix again", "answer_neutral": "best"})
+		again := s.ok(http.StatusOK, "POST", "/v1/sessions/s/turns/"+events.TurnID("s", "fix").String()+"/correct",
+			map[string]any{"request_id": "fix again", "answer_neutral": "best"})
 		for _, name := range []any{id, fixed["turn_id"]} {
-			late := s.do("POST", fmt.Sprintf("/v1/sessions/s/turns/%s/correct", name), map[string]any{"request_id": "late", "answer_neutral": "worse"})
+			late := s.do("POST", fmt.Sprintf("/v1/sessions/s/turns/%s/correct", name),
+				map[string]any{"request_id": "late", "answer_neutral": "worse"})
 			require.Equal(t, http.StatusConflict, late.status)
-			require.Equal(t, map[string]any{"turn_id": again["turn_id"], "record_version": 3.0}, late.body["current"], "who lost a race learns what to correct")
+			require.Equal(t, map[string]any{"turn_id": again["turn_id"], "record_version": 3.0}, late.body["current"],
+				"who lost a race learns what to correct")
 		}
 	})
 }
@@ -217,7 +239,8 @@ func TestFinalizeWithoutStart(t *testing.T) {
 		require.Equal(t, "finalized", turn["status"])
 		require.Equal(t, "q", turn["question_neutral"])
 		delete(body, "request_id")
-		requireProblem(t, s.do("POST", strings.Replace(path, "/s/", "/t/", 1), body), http.StatusNotFound, "turn_not_started")
+		requireProblem(t, s.do("POST", strings.Replace(path, "/s/", "/t/", 1), body), http.StatusNotFound,
+			"turn_not_started")
 	})
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 type projectionsJSON struct {
@@ -30,31 +28,27 @@ type projectionJSON struct {
 	ETASeconds  float64          `json:"eta_seconds,omitempty" doc:"Time left, of a rebuild"`
 }
 
-func (a *surface) projections(ctx context.Context, _ *struct{}) (*reply[projectionsJSON], error) {
-	out := ok(projectionsJSON{Projections: []projectionJSON{}})
+func newProjectionJSON(p *projections.Status) projectionJSON {
+	row := projectionJSON{
+		Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
+		Generation:  int(p.Generation), //nolint:gosec // counts rebuilds
+		Rebuildable: p.Rebuildable, LastError: optional(&p.LastError), ETASeconds: p.ETA.Seconds(),
+	}
+	if !p.HeadUnknown {
+		row.Head = &p.Head
+	}
+	if !p.HeadUnknown && !p.LagUnknown {
+		row.LagEvents, row.LagSeconds = &p.LagEvents, &p.LagSeconds
+	}
+	return row
+}
+
+func (a *surface) projections(ctx context.Context, _ *struct{}) (projectionsJSON, error) {
 	if a.cfg.Projections == nil {
-		return out, nil
+		return projectionsJSON{[]projectionJSON{}}, nil
 	}
 	list, err := a.cfg.Projections.Projections(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		p := &list[i]
-		row := projectionJSON{
-			Name: p.Name, Partition: p.Partition, Position: p.Position, Rate: p.Rate, State: p.State,
-			Generation:  int(p.Generation), //nolint:gosec // counts rebuilds
-			Rebuildable: p.Rebuildable, LastError: optional(&p.LastError), ETASeconds: p.ETA.Seconds(),
-		}
-		if !p.HeadUnknown {
-			row.Head = &p.Head
-		}
-		if !p.HeadUnknown && !p.LagUnknown {
-			row.LagEvents, row.LagSeconds = &p.LagEvents, &p.LagSeconds
-		}
-		out.Body.Projections = append(out.Body.Projections, row)
-	}
-	return out, nil
+	return projectionsJSON{mapped(list, newProjectionJSON)}, err
 }
 
 type rebuildIn struct {
@@ -66,14 +60,14 @@ type rebuildJSON struct {
 	Generation uint64 `json:"generation" doc:"Of the tables or keys that are being filled"`
 }
 
-func (a *surface) rebuild(ctx context.Context, in *rebuildIn) (*reply[rebuildJSON], error) {
+func (a *surface) rebuild(ctx context.Context, in *rebuildIn) (rebuildJSON, error) {
 	n, err := a.cfg.Keeper.Rebuild(ctx, in.Name)
-	return ok(rebuildJSON{in.Name, n}), err
+	return rebuildJSON{in.Name, n}, err
 }
 
-func (a *surface) cancelRebuild(ctx context.Context, in *rebuildIn) (*reply[rebuildJSON], error) {
+func (a *surface) cancelRebuild(ctx context.Context, in *rebuildIn) (rebuildJSON, error) {
 	n, err := a.cfg.Keeper.CancelRebuild(ctx, in.Name)
-	return ok(rebuildJSON{in.Name, n}), err
+	return rebuildJSON{in.Name, n}, err
 }
 
 // verifyLine is a line of the answer: one of its members.
@@ -104,19 +98,13 @@ type verifyResult struct {
 
 type verifyIn struct {
 	Name   string `path:"name"`
-	Sample string `query:"sample" doc:"Sessions that are drawn from those that the view holds; all by default"`
+	Sample number `query:"sample" doc:"Sessions that are drawn from those that the view holds; all by default"`
 }
 
 // verify answers with a line of JSON for each step, the last of which is the result or
 // a problem. It has no deadline: it ends with the client.
 func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) error {
-	sample, err := 0, error(nil)
-	if s := r.URL.Query().Get("sample"); s != "" {
-		if sample, err = strconv.Atoi(s); err != nil || sample < 1 {
-			return invalid("sample", "must be a whole number, at least 1")
-		}
-	}
-	out, begun, found := wire.NewPatient(w, nil), false, 0
+	out, begun, found := a.wire.NewPatient(w, nil), false, 0
 	defer out.End()
 	line := func(l verifyLine) error {
 		if !begun {
@@ -129,7 +117,7 @@ func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) e
 		}
 		return out.Send(append(raw, '\n'))
 	}
-	sessions, err := a.cfg.Keeper.Verify(r.Context(), in.Name, sample, func(done, of uint64) error {
+	sessions, err := a.cfg.Keeper.Verify(r.Context(), in.Name, int(in.Sample), func(done, of uint64) error {
 		return line(verifyLine{Progress: &verifyProgress{done, of}})
 	}, func(d projections.Difference) error {
 		found++

@@ -37,22 +37,12 @@ type Config struct {
 	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30
 	// s by default.
 	Heartbeat, StreamPatience time.Duration
-	Now                       func() time.Time
 }
 
 func (c Config) withDefaults() Config {
-	if c.Registry == nil {
-		c.Registry = prometheus.NewRegistry()
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Traces == nil {
-		c.Traces = noop.NewTracerProvider()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.Registry = cmp.Or(c.Registry, prometheus.NewRegistry())
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Traces = cmp.Or[trace.TracerProvider](c.Traces, noop.NewTracerProvider())
 	c.MaxRequests, c.MaxStreams = cmp.Or(c.MaxRequests, 1024), cmp.Or(c.MaxStreams, 1024)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 15*time.Second)
 	c.StreamPatience = cmp.Or(c.StreamPatience, 30*time.Second)
@@ -70,11 +60,13 @@ type API struct {
 	// requests and streams hold a token for each that is under way.
 	requests, streams chan struct{}
 
+	// stopping is closed by stop.
 	stopping chan struct{}
-	stopOnce sync.Once
+	stop     func()
 	// held, where it is not nil, says why nothing but public calls is answered.
-	held    atomic.Pointer[Held]
-	outages outages
+	held atomic.Pointer[Held]
+	// outages has since when checks fail, by their names.
+	outages sync.Map
 }
 
 var _ http.Handler = (*API)(nil)
@@ -84,23 +76,23 @@ func New(cfg Config) *API {
 	cfg = cfg.withDefaults()
 	a := &API{
 		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
-		crossed: http.NewCrossOriginProtection(), stopping: make(chan struct{}),
+		crossed: http.NewCrossOriginProtection(), router: router{},
 		requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
+		stopping: make(chan struct{}),
 	}
+	a.stop = sync.OnceFunc(func() { close(a.stopping) })
 	for path, answer := range map[string]http.HandlerFunc{
-		"/healthz": a.healthz, "/readyz": a.readyz, "/metrics": metricsHandler(cfg.Registry),
+		"/healthz": healthz, "/readyz": a.readyz, "/metrics": metricsHandler(cfg.Registry),
 	} {
-		a.router.add(Route{Method: http.MethodGet, Path: path, Public: true, Handle: plainly(answer)})
+		a.router.add(Route{
+			Method: http.MethodGet, Path: path, Public: true,
+			Handle: func(w http.ResponseWriter, r *http.Request) error {
+				answer(w, r)
+				return nil
+			},
+		})
 	}
 	return a
-}
-
-// plainly is a handler that does not fail.
-func plainly(h http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		h(w, r)
-		return nil
-	}
 }
 
 // Mount adds a surface. It panics where a route lies outside the surface's own prefixes, since its errors would have
@@ -116,7 +108,16 @@ func (a *API) Mount(s Surface) {
 }
 
 // Routes returns the calls that this process answers.
-func (a *API) Routes() []Route { return a.router.all() }
+func (a *API) Routes() (out []Route) {
+	for _, some := range a.router {
+		for _, t := range some {
+			if t.Role == "" {
+				out = append(out, t.Route)
+			}
+		}
+	}
+	return out
+}
 
 // Logger returns the logger of the API.
 func (a *API) Logger() *slog.Logger { return a.cfg.Logger }
@@ -200,9 +201,6 @@ func (a *API) Hold(why Reason) (release func(), ok bool) {
 // UntilStopped returns a context that also ends with EndStreams.
 func (a *API) UntilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if a.Stopped() {
-		cancel()
-	}
 	go func() {
 		select {
 		case <-a.stopping:
@@ -225,4 +223,4 @@ func (a *API) Stopped() bool {
 
 // EndStreams ends the streams that have no end of their own, and those that begin later. The server calls it when it
 // stops.
-func (a *API) EndStreams() { a.stopOnce.Do(func() { close(a.stopping) }) }
+func (a *API) EndStreams() { a.stop() }

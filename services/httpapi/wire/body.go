@@ -14,22 +14,19 @@ const drain = 16 << 20
 // ReadBody reads the body of a request, of at most so many bytes. Its errors are TooLarge and
 // ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
-	if r.ContentLength > most {
-		if r.Header.Get("Expect") == "" {
-			_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
+	if r.ContentLength <= most {
+		buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
+		if _, err := io.Copy(buf, io.LimitReader(r.Body, most+1)); err != nil {
+			return nil, ErrBody
 		}
-		return nil, &TooLarge{most}
+		if int64(buf.Len()) <= most {
+			return buf.Bytes(), nil
+		}
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	_, err := io.Copy(buf, io.LimitReader(r.Body, most+1))
-	switch {
-	case err != nil:
-		return nil, ErrBody
-	case int64(buf.Len()) > most:
+	if r.ContentLength <= most || r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
-		return nil, &TooLarge{most}
 	}
-	return buf.Bytes(), nil
+	return nil, &TooLarge{most}
 }
 
 // WriteJSON answers with a value.

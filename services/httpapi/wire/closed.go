@@ -13,10 +13,10 @@ func Closed(check string, why Reason, surfaces ...Surface) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz":
-			writeHealth(w, http.StatusOK, healthJSON{Status: "ok"})
+			healthz(w, r)
 		case "/readyz":
-			checks := map[string]checkJSON{check: {Reason: string(why)}}
-			writeHealth(w, http.StatusServiceUnavailable, healthJSON{Status: "not ready", Checks: checks})
+			checks := map[string]checkJSON{check: {Reason: why}}
+			WriteJSON(w, http.StatusServiceUnavailable, healthJSON{Status: "not ready", Checks: checks})
 		default:
 			surfaceOf(forms, r.URL.EscapedPath()).Refuse(w, r, &Held{why})
 		}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -18,9 +17,9 @@ type healthJSON struct {
 }
 
 type checkJSON struct {
-	OK     bool       `json:"ok"`
-	Since  *time.Time `json:"since,omitempty"`
-	Reason string     `json:"reason,omitempty"`
+	OK     bool      `json:"ok"`
+	Since  time.Time `json:"since,omitzero"`
+	Reason Reason    `json:"reason,omitempty"`
 }
 
 // Check is something that must answer before this process may take requests, or that it
@@ -37,32 +36,8 @@ type Reason string
 func (r Reason) Error() string { return string(r) }
 
 // healthz reports that the process is alive, and nothing of what it needs.
-func (a *API) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeHealth(w, http.StatusOK, healthJSON{Status: "ok"})
-}
-
-// outages remembers since when dependencies are out.
-type outages struct {
-	mu    sync.Mutex
-	since map[string]time.Time
-}
-
-// saw notes how a dependency was found, and returns since when it is out.
-func (o *outages) saw(name string, out bool, now time.Time) *time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !out {
-		delete(o.since, name)
-		return nil
-	}
-	if o.since == nil {
-		o.since = map[string]time.Time{}
-	}
-	if o.since[name].IsZero() {
-		o.since[name] = now
-	}
-	since := o.since[name].UTC()
-	return &since
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
 // readyz asks everything that requests need, at once. Why something does not answer
@@ -72,13 +47,14 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
 	out, status := healthJSON{Status: "ok", Checks: map[string]checkJSON{}}, http.StatusOK
 	for i, c := range a.cfg.Checks {
-		var reason Reason
-		_ = errors.As(errs[i], &reason)
-		since := a.outages.saw(c.Name, errs[i] != nil, a.cfg.Now())
-		out.Checks[c.Name] = checkJSON{errs[i] == nil, since, string(reason)}
 		if errs[i] == nil {
+			a.outages.Delete(c.Name)
+			out.Checks[c.Name] = checkJSON{OK: true}
 			continue
 		}
+		since, _ := a.outages.LoadOrStore(c.Name, time.Now().UTC())
+		reason, _ := errors.AsType[Reason](errs[i])
+		out.Checks[c.Name] = checkJSON{Since: since.(time.Time), Reason: reason}
 		if !c.Optional {
 			out.Status, status = "not ready", http.StatusServiceUnavailable
 		} else if status == http.StatusOK {
@@ -86,7 +62,7 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 		a.cfg.Logger.Warn("a dependency does not answer", "check", c.Name, "since", since, "err", errs[i])
 	}
-	writeHealth(w, status, out)
+	WriteJSON(w, status, out)
 }
 
 func probeAll(ctx context.Context, checks []Check) []error {
@@ -99,10 +75,4 @@ func probeAll(ctx context.Context, checks []Check) []error {
 	}
 	wg.Wait()
 	return errs
-}
-
-func writeHealth(w http.ResponseWriter, status int, v healthJSON) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone, then
 }

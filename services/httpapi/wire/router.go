@@ -8,12 +8,10 @@ import (
 )
 
 // router finds the route of a request, segment by segment of the path as it was sent.
-// http.ServeMux would redirect a path with an empty or dotted id to what it is when cleaned,
-// which is another call, and can't match an id that is a slash. For use by many once all
-// routes are in.
-type router struct {
-	here, elsewhere map[int][]route // by number of segments
-}
+// http.ServeMux would redirect a path with an empty or dotted id to its cleaned form,
+// which is another call, and can't match an id that is a slash. Safe for concurrent use
+// once all routes are in.
+type router map[int][]route // by number of segments
 
 // route is a Route as the router looks for it.
 type route struct {
@@ -23,58 +21,39 @@ type route struct {
 	segments []string
 }
 
-func (m *router) add(t Route) {
-	added := route{t, t.Method + " " + t.Path, segmentsOf(t.Path)}
-	into := &m.here
-	if t.Role != "" {
-		into = &m.elsewhere
-	}
-	if *into == nil {
-		*into = map[int][]route{}
-	}
-	n := len(added.segments)
-	(*into)[n] = append((*into)[n], added)
-}
-
-func (m *router) all() (out []Route) {
-	for _, some := range m.here {
-		for _, t := range some {
-			out = append(out, t.Route)
-		}
-	}
-	return out
+func (m router) add(t Route) {
+	segments := segmentsOf(t.Path)
+	m[len(segments)] = append(m[len(segments)], route{t, t.Method + " " + t.Path, segments})
 }
 
 // find returns the route of a path, or why there is none; with ErrMethod allowed names the
 // methods that the path has.
-func (m *router) find(method string, segments []string) (t route, allowed string, err error) {
-	t, methods := among(m.here, method, segments)
-	if t.Handle != nil {
-		return t, "", nil
+func (m router) find(method string, segments []string) (found route, allowed string, err error) {
+	var elsewhere *OtherRole
+	var methods []string
+	for _, t := range m[len(segments)] {
+		same := t.Method == method || t.Method == http.MethodGet && method == http.MethodHead
+		switch {
+		case !t.matches(segments):
+		case same && t.Role == "":
+			return t, "", nil
+		case same:
+			elsewhere = &OtherRole{t.Role}
+		case t.Role != "": // its methods are not allowed here
+		case t.Method == http.MethodGet:
+			methods = append(methods, t.Method, http.MethodHead)
+		default:
+			methods = append(methods, t.Method)
+		}
 	}
-	if t, _ := among(m.elsewhere, method, segments); t.Role != "" {
-		return route{}, "", &OtherRole{t.Role}
-	}
-	if methods == nil {
+	switch {
+	case elsewhere != nil:
+		return route{}, "", elsewhere
+	case methods == nil:
 		return route{}, "", ErrNoRoute
 	}
 	slices.Sort(methods)
 	return route{}, strings.Join(methods, ", "), ErrMethod
-}
-
-func among(routes map[int][]route, method string, segments []string) (t route, methods []string) {
-	for _, t := range routes[len(segments)] {
-		switch {
-		case !t.matches(segments):
-		case t.Method == method, t.Method == http.MethodGet && method == http.MethodHead:
-			return t, nil
-		default:
-			if methods = append(methods, t.Method); t.Method == http.MethodGet {
-				methods = append(methods, http.MethodHead)
-			}
-		}
-	}
-	return route{}, methods
 }
 
 func segmentsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }

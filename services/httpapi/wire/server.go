@@ -23,22 +23,15 @@ var ErrOpen = errors.New("without authentication the API listens on a loopback a
 // CheckListen holds the address to listen on against whether requests are
 // authenticated.
 func CheckListen(addr string, authConfigured bool) error {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
 		return errors.New("TURNLEDGER_LISTEN: want host:port, such as 127.0.0.1:8480")
 	}
-	if authConfigured || loopback(addr) {
+	ip, err := netip.ParseAddr(host)
+	if authConfigured || host == "localhost" || err == nil && ip.Unmap().IsLoopback() {
 		return nil
 	}
 	return ErrOpen
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // local reports whether a Host header names an address or this machine, and no name
@@ -70,99 +63,67 @@ type ServerConfig struct {
 	MaxConnections int
 }
 
-func (c ServerConfig) withDefaults() ServerConfig {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	for field, value := range map[*time.Duration]time.Duration{
-		&c.Drain: 10 * time.Second, &c.HeaderTimeout: 5 * time.Second, &c.ReadTimeout: 30 * time.Second,
-		&c.WriteTimeout: 3 * time.Minute, &c.IdleTimeout: 2 * time.Minute,
-	} {
-		*field = cmp.Or(*field, value)
-	}
-	c.MaxHeader, c.MaxConnections = cmp.Or(c.MaxHeader, 64<<10), cmp.Or(c.MaxConnections, 10_000)
-	return c
-}
-
-// Server serves a handler over HTTP.
-type Server struct {
-	handler http.Handler
-	cfg     ServerConfig
-}
-
-// NewServer makes a server; it does no I/O.
-func NewServer(h http.Handler, cfg ServerConfig) *Server {
-	return &Server{handler: h, cfg: cfg.withDefaults()}
-}
-
-// Run serves on l until ctx ends: then it takes no more requests and returns nil
+// Serve serves a handler on l until ctx ends: then it takes no more requests and returns nil
 // when those under way are answered, or an error when they were not in time. What
-// a handler needs must live until Run returns. l is closed.
-func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	inner := &http.Server{
-		Handler:           s.handler,
-		TLSConfig:         s.cfg.TLS,
-		ReadHeaderTimeout: s.cfg.HeaderTimeout,
-		ReadTimeout:       s.cfg.ReadTimeout,
-		WriteTimeout:      s.cfg.WriteTimeout, // a handler that streams lifts it with http.ResponseController
-		IdleTimeout:       s.cfg.IdleTimeout,
-		MaxHeaderBytes:    s.cfg.MaxHeader,
-		ErrorLog:          slog.NewLogLogger(quiet{s.cfg.Logger.Handler()}, slog.LevelWarn),
+// the handler needs must live until Serve returns. l is closed.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, cfg ServerConfig) error {
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	server := &http.Server{
+		Handler:           h,
+		TLSConfig:         cfg.TLS,
+		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, 5*time.Second),
+		ReadTimeout:       cmp.Or(cfg.ReadTimeout, 30*time.Second),
+		WriteTimeout:      cmp.Or(cfg.WriteTimeout, 3*time.Minute), // handlers that stream lift it
+		IdleTimeout:       cmp.Or(cfg.IdleTimeout, 2*time.Minute),
+		MaxHeaderBytes:    cmp.Or(cfg.MaxHeader, 64<<10),
+		ErrorLog:          slog.NewLogLogger(quiet{logger.Handler()}, slog.LevelWarn),
 		// Stopping must not cancel what is under way.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	if streams, ok := s.handler.(interface{ EndStreams() }); ok {
-		inner.RegisterOnShutdown(streams.EndStreams)
+	if streams, ok := h.(interface{ EndStreams() }); ok {
+		server.RegisterOnShutdown(streams.EndStreams)
 	}
 	failed := make(chan error, 1)
-	l = netutil.LimitListener(l, s.cfg.MaxConnections)
+	l = netutil.LimitListener(l, cmp.Or(cfg.MaxConnections, 10_000))
 	go func() {
-		if s.cfg.TLS != nil {
-			failed <- inner.ServeTLS(l, "", "")
+		if cfg.TLS != nil {
+			failed <- server.ServeTLS(l, "", "")
 			return
 		}
-		failed <- inner.Serve(l)
+		failed <- server.Serve(l)
 	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
 	}
-	return s.stop(context.WithoutCancel(ctx), inner, failed)
+	return stop(context.WithoutCancel(ctx), server, failed, cmp.Or(cfg.Drain, 10*time.Second))
 }
 
-func (s *Server) stop(ctx context.Context, inner *http.Server, failed <-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Drain)
+func stop(ctx context.Context, server *http.Server, failed <-chan error, drain time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
-	err := inner.Shutdown(ctx)
+	err := server.Shutdown(ctx)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", served)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("requests were still under way after %s", s.cfg.Drain), inner.Close())
+		return errors.Join(fmt.Errorf("requests were still under way after %s", drain), server.Close())
 	}
 	return nil
 }
 
-// quiet lets what net/http says of a single connection be a debug line: clients that
-// don't speak TLS, or break off, are no trouble of the operator, and there may be many.
+// quiet turns what net/http says of a single connection into debug lines: clients that don't speak TLS or that break
+// off are no trouble of the operator, and there may be many. It is for slog.NewLogLogger, which only calls Handle.
 type quiet struct{ slog.Handler }
 
 // Handle lowers the level of such a line.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	for _, of := range []string{"http: TLS handshake error", "http2:"} {
-		if strings.HasPrefix(r.Message, of) {
-			r.Level = slog.LevelDebug
-		}
+	if strings.HasPrefix(r.Message, "http: TLS handshake error") || strings.HasPrefix(r.Message, "http2:") {
+		r.Level = slog.LevelDebug
 	}
 	if !q.Enabled(ctx, r.Level) {
 		return nil
 	}
 	return q.Handler.Handle(ctx, r)
 }
-
-// WithAttrs keeps the levels as they are here.
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-
-// WithGroup keeps the levels as they are here.
-func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

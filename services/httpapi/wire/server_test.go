@@ -18,8 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCheckListen(t *testing.T) {
 	t.Parallel()
 	for addr, alone := range map[string]bool{
-		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true, "[::ffff:127.0.0.1]:1": true,
-		"0.0.0.0:8480": false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false, "example.org:8480": false, "localhost.example.org:1": false,
+		"127.0.0.1:8480": true, "127.8.9.1:80": true, "[::1]:8480": true, "localhost:8480": true,
+		"[::ffff:127.0.0.1]:1": true,
+		"0.0.0.0:8480":         false, ":8480": false, "[::]:8480": false, "10.0.0.1:8480": false,
+		"example.org:8480":        false,
+		"localhost.example.org:1": false,
 	} {
 		err := wire.CheckListen(addr, false)
 		if alone {
@@ -56,7 +59,7 @@ func TestStoppingHasADeadline(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- wire.NewServer(handler, wire.ServerConfig{Drain: 20 * time.Millisecond}).Run(ctx, l)
+		ended <- wire.Serve(ctx, l, handler, wire.ServerConfig{Drain: 20 * time.Millisecond})
 	}()
 	go func() {
 		resp, err := http.Get("http://" + l.Addr().String())
@@ -74,5 +77,5 @@ func TestAListenerThatFailsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	require.NoError(t, l.Close())
-	require.Error(t, wire.NewServer(http.NotFoundHandler(), wire.ServerConfig{}).Run(t.Context(), l))
+	require.Error(t, wire.Serve(t.Context(), l, http.NotFoundHandler(), wire.ServerConfig{}))
 }

@@ -2,29 +2,28 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// SSE writes server-sent events, and a comment where there is none for a while, so that nobody on the way takes a
-// stream that waits for a dead connection. A client that takes nothing for too long is given up: what comes then
-// is thrown away. Safe for concurrent use from Begin on.
+// SSE writes server-sent events, and a comment where there is none for a while, so that no proxy takes a stream that
+// waits for a dead connection. A client that takes nothing for too long is given up: later events are thrown away.
+// Safe for concurrent use from Begin on.
 type SSE struct {
-	w        http.ResponseWriter
-	out      *http.ResponseController
-	patience time.Duration
-	silence  time.Duration
+	w       http.ResponseWriter
+	out     *Patient
+	silence time.Duration
 
 	mu    sync.Mutex // what follows, and writing
 	gone  bool
 	quiet *time.Timer
 }
 
-// NewSSE makes a stream that gives its client up after a patience.
+// NewSSE makes a stream that gives its client up after a patience, at most that of all streams.
 func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
-	return &SSE{w: w, out: http.NewResponseController(w), patience: patience, silence: a.cfg.Heartbeat}
+	out := &Patient{w, nil, http.NewResponseController(w), min(patience, a.cfg.StreamPatience)}
+	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}
 }
 
 // Begin sends the headers.
@@ -52,7 +51,7 @@ func (s *SSE) End() {
 	s.gone = true
 	if s.quiet != nil {
 		s.quiet.Stop()
-		_ = s.out.SetWriteDeadline(time.Now().Add(s.patience)) // for its end
+		s.out.End()
 	}
 }
 
@@ -62,10 +61,7 @@ func (s *SSE) write(text string) {
 	if s.gone {
 		return
 	}
-	s.gone = within(s.out.SetWriteDeadline, s.patience, func() error {
-		_, err := s.w.Write([]byte(text))
-		return errors.Join(err, s.out.Flush())
-	}) != nil
+	s.gone = s.out.Send([]byte(text)) != nil
 	if s.quiet != nil {
 		s.quiet.Reset(s.silence)
 	}

@@ -32,22 +32,23 @@ func notes(busy chan struct{}) wire.Surface {
 		Tell: func(err error) string { return "notes: " + wire.Tell(err) },
 		Routes: []wire.Route{
 			{Method: http.MethodPost, Path: "/v1/notes", Needs: access.TurnsWrite, Own: ownNotes, Handle: writeNote},
-			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, Own: ownNotes, Handle: func(w http.ResponseWriter, r *http.Request) error {
-				switch r.PathValue("note_id") {
-				case "none":
-					return errNoNote
-				case "broken":
-					panic("a text")
-				case "slow":
-					busy <- struct{}{}
-					<-busy
-				case "late":
-					wire.WriteJSON(w, http.StatusOK, "begun")
-					return errors.New("after the answer has begun")
-				}
-				wire.WriteJSON(w, http.StatusOK, map[string]string{"id": r.PathValue("note_id")})
-				return nil
-			}},
+			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, Own: ownNotes,
+				Handle: func(w http.ResponseWriter, r *http.Request) error {
+					switch r.PathValue("note_id") {
+					case "none":
+						return errNoNote
+					case "broken":
+						panic("a text")
+					case "slow":
+						busy <- struct{}{}
+						<-busy
+					case "late":
+						wire.WriteJSON(w, http.StatusOK, "begun")
+						return errors.New("after the answer has begun")
+					}
+					wire.WriteJSON(w, http.StatusOK, map[string]string{"id": r.PathValue("note_id")})
+					return nil
+				}},
 		},
 	}
 }
@@ -100,7 +101,8 @@ func refuseNotes(w http.ResponseWriter, _ *http.Request, err error) {
 		status = http.StatusServiceUnavailable
 	}
 	w.Header().Set("X-Notes", "1")
-	wire.WriteJSON(w, status, map[string]any{"error": map[string]any{"message": http.StatusText(status), "code": status}})
+	wire.WriteJSON(w, status, map[string]any{"error": map[string]any{"message": http.StatusText(status),
+		"code": status}})
 }
 
 // ring knows callers by their tokens.
@@ -147,7 +149,8 @@ func requireNotes(t *testing.T, w *httptest.ResponseRecorder, status int) {
 	require.Equal(t, status, w.Code, w.Body)
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	require.Equal(t, "1", w.Header().Get("X-Notes"))
-	require.JSONEq(t, fmt.Sprintf(`{"error":{"message":%q,"code":%d}}`, http.StatusText(status), status), w.Body.String())
+	require.JSONEq(t, fmt.Sprintf(`{"error":{"message":%q,"code":%d}}`, http.StatusText(status), status),
+		w.Body.String())
 	require.Empty(t, w.Header().Get("WWW-Authenticate"), "a header of the native surface")
 }
 
@@ -193,8 +196,10 @@ func TestASecondSurfaceHasItsOwnBodies(t *testing.T) {
 	require.JSONEq(t, `{"members":3,"bytes":45}`, w.Body.String())
 	requireNotes(t, ask(api, "all", "POST", "/v1/notes", strings.NewReader("{")), http.StatusBadRequest)
 	large := `{"text":"` + strings.Repeat("t", 2<<20) + `"}`
-	require.Equal(t, http.StatusOK, ask(api, "all", "POST", "/v1/notes", strings.NewReader(large)).Code, "more than the native surface takes")
-	requireNotes(t, ask(api, "all", "POST", "/v1/notes", strings.NewReader(large+strings.Repeat(" ", mostNotes))), http.StatusRequestEntityTooLarge)
+	require.Equal(t, http.StatusOK, ask(api, "all", "POST", "/v1/notes", strings.NewReader(large)).Code,
+		"more than the native surface takes")
+	requireNotes(t, ask(api, "all", "POST", "/v1/notes", strings.NewReader(large+strings.Repeat(" ", mostNotes))),
+		http.StatusRequestEntityTooLarge)
 }
 
 func TestASecondSurfaceHasItsOwnRuleOfOwnership(t *testing.T) {
@@ -210,7 +215,8 @@ func TestARouteWithoutARuleOfOwnershipIsForNoBoundCaller(t *testing.T) {
 	t.Parallel()
 	api, _ := beside(t, nil)
 	s := notes(nil)
-	s.Prefixes, s.Routes = []string{"/v1/other"}, []wire.Route{{Method: http.MethodGet, Path: "/v1/other", Needs: access.ContextRead, Handle: writeNote}}
+	s.Prefixes, s.Routes = []string{"/v1/other"}, []wire.Route{{Method: http.MethodGet, Path: "/v1/other",
+		Needs: access.ContextRead, Handle: writeNote}}
 	refused := error(nil)
 	s.Refuse = func(_ http.ResponseWriter, _ *http.Request, err error) { refused = err }
 	api.Mount(s)

@@ -123,7 +123,8 @@ func (s *Server) v4(w http.ResponseWriter, call string, in request) {
 	id, _ := strings.CutPrefix(call[strings.Index(call, " ")+1:], "/v3/documents/")
 	switch {
 	case call == "POST /v3/documents":
-		s.put(w, in.CustomID, Document{Scope: in.ContainerTag, ID: in.CustomID, Content: in.Content, metadata: in.Metadata})
+		s.put(w, in.CustomID, Document{Scope: in.ContainerTag, ID: in.CustomID, Content: in.Content,
+			metadata: in.Metadata})
 	case call == "DELETE /v3/documents/bulk":
 		s.forget(w, in.ContainerTags...)
 	case strings.HasPrefix(call, "DELETE "):
@@ -170,7 +171,8 @@ func (s *Server) search(w http.ResponseWriter, scope, query string, limit int) {
 	for _, d := range s.docs {
 		for word := range strings.FieldsSeq(strings.ToLower(query)) {
 			if d.Scope == scope && len(results) < limit && strings.Contains(strings.ToLower(d.Content), word) {
-				results = append(results, map[string]any{"id": "mem_" + d.ID, "memory": d.Content, "similarity": 0.9, "metadata": d.metadata})
+				results = append(results, map[string]any{"id": "mem_" + d.ID, "memory": d.Content, "similarity": 0.9,
+					"metadata": d.metadata})
 				break
 			}
 		}

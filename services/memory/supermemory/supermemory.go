@@ -147,7 +147,8 @@ func content(d memory.Document) string {
 }
 
 func metadata(d memory.Document) map[string]string {
-	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String(), "place": strconv.FormatUint(d.Place, 10)}
+	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String(),
+		"place": strconv.FormatUint(d.Place, 10)}
 }
 
 // result is what a search finds, in the words of both versions.

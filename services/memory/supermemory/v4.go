@@ -43,7 +43,8 @@ func (m V4) Delete(ctx context.Context, _ string, turns []uuid.UUID) error {
 
 // Forget implements memory.Store.
 func (m V4) Forget(ctx context.Context, scope string) error {
-	return missing(m.call(ctx, http.MethodDelete, "/v3/documents/bulk", map[string]any{"containerTags": []string{scope}}, nil))
+	return missing(m.call(ctx, http.MethodDelete, "/v3/documents/bulk",
+		map[string]any{"containerTags": []string{scope}}, nil))
 }
 
 // Search implements memory.Searcher.
@@ -51,6 +52,7 @@ func (m V4) Search(ctx context.Context, scope memory.Scoped, query string, limit
 	var out struct {
 		Results []result `json:"results"`
 	}
-	err := m.call(ctx, http.MethodPost, "/v4/search", map[string]any{"q": query, "containerTag": scope.Name, "searchMode": "hybrid", "limit": limit}, &out)
+	err := m.call(ctx, http.MethodPost, "/v4/search", map[string]any{"q": query, "containerTag": scope.Name,
+		"searchMode": "hybrid", "limit": limit}, &out)
 	return found(out.Results), missing(err)
 }

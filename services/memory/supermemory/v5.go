@@ -37,7 +37,8 @@ const mostIDs = 100
 // Delete implements memory.Store.
 func (m V5) Delete(ctx context.Context, scope string, turns []uuid.UUID) error {
 	for ids := range slices.Chunk(turns, mostIDs) {
-		if err := missing(m.call(ctx, http.MethodDelete, namespace(scope)+"/document", map[string]any{"ids": ids}, nil)); err != nil {
+		if err := missing(m.call(ctx, http.MethodDelete, namespace(scope)+"/document", map[string]any{"ids": ids},
+			nil)); err != nil {
 			return err
 		}
 		// The answer lists failures, and those who were not there among them: only the
@@ -61,6 +62,7 @@ func (m V5) Search(ctx context.Context, scope memory.Scoped, query string, limit
 	var out struct {
 		Results []result `json:"results"`
 	}
-	err := m.call(ctx, http.MethodPost, namespace(scope.Name)+"/search", map[string]any{"query": query, "searchMode": "hybrid", "limit": limit}, &out)
+	err := m.call(ctx, http.MethodPost, namespace(scope.Name)+"/search", map[string]any{"query": query,
+		"searchMode": "hybrid", "limit": limit}, &out)
 	return found(out.Results), missing(err)
 }

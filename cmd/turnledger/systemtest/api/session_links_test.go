@@ -19,7 +19,7 @@ import (
 // A caller who asks for a session of another identity is refused, and the attempt is recorded: the
 // identity, the time, and the address as a hash, which is the same in every process, after a restart and
 // after a rebuild. Neither a text nor the key is recorded.
-func TestWhoAskedForAForeignSessionIsRemembered(t *testing.T) {
+func TestARefusedLinkIsKeptForTheSecurityAudit(t *testing.T) {
 	t.Parallel()
 	nats, pg, dir := stack.FreeAddress(t), pgtest.URL(t), stack.DataDir(t)
 	env := []string{"TURNLEDGER_POSTGRES_URL=" + pg, "TURNLEDGER_REDIS_URL="}

@@ -22,7 +22,8 @@ func TestABackupHoldsTheDeadLetters(t *testing.T) {
 	db, err := pgx.Connect(t.Context(), pg)
 	require.NoError(t, err)
 	defer func() { _ = db.Close(t.Context()) }()
-	_, err = db.Exec(t.Context(), "alter table turnledger.questions add constraint poison check (question_neutral <> 'question 1')")
+	_, err = db.Exec(t.Context(), "alter table turnledger.questions add constraint poison check (question_neutral <> "+
+		"'question 1')")
 	require.NoError(t, err)
 	p.LinkIdentity(t, "s", "u")
 	for i := range 3 {

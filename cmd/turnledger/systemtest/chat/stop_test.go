@@ -13,9 +13,9 @@ import (
 	"github.com/turnledger/turnledger/services/chat/modeltest"
 )
 
-// TestAnAnswerLongerThanTheStopIsToldOf ends the server while a model goes on and on: it
+// TestAnAnswerLongerThanTheStopEndsWithAnError ends the server while a model goes on and on: it
 // ends by itself, well, and the client is told that its turn is pending.
-func TestAnAnswerLongerThanTheStopIsToldOf(t *testing.T) {
+func TestAnAnswerLongerThanTheStopEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
 	model.Hold()

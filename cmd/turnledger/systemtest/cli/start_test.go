@@ -63,7 +63,7 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 }
 
 // A store that answers and does not let a process in stays so: the process says it at its start, and ends.
-func TestAStoreThatLetsNobodyInEndsAStart(t *testing.T) {
+func TestAStoreThatRefusesTheLoginEndsTheStart(t *testing.T) {
 	t.Parallel()
 	redis := strings.Replace(redistest.Start(t).URL(), "unix://", "unix://nobody:hidden@", 1)
 	pg, err := url.Parse(pgtest.URL(t))

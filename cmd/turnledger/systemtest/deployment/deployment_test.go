@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
-	"github.com/stretchr/testify/require"
-
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
@@ -25,8 +22,9 @@ const (
 
 // deployment has processes of one role each; the log, Redis and PostgreSQL are outside of all of them.
 type deployment struct {
-	t   *testing.T
-	env []string
+	t      *testing.T
+	env    []string
+	binary string // of the processes that are started from now on
 
 	mu        sync.RWMutex
 	processes map[string][]*stack.Process
@@ -36,8 +34,16 @@ type deployment struct {
 // stores of the views.
 func newDeployment(t *testing.T, count map[string]int, env ...string) *deployment {
 	t.Helper()
-	f := &deployment{t: t, env: append([]string{"TURNLEDGER_NATS_URL=" + startNATS(t), "TURNLEDGER_NATS_LISTEN=",
-		"TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...), processes: map[string][]*stack.Process{}}
+	return newDeploymentOf(t, stack.Binary(t), count, env...)
+}
+
+// newDeploymentOf starts a deployment whose processes run a binary of another version.
+func newDeploymentOf(t *testing.T, binary string, count map[string]int, env ...string) *deployment {
+	t.Helper()
+	nats, _ := stack.StartNATS(t, t.TempDir())
+	f := &deployment{t: t, binary: binary, env: append([]string{"TURNLEDGER_NATS_URL=" + nats,
+		"TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4", "TURNLEDGER_ERASE_RATE=1000"}, env...),
+		processes: map[string][]*stack.Process{}}
 	for r, n := range count {
 		for range n {
 			f.processes[r] = append(f.processes[r], f.launch(r))
@@ -58,24 +64,10 @@ func newDeployment(t *testing.T, count map[string]int, env ...string) *deploymen
 	return f
 }
 
-// startNATS starts a NATS that syncs every event, as deploy/nats.conf has it.
-func startNATS(t *testing.T) string {
-	t.Helper()
-	ns, err := natsserver.NewServer(&natsserver.Options{
-		ServerName: "outside", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, MaxPayload: 8 << 20,
-	})
-	require.NoError(t, err)
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	require.True(t, ns.ReadyForConnections(20*time.Second))
-	return ns.ClientURL()
-}
-
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 func (f *deployment) launch(r string) *stack.Process {
-	return stack.Launch(f.t, f.env, "serve", "--roles", r)
+	return stack.LaunchProgram(f.t, f.binary, stack.FreeAddress(f.t), f.env, "serve", "--roles", r)
 }
 
 // roles in an order that is the same for the same seed.

@@ -135,7 +135,7 @@ func (s *linkedStores) takeConnections() (free func()) {
 // Redis and PostgreSQL are stopped, emptied, cut off, slow, and without a connection to
 // spare, under load: the main job goes on, without a request that fails, and the views are
 // as they should be at the end.
-func TestTheMainJobGoesOnWhateverBecomesOfTheStores(t *testing.T) {
+func TestWritesAndReadsGoOnWhileStoresFail(t *testing.T) {
 	t.Parallel()
 	s := &linkedStores{t: t, redis: redistest.Start(t), pg: pgtest.Start(t)}
 	s.toRedis, s.toPG = newLink(t, strings.TrimPrefix(s.redis.URL(), "unix://")), newLink(t, socketPath(t, s.pg.URL()))

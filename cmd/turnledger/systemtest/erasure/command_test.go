@@ -46,7 +46,7 @@ func TestErasureOverTheCommandLine(t *testing.T) {
 const firstTries = 8
 
 // A server that is restarted doesn't end the wait for an erasure.
-func TestWhoWaitsForAnErasureOutlastsARestart(t *testing.T) {
+func TestEraseWaitOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	asked := atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

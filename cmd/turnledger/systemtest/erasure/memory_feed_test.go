@@ -39,8 +39,8 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 	require.Equal(t, 1, service.Documents()[0].Puts)
 }
 
-// TestAMemoryThatNobodyFeedsIsToldOf: without the role audit a deletion is never confirmed.
-func TestAMemoryThatNobodyFeedsIsToldOf(t *testing.T) {
+// TestAMemoryThatNobodyFeedsIsReported: without the role audit a deletion is never confirmed.
+func TestAMemoryThatNobodyFeedsIsReported(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
 	p := stack.Serve(t, []string{"TURNLEDGER_MEMORY_URL=" + service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"},

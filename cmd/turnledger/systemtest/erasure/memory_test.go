@@ -117,9 +117,9 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 	}
 }
 
-// TestTheSystemIsNotRemindedEither: what a guest said in a thread does not reach the
+// TestMessagesOfTheSystemGetNoMemory: what a guest said in a thread does not reach the
 // system's message by way of the memory.
-func TestTheSystemIsNotRemindedEither(t *testing.T) {
+func TestMessagesOfTheSystemGetNoMemory(t *testing.T) {
 	t.Parallel()
 	service, model := memorytest.New(t), stack.NewModel(t)
 	p := stack.Serve(t, append(model.Env(), "TURNLEDGER_MEMORY_URL="+service.URL, "TURNLEDGER_MEMORY_BUDGET=5s"),

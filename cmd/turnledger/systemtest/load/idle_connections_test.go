@@ -14,7 +14,7 @@ import (
 )
 
 // Connections that nothing is asked on take little, hold up nobody, and are let go.
-func TestIdleConnectionsTakeLittle(t *testing.T) {
+func TestMemoryOfIdleConnections(t *testing.T) {
 	t.Parallel()
 	total := 1000
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {

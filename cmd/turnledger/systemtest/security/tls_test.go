@@ -19,9 +19,9 @@ import (
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
-// TestEveryConnectionMayBeSecure runs the binary with TLS on its own listener, and to a
+// TestEveryConnectionCanUseTLS runs the binary with TLS on its own listener, and to a
 // NATS and a Redis that ask for it.
-func TestEveryConnectionMayBeSecure(t *testing.T) {
+func TestEveryConnectionCanUseTLS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t)
 	natsURL, creds := startSecureNATS(t, ca)

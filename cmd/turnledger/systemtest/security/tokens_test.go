@@ -94,7 +94,7 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 
 // Two processes' worth of callers at one server: keys of a file, and users with tokens of
 // an issuer, who reach their own sessions alone. A revoked key ends in both processes.
-func TestUsersComeWithTokensAndPipelinesWithKeys(t *testing.T) {
+func TestTokensOfUsersBesideKeysOfPipelines(t *testing.T) {
 	t.Parallel()
 	issuer, _, sign := startIssuer(t)
 	dir := stack.DataDir(t)

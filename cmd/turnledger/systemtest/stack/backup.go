@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,15 +19,18 @@ type Backup struct {
 // BackupSessions is how many sessions a Backup has beside the erased one.
 const BackupSessions = 5
 
-// TakeBackup records sessions at a server of its own and backs them up.
-func TakeBackup(t testing.TB) Backup {
+// TakeBackup records sessions at a server of its own, which is started with args, and backs them up.
+func TakeBackup(t testing.TB, args ...string) Backup {
 	t.Helper()
-	p := Serve(t, nil)
+	p := Serve(t, nil, args...)
 	for i := range BackupSessions {
 		p.RecordExchange(t, fmt.Sprint("s", i), 0)
 		p.RecordExchange(t, fmt.Sprint("s", i), 1)
 	}
 	p.RecordExchange(t, "gone", 0)
+	for i := range 4 { // so that a copy has several parts
+		p.RecordTurn(t, "long", fmt.Sprint("r", i), "question", unpackable(100_000))
+	}
 	b := Backup{filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "erasures.jsonl")}
 	for _, args := range [][]string{
 		{"backup", b.Dir}, {"erase", "gone", "--wait"},
@@ -35,4 +40,13 @@ func TakeBackup(t testing.TB) Backup {
 		require.Equal(t, ExitDone, code, errs)
 	}
 	return b
+}
+
+// unpackable returns a text that packing makes no shorter than to three quarters.
+func unpackable(n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		b.WriteString(rand.Text())
+	}
+	return b.String()
 }

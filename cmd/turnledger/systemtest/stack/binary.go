@@ -43,6 +43,7 @@ type runner struct{ tests interface{ Run() int } }
 
 func (r runner) Run() int {
 	defer built.Remove()
+	defer func() { _ = os.RemoveAll(formerDir) }()
 	return pgtest.Runner(r.tests).Run()
 }
 

@@ -23,20 +23,24 @@ const commandLimit = 5 * time.Minute
 // Run runs a command line to its end.
 func Run(t testing.TB, args ...string) (code int, out, errs string) {
 	t.Helper()
-	return run(t, nil, args)
+	return run(t, Binary(t), nil, args)
 }
 
-// Run runs a verb against the process, to its end.
+// Run runs a verb of the process's binary against the process, to its end.
 func (p *Process) Run(t testing.TB, args ...string) (code int, out, errs string) {
 	t.Helper()
-	return run(t, []string{"TURNLEDGER_URL=" + p.URL}, args)
+	binary := Binary(t)
+	if p.Cmd != nil {
+		binary = p.Cmd.Path
+	}
+	return run(t, binary, []string{"TURNLEDGER_URL=" + p.URL}, args)
 }
 
-func run(t testing.TB, env, args []string) (code int, out, errs string) {
+func run(t testing.TB, binary string, env, args []string) (code int, out, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(environment(), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -104,8 +104,14 @@ func Launch(t testing.TB, env []string, args ...string) *Process {
 // LaunchAt runs the binary at an address and returns at once.
 func LaunchAt(t testing.TB, address string, env []string, args ...string) *Process {
 	t.Helper()
+	return LaunchProgram(t, Binary(t), address, env, args...)
+}
+
+// LaunchProgram runs a binary of another version at an address and returns at once.
+func LaunchProgram(t testing.TB, binary, address string, env []string, args ...string) *Process {
+	t.Helper()
 	p := &Process{URL: "http://" + address, Log: &Buffer{}, Out: &Buffer{}}
-	p.Cmd = exec.Command(Binary(t), append(args, "--listen", address)...)
+	p.Cmd = exec.Command(binary, append(args, "--listen", address)...)
 	p.Cmd.Env = append(environment(), append([]string{"TURNLEDGER_NATS_LISTEN=" + FreeAddress(t)}, env...)...)
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Out, p.Log
 	require.NoError(t, p.Cmd.Start())
@@ -127,6 +133,27 @@ func (p *Process) WaitReady(t testing.TB) {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.Log)
+}
+
+// WaitReadyOr waits until the process says that it is ready, or has exited, and reports whether it is ready.
+func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		select {
+		case err := <-exited:
+			require.Error(t, err, "%s", p.Log)
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if resp, err := http.Get(p.URL + "/readyz"); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+	}
+	require.FailNow(t, "neither ready nor exited", "%s", p.Log)
+	return false
 }
 
 // WaitLog waits until the process has logged a text: it comes through a pipe, after what it reports.

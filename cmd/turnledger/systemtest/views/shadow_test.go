@@ -66,7 +66,8 @@ func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
 		}
 		return nil
 	}
-	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return state("recent") == "done" && state("log") == "done" }, 30*time.Second,
+		20*time.Millisecond)
 	require.Equal(t, "waiting", state("recent-shadow"))
 	require.NotEqual(t, "complete", p.Must(t, http.StatusOK, http.MethodGet, "/v1/receipts/"+id, nil)["state"])
 	redis.Restart(redistest.Empty)
@@ -81,7 +82,8 @@ func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	p := shadowed(t, redistest.Start(t).URL())
 	p.RecordTurn(t, "s", "r1", "a question", "an answer")
 	p.WaitCaughtUp(t, "recent-shadow")
-	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow", nil)["deadletters"])
+	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
+		nil)["deadletters"])
 	require.Eventually(t, func() bool {
 		return strings.Contains(p.Metrics(t), `turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
 	}, 10*time.Second, 50*time.Millisecond)

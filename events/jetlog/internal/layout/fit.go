@@ -3,6 +3,7 @@ package layout
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -35,7 +36,7 @@ func Fits(have, want jetstream.StreamConfig) error {
 }
 
 // Differences returns the differences of an existing stream from the one wanted. A stream with another number of
-// partitions, or of another maker, has no other differences.
+// partitions, of another maker, or of a restore that has not ended has no other differences.
 func Differences(have, want jetstream.StreamConfig) (out []Change) {
 	n, wanted := have.Metadata[partitionsKey], want.Metadata[partitionsKey]
 	switch {
@@ -46,6 +47,11 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 		}}
 	case n != wanted:
 		return []Change{OtherPartitions(n, wanted)}
+	case have.Metadata[RestoringKey] != want.Metadata[RestoringKey]:
+		return []Change{{
+			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore has not come to its end",
+			says: "is one of a restore that has not come to its end: empty the data directory and restore again",
+		}}
 	}
 	if have.Storage != want.Storage {
 		out = append(out, Change{
@@ -61,12 +67,6 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 				"to change them, ask a server that runs so: turnledger streams apply --replicas %d",
 				have.Replicas, want.Replicas, have.Replicas, want.Replicas),
 			Edit: func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas }})
-	}
-	if have.Metadata[RestoringKey] != want.Metadata[RestoringKey] {
-		out = append(out, Change{
-			What: "restore", Have: "broken off", Want: "whole", Refused: "a restore ended before its end",
-			says: "was left by a restore that ended before its end: empty the data directory and restore again",
-		})
 	}
 	a, b := slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))
 	if !slices.Equal(a, b) {
@@ -85,14 +85,15 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 			Edit: func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates }})
 	}
 	for _, s := range settings {
-		if !s.is(&have) {
+		right := have
+		if s.undo(&right); reflect.DeepEqual(right, have) {
 			continue
 		}
 		c := Change{What: "settings", Have: s.what, Want: "as it was made", Edit: s.undo,
 			says: fmt.Sprintf("was changed (%s): undo it with: nats stream edit %s, "+
 				"or with turnledger streams apply where a server still runs", s.what, have.Name)}
-		if s.undo == nil {
-			c.Refused = "NATS does not take it back: make the log anew, and import or restore it"
+		if s.final {
+			c.Refused, c.Edit = "NATS does not take it back: make the log anew, and import or restore it", nil
 		}
 		out = append(out, c)
 	}
@@ -109,79 +110,53 @@ func OtherPartitions(have, want string) Change {
 			"set TURNLEDGER_PARTITIONS=%s (or start a new log in an empty data directory)", have, have)}
 }
 
-// settings are the settings that would lose, hide or forge events, or keep erased ones. Undo takes the setting back;
-// nil where NATS does not.
+// settings are the settings that would lose, hide or forge events, or keep erased ones. Undo sets a setting as it must
+// be, and leaves the rest of a configuration alone. NATS does not take back the settings that are final.
 var settings = []struct {
-	what string
-	is   func(*jetstream.StreamConfig) bool
-	undo func(*jetstream.StreamConfig)
+	what  string
+	undo  func(*jetstream.StreamConfig)
+	final bool
 }{
-	{
-		"limits: the log is kept whole",
-		func(c *jetstream.StreamConfig) bool {
-			return c.MaxMsgs > 0 || c.MaxBytes > 0 || c.MaxAge > 0 || c.MaxMsgsPerSubject > 0
-		},
-		func(c *jetstream.StreamConfig) { c.MaxMsgs, c.MaxBytes, c.MaxAge, c.MaxMsgsPerSubject = -1, -1, 0, -1 },
-	},
-	{
-		"a limit on the size of events",
-		func(c *jetstream.StreamConfig) bool { return c.MaxMsgSize > 0 },
-		func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 },
-	},
-	{"a limit on consumers", func(c *jetstream.StreamConfig) bool { return c.MaxConsumers > 0 }, nil},
-	{
-		"another retention policy",
-		func(c *jetstream.StreamConfig) bool { return c.Retention != jetstream.LimitsPolicy }, nil,
-	},
-	{
-		"no atomic publish",
-		func(c *jetstream.StreamConfig) bool { return !c.AllowAtomicPublish },
-		func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true },
-	},
-	{
-		"no direct get",
-		func(c *jetstream.StreamConfig) bool { return !c.AllowDirect },
-		func(c *jetstream.StreamConfig) { c.AllowDirect = true },
-	},
-	{
-		"no acknowledgements",
-		func(c *jetstream.StreamConfig) bool { return c.NoAck },
-		func(c *jetstream.StreamConfig) { c.NoAck = false },
-	},
-	{
-		"sealed, or deletes denied: erasure could not work",
-		func(c *jetstream.StreamConfig) bool { return c.Sealed || c.DenyDelete || c.DenyPurge }, nil,
-	},
-	{
-		"roll-ups: any publisher could delete a session",
-		func(c *jetstream.StreamConfig) bool { return c.AllowRollup },
-		func(c *jetstream.StreamConfig) { c.AllowRollup = false },
-	},
-	{
-		"per-message TTL: any publisher could make events vanish",
-		func(c *jetstream.StreamConfig) bool { return c.AllowMsgTTL }, nil,
-	},
-	{
-		"message schedules or counters",
-		func(c *jetstream.StreamConfig) bool { return c.AllowMsgSchedules || c.AllowMsgCounter }, nil,
-	},
-	{
-		"asynchronous persistence: what is acknowledged would not be on disk",
-		func(c *jetstream.StreamConfig) bool { return c.PersistMode == jetstream.AsyncPersistMode }, nil,
-	},
-	{
-		"compression: the server does not overwrite erased events then",
-		func(c *jetstream.StreamConfig) bool { return c.Compression != jetstream.NoCompression },
-		func(c *jetstream.StreamConfig) { c.Compression = jetstream.NoCompression },
-	},
-	{
-		"it mirrors or sources another stream",
-		func(c *jetstream.StreamConfig) bool { return c.Mirror != nil || len(c.Sources) > 0 },
-		func(c *jetstream.StreamConfig) { c.Mirror, c.Sources = nil, nil },
-	},
-	{
-		"a subject transform",
-		func(c *jetstream.StreamConfig) bool { return c.SubjectTransform != nil },
-		func(c *jetstream.StreamConfig) { c.SubjectTransform = nil },
-	},
+	{"limits: the log is kept whole", func(c *jetstream.StreamConfig) {
+		unlimited(&c.MaxMsgs, &c.MaxBytes, &c.MaxMsgsPerSubject)
+		c.MaxAge = min(c.MaxAge, 0)
+	}, false},
+	{"a limit on the size of events", func(c *jetstream.StreamConfig) { unlimited(&c.MaxMsgSize) }, false},
+	{"a limit on consumers", func(c *jetstream.StreamConfig) { unlimited(&c.MaxConsumers) }, true},
+	{"another retention policy", func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, true},
+	{"no atomic publish", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true }, false},
+	{"no direct get", func(c *jetstream.StreamConfig) { c.AllowDirect = true }, false},
+	{"no acknowledgements", func(c *jetstream.StreamConfig) { c.NoAck = false }, false},
+	{"sealed, or deletes denied: erasure could not work", func(c *jetstream.StreamConfig) {
+		c.Sealed, c.DenyDelete, c.DenyPurge = false, false, false
+	}, true},
+	{"roll-ups: any publisher could delete a session", func(c *jetstream.StreamConfig) { c.AllowRollup = false },
+		false},
+	{"per-message TTL: any publisher could make events vanish", func(c *jetstream.StreamConfig) {
+		c.AllowMsgTTL = false
+	}, true},
+	{"message schedules or counters", func(c *jetstream.StreamConfig) {
+		c.AllowMsgSchedules, c.AllowMsgCounter = false, false
+	}, true},
+	{"asynchronous persistence: what is acknowledged would not be on disk", func(c *jetstream.StreamConfig) {
+		c.PersistMode = jetstream.DefaultPersistMode
+	}, true},
+	{"compression: the server does not overwrite erased events then", func(c *jetstream.StreamConfig) {
+		c.Compression = jetstream.NoCompression
+	}, false},
+	{"it mirrors or sources another stream", func(c *jetstream.StreamConfig) { c.Mirror, c.Sources = nil, nil }, false},
+	{"a subject transform", func(c *jetstream.StreamConfig) {
+		if c.Metadata[RestoringKey] == "" {
+			c.SubjectTransform = nil
+		}
+	}, false},
+}
+
+// unlimited takes limits back. Both 0 and -1 are no limit.
+func unlimited[N ~int | ~int32 | ~int64](limits ...*N) {
+	for _, n := range limits {
+		if *n > 0 {
+			*n = -1
+		}
+	}
 }

@@ -41,7 +41,9 @@ func (l Log) Stream(partition int) jetstream.StreamConfig {
 		Metadata:           map[string]string{partitionsKey: strconv.Itoa(l.Partitions), SyncKey: l.SyncMark()},
 	}
 	if l.Restoring {
-		cfg.Metadata[RestoringKey] = "yes"
+		address := RestoringAddress(cfg.Name)
+		cfg.Metadata[RestoringKey], cfg.Subjects = "yes", []string{address + ">"}
+		cfg.SubjectTransform = &jetstream.SubjectTransformConfig{Source: address + ">", Destination: ">"}
 	}
 	return cfg
 }

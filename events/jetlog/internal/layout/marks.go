@@ -27,9 +27,19 @@ func (l Log) SyncMark() string {
 // under the next leader the stream would seem to be another.
 const RestoredKey = "turnledger.restored"
 
-// RestoringKey marks a stream that is being restored. A log refuses it, unless it is opened to end the restore: what was
-// erased since the backup is still in it.
+// RestoringKey marks a stream that is being replaced by a copy, or is one. A log refuses it, unless it is opened to end
+// the restore: what was erased since the backup is still in it.
 const RestoringKey = "turnledger.restoring"
+
+// RestoringStream stands as long as a log is restored: from before the first stream is taken away until the last copy
+// takes events. A copy comes in with the configuration that it was taken with, and gets its mark a moment later, so the
+// mark alone would not outlive a process that is killed in between.
+const RestoringStream = "TURNLEDGER-RESTORING"
+
+// RestoringAddress begins the subjects that a copy takes events under until its restore has ended. The stream stores
+// them under the subjects of the log. So only the process that restores writes to it: another process that still has
+// the former log open reaches nobody.
+func RestoringAddress(stream string) string { return "restoring." + stream + "." }
 
 // restoredFor is how much later than its mark a restored stream may be made, by another clock. A copy that NATS's own
 // tools restored carries the mark, too: that mark is as old as an earlier restore, and says nothing about this stream.

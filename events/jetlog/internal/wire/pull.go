@@ -83,36 +83,35 @@ func (p *Pull) Next(ctx context.Context) (*nats.Msg, error) {
 			return nil, err
 		}
 	}
-	select {
-	case m := <-p.in:
-		if p.event(m) {
-			return m, nil
+	for {
+		m, err := p.message(ctx)
+		if err != nil || p.event(m) {
+			return m, err
 		}
 		if err := p.status(m); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// message returns the next message. Mostly it is there already.
+func (p *Pull) message(ctx context.Context) (*nats.Msg, error) {
+	select {
+	case m := <-p.in:
+		return m, nil
 	default:
 	}
-	for {
-		p.silence.Reset(pullSilence)
-		select {
-		case m := <-p.in:
-			if p.event(m) {
-				return m, nil
-			}
-			if err := p.status(m); err != nil {
-				return nil, err
-			}
-		case <-p.silence.C:
-			p.open = 0
-			return nil, ErrLost
-		case <-p.reconnected:
-			p.open = 0
-			return nil, ErrLost
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	p.silence.Reset(pullSilence)
+	select {
+	case m := <-p.in:
+		return m, nil
+	case <-p.silence.C:
+	case <-p.reconnected:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	p.open = 0
+	return nil, ErrLost
 }
 
 func (p *Pull) ask() error {

@@ -82,13 +82,17 @@ func (a *Authority) template(name string, life time.Duration) *x509.Certificate 
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	a.ok(err)
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(life),
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }
 
-func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey, by *x509.Certificate, with *ecdsa.PrivateKey) *x509.Certificate {
+func (a *Authority) sign(
+	template *x509.Certificate, key *ecdsa.PrivateKey, by *x509.Certificate, with *ecdsa.PrivateKey,
+) *x509.Certificate {
 	a.t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
 	a.ok(err)

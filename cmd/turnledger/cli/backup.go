@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services/backup"
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// place is where a backup is kept.
+type place struct {
+	Place    string `arg:"" help:"A folder, or s3://bucket/prefix (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION as usual)."`
+	Endpoint string `help:"URL of a store that speaks S3." default:"https://s3.amazonaws.com" env:"AWS_ENDPOINT_URL_S3,AWS_ENDPOINT_URL"`
+	Spool    string `help:"Folder with room for the copy of the largest partition, for S3; that of the system by default." type:"path"`
+}
+
+func (p place) store() (backup.Store, error) {
+	rest, remote := strings.CutPrefix(p.Place, "s3://")
+	if !remote {
+		return backup.Folder{Dir: p.Place}, nil
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	at, err := url.Parse(p.Endpoint)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || bucket == "" {
+		return nil, fmt.Errorf("%w: want s3://bucket/prefix, and --endpoint https://host", config.ErrUsage)
+	}
+	return backup.NewS3(backup.S3Config{
+		Endpoint: at.Host, Plain: at.Scheme == "http", Region: os.Getenv("AWS_REGION"), Bucket: bucket, Prefix: prefix,
+		Spool: p.Spool, Credentials: credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		}),
+	})
+}
+
+type backupCmd struct {
+	place
+	remote
+}
+
+// Run copies the log of a running server.
+func (c *backupCmd) Run(e *Env) error {
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	return c.dial(firstTries, func(s *client.Client) error {
+		bars := &bars{e: e}
+		defer bars.done()
+		began := time.Now()
+		m, err := backup.Take(e.Ctx, source{s, c.remote, e}, store, e.Version, began, bars.at)
+		switch {
+		case errors.Is(err, backup.ErrExists):
+			return fmt.Errorf("%s: %w", c.Place, err)
+		case err != nil:
+			return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again begins anew)",
+				err, c.Place)
+		}
+		bars.done()
+		if c.JSON {
+			return json.NewEncoder(e.Out).Encode(m)
+		}
+		e.say("%s holds %s of %s, %d bytes, after %s", c.Place, Counted(m.Events(), "event"),
+			Counted(m.Partitions, "partition"), m.Bytes(), time.Since(began).Round(time.Millisecond))
+		return nil
+	})
+}
+
+// source is a server as what a backup is taken of. It explains its own errors: others are of the
+// place where the backup is kept.
+type source struct {
+	*client.Client
+	at remote
+	e  *Env
+}
+
+// Partitions implements backup.Source.
+func (c source) Partitions(ctx context.Context) (n int, err error) {
+	all, err := c.PlanStreams(ctx, client.StreamsWanted{})
+	for _, s := range all {
+		if s.Kind == "log" {
+			n++
+		}
+	}
+	return n, c.at.explain(ctx, err)
+}
+
+// Snapshot implements backup.Source.
+func (c source) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
+	m, body, err := c.Client.Snapshot(ctx, partition)
+	f := backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)} //nolint:gosec // below 2^63
+	return f, body, c.at.explain(ctx, err)
+}
+
+// DeadLetters implements backup.Source. A backup is taken without them where a view's store does not answer, or
+// the key may not read them: the log is what counts.
+func (c source) DeadLetters(ctx context.Context) (out []projections.DeadLetter, _ error) {
+	all, err := c.Client.DeadLetters(ctx, "")
+	if err != nil && ctx.Err() == nil {
+		c.e.note("the dead letters are not in the backup: %v", c.at.explain(ctx, err))
+		return nil, nil
+	}
+	for _, l := range all {
+		at, err := events.ParsePosition(l.Position)
+		if err != nil {
+			return nil, err
+		}
+		dead := projections.DeadLetter{
+			Projection: l.Projection, Position: at, EventID: l.EventID, Type: l.Type, SessionID: l.SessionID,
+			Reason: l.Reason, Attempts: l.Attempts, ParkedAt: l.ParkedAt,
+		}
+		if !l.DroppedAt.IsZero() {
+			dead.Dropped = &projections.Drop{Reason: l.DropReason, By: l.DroppedBy, At: l.DroppedAt}
+		}
+		out = append(out, dead)
+	}
+	return out, err
+}
+
+// bars shows how far each file is, one after the other.
+type bars struct {
+	e    *Env
+	name string
+	bar  *progress
+}
+
+func (b *bars) at(name string, done, of int64) {
+	if name != b.name {
+		b.done()
+		b.name, b.bar = name, newProgress(b.e.Err, name, "bytes", of)
+	}
+	b.bar.reach(uint64(done), uint64(max(of, done))) //nolint:gosec // sizes
+}
+
+func (b *bars) done() {
+	if b.bar != nil {
+		b.bar.done()
+	}
+	b.bar = nil
+}
+
+type restoreCmd struct {
+	place
+	Erasures []string `help:"Files of events, as turnledger replay prints them: what they redact or erase is erased in what is restored, before anybody reads it." type:"existingfile"`
+	remote
+}
+
+// Run looks at all of a backup, and makes it the log of a running server that has none.
+func (c *restoreCmd) Run(e *Env) error {
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	erasures, err := c.erasures()
+	if err != nil {
+		return err
+	}
+	bars := &bars{e: e}
+	defer bars.done()
+	whole, err := backup.Check(e.Ctx, store, func(name string, done, of int64) { bars.at("check "+name, done, of) })
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	bars.done()
+	var got client.Restored
+	err = c.dial(1, func(s *client.Client) error {
+		if n, err := (source{s, c.remote, e}).Partitions(e.Ctx); err != nil {
+			return err
+		} else if n != whole.Partitions {
+			return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on "+
+				"an empty data directory", Counted(whole.Partitions, "partition"), n, whole.Partitions)
+		}
+		got, err = c.send(e, s, whole, erasures, bars)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	bars.done()
+	if c.JSON {
+		return json.NewEncoder(e.Out).Encode(got)
+	}
+	e.say("restored: %s of %s, as they were at %s", Counted(whole.Events(), "event"),
+		Counted(whole.Partitions, "partition"), whole.TakenAt.Format(time.RFC3339))
+	if len(c.Erasures) > 0 {
+		e.say("erased since: %d said again, %d concern what the backup does not hold",
+			got.Erasures.Applied, got.Erasures.Unknown)
+	} else {
+		e.say("what was redacted or erased after that moment is there again: " +
+			"say it again with turnledger redact and turnledger erase, or restore with --erasures FILE")
+	}
+	e.note("restart other processes of this deployment; then look: turnledger projections list. " +
+		"A view that says failed followed the former log: turnledger projections rebuild NAME")
+	return nil
+}
+
+func (c *restoreCmd) erasures() (out []backup.Erasure, err error) {
+	for _, name := range c.Erasures {
+		f, err := os.Open(name) //nolint:gosec // a file that the operator named
+		if err != nil {
+			return nil, err
+		}
+		some, err := backup.ReadErasures(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("%w: --erasures %s: %w", config.ErrUsage, name, err)
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// send sends the backup to the server.
+func (c *restoreCmd) send(
+	e *Env, s *client.Client, whole *backup.Whole, erasures []backup.Erasure, bars *bars,
+) (client.Restored, error) {
+	from, to := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := whole.Pack(&tally{w: to, told: func(n int64) { bars.at("restore", n, max(n, whole.Size())) }}, erasures)
+		_ = to.CloseWithError(err)
+		packed <- err
+	}()
+	got, err := s.Restore(e.Ctx, from)
+	_ = from.CloseWithError(errors.New("the server has answered"))
+	if failed := <-packed; errors.Is(failed, backup.ErrDamaged) {
+		return got, failed
+	}
+	return got, c.explain(e.Ctx, err)
+}
+
+// tally counts what is written.
+type tally struct {
+	w    io.Writer
+	n    int64
+	told func(int64)
+}
+
+func (t *tally) Write(b []byte) (int, error) {
+	n, err := t.w.Write(b)
+	t.n += int64(n)
+	t.told(t.n)
+	return n, err
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/importer"
+)
+
+type importCmd struct {
+	Files    []string `arg:"" name:"file" help:"JSON Lines files, one conversation a line; - is standard input."`
+	Parallel int      `help:"Conversations recorded at once." default:"16"`
+	remote
+}
+
+// Run records the conversations of all files.
+func (c *importCmd) Run(e *Env) error {
+	if c.Parallel < 1 {
+		return fmt.Errorf("%w: --parallel must be at least 1", config.ErrUsage)
+	}
+	total, err := sizes(c.Files)
+	if err != nil {
+		return err
+	}
+	return c.dialTwice(func(first, later *client.Client) error {
+		bar := newProgress(e.Err, "importing", "bytes", total)
+		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
+			First: first, Later: later, Parallel: c.Parallel, Explain: c.explain, Passed: bar.add,
+			Failed: func(where string, err error) { bar.say(e.Err, "%s: %v", where, err) },
+		})
+		bar.done()
+		if c.JSON {
+			_ = e.printJSON(done) // the output remembers what went wrong
+		} else {
+			e.say("%d conversations with %d turns: %d turns recorded, %d were there already",
+				done.Conversations, done.Turns, done.Recorded, done.There)
+		}
+		if err == nil && done.Failed > 0 {
+			err = fmt.Errorf("%d lines were not imported whole; mend them and run the import again", done.Failed)
+		}
+		return err
+	})
+}
+
+// sizes returns the bytes of files; -1 where they are not known.
+func sizes(files []string) (total int64, err error) {
+	for _, name := range files {
+		if name == "-" {
+			return -1, nil
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", config.ErrUsage, err)
+		}
+		total += info.Size()
+	}
+	return total, nil
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// remote is where a verb finds the running server.
+type remote struct {
+	URL  string `help:"The running server." default:"http://127.0.0.1:8480" env:"TURNLEDGER_URL"`
+	Key  string `help:"Key for the server." env:"TURNLEDGER_KEY"`
+	JSON bool   `help:"Machine output."`
+}
+
+// firstTries is how often a call is tried by a verb that should find out quickly that there is no server.
+const firstTries = 8
+
+// dial runs do with a client that tries each call so many times.
+func (r remote) dial(tries uint, do func(*client.Client) error) error {
+	return r.dialThrough(nil, tries, do)
+}
+
+func (r remote) dialThrough(t http.RoundTripper, tries uint, do func(*client.Client) error) error {
+	s, err := client.New(client.Config{URL: r.URL, Key: r.Key, Tries: tries, Transport: t})
+	if err != nil {
+		return fmt.Errorf("%w: --url: %w", config.ErrUsage, err)
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// dialTwice runs do with a client for the calls before the server has answered once, and one for those after: these
+// outlast a server that is restarted meanwhile, since the client's patience of a minute ends before their tries.
+func (r remote) dialTwice(do func(first, later *client.Client) error) error {
+	return r.dial(firstTries, func(first *client.Client) error {
+		return r.dial(1000, func(later *client.Client) error { return do(first, later) })
+	})
+}
+
+// ask makes one call of the server. With --json it prints the answer as it came, else
+// as show does.
+func ask[T any](e *Env, r remote, call func(*client.Client) (T, error), show func(T)) error {
+	answer := &lastAnswer{}
+	return r.dialThrough(answer, 1, func(s *client.Client) error {
+		got, err := call(s)
+		switch {
+		case err != nil:
+			return r.explain(e.Ctx, err)
+		case r.JSON:
+			e.say("%s", bytes.TrimSpace(answer.body))
+		default:
+			show(got)
+		}
+		return nil
+	})
+}
+
+// lastAnswer is a transport that keeps the last answer.
+type lastAnswer struct{ body []byte }
+
+// RoundTrip implements http.RoundTripper.
+func (l *lastAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	l.body, err = io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(l.body))
+	return resp, err
+}
+
+// explain says what to do about an error of the client.
+func (r remote) explain(ctx context.Context, err error) error {
+	problem, answered := errors.AsType[*client.Error](err)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case answered && problem.Code == "":
+		return fmt.Errorf("what answers at %s with status %d is not Turnledger: check --url", r.URL, problem.Status)
+	case answered, errors.Is(err, client.ErrAnswer):
+		return err
+	default:
+		return fmt.Errorf("no server answers at %s: %w (start one with: turnledger dev, or set TURNLEDGER_URL)", r.URL, err)
+	}
+}
+
+// lookEvery is the pause between two looks at what a server does.
+const lookEvery = 200 * time.Millisecond
+
+// look waits for the next look, or until ctx ends.
+func look(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(lookEvery):
+	}
+}
+
+// Counted returns a number and what is counted, in the plural where it is not one.
+func Counted[N int | uint64](n N, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprint(n, " ", of, "s")
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/export"
+)
+
+type replayCmd struct {
+	Session  *string  `help:"Events of one session."`
+	Identity *string  `help:"All events of the sessions that are linked to an identity."`
+	Type     []string `help:"Event types, with commas between; several times, too."`
+	From     string   `help:"Go on after these positions (0:42, or 0:42,1:17), which an earlier replay printed."`
+	To       string   `help:"Up to these positions, inclusive."`
+	Since    string   `help:"Recorded at or after a time (RFC 3339), or so long ago (36h)."`
+	Until    string   `help:"Recorded before a time, or so long ago."`
+	Follow   bool     `help:"Go on with what comes." short:"f"`
+	Format   string   `help:"jsonl, csv or parquet." default:"jsonl" enum:"jsonl,csv,parquet"`
+	Output   string   `help:"Write to a file instead of standard output." short:"o"`
+	Turns    bool     `help:"A row for each folded turn instead of each event."`
+	remote
+}
+
+// Run prints the log as the server reads it, and the position where a later replay goes
+// on.
+func (c *replayCmd) Run(e *Env) error {
+	q, err := c.query(time.Now())
+	if err != nil {
+		return err
+	}
+	out, err := c.file(e)
+	if err != nil {
+		return err
+	}
+	// A stream has no deadline, and reconnects for as long as a server takes to restart.
+	done := false
+	err = c.dial(firstTries, func(s *client.Client) error {
+		done = true
+		reading := s.Events(q)
+		return c.finish(e, reading, out, c.print(e, reading, out))
+	})
+	if !done {
+		err = errors.Join(err, out.Abandon())
+	}
+	return err
+}
+
+// file opens where the replay goes.
+func (c *replayCmd) file(e *Env) (*export.File, error) {
+	f := export.FileConfig{Path: c.Output, To: e.Out, Format: export.Format(c.Format), Turns: c.Turns, Grows: c.Follow}
+	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", config.ErrUsage, c.Output)
+	}
+	if c.Output == "" && f.Format == export.Parquet && isTerminal(e.Out) {
+		return nil, fmt.Errorf("%w: a Parquet file is not for a terminal: name a file with -o", config.ErrUsage)
+	}
+	return export.OpenFile(f)
+}
+
+// query holds what was asked against what can be done.
+func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
+	switch {
+	case c.Turns && (c.Follow || len(c.Type) > 0):
+		return q, fmt.Errorf("%w: --turns folds whole sessions to the log's end: leave out --follow and --type", config.ErrUsage)
+	case c.Follow && c.Format == string(export.Parquet):
+		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: follow with --format jsonl or csv", config.ErrUsage)
+	}
+	q = client.EventQuery{Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
+	if q.SessionID, err = idOf("--session", c.Session); err != nil {
+		return q, err
+	}
+	if q.IdentityID, err = idOf("--identity", c.Identity); err != nil {
+		return q, err
+	}
+	if q.Since, err = moment("--since", c.Since, now); err != nil {
+		return q, err
+	}
+	q.Until, err = moment("--until", c.Until, now)
+	return q, err
+}
+
+// idOf reads an id, nil where none was given. An empty one, of a variable that was not set, would mean the whole log.
+func idOf(flag string, id *string) (string, error) {
+	if id == nil {
+		return "", nil
+	}
+	if *id == "" {
+		return "", fmt.Errorf("%w: %s is empty: leave it out for all", config.ErrUsage, flag)
+	}
+	return *id, nil
+}
+
+// moment reads a time, or how long ago one was.
+func moment(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return at, fmt.Errorf("%w: %s: want a time such as 2026-11-21T08:00:00Z, or how long ago, such as 36h", config.ErrUsage, flag)
+	}
+	return at, nil
+}
+
+// progressEvery is after how many events the progress is told.
+const progressEvery = 1000
+
+// print hands every event on. While it follows, an event is on its way at once.
+func (c *replayCmd) print(e *Env, reading *client.Events, out *export.File) error {
+	// A follower has no end to be near, and a terminal shows the events themselves.
+	var bar *progress
+	if !c.Follow && (c.Output != "" || !isTerminal(e.Out)) {
+		bar = newProgress(e.Err, "replaying", "events", -1)
+		defer bar.done()
+	}
+	n := 0
+	for ev, err := range reading.All(e.Ctx) {
+		if err != nil {
+			return err
+		}
+		err = out.Add(ev.JSON)
+		if err == nil && c.Follow {
+			err = out.Flush()
+		}
+		if err != nil {
+			return &unwritten{err}
+		}
+		if n++; bar != nil && n%progressEvery == 0 {
+			bar.reach(reading.Progress())
+		}
+	}
+	return nil
+}
+
+// unwritten: an event could not be put where the replay goes. Which of those before it
+// are there is not known: they were kept together.
+type unwritten struct{ error }
+
+func (u *unwritten) Unwrap() error { return u.error }
+
+// finish completes the file, or leaves what there is of it, and says where to go on.
+func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err error) error {
+	stopped := e.Ctx.Err() != nil && errors.Is(err, context.Canceled)
+	whole := err == nil || stopped && c.Follow
+	var left error
+	if whole {
+		left = out.Complete(conversation.Rules{MetadataKeys: reading.MetadataKeys()})
+	} else {
+		left = out.Abandon()
+	}
+	if lost, ok := errors.AsType[*unwritten](err); ok {
+		left = lost.error
+	}
+	switch {
+	case left == nil:
+	case c.Output == "" || c.Turns:
+		return left
+	case c.Follow:
+		return fmt.Errorf("%w: the end of %s may be cut off: go on with --from the position of its last whole event",
+			left, out.Name())
+	default:
+		return fmt.Errorf("%w: %s is not whole: run the same again", left, out.Name())
+	}
+	at := reading.Position()
+	if at != "" {
+		e.note("position %s", at)
+	}
+	if whole {
+		return nil
+	}
+	if c.Output != "" && !c.Turns && at != "" {
+		e.note("what was written is in %s; for the rest, the same with --from %s and another file", out.Name(), at)
+	}
+	if stopped {
+		return err
+	}
+	return c.explain(e.Ctx, err)
+}
+
+type exportCmd struct {
+	Identity string `help:"Whose turns." required:""`
+	Output   string `help:"Write to a file instead of standard output." short:"o"`
+	remote
+}
+
+// Run prints all turns of an identity as JSON Lines: folded from the log, with their
+// positions and times, all versions and tombstones.
+func (c *exportCmd) Run(e *Env) error {
+	r := replayCmd{Identity: &c.Identity, Output: c.Output, Format: "jsonl", Turns: true, remote: c.remote}
+	return r.Run(e)
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/turnledger/turnledger/services/client"
+)
+
+type contextCmd struct {
+	Session      string `arg:"" help:"The session."`
+	Message      string `arg:"" help:"The user's current message."`
+	SystemPrompt string `help:"System prompt."`
+	MaxMessages  int    `help:"Messages of history; 20 by default."`
+	Language     string `help:"neutral or translated."`
+	Format       string `help:"openai or anthropic."`
+	Pending      bool   `help:"With the questions that have no answer yet."`
+	AsOf         string `name:"as-of" help:"A position (0:42) or a time (RFC 3339): what would have been sent then."`
+	remote
+}
+
+// Run prints a prompt, and where it comes from.
+func (c *contextCmd) Run(e *Env) error {
+	req := client.ContextRequest{
+		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: c.MaxMessages,
+		Language: c.Language, Format: c.Format, IncludePending: c.Pending,
+	}
+	if c.AsOf != "" {
+		req.AsOf = &client.AsOf{Position: c.AsOf}
+		if at, err := time.Parse(time.RFC3339, c.AsOf); err == nil {
+			req.AsOf = &client.AsOf{Time: at}
+		}
+	}
+	return ask(e, c.remote, func(s *client.Client) (client.Context, error) {
+		return s.Context(e.Ctx, c.Session, req)
+	}, func(out client.Context) {
+		if out.System != "" {
+			e.say("system: %s", out.System)
+		}
+		for _, m := range out.Messages {
+			e.printMessage(m)
+		}
+		e.note("(%d turns of history, %d left out, from the %s at %s)",
+			out.HistoryTurns, out.DroppedTurns, out.Source, out.Position)
+	})
+}
+
+// printMessage prints a message on a line: its text, or its JSON where it is more
+// than a text.
+func (e *Env) printMessage(raw json.RawMessage) {
+	var m struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) == nil && len(members) == 2 && json.Unmarshal(raw, &m) == nil {
+		e.say("%s: %s", m.Role, m.Content)
+		return
+	}
+	e.say("%s", raw)
+}
+
+type historyCmd struct {
+	Session string `arg:"" help:"The session."`
+	Limit   int    `help:"Turns, the newest." default:"20"`
+	remote
+}
+
+// Run prints pairs of question and answer.
+func (c *historyCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) ([]client.Pair, error) {
+		return s.History(e.Ctx, c.Session, c.Limit)
+	}, func(pairs []client.Pair) {
+		for _, p := range pairs {
+			e.say("Q: %s\nA: %s", p.QuestionNeutral, p.AnswerNeutral)
+		}
+		if len(pairs) == 0 {
+			e.note("(no finalized turns)")
+		}
+	})
+}
+
+type linkCmd struct {
+	Session  string `arg:"" help:"The session."`
+	Identity string `arg:"" help:"The identity that it belongs to."`
+	remote
+}
+
+// Run links a session.
+func (c *linkCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
+		return s.LinkSession(e.Ctx, c.Identity, c.Session)
+	}, func(out client.Session) {
+		e.say("session %s belongs to %s (position %s)", c.Session, out.IdentityID, out.Position)
+	})
+}
+
+type redactCmd struct {
+	Session string `arg:"" help:"The session."`
+	Turn    string `arg:"" help:"The turn; any version of a corrected turn redacts all."`
+	Reason  string `help:"Why."`
+	By      string `help:"Who."`
+	Yes     bool   `help:"Don't ask." short:"y"`
+	remote
+}
+
+// Run redacts a turn.
+func (c *redactCmd) Run(e *Env) error {
+	question := fmt.Sprintf("Redact turn %s of session %s for ever?", c.Turn, c.Session)
+	if err := e.confirm(c.Yes, question, "not redacted"); err != nil {
+		return err
+	}
+	req := client.Redact{SessionID: c.Session, TurnID: c.Turn, Reason: c.Reason, RedactedBy: c.By}
+	return ask(e, c.remote, func(s *client.Client) (client.Turn, error) {
+		return s.Redact(e.Ctx, req)
+	}, func(out client.Turn) {
+		said := "redacted"
+		if out.Duplicate {
+			said = "was redacted before"
+		}
+		e.say("turn %s %s (position %s)", c.Turn, said, out.Position)
+	})
+}

@@ -1,0 +1,115 @@
+// Package cli has the verbs of the command line that talk to a running server, or need none
+// (docs/contract.md#command-line): a file each. What joins a server together is in the command itself.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/term"
+)
+
+// Verbs are the verbs in the order of the help.
+type Verbs struct {
+	Import      importCmd      `cmd:"" help:"Record conversations from JSON Lines files."`
+	Context     contextCmd     `cmd:"" help:"Show the messages that a model would be sent."`
+	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
+	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
+	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
+	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
+	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
+	Erase       eraseCmd       `cmd:"" help:"Erase a session or an identity, and see what an erasure has reached."`
+	Export      exportCmd      `cmd:"" help:"Give all turns of a person, as JSON Lines."`
+	Retention   retentionCmd   `cmd:"" help:"Take out what is too old, or say what would go."`
+	Projections projectionsCmd `cmd:"" help:"Look after the views."`
+	Deadletters deadlettersCmd `cmd:"" help:"Look after the events that views could not apply."`
+	Streams     streamsCmd     `cmd:"" help:"Look after the streams that the log is kept in."`
+	Backup      backupCmd      `cmd:"" help:"Copy the log, while it is in use."`
+	Restore     restoreCmd     `cmd:"" help:"Make a backup the log of a server that has none yet."`
+	Keys        keysCmd        `cmd:"" help:"Make and end the keys that callers of the API show."`
+	Config      configCmd      `cmd:"" help:"Show the configuration, without secrets."`
+	Version     versionCmd     `cmd:"" help:"Show the version."`
+}
+
+// Env is what a verb is given: the life of the process, the terminal, and the version of the program.
+type Env struct {
+	Ctx     context.Context //nolint:containedctx // kong hands verbs one value; this is main's own context
+	Out     *Output
+	Err     io.Writer
+	Version string
+}
+
+// Output remembers that something could not be printed: a verb has then not done what it was asked for.
+type Output struct {
+	To  io.Writer
+	Err error
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.To.Write(p)
+	if o.Err == nil {
+		o.Err = err
+	}
+	return n, err
+}
+
+// say prints a line.
+func (e *Env) say(format string, args ...any) { _, _ = fmt.Fprintf(e.Out, format+"\n", args...) }
+
+// note prints a line beside the output.
+func (e *Env) note(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }
+
+// printJSON prints a value on several lines.
+func (e *Env) printJSON(v any) error {
+	enc := json.NewEncoder(e.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// table prints rows of cells below a heading, whose cells are apart by tabs.
+func table[T any](e *Env, heading string, rows []T, cells func(T) []any) {
+	w := tabwriter.NewWriter(e.Out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, heading)
+	for _, r := range rows {
+		row := cells(r)
+		_, _ = fmt.Fprintf(w, strings.Repeat("%v\t", len(row)-1)+"%v\n", row...)
+	}
+	_ = w.Flush() // the output remembers what went wrong
+}
+
+// confirm asks on the terminal, where there is one, whether to go on; anything but a yes is a no, and an error.
+func (e *Env) confirm(yes bool, question, otherwise string) error {
+	if yes || !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	_, _ = fmt.Fprintf(e.Err, "%s [y/N] ", question)
+	var answer string
+	err := interruptible(e.Ctx, func() error {
+		_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
+		return nil
+	})
+	if err == nil && (strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")) {
+		return nil
+	}
+	return errors.Join(err, errors.New(otherwise))
+}
+
+// interruptible runs what may wait for a terminal, and leaves it there when ctx ends.
+func interruptible(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/services/access/apikeys"
+	"github.com/turnledger/turnledger/services/access/tokens"
+)
+
+// auth says who may call the API.
+type auth struct {
+	Auth              string        `help:"Who may call the API: keys:FILE, a file that turnledger keys makes; oidc:ISSUER, users with its tokens; or both, with a comma between. Unset: anybody, on loopback only." env:"TURNLEDGER_AUTH" show:"auth"`
+	AuthAudience      string        `help:"The audience that tokens must name; needed with oidc:." env:"TURNLEDGER_AUTH_AUDIENCE"`
+	AuthAlgorithms    []string      `help:"Algorithms that may sign tokens." default:"RS256,ES256" env:"TURNLEDGER_AUTH_ALGORITHMS"`
+	AuthIdentityClaim string        `help:"The claim of a token that is the user's identity_id." default:"sub" env:"TURNLEDGER_AUTH_IDENTITY_CLAIM"`
+	AuthScopesClaim   string        `help:"The claim that names the scopes." default:"scope" env:"TURNLEDGER_AUTH_SCOPES_CLAIM"`
+	AuthServices      []string      `help:"Subjects of tokens that are programs: they reach all sessions." env:"TURNLEDGER_AUTH_SERVICES"`
+	AuthLeeway        time.Duration `help:"How far the issuer's clock may be from ours." default:"1m" env:"TURNLEDGER_AUTH_LEEWAY"`
+}
+
+// Sources is TURNLEDGER_AUTH taken apart; what is empty is not asked.
+type Sources struct {
+	Keys   apikeys.File
+	Issuer string
+}
+
+// ParseAuth reads TURNLEDGER_AUTH. Its errors don't repeat it: it may be a key that went
+// astray.
+func ParseAuth(auth string) (Sources, error) {
+	var out Sources
+	wrong := errors.New("must be keys:FILE, with a file that turnledger keys create makes, or oidc:ISSUER, with the address of an issuer of tokens, or both with a comma between")
+	if auth == "" {
+		return out, nil
+	}
+	for part := range strings.SplitSeq(auth, ",") {
+		kind, value, _ := strings.Cut(strings.TrimSpace(part), ":")
+		switch {
+		case value == "":
+			return Sources{}, wrong
+		case kind == "keys" && out.Keys == "":
+			out.Keys = apikeys.File(value)
+		case kind == "oidc" && out.Issuer == "":
+			out.Issuer = value
+		default:
+			return Sources{}, wrong
+		}
+	}
+	return out, nil
+}
+
+// ShownAuth is TURNLEDGER_AUTH as anybody may see it.
+func ShownAuth(auth string) string {
+	if _, err := ParseAuth(auth); err != nil {
+		return given(auth)
+	}
+	return auth
+}
+
+// Tokens returns how an issuer's tokens are read.
+func (c auth) Tokens(issuer string, logger *slog.Logger) tokens.Config {
+	return tokens.Config{
+		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim, ScopesClaim: c.AuthScopesClaim,
+		Services: c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
+	}
+}
+
+func (c auth) validate(no *complaints) {
+	sources, err := ParseAuth(c.Auth)
+	no.when(err != nil, "AUTH", "%s", err)
+	if sources.Issuer != "" {
+		err := c.Tokens(sources.Issuer, nil).Validate()
+		no.when(err != nil, "AUTH", "oidc: %s (see TURNLEDGER_AUTH_AUDIENCE, _ALGORITHMS, _LEEWAY)", err)
+	}
+}

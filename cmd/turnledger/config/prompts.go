@@ -1,0 +1,63 @@
+package config
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/turnledger/turnledger/services/ratelimit"
+)
+
+// prompts are the settings of prompts and of chat (docs/contract.md#environment).
+type prompts struct {
+	SystemPrompt string `help:"System prompt of contexts that bring none." env:"TURNLEDGER_SYSTEM_PROMPT" show:"given"`
+
+	ModelURL     string        `name:"model-url" help:"Endpoint of the chat model, up to its version; unset: dev answers with an echo." env:"TURNLEDGER_MODEL_URL" show:"url"`
+	ModelName    string        `name:"model-name" help:"Name of the model; its encoding counts max_tokens." env:"TURNLEDGER_MODEL_NAME"`
+	ModelKey     string        `name:"model-key" help:"Key of the endpoint." env:"TURNLEDGER_MODEL_KEY" show:"given"`
+	ModelAPI     string        `name:"model-api" help:"What the endpoint speaks: openai or anthropic; auto goes by the address." default:"auto" env:"TURNLEDGER_MODEL_API"`
+	ModelSilence time.Duration `name:"model-silence" help:"How long the model may say nothing before its answer is given up; models that think, or are loaded first, need longer." default:"30s" env:"TURNLEDGER_MODEL_SILENCE"`
+	OnPending    string        `name:"on-pending" help:"What chat does with a message while another is being answered: reject, enqueue or interrupt." default:"enqueue" env:"TURNLEDGER_ON_PENDING"`
+
+	RewriterURL     string        `name:"rewriter-url" help:"OpenAI-compatible endpoint of the query rewriter; unset: rewrite falls back to the message." env:"TURNLEDGER_REWRITER_URL" show:"url"`
+	RewriterName    string        `name:"rewriter-name" help:"Name of its model; that of the chat model by default." env:"TURNLEDGER_REWRITER_NAME"`
+	RewriterKey     string        `name:"rewriter-key" help:"Key of the endpoint." env:"TURNLEDGER_REWRITER_KEY" show:"given"`
+	RewriterTimeout time.Duration `name:"rewriter-timeout" help:"How long a rewrite may take." default:"5s" env:"TURNLEDGER_REWRITER_TIMEOUT"`
+
+	MemoryURL    string        `name:"memory-url" help:"Supermemory's address for long-term memory; unset: the audit tables." env:"TURNLEDGER_MEMORY_URL" show:"url"`
+	MemoryKey    string        `name:"memory-key" help:"Key of it." env:"TURNLEDGER_MEMORY_KEY" show:"given"`
+	MemoryAPI    string        `name:"memory-api" help:"Version of Supermemory's API: v5 or v4." default:"v5" env:"TURNLEDGER_MEMORY_API"`
+	MemoryBudget time.Duration `name:"memory-budget" help:"How long a prompt waits for the memory." default:"300ms" env:"TURNLEDGER_MEMORY_BUDGET"`
+
+	RateSession  ratelimit.Rate `name:"rate-session" help:"Turns, and contexts, that a session may ask for, such as 60/m; off: no limit." default:"off" env:"TURNLEDGER_RATE_SESSION"`
+	RateIdentity ratelimit.Rate `name:"rate-identity" help:"The same of an identity over all its sessions." default:"off" env:"TURNLEDGER_RATE_IDENTITY"`
+}
+
+// RewriterModel returns the name of the rewriter's model: its own, or the chat's.
+func (c prompts) RewriterModel() string { return cmp.Or(c.RewriterName, c.ModelName) }
+
+// Anthropic reports whether the chat model's endpoint speaks Anthropic's protocol.
+func (c prompts) Anthropic() bool {
+	u, err := url.Parse(c.ModelURL)
+	return c.ModelAPI == "anthropic" || c.ModelAPI == "auto" && err == nil && u.Hostname() == "api.anthropic.com"
+}
+
+func (c prompts) validate(no *complaints) {
+	no.unless(slices.Contains([]string{"reject", "enqueue", "interrupt"}, c.OnPending),
+		"ON_PENDING", "must be reject, enqueue or interrupt")
+	for _, a := range [][2]string{{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL", c.MemoryURL}} {
+		u, err := url.Parse(a[1])
+		no.when(a[1] != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"),
+			a[0], "must be a URL such as https://api.openai.com/v1")
+	}
+	no.when(c.ModelURL != "" && c.ModelName == "", "MODEL_NAME", "is needed with TURNLEDGER_MODEL_URL")
+	no.when(c.RewriterURL != "" && c.RewriterModel() == "", "REWRITER_NAME", "is needed with TURNLEDGER_REWRITER_URL")
+	no.unless(slices.Contains([]string{"auto", "openai", "anthropic"}, c.ModelAPI),
+		"MODEL_API", "must be auto, openai or anthropic")
+	no.unless(slices.Contains([]string{"v5", "v4"}, c.MemoryAPI), "MEMORY_API", "must be v5 or v4")
+	no.unless(within(c.ModelSilence, 1, 2*time.Minute),
+		"MODEL_SILENCE", "must be above 0 and at most 2m, the time of an answer")
+	no.unless(within(c.MemoryBudget, 1, 10*time.Second), "MEMORY_BUDGET", "must be above 0 and at most 10s")
+	no.unless(within(c.RewriterTimeout, 1, time.Minute), "REWRITER_TIMEOUT", "must be above 0 and at most 1m")
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Options are what the command line needs to read settings.
+func Options() []kong.Option {
+	return []kong.Option{
+		kong.Resolvers(kong.ResolverFunc(fromFiles)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(readDuration)),
+	}
+}
+
+// prefix begins the names of all variables.
+const prefix = "TURNLEDGER_"
+
+// Row is a setting as the verb config prints it.
+type Row struct{ Name, Value string }
+
+// Rows returns the settings of a command in the order of their fields, without secrets.
+func Rows(of *kong.Node) (out []Row) {
+	for _, f := range of.Flags {
+		if len(f.Envs) == 1 && f.Tag.Get("show") != "never" {
+			out = append(out, Row{f.Envs[0], shown(f)})
+		}
+	}
+	return out
+}
+
+func shown(f *kong.Flag) string {
+	text := Text(f.Target.Interface())
+	switch f.Tag.Get("show") {
+	case "url":
+		return Secretless(text)
+	case "auth":
+		return ShownAuth(text)
+	case "given":
+		return given(text)
+	default:
+		return text
+	}
+}
+
+// Text returns a setting's value as its variable takes it.
+func Text(value any) string {
+	switch v := value.(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case time.Duration:
+		if v == 0 {
+			return "off"
+		}
+	}
+	return fmt.Sprint(value)
+}
+
+func given(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(set)"
+}
+
+// Unknown returns the variables of the environment that look like settings and that no flag reads, so that nobody
+// relies on them. Each variable may have _FILE behind it.
+func Unknown(model *kong.Application) (names []string) {
+	known := []string{prefix + "TEST_DATA", prefix + "TORTURE"} // tests read these
+	_ = kong.Visit(model, func(node kong.Visitable, next kong.Next) error {
+		if f, ok := node.(*kong.Flag); ok {
+			known = append(known, f.Envs...)
+		}
+		return next(nil)
+	})
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, prefix) && !slices.Contains(known, strings.TrimSuffix(name, "_FILE")) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Secretless returns an address or a URL without its password, and without what may be one.
+func Secretless(s string) string {
+	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
+		return s
+	}
+	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several, func(one string) bool { return !strings.Contains(one, "://") }) {
+		for i, one := range several { // servers of a cluster
+			several[i] = Secretless(one)
+		}
+		return strings.Join(several, ",")
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
+		return "(set)" // such as a PostgreSQL connection string of keywords
+	}
+	postgres := u.Scheme == "postgres" || u.Scheme == "postgresql"
+	q := u.Query()
+	for name := range q {
+		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key there
+			q.Set(name, "xxxxx")
+		}
+	}
+	u.RawQuery = q.Encode()
+	if _, ok := u.User.Password(); u.User != nil && !ok && !postgres {
+		u.User = url.User("xxxxx") // a token
+	}
+	return u.Redacted()
+}
+
+// readDuration reads "24h", "30d" or "off", in place of kong's own reading.
+func readDuration(k *kong.DecodeContext, target reflect.Value) error {
+	var s string
+	if err := k.Scan.PopValueInto("duration", &s); err != nil {
+		return err
+	}
+	if s == "off" || s == "keep" || s == "" {
+		target.SetInt(0)
+		return nil
+	}
+	v, err := time.ParseDuration(s)
+	if n, days := strings.CutSuffix(s, "d"); days {
+		var f float64
+		f, err = strconv.ParseFloat(n, 64)
+		v = time.Duration(f * 24 * float64(time.Hour))
+	}
+	if err != nil || v < 0 {
+		return errors.New("want a time such as 30m, 24h or 7d, or off")
+	}
+	target.SetInt(int64(v))
+	return nil
+}

@@ -1,0 +1,32 @@
+package deployment_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// A deployment of the version before becomes one of this version, process by process, while users write and read: two
+// processes of each role that follows the log, so that both versions feed the same views for a while. No request fails
+// that is tried once more, nothing is lost, and nobody is shown anything else than what was acknowledged.
+func TestARollingRestartFromTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	former := stack.FormerBinary(t)
+	env := append(stack.NewModel(t).Env(), "TURNLEDGER_REDIS_URL="+redistest.Start(t).URL(),
+		"TURNLEDGER_POSTGRES_URL="+pgtest.URL(t))
+	f := newDeploymentOf(t, former, map[string]int{roleAPI: 2, roleContext: 2, roleChat: 2, roleRecent: 2,
+		roleAudit: 2, roleEraser: 2}, env...)
+	c := startUsers(f, stack.Seed(t), 4, 0)
+	f.binary = stack.Binary(t)
+	f.restartEachProcess()
+	c.finish()
+	c.check()
+	require.Positive(t, c.retried, "nobody met a process that was away")
+	for _, p := range f.all() {
+		require.Equal(t, f.binary, p.Cmd.Path)
+	}
+}

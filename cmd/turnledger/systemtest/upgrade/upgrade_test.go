@@ -1,0 +1,236 @@
+// Package upgrade_test opens what the version before this one has written: a log, audit tables, a Redis and a backup.
+// testdata holds them as that version's binary left them, with its answers; TestRecord made them.
+package upgrade_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/events"
+)
+
+// open unpacks a recording into a folder.
+func open(t *testing.T, f form) (dir string, r recording) {
+	t.Helper()
+	dir = stack.DataDir(t)
+	file, err := os.Open(f.file())
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	zip, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	require.NoError(t, stack.Unpack(dir, zip))
+	raw, err := os.ReadFile(filepath.Join(dir, "recording.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &r))
+	require.Equal(t, stack.FormerCommit, r.Commit)
+	return dir, r
+}
+
+// eachRecording runs a test on the recordings of testdata, and in the long form also on some that the version before
+// makes now.
+func eachRecording(t *testing.T, test func(t *testing.T, f form, dir string, r recording)) {
+	t.Helper()
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			dir, r := open(t, f)
+			test(t, f, dir, r)
+		})
+		if stack.Long() {
+			t.Run(f.name+", made now", func(t *testing.T) {
+				t.Parallel()
+				dir, r := makeRecording(t, f, stack.FormerBinary(t))
+				test(t, f, dir, r)
+			})
+		}
+	}
+}
+
+// The stores of the version before are opened, read, verified, rebuilt and written on.
+func TestStoresOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	eachRecording(t, func(t *testing.T, f form, dir string, r recording) {
+		s := newSite(t, f, filepath.Join(dir, "data"))
+		execPostgres(t, s.postgres, r.Postgres)
+		if f.outside {
+			loadRedis(t, s.redis.URL(), r.Redis)
+		}
+		checkStores(t, s, r)
+	})
+}
+
+func checkStores(t *testing.T, s *site, r recording) {
+	t.Helper()
+	p := s.start(t, stack.Binary(t), readers)
+	p.WaitCaughtUp(t, "recent", "audit")
+	answersAsBefore(t, p, r, "source")
+	printsAsBefore(t, p, r)
+	for _, receipt := range r.Receipts {
+		if state := p.Get(t, "/v1/receipts/"+receipt)["state"]; s.outside { // no eraser runs yet
+			require.Equal(t, "running", state)
+		}
+	}
+	checkLetters(t, p, s, r)
+	for range 2 {
+		verify(t, p)
+		answersAsBefore(t, p, r)
+		for _, view := range []string{"recent", "audit"} {
+			code, out, errs := p.Run(t, "projections", "rebuild", view, "--yes")
+			require.Equal(t, stack.ExitDone, code, out+errs)
+		}
+	}
+	writeOn(t, p)
+	if s.outside {
+		s.start(t, stack.Binary(t), "eraser")
+	}
+	for _, receipt := range r.Receipts {
+		require.Eventually(t, func() bool { return p.Get(t, "/v1/receipts/"+receipt)["state"] == "complete" },
+			time.Minute, 20*time.Millisecond, "%v", p.Get(t, "/v1/receipts/"+receipt))
+	}
+	for _, session := range []string{"leaving", "leaves-too"} {
+		require.Empty(t, p.Context(t, session))
+		require.Equal(t, false, p.Get(t, stack.SessionPath(session))["found"])
+	}
+	verify(t, p)
+	p.Stop(t)
+}
+
+func verify(t *testing.T, p *stack.Process) {
+	t.Helper()
+	p.WaitNoLag(t)
+	code, out, errs := p.Run(t, "projections", "verify")
+	require.Equal(t, stack.ExitDone, code, out+errs)
+}
+
+// answersAsBefore asks again what the version before was asked. What a context was read from is compared where exact
+// names it: source.
+func answersAsBefore(t *testing.T, p *stack.Process, r recording, exact ...string) {
+	t.Helper()
+	if time.Since(r.At) > sessionTTL-time.Hour {
+		exact = nil // the sessions have left the recent view by their age, and are read from the log
+	}
+	for _, c := range r.Calls {
+		status, answer := ask(t, p, c)
+		require.Equal(t, c.Status, status, "%s %s %v: %v", c.Method, c.Path, c.Body, answer)
+		require.Equal(t, comparably(t, c, c.Answer, exact), comparably(t, c, answer, exact), "%s %s %v", c.Method,
+			c.Path, c.Body)
+	}
+}
+
+// printsAsBefore runs again the command lines that the version before ran.
+func printsAsBefore(t *testing.T, p *stack.Process, r recording) {
+	t.Helper()
+	for _, v := range r.Verbs {
+		code, out, errs := p.Run(t, v.Args...)
+		require.Equal(t, stack.ExitDone, code, errs)
+		require.Equal(t, v.Out, out, v.Args)
+	}
+}
+
+// comparably returns an answer as text, without what may differ.
+func comparably(t *testing.T, c call, answer any, exact []string) string {
+	t.Helper()
+	if object, ok := answer.(map[string]any); ok {
+		object = maps.Clone(object)
+		answer = object
+		if c.Method == http.MethodGet || strings.HasSuffix(c.Path, "/context") {
+			delete(object, "position") // up to which the log was read, which other events have moved
+		}
+		if !slices.Contains(exact, "source") {
+			delete(object, "source")
+		}
+		if c.Path == "/v1/sessions/hers" {
+			delete(object, "found") // the version before found sessions of an erased identity
+		}
+	}
+	raw, err := json.MarshalIndent(answer, "", " ")
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// checkLetters finds the dead letters as they were, drops one, and has all applied once nothing refuses them.
+func checkLetters(t *testing.T, p *stack.Process, s *site, r recording) {
+	t.Helper()
+	var letters []any
+	require.Eventually(t, func() bool {
+		letters = p.Get(t, "/v1/deadletters")["deadletters"].([]any)
+		return len(letters) == len(r.DeadLetters)
+	}, 30*time.Second, 20*time.Millisecond, "%v, not %v", letters, r.DeadLetters)
+	require.Equal(t, r.DeadLetters, letters)
+	verb := func(verb string, letter any, more ...string) string {
+		t.Helper()
+		l := letter.(map[string]any)
+		args := []string{"deadletters", verb, l["projection"].(string), l["position"].(string)}
+		code, out, errs := p.Run(t, append(args, more...)...)
+		require.Equal(t, stack.ExitDone, code, out+errs)
+		return out
+	}
+	require.Contains(t, verb("show", letters[0]), "dropped by  ada\n")
+	require.Equal(t, []string{"fine"}, p.AuditedQuestions(t, "noor")[:1])
+	execPostgres(t, s.postgres, "alter table turnledger.questions drop constraint poison")
+	if s.outside {
+		s.memory.Fail(nil)
+	}
+	verb("drop", letters[2], "--reason", "another lie", "--by", "grace")
+	require.Contains(t, verb("show", letters[2]), "dropped by  grace\n")
+	for _, letter := range letters {
+		require.Contains(t, verb("retry", letter), "applied")
+	}
+	require.Empty(t, p.Get(t, "/v1/deadletters")["deadletters"])
+	require.Subset(t, p.AuditedQuestions(t, "noor"), []string{"poison 0", "poison 1", "poison 2", "fine"})
+	if s.outside {
+		documents := s.memory.Documents()
+		require.Len(t, documents, 1, "what the memory has is not sent once more")
+		require.Contains(t, documents[0].Content, "unmemorable")
+	}
+}
+
+// writeOn goes on with the sessions of the version before.
+func writeOn(t *testing.T, p *stack.Process) {
+	t.Helper()
+	before := p.Context(t, "linked")
+	p.RecordTurn(t, "linked", "new", "a new question", "a new answer")
+	require.Equal(t, append(before, map[string]any{"role": "user", "content": "a new question"},
+		map[string]any{"role": "assistant", "content": "a new answer"}), p.Context(t, "linked"))
+	p.Must(t, http.StatusConflict, http.MethodPut, "/v1/sessions/linked/identity", map[string]any{"identity_id": "bob"})
+	open := fmt.Sprint("/v1/sessions/pending/turns/", events.TurnID("pending", "open"))
+	p.Must(t, http.StatusOK, http.MethodPost, open+"/finalize", map[string]any{"answer_neutral": "this version"})
+	require.Equal(t, "this version",
+		p.Context(t, "pending")[len(p.Context(t, "pending"))-1].(map[string]any)["content"])
+	p.Must(t, http.StatusOK, http.MethodPost, open+"/redact", nil)
+	require.Len(t, p.Context(t, "pending"), 8)
+	answer := p.Ask(t, "interrupted", interrupted())
+	require.Equal(t, "Don Jr., Ivanka, Eric, Tiffany and Barron.", answer["content"])
+	require.Equal(t, 0.0, p.Get(t, "/v1/sessions/interrupted")["pending"])
+	require.Contains(t, p.AuditedQuestions(t, "ada"), "a new question")
+}
+
+// A backup of the version before becomes the log of this one.
+func TestBackupOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	eachRecording(t, func(t *testing.T, f form, dir string, r recording) {
+		s := newSite(t, f, stack.DataDir(t))
+		p := s.start(t, stack.Binary(t), everyone)
+		code, _, errs := p.Run(t, "restore", filepath.Join(dir, "backup"))
+		require.Equal(t, stack.ExitDone, code, errs+p.Log.String())
+		p.WaitReady(t)
+		p.WaitCaughtUp(t, "recent", "audit")
+		answersAsBefore(t, p, r)
+		printsAsBefore(t, p, r)
+		verify(t, p)
+		p.RecordTurn(t, "linked", "new", "a new question", "a new answer")
+		require.Contains(t, p.AuditedQuestions(t, "ada"), "a new question")
+	})
+}

@@ -1,0 +1,51 @@
+package cutfstest
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Image is what one cut left on a disk: all of it durable, none of it running. Safe for concurrent use.
+type Image struct {
+	disk  *disk
+	stats Stats
+}
+
+// Stats tells what the cut drew.
+func (img *Image) Stats() Stats { return img.stats }
+
+// ReadFile returns a copy of a surviving file's bytes. The name is slash-separated, from the root of
+// the disk and without a leading slash. Fails with [fs.ErrNotExist] or [fs.ErrInvalid], as a
+// [fs.PathError].
+func (img *Image) ReadFile(name string) ([]byte, error) {
+	n := img.disk.root
+	for part := range strings.SplitSeq(name, "/") {
+		if n = n.dir.now[part]; n == nil {
+			return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
+		}
+	}
+	if n.isDir() {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrInvalid}
+	}
+	return slices.Clone(n.file.now), nil
+}
+
+// Paths lists what survived, sorted; directories end in a slash.
+func (img *Image) Paths() []string {
+	paths := appendPaths(nil, "", img.disk.root)
+	slices.Sort(paths)
+	return paths
+}
+
+func appendPaths(paths []string, under string, dir *node) []string {
+	for name, n := range dir.dir.now {
+		path := under + name
+		if n.isDir() {
+			path += "/"
+			paths = appendPaths(paths, path, n)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}

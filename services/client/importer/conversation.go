@@ -1,0 +1,169 @@
+package importer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/client"
+)
+
+// Turn is one turn of a conversation; Answer is nil where it has none.
+type Turn struct {
+	Start  client.Start
+	Answer *client.Finalize
+}
+
+// half is the question or the answer of a turn. Messages is nil where the text
+// alone gives the same message back.
+type half struct {
+	neutral, translated string
+	messages            []json.RawMessage
+}
+
+// messageIn is what an import needs to know of a message; raw is kept as it came.
+type messageIn struct {
+	raw        json.RawMessage
+	role       string
+	text       string
+	translated string
+	plain      bool
+}
+
+// Parse reads a line of docs/contract.md#import: a conversation and its turns. A
+// user message, or a run of them, opens a turn, and what follows up to the next is
+// its answer; what stands before the first user message opens the first turn.
+func Parse(line []byte) (session string, turns []Turn, err error) {
+	var in struct {
+		ConversationID string            `json:"conversation_id"`
+		Messages       []json.RawMessage `json:"messages"`
+	}
+	if !utf8.Valid(line) {
+		return "", nil, errors.New("not UTF-8: convert the file")
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return "", nil, errors.New("not a JSON object with conversation_id and messages")
+	}
+	if in.ConversationID == "" {
+		return "", nil, errors.New("conversation_id is missing")
+	}
+	if len(in.Messages) == 0 {
+		return "", nil, errors.New("the conversation has no messages")
+	}
+	messages := make([]messageIn, len(in.Messages))
+	for i, raw := range in.Messages {
+		if messages[i], err = parseMessage(raw); err != nil {
+			return "", nil, fmt.Errorf("message %d: %w", i+1, err)
+		}
+	}
+	for i, part := range splitTurns(messages) {
+		turns = append(turns, makeTurn(in.ConversationID, i, part))
+	}
+	return in.ConversationID, turns, nil
+}
+
+func parseMessage(raw json.RawMessage) (messageIn, error) {
+	raw = conversation.WithoutImages(raw) // they are not kept, and might be more than a request may hold
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		return messageIn{}, errors.New("not an object")
+	}
+	m := messageIn{raw: raw}
+	if json.Unmarshal(members["role"], &m.role) != nil || m.role == "" {
+		return messageIn{}, errors.New("role is missing")
+	}
+	content := members["content"]
+	isText := json.Unmarshal(content, &m.text) == nil && string(content) != "null"
+	if !isText {
+		m.text = textOfParts(content)
+	}
+	_ = json.Unmarshal(members["translated"], &m.translated) // absent or odd: no translation
+	// A text that is no Unicode comes back only as it was written.
+	m.plain = isText && m.text != "" && len(members) == 2 && jsontext.Value(content).IsValid()
+	return m, nil
+}
+
+// textOfParts joins the texts of a content that is a list of parts.
+func textOfParts(content json.RawMessage) string {
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(content, &parts) // what is no list has no text; odd parts have none
+	var texts []string
+	for _, p := range parts {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// splitTurns cuts before each user message that does not follow another one.
+func splitTurns(messages []messageIn) [][]messageIn {
+	var out [][]messageIn
+	from, asked := 0, false
+	for i, m := range messages {
+		opens := m.role == "user" && (i == 0 || messages[i-1].role != "user")
+		if opens && asked {
+			out = append(out, messages[from:i])
+			from = i
+		}
+		asked = asked || m.role == "user"
+	}
+	return append(out, messages[from:])
+}
+
+func makeTurn(session string, i int, part []messageIn) Turn {
+	end := len(part)
+	if last := slices.IndexFunc(part, func(m messageIn) bool { return m.role == "user" }); last >= 0 {
+		for end = last; end < len(part) && part[end].role == "user"; end++ {
+		}
+	}
+	q := makeHalf(part[:end], "user")
+	t := Turn{Start: client.Start{
+		SessionID: session, RequestID: fmt.Sprintf("import-%d", i+1),
+		QuestionNeutral: q.neutral, QuestionTranslated: q.translated, QuestionMessages: q.messages,
+	}}
+	if end < len(part) {
+		a := makeHalf(part[end:], "assistant")
+		t.Answer = &client.Finalize{
+			SessionID: session, AnswerNeutral: a.neutral, AnswerTranslated: a.translated, AnswerMessages: a.messages,
+		}
+	}
+	return t
+}
+
+// makeHalf joins the texts of a role; where there are none, of all.
+func makeHalf(part []messageIn, role string) half {
+	var h half
+	var texts, all, translated []string
+	for _, m := range part {
+		if m.role == role && m.translated != "" {
+			translated = append(translated, m.translated)
+		}
+		if m.text == "" {
+			continue
+		}
+		all = append(all, m.text)
+		if m.role == role {
+			texts = append(texts, m.text)
+		}
+	}
+	if len(texts) == 0 && role == "user" {
+		texts = all
+	}
+	h.neutral, h.translated = strings.Join(texts, "\n"), strings.Join(translated, "\n")
+	if len(part) == 1 && part[0].plain && part[0].role == role {
+		return h
+	}
+	for _, m := range part {
+		h.messages = append(h.messages, m.raw)
+	}
+	return h
+}

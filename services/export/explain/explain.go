@@ -1,0 +1,205 @@
+// Package explain says why a turn was answered as it was: what the log has of the turn, and what its prompt could see.
+// It reads the events of the turn's session as a replay prints them.
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/export"
+)
+
+// ErrNoTurn says that the session has no such turn.
+var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
+
+// Explanation is why a turn was answered as it was.
+type Explanation struct {
+	SessionID string  `json:"session_id"`
+	TurnID    string  `json:"turn_id"`
+	AsOf      string  `json:"as_of"`
+	Events    []Event `json:"events"`
+	Context   Context `json:"context"`
+	Turns     []Turn  `json:"turns"`
+	// Question is the text of the turn, where the log still has it.
+	Question string `json:"-"`
+	// Root is the version of the turn that was asked.
+	Root uuid.UUID `json:"-"`
+
+	asked    events.Position
+	versions map[uuid.UUID]bool
+}
+
+// Event is an event of the turn; Data is there with texts only.
+type Event struct {
+	Position   string          `json:"position"`
+	RecordedAt time.Time       `json:"recordedat"`
+	Type       string          `json:"type"`
+	ID         string          `json:"id"`
+	Redacted   bool            `json:"redacted,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"`
+}
+
+// Context is the prompt of the turn; Messages are there with texts only.
+type Context struct {
+	HistoryMessages int               `json:"history_messages"`
+	HistoryTurns    int               `json:"history_turns"`
+	DroppedTurns    int               `json:"dropped_turns"`
+	Roles           []string          `json:"roles"`
+	Messages        []json.RawMessage `json:"messages,omitempty"`
+}
+
+// Turn is a turn that stood before the explained one. Seen is how it entered the prompt: shown, or why not.
+type Turn struct {
+	TurnID   string `json:"turn_id"`
+	Position string `json:"position"`
+	Seen     string `json:"seen"`
+}
+
+// How an earlier turn entered the prompt.
+const (
+	seenShown    = "shown"
+	seenWindow   = "left out by the window"
+	seenBoundary = "before a reset or a silence"
+	seenPending  = "had no answer yet"
+	seenReplaced = "corrected"
+	seenRedacted = "redacted"
+)
+
+// New reads the lines of a session, which a replay printed, and folds the session up to where the turn was asked: what
+// came later was not seen.
+func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts bool) (*Explanation, error) {
+	x := &Explanation{
+		SessionID: sessionID, TurnID: turn.String(), Root: turn, versions: map[uuid.UUID]bool{turn: true},
+	}
+	today, then := conversation.New(sessionID, conversation.Rules{}), conversation.New(sessionID, conversation.Rules{})
+	var kept [][]byte
+	var all []events.Recorded
+	for line, err := range lines {
+		if err != nil {
+			return nil, err
+		}
+		line = slices.Clone(line)
+		r, err := export.Recorded(line)
+		if err != nil {
+			return nil, err
+		}
+		today.Fold(r)
+		kept, all = append(kept, line), append(all, r)
+	}
+	x.place(today, turn, all)
+	for i, r := range all {
+		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
+			if err := x.add(kept[i], r, texts); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if x.asked.Seq == 0 {
+		return nil, ErrNoTurn
+	}
+	x.AsOf = x.asked.String()
+	for _, r := range all {
+		if r.Position.Seq < x.asked.Seq {
+			then.Fold(r)
+		}
+	}
+	x.tell(today, then)
+	return x, nil
+}
+
+// place finds the versions of a turn, and where it was asked, also where its own events are physically gone: the
+// tombstone knows.
+func (x *Explanation) place(today *conversation.State, id uuid.UUID, all []events.Recorded) {
+	turn := today.Turn(id)
+	if turn == nil {
+		return
+	}
+	x.asked = events.Position{Partition: all[0].Position.Partition, Seq: turn.Place}
+	for _, t := range today.Turns {
+		if t.Place != turn.Place {
+			continue
+		}
+		x.versions[t.ID] = true
+		if t.Started == t.Place {
+			x.Root = t.ID
+		}
+	}
+}
+
+// add takes an event of the turn.
+func (x *Explanation) add(line []byte, r events.Recorded, texts bool) error {
+	row, err := export.ParseEvent(line)
+	if err != nil {
+		return err
+	}
+	e := Event{Position: row.Position, RecordedAt: row.RecordedAt, Type: row.Type, ID: row.ID, Redacted: row.Redacted}
+	if row.Problem != nil {
+		e.Problem = *row.Problem
+	}
+	if texts {
+		e.Data = json.RawMessage(row.Data)
+	}
+	x.Events = append(x.Events, e)
+	if x.asked.Seq == 0 { // it never counted
+		x.asked = r.Position
+	}
+	if q := events.TextsOf(r.Fact).Question; q != nil && strings.HasPrefix(r.ID, x.TurnID+".") {
+		x.Question = q.QuestionNeutral
+	}
+	return nil
+}
+
+// tell says of each earlier turn what the log alone tells; which of the others the
+// window showed is the server's to say.
+func (x *Explanation) tell(today, then *conversation.State) {
+	for _, now := range today.Turns {
+		if now.Started >= x.asked.Seq || x.versions[now.ID] {
+			continue
+		}
+		seen := seenShown
+		// Its events say nothing any more, so that it is not in what was then.
+		t := then.Turn(now.ID)
+		switch {
+		case t == nil || now.Status == conversation.Redacted:
+			seen = seenRedacted
+		case t.Status == conversation.Replaced:
+			seen = seenReplaced
+		case t.Place <= then.Boundary:
+			seen = seenBoundary
+		case t.Status == conversation.Pending:
+			seen = seenPending
+		}
+		at := events.Position{Partition: x.asked.Partition, Seq: now.Started}
+		x.Turns = append(x.Turns, Turn{TurnID: now.ID.String(), Position: at.String(), Seen: seen})
+	}
+}
+
+// Saw marks the turns by what the server says of the prompt: the window takes the newest ones, with those that had no
+// answer if pending is set, and leaves out older ones.
+func (x *Explanation) Saw(prompt Context, pending bool) {
+	x.Context = prompt
+	shown, left := prompt.HistoryTurns, prompt.DroppedTurns
+	for i := range slices.Backward(x.Turns) {
+		t := &x.Turns[i]
+		switch {
+		case t.Seen != seenShown && (t.Seen != seenPending || !pending):
+		case shown > 0:
+			t.Seen = seenShown
+			shown--
+		case left > 0:
+			t.Seen = seenWindow
+			left--
+		default:
+			t.Seen = seenBoundary // a silence, which the server alone measures
+		}
+	}
+}

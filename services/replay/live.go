@@ -1,0 +1,118 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
+)
+
+// live is what comes from all partitions after the backlog.
+type live struct {
+	query  services.EventQuery
+	in     chan arrival
+	cancel context.CancelFunc
+	pumps  sync.WaitGroup
+	failed error
+	late   <-chan time.Time
+}
+
+type arrival struct {
+	jetlog.Message
+	err error
+}
+
+// goLive goes on after the backlog with every partition at once.
+func goLive(ctx context.Context, q services.EventQuery, partitions []*backlog) *live {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &live{query: q, in: make(chan arrival, 64), cancel: cancel}
+	if !q.Until.IsZero() {
+		// The server's clock and the log's may differ a little.
+		l.late = time.After(time.Until(q.Until) + 2*time.Second)
+	}
+	for _, b := range partitions {
+		l.pumps.Go(func() { l.pump(ctx, b) })
+	}
+	go func() {
+		l.pumps.Wait()
+		close(l.in)
+	}()
+	return l
+}
+
+// pump hands on what comes in a partition, until the query ends there or something fails.
+func (l *live) pump(ctx context.Context, b *backlog) {
+	to, bounded := boundOf(l.query.To, b.partition)
+	for !bounded || b.after < to {
+		var a arrival
+		if len(b.ready) == 0 {
+			a.err = b.read(ctx, bounded)
+		}
+		if bounded && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
+			var over bool
+			if over, a.err = l.passed(ctx, b, to); over {
+				return
+			} else if a.err == nil {
+				continue
+			}
+		}
+		if a.err == nil {
+			a.Message = b.take()
+			if bounded && a.Position.Seq > to || !l.query.Until.IsZero() && !a.Time.Before(l.query.Until) {
+				return
+			}
+		}
+		select {
+		case l.in <- a:
+		case <-ctx.Done():
+			return
+		}
+		if a.err != nil {
+			return
+		}
+	}
+}
+
+// passed reports whether the log is beyond a sequence and nothing up to there is still to come: the event that stands
+// there may be another session's, or erased.
+func (l *live) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
+	head, err := b.log.Head(ctx, b.partition)
+	if err != nil || head.Seq < to {
+		return false, err
+	}
+	if l.query.SessionID == "" {
+		return b.log.Still(ctx, b.partition, b.after, to)
+	}
+	last, err := b.log.Last(ctx, l.query.SessionID)
+	return err == nil && last <= b.after, err
+}
+
+// ready reports whether next has an event without waiting.
+func (l *live) ready() bool { return len(l.in) > 0 }
+
+func (l *live) next(ctx context.Context) (jetlog.Message, error) {
+	if l.failed != nil {
+		return jetlog.Message{}, l.failed
+	}
+	select {
+	case a, open := <-l.in:
+		if l.failed = a.err; !open {
+			l.failed = io.EOF
+		}
+		return a.Message, l.failed
+	case <-ctx.Done():
+		return jetlog.Message{}, ctx.Err()
+	case <-l.late:
+		l.failed = io.EOF
+		return jetlog.Message{}, io.EOF
+	}
+}
+
+func (l *live) stop() {
+	l.cancel()
+	l.pumps.Wait()
+}
