@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -31,12 +32,7 @@ type Receipt struct {
 
 // Complete reports whether every place is done.
 func (r Receipt) Complete() bool {
-	for _, p := range r.Places {
-		if !p.Done {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Places, func(p ReceiptPlace) bool { return !p.Done })
 }
 
 // ReceiptPlace is what an erasure has done in one place. At is when that was written down, and

@@ -82,10 +82,8 @@ func (r Rules) owner(ctx context.Context, sessionID string) (string, error) {
 // exists takes longer to look up than one that does not. Without the wait, a caller that is refused
 // could measure which of the two it was.
 func even(ctx context.Context, began time.Time, step time.Duration) error {
-	timer := time.NewTimer(step - time.Since(began)%step)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(step - time.Since(began)%step):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -22,24 +23,8 @@ import (
 const securityScheme = "key"
 
 // newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and
-// written, and does no more: no request passes through huma.
-func newSpec(version string) huma.API { return huma.NewAPI(specOf(version), undisturbed{}) }
-
-// errDescribed: huma's handlers are there for their types.
-var errDescribed = errors.New("huma describes calls and answers none")
-
-// undisturbed is an adapter of huma's to no router.
-type undisturbed struct{}
-
-var _ huma.Adapter = undisturbed{}
-
-// Handle adds no route.
-func (undisturbed) Handle(*huma.Operation, func(huma.Context)) {}
-
-// ServeHTTP is never called.
-func (undisturbed) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	problemOf(errDescribed).write(w)
-}
+// written, and does no more: the mux that it adds routes to is not served.
+func newSpec(version string) huma.API { return humago.New(http.NewServeMux(), specOf(version)) }
 
 // specOf is huma's configuration without $schema links and pages of its own.
 func specOf(version string) huma.Config {

@@ -127,9 +127,7 @@ func (f fieldErrors) problem() *problem {
 	if n := len(f) - 1; n > 0 {
 		p.Detail += " (and " + strconv.Itoa(n) + " more)"
 	}
-	for _, e := range f {
-		p.Errors = append(p.Errors, problemField{e.Field, e.Why})
-	}
+	p.Errors = mapped(f, func(e *conversation.Invalid) problemField { return problemField{e.Field, e.Why} })
 	return p
 }
 

@@ -98,7 +98,7 @@ func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *
 			return handle(w, r, in)
 		}
 		huma.Register(a.spec, op.Operation, func(context.Context, *I) (*struct{ Body O }, error) {
-			return nil, errDescribed
+			return nil, wire.ErrNoRoute // no request comes here
 		})
 	}
 	a.routes = append(a.routes, route)
