@@ -40,7 +40,7 @@ type Service struct {
 	cfg Config
 
 	mu      sync.Mutex
-	running map[uuid.UUID]*attempt
+	running map[uuid.UUID]*answering
 	// stopping is set when answers are not waited for any more.
 	stopping bool
 	// failed has the turns that this process gave up, with the time of that: nobody waits for them.
@@ -54,7 +54,7 @@ func New(cfg Config) *Service {
 	cfg.OnPending = cmp.Or(cfg.OnPending, services.Enqueue)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Service{cfg: cfg, running: map[uuid.UUID]*attempt{}, failed: map[uuid.UUID]time.Time{}}
+	return &Service{cfg: cfg, running: map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{}}
 }
 
 // Send answers a message. The answer is recorded also when ctx ends after the turn has begun. Errors: those of Turns
@@ -89,29 +89,35 @@ func (s *Service) Send(
 	// From here on the answer is made for the log, and the client may go.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	s.take(a.id, a.try, stop)
+	a.take(stop)
 	err := a.answer(ctx)
-	s.forget(a.id, err)
+	a.end(err)
 	return a.reply, err
 }
 
-// answering is one message on its way to its answer.
+// answering is the work of this process on one message, up to its answer.
 type answering struct {
 	*Service
 	m     services.ChatMessage
 	to    services.ChatListener
 	id    uuid.UUID // of the turn
 	turn  services.Turn
-	try   *attempt
 	reply services.ChatReply
 	// said is the answer so far, for one that is broken off.
 	said strings.Builder
+
+	stop context.CancelCauseFunc
+	// leave ends the announcement; done is closed when the work is over.
+	leave func()
+	done  chan struct{}
+	// since is the place in the log after which an interrupting message concerns this attempt.
+	since uint64
 }
 
 // begin records the message, tells the listener so, and makes this process known as the one that answers it. If the
 // message is being answered already, here or by another process, begin waits for that answer.
 func (a *answering) begin(ctx context.Context) error {
-	try, other := a.register(a.id)
+	other := a.register()
 	err := a.start(ctx)
 	if err == nil {
 		a.to.Begun(a.m.ThreadID, a.turn.ID)
@@ -119,33 +125,33 @@ func (a *answering) begin(ctx context.Context) error {
 	for other != nil && err == nil && a.turn.Status == conversation.Pending {
 		select {
 		case <-other:
-			if try, other = a.register(a.id); other == nil {
+			if other = a.register(); other == nil {
 				err = a.start(ctx)
 			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	if a.try = try; try == nil {
+	if other != nil {
 		return err
 	}
 	for mine := !a.turn.Duplicate; err == nil && !mine && a.turn.Status == conversation.Pending; {
-		if mine, err = a.takeOver(ctx, a.id, try); err == nil {
+		if mine, err = a.takeOver(ctx); err == nil {
 			err = a.start(ctx) // it may have been answered meanwhile
 		}
 	}
 	if err == nil && a.turn.Status == conversation.Pending {
-		try.since, err = a.since(ctx)
+		a.since, err = a.begins(ctx)
 	}
 	if err != nil || a.turn.Status != conversation.Pending {
-		a.forget(a.id, nil)
+		a.end(nil)
 	}
 	return err
 }
 
-// since returns the place in the log after which an interrupting message concerns this attempt: messages from before a
-// retry had their effect on the earlier attempts.
-func (a *answering) since(ctx context.Context) (uint64, error) {
+// begins returns the place in the log at which this attempt begins: interrupting messages from before a retry had their
+// effect on the earlier attempts.
+func (a *answering) begins(ctx context.Context) (uint64, error) {
 	if !a.turn.Duplicate {
 		return a.turn.Place, nil
 	}

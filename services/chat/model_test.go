@@ -33,7 +33,7 @@ func models(t *testing.T, idle time.Duration, test func(t *testing.T, server *mo
 			t.Parallel()
 			server := modeltest.New(t, always(modeltest.Answer{Text: "It is żółty indeed."}))
 			cfg := endpoint.Config{URL: server.URL + "/v1", Key: "k", Name: "m", Idle: idle}
-			var m chat.Model = openai.New(cfg)
+			m := openai.New(cfg)
 			if vendor == "anthropic" {
 				m = anthropic.New(cfg)
 			}

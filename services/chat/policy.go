@@ -33,7 +33,7 @@ const looksAtView = 10
 // processes see it in the log. Whatever was acknowledged before the message stands before the message's own place, so
 // that the first look need not ask for the log's end.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
-	known := a.try.since
+	known := a.since
 	if a.m.OnPending == services.Reject {
 		return known, nil
 	}
@@ -117,7 +117,7 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 // looks at what the view has by now. What a view that is behind does not show, it sees in the log itself.
 func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	for look := 1; pause(ctx, lookEvery) == nil; look++ {
-		known := a.try.since
+		known := a.since
 		if look%looksAtView == 0 {
 			known = 0
 		}
@@ -138,7 +138,7 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 // no tombstones.
 func (a *answering) over(state *conversation.State) error {
 	interrupts := func(t *conversation.Turn) bool {
-		return t.Place > a.try.since && t.Question != nil && t.Question.PipelineName == interrupting
+		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting
 	}
 	t := state.Turn(a.id)
 	switch {
@@ -161,33 +161,24 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// attempt is the work of this process on a turn.
-type attempt struct {
-	stop context.CancelCauseFunc
-	// leave ends the announcement; done is closed when the work is over.
-	leave func()
-	done  chan struct{}
-	since uint64
-}
-
 // register begins the work on a turn and announces it. If this process is at work on the turn already, register returns
 // the channel that is closed when that work ends.
-func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if under := s.running[id]; under != nil {
-		return nil, under.done
+func (a *answering) register() (other <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if under := a.running[a.id]; under != nil {
+		return under.done
 	}
-	try = &attempt{leave: s.announce(id), done: make(chan struct{})}
-	s.running[id] = try
-	return try, nil
+	a.leave, a.done = a.announce(), make(chan struct{})
+	a.running[a.id] = a
+	return nil
 }
 
 // announce says that this process answers a turn, until leave is called.
-func (s *Service) announce(id uuid.UUID) (leave func()) {
-	leave, err := s.cfg.Presence.Announce(id)
+func (a *answering) announce() (leave func()) {
+	leave, err := a.cfg.Presence.Announce(a.id)
 	if err != nil {
-		s.cfg.Logger.Warn("others may not wait for a turn", "turn_id", id, "err", err)
+		a.cfg.Logger.Warn("others may not wait for a turn", "turn_id", a.id, "err", err)
 		return func() {}
 	}
 	return leave
@@ -196,16 +187,16 @@ func (s *Service) announce(id uuid.UUID) (leave func()) {
 // takeOver waits while another process answers a turn, and takes over a turn that nobody answers. Of several processes
 // that try, one gets the turn; for the others mine is false, and they look at what has become of it. A process
 // announces itself only when it answers: two that did so before would wait for each other.
-func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (mine bool, err error) {
-	try.leave()
+func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
+	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
-		since, err := s.cfg.Presence.Claimed(ctx, id)
+		since, err := a.cfg.Presence.Claimed(ctx, a.id)
 		present := false
 		if err == nil {
-			present, err = s.cfg.Presence.Present(ctx, id)
+			present, err = a.cfg.Presence.Present(ctx, a.id)
 		}
 		if err == nil && !present && !waited {
-			if mine, err = s.claim(ctx, id, try, since); err == nil {
+			if mine, err = a.claim(ctx, since); err == nil {
 				return mine, nil
 			}
 		}
@@ -217,25 +208,25 @@ func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (min
 		default:
 			return false, nil
 		}
-		if s.isStopping() {
+		if a.isStopping() {
 			return false, errStopping
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return false, err
 		}
 	}
-	try.leave = s.announce(id)
+	a.leave = a.announce()
 	return true, nil
 }
 
 // claim takes a turn over if nobody has since it was looked at. It announces this process first, so that whoever sees
 // the claim sees that somebody answers; in a cluster that may take a moment.
-func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since uint64) (mine bool, err error) {
-	try.leave = s.announce(id)
-	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine {
+func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err error) {
+	a.leave = a.announce()
+	if mine, err = a.cfg.Presence.Claim(ctx, a.id, since); mine {
 		return true, nil
 	}
-	try.leave()
+	a.leave()
 	if err != nil {
 		return false, err
 	}
@@ -254,29 +245,26 @@ func (s *Service) isStopping() bool {
 }
 
 // take lets others stop the work.
-func (s *Service) take(id uuid.UUID, try *attempt, stop context.CancelCauseFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if try.stop = stop; s.stopping {
+func (a *answering) take(stop context.CancelCauseFunc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stop = stop; a.stopping {
 		stop(errStopping)
 	}
-	delete(s.failed, id)
+	delete(a.failed, a.id)
 }
 
-// forget ends the work on a turn. Of those that failed it keeps what is young enough
-// to be waited for.
-func (s *Service) forget(id uuid.UUID, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if try := s.running[id]; try != nil {
-		try.leave()
-		close(try.done)
-		delete(s.running, id)
-	}
+// end ends the work on a turn. Of the turns that failed it keeps those that are young enough to be waited for.
+func (a *answering) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leave()
+	close(a.done)
+	delete(a.running, a.id)
 	now := time.Now()
-	maps.DeleteFunc(s.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > s.cfg.Timeout })
+	maps.DeleteFunc(a.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > a.cfg.Timeout })
 	if err != nil {
-		s.failed[id] = now
+		a.failed[a.id] = now
 	}
 }
 
