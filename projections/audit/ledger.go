@@ -101,10 +101,10 @@ func (l ledgerRow) reason() string {
 
 // asker is the identity that asked for a session.
 func (l ledgerRow) asker() string {
-	switch f := l.e.Fact.(type) {
-	case *events.LinkRefused:
+	if f, refused := l.e.Fact.(*events.LinkRefused); refused {
 		return f.IdentityID
-	case *events.SessionLinked:
+	}
+	if f, linked := l.e.Fact.(*events.SessionLinked); linked {
 		return f.IdentityID
 	}
 	return l.e.IdentityID

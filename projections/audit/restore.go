@@ -56,7 +56,7 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 	if err != nil {
 		return err
 	}
-	clear := func(table string, of []ledgerRow) {
+	empty := func(table string, of []ledgerRow) {
 		var seqs []uint64
 		for _, l := range of {
 			seqs = append(seqs, l.e.Position.Seq)
@@ -66,8 +66,8 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 				b.From.Partition, seqs)
 		}
 	}
-	clear("event_ledger", p.ledger)
-	clear("security_events", p.security)
+	empty("event_ledger", p.ledger)
+	empty("security_events", p.security)
 	if err == nil {
 		err = a.overwrite(ctx, tx, p)
 	}

@@ -26,35 +26,35 @@ func (d *Desk) Members(name string, store func(context.Context) (string, error))
 	return &Members{d, name, store}
 }
 
-func (m *Members) prefix(ctx context.Context) (string, error) {
-	if m.store == nil {
-		return key("members", m.name, ""), nil
+// keys returns the notes, and how the keys of the members begin.
+func (m *Members) keys(ctx context.Context) (notes Notes, prefix string, err error) {
+	prefix = key("members", m.name, "")
+	if m.store != nil {
+		var store string
+		store, err = m.store(ctx)
+		prefix = key("members", m.name, storeKey(store), "")
 	}
-	store, err := m.store(ctx)
-	return key("members", m.name, storeKey(store), ""), err
+	if err == nil {
+		notes, err = m.desk.open(ctx)
+	}
+	return notes, prefix, err
 }
 
 // Beat implements projections.Group. It also removes members that died.
-func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) ([]string, error) {
-	prefix, err := m.prefix(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("meet the other runners: %w", err)
-	}
-	notes, err := m.desk.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := notes.Put(ctx, prefix+member, true); err != nil {
-		return nil, fmt.Errorf("meet the other runners: %w", err)
+func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) (living []string, err error) {
+	notes, prefix, err := m.keys(ctx)
+	if err == nil {
+		err = notes.Put(ctx, prefix+member, true)
 	}
 	seen := map[string]time.Time{}
-	err = each(ctx, notes, prefix+"*", func(n jetlog.Note[bool]) {
-		seen[strings.TrimPrefix(n.Key, prefix)] = n.At
-	})
+	if err == nil {
+		err = each(ctx, notes, prefix+"*", func(n jetlog.Note[bool]) {
+			seen[strings.TrimPrefix(n.Key, prefix)] = n.At
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("meet the other runners: %w", err)
 	}
-	var living []string
 	for other, at := range seen {
 		switch silent := seen[member].Sub(at); {
 		case other == member, silent <= alive:
@@ -72,11 +72,7 @@ const forgetAfter = 10
 
 // Leave implements projections.Group.
 func (m *Members) Leave(ctx context.Context, member string) error {
-	prefix, err := m.prefix(ctx)
-	if err != nil {
-		return fmt.Errorf("leave the other runners: %w", err)
-	}
-	notes, err := m.desk.open(ctx)
+	notes, prefix, err := m.keys(ctx)
 	if err == nil {
 		err = notes.Drop(ctx, prefix+member)
 	}

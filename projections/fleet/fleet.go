@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
@@ -62,7 +63,7 @@ type Fleet struct {
 	feeds   []feed
 	letters []projections.DeadLetterQueue
 	places  []Place
-	begun   chan *rebuilding
+	begun   chan *rebuild.Rebuild
 }
 
 // feed is a runner that this process runs; its view is nil where it feeds an effect or a task.
@@ -73,7 +74,7 @@ type feed struct {
 
 // New makes an empty fleet; it does no I/O.
 func New(cfg Config) *Fleet {
-	return &Fleet{cfg: cfg, desk: desk.Of(cfg.Log), begun: make(chan *rebuilding)}
+	return &Fleet{cfg: cfg, desk: desk.Of(cfg.Log), begun: make(chan *rebuild.Rebuild)}
 }
 
 // Desk is where the dead letters are of what outlives the process.

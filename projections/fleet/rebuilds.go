@@ -13,9 +13,6 @@ import (
 	"github.com/turnledger/turnledger/projections/rebuild"
 )
 
-// rebuilding is a rebuild that is to be run.
-type rebuilding = rebuild.Rebuild
-
 // runRebuilds runs what is begun until ctx ends; then rebuilds under way are broken off.
 func (f *Fleet) runRebuilds(ctx context.Context) error {
 	var g errgroup.Group

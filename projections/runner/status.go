@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -84,10 +85,8 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 	seq, err := p.seq, p.err
 	p.mu.Unlock()
 	if s.State != live {
-		var fault error
-		if seq, fault = r.applied(ctx, k, seq); err == nil {
-			err = fault
-		}
+		at, fault := r.proj.Applied(ctx, k)
+		seq, err = max(at.Seq, seq), cmp.Or(err, fault)
 	}
 	s.Position = events.Position{Partition: k, Seq: seq}
 	head, fault := r.log.Head(ctx, k)
@@ -104,10 +103,4 @@ func (r *Runner) status(ctx context.Context, k int, now time.Time) projections.S
 		s.LastError = err.Error()
 	}
 	return s
-}
-
-// applied asks the projection's own store how far it is.
-func (r *Runner) applied(ctx context.Context, k int, known uint64) (uint64, error) {
-	at, err := r.proj.Applied(ctx, k)
-	return max(at.Seq, known), err
 }

@@ -104,8 +104,8 @@ var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 func majorOf(ctx context.Context, dir string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"),
-		"--version").Output() //nolint:gosec // a fixed name in a known folder
+	//nolint:gosec // a fixed name in a known folder
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
 	if err != nil {
 		return 0, fmt.Errorf("ask %s for its version: %w", dir, err)
 	}

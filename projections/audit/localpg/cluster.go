@@ -106,8 +106,8 @@ func (s *Server) command(program, dir string, sig syscall.Signal, args ...string
 			handed, dir = []*os.File{f}, descriptorPath
 		}
 	}
-	cmd := exec.Command(program, append([]string{"-D", dir},
-		args...)...) //nolint:gosec,noctx // found by us; run and launch watch it
+	//nolint:gosec,noctx // found by us; run and launch watch it
+	cmd := exec.Command(program, append([]string{"-D", dir}, args...)...)
 	cmd.ExtraFiles = handed
 	s.account.prepare(cmd, sig)
 	return cmd, release, nil

@@ -12,6 +12,9 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
+// dialTimeout bounds a connection attempt.
+const dialTimeout = 500 * time.Millisecond
+
 // Config of a View.
 type Config struct {
 	// URL as rueidis.ParseURL takes it: redis://, rediss:// or unix://.
@@ -22,11 +25,8 @@ type Config struct {
 	Prefix string
 	Limits recent.Limits
 	Rules  conversation.Rules
-	// LoadTimeout bounds one Load, DialTimeout a connection attempt; 250 ms and
-	// 500 ms by default. Longer work is bounded by its ctx.
-	LoadTimeout, DialTimeout time.Duration
-	// Now decides when a session is gone; time.Now by default.
-	Now func() time.Time
+	// LoadTimeout bounds one Load; 250 ms by default. Longer work is bounded by its ctx.
+	LoadTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -35,12 +35,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LoadTimeout == 0 {
 		c.LoadTimeout = 250 * time.Millisecond
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 500 * time.Millisecond
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	c.Limits = c.Limits.WithDefaults()
 	c.Rules.Slim = false
@@ -63,7 +57,7 @@ func (c Config) options() (rueidis.ClientOption, error) {
 	if c.Authorities != nil && opt.TLSConfig != nil {
 		opt.TLSConfig.RootCAs = c.Authorities
 	}
-	opt.Dialer.Timeout = c.DialTimeout
+	opt.Dialer.Timeout = dialTimeout
 	opt.DisableCache, opt.DisableRetry = true, true
 	opt.ClientName = "turnledger"
 	// Two connections of modest buffers: a large batch on one does not hold up the

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
@@ -21,7 +22,7 @@ func (v *View) ApplyFirst(ctx context.Context, b projections.Batch) error {
 		return err
 	}
 	args = append(args, strconv.Itoa(v.cfg.Limits.MaxTurns))
-	return v.committed(ctx, applyScript, keys, v.operations(b, v.cfg.Now().UnixMilli())[0].appendTo(args))
+	return v.committed(ctx, applyScript, keys, v.operations(b, time.Now().UnixMilli())[0].appendTo(args))
 }
 
 // Key of a session, 'h' or 't', or of a checkpoint, "cp", in a generation.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
@@ -213,7 +214,7 @@ func globbed(s string) string {
 
 // NewReference implements projections.View.
 func (v *View) NewReference(_ context.Context, partitions int) (projections.Reference, error) {
-	return recent.NewReference(patient{v}, v.cfg.Limits, v.cfg.Now, partitions), nil
+	return recent.NewReference(patient{v}, v.cfg.Limits, time.Now, partitions), nil
 }
 
 // patient is a view for one who would rather wait than be told that Redis is slow.

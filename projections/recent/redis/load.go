@@ -41,7 +41,7 @@ func (v *View) snapshot(sessionID string, partition int, answer []string) (recen
 	if err != nil {
 		return recent.Snapshot{}, err
 	}
-	if v.cfg.Limits.Expires(h).UnixMilli() < v.cfg.Now().UnixMilli() {
+	if v.cfg.Limits.Expires(h).UnixMilli() < time.Now().UnixMilli() {
 		return snap, nil
 	}
 	s := conversation.New(sessionID, v.cfg.Rules)

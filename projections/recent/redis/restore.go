@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -33,7 +34,7 @@ func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Pos
 	args := []string{
 		v.root, strconv.Itoa(s.Partition), strconv.FormatUint(s.UpTo, 10), s.ID, strconv.FormatUint(folded.Applied, 10),
 	}
-	if expires < v.cfg.Now().UnixMilli() {
+	if expires < time.Now().UnixMilli() {
 		args = append(args, "", "", "")
 	} else {
 		v.cfg.Limits.Trim(folded)

@@ -147,7 +147,7 @@ func checkpoint(answer []string) (cp projections.Checkpoint, err error) {
 // Apply applies a batch. A batch above 16 MiB goes in several steps, each of which
 // can be taken again.
 func (v *View) Apply(ctx context.Context, b projections.Batch) error {
-	err := v.apply(ctx, b, v.operations(b, v.cfg.Now().UnixMilli()))
+	err := v.apply(ctx, b, v.operations(b, time.Now().UnixMilli()))
 	if err != nil {
 		return fmt.Errorf("apply to Redis after %s: %w", b.From.Position(), err)
 	}

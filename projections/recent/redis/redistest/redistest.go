@@ -70,8 +70,8 @@ func start(t testing.TB, look func(string) (string, error)) *Server {
 	if err != nil {
 		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
 	}
-	dir, err := os.MkdirTemp("/tmp",
-		"turnledger-redis-") //nolint:usetesting // t.TempDir's path is too long for a socket
+	//nolint:usetesting // t.TempDir's path is too long for a socket
+	dir, err := os.MkdirTemp("/tmp", "turnledger-redis-")
 	if err != nil {
 		t.Fatal(err)
 	}
