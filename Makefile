@@ -66,7 +66,7 @@ bench-cluster: tested ## benchmark three NATS nodes that sync: turns, a killed l
 	$(GO) test -run '^$$' -bench ClusterLeaderKill -benchtime 1x -count 3 -timeout 1h ./services/history
 	$(GO) test -run '^$$' -bench ClusterContexts -benchtime 1x -timeout 1h ./cmd/turnledger/systemtest/load
 
-bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (ARGS="-workloads W -runs 5"; see docs/benchmarks.md)
+bench-compare: tested ## run turnledger beside bare PostgreSQL, Redis and NATS (ARGS="-workloads W -runs 5")
 	@$(GO) build -o bin/compare ./deploy/tools/compare
 	@bin/compare -bin bin/tested/turnledger $(ARGS)
 

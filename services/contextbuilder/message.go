@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written as
-// JSON only when the caller asks for that, since prompts are made of little else.
+// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written
+// as JSON only when the caller asks for that, since prompts are made of little else.
 type Message struct {
 	role string
 	// text of a plain message; of others stored is set.
@@ -120,7 +120,9 @@ func (m Message) toolCalls() []toolCall {
 }
 
 // call is what a tool_use block calls.
-func (p part) call() toolCall { return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}} }
+func (p part) call() toolCall {
+	return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}}
+}
 
 // everyCall returns the message's calls of tools, and of a function, what tool calls once were.
 func (m Message) everyCall() []toolCall {

@@ -20,7 +20,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/history"
 )
@@ -35,7 +35,7 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 		seeds = 200
 	}
 	for seed := range seeds {
-		l := &lives{seed: seed, sync: embedded.Group, disk: cutfs.Options{OutliveCut: true,
+		l := &lives{seed: seed, sync: embedded.Group, disk: cutfstest.Options{OutliveCut: true,
 			ReplacingRenameSyncsData: true}}
 		require.NoError(t, l.run(t), "seed %d", seed)
 		answers += l.answers
@@ -46,7 +46,7 @@ func TestPowerCutLosesNothingAnswered(t *testing.T) {
 func TestPowerCutFindsLossOfAnswersWithoutGate(t *testing.T) {
 	t.Parallel()
 	for seed := range int64(20) {
-		l := &lives{seed: seed, sync: embedded.None, disk: cutfs.Options{OutliveCut: true}}
+		l := &lives{seed: seed, sync: embedded.None, disk: cutfstest.Options{OutliveCut: true}}
 		err := l.run(t)
 		if errors.Is(err, errAnswerLost) {
 			t.Logf("seed %d: %v", seed, err)
@@ -69,9 +69,9 @@ const (
 type lives struct {
 	seed  int64
 	sync  embedded.Sync
-	disk  cutfs.Options
-	fs    *cutfs.FS
-	image *cutfs.Image
+	disk  cutfstest.Options
+	fs    *cutfstest.FS
+	image *cutfstest.Image
 
 	mu       sync.Mutex
 	answers  int
@@ -116,7 +116,7 @@ func (l *lives) on(t *testing.T, f func(context.Context, *jetlog.Log) error) err
 	dir := t.TempDir()
 	var err error
 	if l.image == nil {
-		l.fs, err = cutfs.Mount(dir, l.disk)
+		l.fs, err = cutfstest.Mount(dir, l.disk)
 	} else {
 		l.fs, err = l.image.Mount(dir)
 	}

@@ -16,7 +16,8 @@ const (
 	long     workload = "L"
 )
 
-// system is what is measured: processes, and clients of them.
+// system is what is measured: processes, and clients of them. The comparison asks the same
+// of each system. More than seven methods: it has one consumer.
 type system interface {
 	name() string
 	start(ctx context.Context, dir string) error

@@ -1,6 +1,6 @@
 //go:build linux
 
-package cutfs_test
+package cutfstest_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 )
 
 // serve runs a private server on the disk and returns its JetStream; both end with the test.
@@ -46,7 +46,7 @@ func publish(t *testing.T, js jetstream.JetStream, from, to int) {
 func TestServerWithSyncAlwaysKeepsEverything(t *testing.T) {
 	t.Parallel()
 	// Not strict POSIX: SyncAlways fsyncs the block files, but not the directories they are new in.
-	d := mount(t, cutfs.Options{FsyncFileMakesNewNameDurable: true})
+	d := mount(t, cutfstest.Options{FsyncFileMakesNewNameDurable: true})
 	js := serve(t, d, true)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}})
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestServerWithSyncAlwaysKeepsEverything(t *testing.T) {
 
 func TestServerWithoutSyncLosesMessages(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{FsyncFileMakesNewNameDurable: true})
+	d := mount(t, cutfstest.Options{FsyncFileMakesNewNameDurable: true})
 	js := serve(t, d, false)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}})
 	require.NoError(t, err)

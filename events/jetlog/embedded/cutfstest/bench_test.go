@@ -1,15 +1,15 @@
 //go:build linux
 
-package cutfs_test
+package cutfstest_test
 
 import (
 	"testing"
 
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 )
 
 func BenchmarkWriteAndSync(b *testing.B) {
-	f := mount(b, cutfs.Options{}).open("f", 0)
+	f := mount(b, cutfstest.Options{}).open("f", 0)
 	data := make([]byte, 512)
 	for b.Loop() {
 		if _, err := f.WriteAt(data, 0); err != nil {

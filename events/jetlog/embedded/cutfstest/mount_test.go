@@ -1,6 +1,6 @@
 //go:build linux
 
-package cutfs_test
+package cutfstest_test
 
 import (
 	"bytes"
@@ -18,31 +18,31 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 )
 
 // disk is a mounted disk in a test.
 type disk struct {
-	*cutfs.FS
+	*cutfstest.FS
 	t   testing.TB
 	dir string
 }
 
-func mount(t testing.TB, opts cutfs.Options) *disk {
+func mount(t testing.TB, opts cutfstest.Options) *disk {
 	t.Helper()
 	dir := t.TempDir()
-	m, err := cutfs.Mount(dir, opts)
+	m, err := cutfstest.Mount(dir, opts)
 	return mounted(t, dir, m, err)
 }
 
-func remount(t testing.TB, img *cutfs.Image) *disk {
+func remount(t testing.TB, img *cutfstest.Image) *disk {
 	t.Helper()
 	dir := t.TempDir()
 	m, err := img.Mount(dir)
 	return mounted(t, dir, m, err)
 }
 
-func mounted(t testing.TB, dir string, m *cutfs.FS, err error) *disk {
+func mounted(t testing.TB, dir string, m *cutfstest.FS, err error) *disk {
 	t.Helper()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Unmount()) })
@@ -106,13 +106,13 @@ func inode(t testing.TB, path string) uint64 {
 
 func TestMountFailsLoudly(t *testing.T) {
 	t.Parallel()
-	_, err := cutfs.Mount(filepath.Join(t.TempDir(), "missing"), cutfs.Options{})
+	_, err := cutfstest.Mount(filepath.Join(t.TempDir(), "missing"), cutfstest.Options{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	t.Run("writes are seen at once by every descriptor", func(t *testing.T) {
 		f, other := d.open("seen", 0), d.open("seen", 0)
 		_, err := f.WriteAt([]byte("world"), 6)
@@ -207,7 +207,7 @@ func TestSystemCalls(t *testing.T) {
 
 func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "kept")
 	f := d.open("f", 0)
 	img := d.Cut(1)
@@ -229,7 +229,7 @@ func TestAfterTheCutNothingWorksAndNothingChanges(t *testing.T) {
 
 func TestProgramsMayOutliveTheCut(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{OutliveCut: true})
+	d := mount(t, cutfstest.Options{OutliveCut: true})
 	d.mkdir("dir")
 	d.sync(".")
 	d.save("dir/f", "kept")
@@ -245,7 +245,7 @@ func TestProgramsMayOutliveTheCut(t *testing.T) {
 	require.Equal(t, before, d.outcomes(listing))
 	require.Equal(t, []string{"dir/ dir/f", "dir/ dir/f dir/g", "dir/ dir/g dir/h", "dir/ dir/h"}, keys(before))
 	require.Equal(t, "too late", read(t, d.path("late")))
-	for content := range d.outcomes(func(img *cutfs.Image) string {
+	for content := range d.outcomes(func(img *cutfstest.Image) string {
 		data, _ := img.ReadFile("dir/g")
 		return string(data)
 	}) {
@@ -256,7 +256,7 @@ func TestProgramsMayOutliveTheCut(t *testing.T) {
 
 func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.mkdir("dir")
 	d.sync(".")
 	d.save("dir/f", "one")
@@ -274,7 +274,7 @@ func TestSurvivorCanBeMountedAndCutAgain(t *testing.T) {
 
 func TestCutAfterCountsChanges(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	f := d.open("f", 0)
 	d.CutAfter(3)
 	for i := range 3 {
@@ -289,7 +289,7 @@ func TestCutAfterCountsChanges(t *testing.T) {
 
 func TestCutAtRename(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.mkdir("dir")
 	d.CutAtRename(func(from, to string) bool { return from == "tmp" && to == "f" }, 2, 1)
 	for range 2 {
@@ -307,7 +307,7 @@ func TestCutAtRename(t *testing.T) {
 func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, err := cutfs.Mount(dir, cutfs.Options{})
+	m, err := cutfstest.Mount(dir, cutfstest.Options{})
 	require.NoError(t, err)
 	f, err := os.Create(filepath.Join(dir, "f"))
 	require.NoError(t, err)
@@ -322,7 +322,7 @@ func TestUnmountWorksWhileFilesAreOpen(t *testing.T) {
 
 func TestConcurrentUseWhileCutting(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.CutAfter(400)
 	var wg sync.WaitGroup
 	for w := range 8 {

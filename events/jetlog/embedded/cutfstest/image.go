@@ -1,4 +1,4 @@
-package cutfs
+package cutfstest
 
 import (
 	"io/fs"

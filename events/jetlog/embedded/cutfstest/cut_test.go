@@ -1,6 +1,6 @@
 //go:build linux
 
-package cutfs_test
+package cutfstest_test
 
 import (
 	"io"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 )
 
 func read(t testing.TB, path string) string {
@@ -29,7 +29,7 @@ func readAll(t testing.TB, r io.Reader) string {
 	return string(data)
 }
 
-func file(t testing.TB, img *cutfs.Image, name string) string {
+func file(t testing.TB, img *cutfstest.Image, name string) string {
 	t.Helper()
 	data, err := img.ReadFile(name)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func file(t testing.TB, img *cutfs.Image, name string) string {
 }
 
 // outcomes cuts with many seeds and counts what describe says of each image.
-func (d *disk) outcomes(describe func(*cutfs.Image) string) map[string]int {
+func (d *disk) outcomes(describe func(*cutfstest.Image) string) map[string]int {
 	seen := map[string]int{}
 	for seed := range int64(300) {
 		seen[describe(d.Cut(seed))]++
@@ -46,7 +46,7 @@ func (d *disk) outcomes(describe func(*cutfs.Image) string) map[string]int {
 }
 
 // listing describes an image by its names.
-func listing(img *cutfs.Image) string { return strings.Join(img.Paths(), " ") }
+func listing(img *cutfstest.Image) string { return strings.Join(img.Paths(), " ") }
 
 func keys(seen map[string]int) []string {
 	var all []string
@@ -59,14 +59,14 @@ func keys(seen map[string]int) []string {
 
 func TestSyncedFileSurvivesEveryCut(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "durable")
-	require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })))
+	require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })))
 }
 
 func TestSyncReachesWhatOtherDescriptorsWrote(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "")
 	f := d.open("f", 0)
 	_, err := f.WriteString("durable")
@@ -75,18 +75,18 @@ func TestSyncReachesWhatOtherDescriptorsWrote(t *testing.T) {
 	_, err = f.WriteAt([]byte("DUR"), 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Fdatasync(int(d.open("f", 0).Fd())))
-	require.Equal(t, []string{"DURable"}, keys(d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })))
+	require.Equal(t, []string{"DURable"}, keys(d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })))
 }
 
 func TestSynchronousDescriptorNeedsNoSync(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []int{unix.O_SYNC, unix.O_DSYNC} {
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		f := d.open("f", flag)
 		d.sync(".")
 		_, err := f.WriteString("durable")
 		require.NoError(t, err)
-		require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfs.Image) string {
+		require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfstest.Image) string {
 			return file(t, img,
 				"f")
 		})))
@@ -95,31 +95,31 @@ func TestSynchronousDescriptorNeedsNoSync(t *testing.T) {
 
 func TestUnsyncedWritesAreKeptOrLostEachByItself(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "....")
 	f := d.open("f", 0)
 	for i, b := range []byte("ab") {
 		_, err := f.WriteAt([]byte{b}, int64(i))
 		require.NoError(t, err)
 	}
-	seen := d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })
+	seen := d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })
 	require.Equal(t, []string{"....", ".b..", "a...", "ab.."}, keys(seen))
 }
 
 func TestUnsyncedTruncateIsKeptOrLost(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "abcd")
 	require.NoError(t, os.Truncate(d.path("f"), 1))
 	_, err := d.open("f", os.O_APPEND).WriteString("z")
 	require.NoError(t, err)
-	seen := d.outcomes(func(img *cutfs.Image) string { return file(t, img, "f") })
+	seen := d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })
 	require.Equal(t, []string{"a", "abcd", "az", "azcd"}, keys(seen))
 }
 
 func TestLastUnsyncedWriteMayBeTorn(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "head")
 	data := strings.Repeat("x", 2000)
 	_, err := d.open("f", os.O_APPEND).WriteString(data)
@@ -153,12 +153,12 @@ func TestLastUnsyncedWriteMayBeTorn(t *testing.T) {
 
 func TestNewNameNeedsDirectorySync(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.write("f", "durable")
 	d.sync("f")
 	require.Equal(t, []string{"", "f"}, keys(d.outcomes(listing)))
 
-	d = mount(t, cutfs.Options{FsyncFileMakesNewNameDurable: true})
+	d = mount(t, cutfstest.Options{FsyncFileMakesNewNameDurable: true})
 	d.mkdir("dir")
 	d.write("dir/f", "durable")
 	d.sync("dir/f")
@@ -167,16 +167,16 @@ func TestNewNameNeedsDirectorySync(t *testing.T) {
 
 func TestRenameIsAtomicAndNeedsDirectorySync(t *testing.T) {
 	t.Parallel()
-	contents := func(img *cutfs.Image) string {
+	contents := func(img *cutfstest.Image) string {
 		return listing(img) + "=" + file(t, img, "f")
 	}
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "old")
 	d.save("tmp", "new")
 	d.rename("tmp", "f")
 	require.Equal(t, []string{"f tmp=old", "f=new"}, keys(d.outcomes(contents)))
 
-	d = mount(t, cutfs.Options{})
+	d = mount(t, cutfstest.Options{})
 	d.save("f", "old")
 	d.save("tmp", "new")
 	d.rename("tmp", "f")
@@ -186,15 +186,15 @@ func TestRenameIsAtomicAndNeedsDirectorySync(t *testing.T) {
 
 func TestRenameMayComeBeforeTheData(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{})
+	d := mount(t, cutfstest.Options{})
 	d.save("f", "old")
 	d.write("tmp", "n")
 	d.rename("tmp", "f")
 	d.sync(".")
-	contents := func(img *cutfs.Image) string { return file(t, img, "f") }
+	contents := func(img *cutfstest.Image) string { return file(t, img, "f") }
 	require.Equal(t, []string{"", "n"}, keys(d.outcomes(contents)))
 
-	d = mount(t, cutfs.Options{ReplacingRenameSyncsData: true})
+	d = mount(t, cutfstest.Options{ReplacingRenameSyncsData: true})
 	d.save("f", "old")
 	d.write("tmp", "n")
 	d.rename("tmp", "f")
@@ -205,7 +205,7 @@ func TestOperationsOnOneNameKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	t.Run("create, rename, rename", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.write("a", "x")
 		d.rename("a", "b")
 		d.rename("b", "c")
@@ -213,12 +213,12 @@ func TestOperationsOnOneNameKeepTheirOrder(t *testing.T) {
 	})
 	t.Run("unlink, create again", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.save("a", "old")
 		d.remove("a")
 		d.write("a", "new")
 		d.sync("a")
-		seen := d.outcomes(func(img *cutfs.Image) string {
+		seen := d.outcomes(func(img *cutfstest.Image) string {
 			data, err := img.ReadFile("a")
 			if err != nil {
 				return "gone"
@@ -233,7 +233,7 @@ func TestMoveNeverLosesADurableFile(t *testing.T) {
 	t.Parallel()
 	t.Run("into a new directory", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.save("f", "x")
 		d.mkdir("dir")
 		d.rename("f", "dir/f")
@@ -241,7 +241,7 @@ func TestMoveNeverLosesADurableFile(t *testing.T) {
 	})
 	t.Run("out of a directory that is removed", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.mkdir("dir")
 		d.save("dir/f", "x")
 		d.sync(".")
@@ -251,7 +251,7 @@ func TestMoveNeverLosesADurableFile(t *testing.T) {
 	})
 	t.Run("directories moved around each other", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.mkdir("a")
 		d.mkdir("b")
 		d.save("a/f", "x")
@@ -263,7 +263,7 @@ func TestMoveNeverLosesADurableFile(t *testing.T) {
 	})
 	t.Run("as the server purges", func(t *testing.T) {
 		t.Parallel()
-		d := mount(t, cutfs.Options{})
+		d := mount(t, cutfstest.Options{})
 		d.mkdir("msgs")
 		d.save("msgs/1.blk", "last")
 		d.sync(".")
@@ -280,7 +280,7 @@ func TestMoveNeverLosesADurableFile(t *testing.T) {
 
 func TestOrderedMetadataIsAPrefix(t *testing.T) {
 	t.Parallel()
-	d := mount(t, cutfs.Options{OrderedMetadata: true})
+	d := mount(t, cutfstest.Options{OrderedMetadata: true})
 	d.mkdir("dir")
 	d.write("dir/a", "")
 	d.write("b", "")

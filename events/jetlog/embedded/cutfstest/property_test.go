@@ -1,6 +1,6 @@
 //go:build linux
 
-package cutfs_test
+package cutfstest_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfs"
+	"github.com/turnledger/turnledger/events/jetlog/embedded/cutfstest"
 )
 
 // reference knows what a cut may leave, worked out without any of the model's machinery: for each
@@ -117,7 +117,7 @@ func (r *reference) syncDir(dir string) {
 }
 
 // check fails if the image breaks a promise.
-func (r *reference) check(img *cutfs.Image, ids map[string]int, why string) error {
+func (r *reference) check(img *cutfstest.Image, ids map[string]int, why string) error {
 	found := map[int]string{}
 	for name := range r.may {
 		data, err := img.ReadFile(name)
@@ -170,7 +170,7 @@ func identity(data []byte) string { return string(data[:min(identityLen, len(dat
 
 func TestNothingSyncedIsEverLost(t *testing.T) {
 	t.Parallel()
-	for _, opts := range []cutfs.Options{{}, {OrderedMetadata: true}, {FsyncFileMakesNewNameDurable: true}} {
+	for _, opts := range []cutfstest.Options{{}, {OrderedMetadata: true}, {FsyncFileMakesNewNameDurable: true}} {
 		for seed := range uint64(25) {
 			t.Run(fmt.Sprintf("%+v/seed=%d", opts, seed), func(t *testing.T) {
 				t.Parallel()
@@ -196,7 +196,7 @@ type randomRun struct {
 	ids  map[string]int
 }
 
-func newRandomRun(t *testing.T, opts cutfs.Options, seed uint64) *randomRun {
+func newRandomRun(t *testing.T, opts cutfstest.Options, seed uint64) *randomRun {
 	run := &randomRun{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), disk: mount(t, opts),
 		ref: newReference(), ids: map[string]int{},

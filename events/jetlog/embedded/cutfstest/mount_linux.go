@@ -1,4 +1,4 @@
-package cutfs
+package cutfstest
 
 import (
 	"errors"
@@ -34,11 +34,11 @@ func (img *Image) Mount(dir string) (*FS, error) {
 func mount(dir string, d *disk) (*FS, error) {
 	dog, err := watch(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cutfs: mount %s: %w", dir, err)
+		return nil, fmt.Errorf("cutfstest: mount %s: %w", dir, err)
 	}
 	server, err := fuse.NewServer(newRaw(d), dir, &fuse.MountOptions{
-		FsName:             "cutfs",
-		Name:               "cutfs",
+		FsName:             "cutfstest",
+		Name:               "cutfstest",
 		MaxWrite:           maxWrite,
 		DirectMountStrict:  true, // no fusermount: fail, rather than depend on a helper
 		DisableXAttrs:      true,
@@ -48,12 +48,12 @@ func mount(dir string, d *disk) (*FS, error) {
 	})
 	if err != nil {
 		dog.stop()
-		return nil, fmt.Errorf("cutfs: mount %s (needs root and /dev/fuse): %w", dir, err)
+		return nil, fmt.Errorf("cutfstest: mount %s (needs root and /dev/fuse): %w", dir, err)
 	}
 	m := &FS{dir: dir, disk: d, server: server, watchdog: dog}
 	go server.Serve() // ends with the mount; Unmount waits for it
 	if err := server.WaitMount(); err != nil {
-		return nil, errors.Join(fmt.Errorf("cutfs: mount %s: %w", dir, err), m.Unmount())
+		return nil, errors.Join(fmt.Errorf("cutfstest: mount %s: %w", dir, err), m.Unmount())
 	}
 	return m, nil
 }
@@ -93,7 +93,7 @@ func (m *FS) Unmount() error {
 	// the mount; DETACH takes the path away. Nothing is cached, so nothing is left to be written.
 	err := unix.Unmount(m.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil {
-		return fmt.Errorf("cutfs: unmount %s: %w", m.dir, err)
+		return fmt.Errorf("cutfstest: unmount %s: %w", m.dir, err)
 	}
 	m.server.Wait()
 	m.watchdog.stop()

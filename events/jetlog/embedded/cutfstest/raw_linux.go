@@ -1,4 +1,4 @@
-package cutfs
+package cutfstest
 
 import (
 	"maps"
@@ -36,7 +36,7 @@ func newRaw(d *disk) *raw {
 	}
 }
 
-func (r *raw) String() string { return "cutfs" }
+func (r *raw) String() string { return "cutfstest" }
 
 func (r *raw) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	a, errno := r.disk.lookup(h.NodeId, name)

@@ -1,4 +1,4 @@
-package cutfs_test
+package cutfstest_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package cutfs
+package cutfstest
 
 import (
 	"math/rand/v2"

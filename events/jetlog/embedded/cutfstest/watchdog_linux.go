@@ -1,4 +1,4 @@
-package cutfs
+package cutfstest
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type watchdog struct{ cmd *exec.Cmd }
 
 func watch(dir string) (*watchdog, error) {
 	// Without a context: it must outlive every one.
-	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "cutfs-watchdog", strconv.Itoa(os.Getpid()), dir)
+	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "cutfstest-watchdog", strconv.Itoa(os.Getpid()), dir)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}

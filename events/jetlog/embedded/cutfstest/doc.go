@@ -1,4 +1,4 @@
-// Package cutfs is a file system with a volatile write cache whose power can be cut. Tests put a
+// Package cutfstest is a file system with a volatile write cache whose power can be cut. Tests put a
 // database's directory on it, cut, mount what survived, and look whether all that was promised is there.
 //
 // It lives in memory and is mounted through FUSE, so the program under test does real system calls.
@@ -39,4 +39,4 @@
 // Mode and modification time always survive; the clock of the latter is coarse. There are no hard links, symbolic
 // links, extended attributes or shared writable mappings. Nothing rots: what was fsynced is there, bit for bit.
 // Locks (flock, fcntl) are the kernel's own and end with the mount.
-package cutfs
+package cutfstest
