@@ -181,7 +181,7 @@ func fromTombstone(stone events.Tombstone) *Turn {
 	return &Turn{
 		ID: stone.TurnID, RequestID: stone.RequestID, Place: stone.Place.Seq, Started: stone.Position.Seq,
 		Version: stone.RecordVersion, CreatedAt: stone.CreatedAt, fromTombstone: true,
-		Status: Status(max(0, slices.Index(statusNames[:], stone.Status))),
+		Status: Status(max(0, slices.Index(statusNames[:], stone.Status))), //nolint:gosec // one of four
 		Final:  orZero(stone.Final).Seq, FinalizedAt: orZero(stone.FinalizedAt),
 		Replaces: orZero(stone.ReplacesTurnID), ReplacedBy: orZero(stone.ReplacedByTurnID),
 	}

@@ -82,10 +82,10 @@ func receiptOf(f *events.IdentityErased) string {
 	return f.ReceiptID
 }
 
-// erasedIdentity returns what erased the identity of a session that is not closed yet, nil where nothing did. It looks
-// at what this service has read of the log by now. So the answer nil is final only when the state is fresh, which then
-// holds all that was acknowledged before the write was asked for.
-func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.IdentityErased, error) {
+// erasedIdentity returns the fact that closes a session whose identity was erased, nil where nothing erased it or the
+// session is closed already. It looks at what this service has read of the log by now. So the answer nil is final only
+// when the state is fresh, which then holds all that was acknowledged before the write was asked for.
+func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.SessionErased, error) {
 	identity := d.head.Identity
 	if identity == "" || d.head.Erased != 0 || identity == w.known.livingIdentity {
 		return nil, nil
@@ -97,11 +97,12 @@ func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.Identi
 		return nil, err
 	case gone != nil:
 		w.own.afterErasure = w.own.linkedBefore && at.Partition == w.partition && at.Seq < w.own.first
+		return gone.Of(w.id), nil
 	case w.known.fresh || w.log.Partition(identity) != w.partition:
 		// For an identity of another partition IdentityErasure has asked for that partition's head.
 		w.known.livingIdentity = identity
 	}
-	return gone, nil
+	return nil, nil
 }
 
 // newReceipt makes the id of a receipt. The id names the place to look at: the erasure stands in the log after the

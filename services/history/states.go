@@ -172,9 +172,9 @@ func (w *writing) renaming(ctx context.Context) (state, error) {
 
 // closing erases a session whose identity was erased. The eraser closes all sessions of an identity, but it may come
 // later than this write, which must find the session closed.
-func (w *writing) closing(gone *events.IdentityErased) state {
+func (w *writing) closing(f *events.SessionErased) state {
 	return func(ctx context.Context) (state, error) {
-		ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{gone.Of(w.id)}})
+		ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
 		if err != nil {
 			return nil, err
 		}

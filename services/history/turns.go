@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -125,21 +126,10 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 // correctable returns the turn to correct with its texts, or nil where the log has the answer already. Texts never
 // change, so they may be read before the decision.
 func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
-	if _, err := w.refresh(ctx); err != nil {
-		return nil, err
-	}
-	x, err := w.current(ctx)
+	d, answered, err := w.correction(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	answered := false
-	d := x.decide(func(st *conversation.State) conversation.Decision {
-		var d conversation.Decision
-		if d, answered = st.CorrectRefused(c); !answered {
-			d.Turn = st.Turn(c.TurnID)
-		}
-		return d
-	})
 	if answered {
 		_, err := w.answer(ctx, d)
 		return nil, err
@@ -151,17 +141,29 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 		return d.Turn, nil
 	}
 	// The turn's texts were erased since the decision: the redaction that took them is the answer.
-	if _, err := w.refresh(ctx); err != nil {
-		return nil, err
+	if d, _, err = w.correction(ctx, c); err == nil && d.Err == nil {
+		err = fmt.Errorf("%w: the turn's texts are not in the log", jetlog.ErrUnavailable)
 	}
-	d = x.decide(func(st *conversation.State) conversation.Decision {
-		d, _ := st.CorrectRefused(c)
+	return nil, cmp.Or(err, d.Err)
+}
+
+// correction decides a correction as far as that needs no texts, on all that the log holds now. It reports whether the
+// decision is final; else Turn is the turn to correct.
+func (w *writing) correction(ctx context.Context, c conversation.Correct) (d decided, final bool, err error) {
+	if _, err := w.refresh(ctx); err != nil {
+		return d, false, err
+	}
+	x, err := w.current(ctx)
+	if err != nil {
+		return d, false, err
+	}
+	d = x.decide(func(st *conversation.State) (d conversation.Decision) {
+		if d, final = st.CorrectRefused(c); !final {
+			d.Turn = st.Turn(c.TurnID)
+		}
 		return d
 	})
-	if d.Err == nil {
-		d.Err = fmt.Errorf("%w: the turn's texts are not in the log", jetlog.ErrUnavailable)
-	}
-	return nil, d.Err
+	return d, final, nil
 }
 
 // LinkSession records that a session belongs to an identity.
