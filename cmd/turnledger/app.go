@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
@@ -31,6 +31,7 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
+	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -44,16 +45,16 @@ type app struct {
 	front    *front // the process's; it outlives the app, as the store does
 	store    *store
 	views    *views
-	memory   *outsideMemory // nil where the audit tables are the memory
+	memory   *memory.Outside // nil where the audit tables are the memory
 	history  *history.Service
 	replay   *replay.Replay
-	callers  *callers // nil where nobody is asked who he is
+	callers  *bearer.Callers // nil where nobody is asked who he is
 	notes    *jetlog.Notes
 	erasing  *erasing
 	hashKey  []byte
 	handler  backup.Handler
 	traces   *trace.TracerProvider // nil where none are sent
-	steps    *steps
+	steps    *httpwire.Steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
@@ -102,38 +103,42 @@ func openApp(ctx context.Context, a *app) (*app, error) {
 }
 
 func (a *app) open(ctx context.Context) (err error) {
-	if a.callers, err = openCallers(a.cfg, a.logger); err != nil {
+	if a.callers, err = a.cfg.Callers(a.logger); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	a.registry = registry
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.metrics = runner.NewMetrics(registry)
+	a.registry = prometheus.NewRegistry()
+	a.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.metrics = runner.NewMetrics(a.registry)
 	if a.traces, err = openTraces(ctx); err != nil {
 		return err
 	}
-	if a.views, err = openViews(ctx, a.cfg, a.roles, a.store.log, feeding{a.metrics, a.tracing()}, registry, a.logger); err != nil {
+	if err := a.openViews(ctx); err != nil {
 		return err
 	}
-	if err := a.openMemory(registry, a.metrics); err != nil {
+	if err := a.openMemory(); err != nil {
 		return err
 	}
 	if err := a.openErasing(ctx); err != nil {
 		return err
 	}
-	a.steps = newSteps(registry, a.tracing())
-	a.serve(registry)
+	a.steps = httpwire.NewSteps(a.registry, a.tracing())
+	a.serve()
 	return nil
 }
 
 // serve wires the HTTP API to what the roles have.
-func (a *app) serve(registry *prometheus.Registry) {
+func (a *app) serve() {
 	checks := a.checks()
-	registry.MustRegister(a.views.Fleet, dependencyCollector(checks))
-	api := httpwire.New(httpwire.Config{
-		Registry: registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
-		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Auth: a.authenticator(), Open: a.callers == nil,
-	})
+	a.registry.MustRegister(a.views.Fleet, dependencyCollector(checks))
+	w := httpwire.Config{
+		Registry: a.registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
+		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
+	}
+	if a.callers != nil {
+		w.Auth = a.callers
+	}
+	api := httpwire.New(w)
 	c := v1.Config{
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
 		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
@@ -170,17 +175,12 @@ func (a *app) serve(registry *prometheus.Registry) {
 	a.handler = api
 }
 
-// authenticator returns nil where nobody is asked for a key.
-func (a *app) authenticator() access.Authenticator {
-	if a.callers == nil {
-		return nil
-	}
-	return a.callers
-}
-
 // readSide reads from the views that there are, and the log.
 func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
-	rc := contextbuilder.ReaderConfig{View: a.views.reader(), Rules: a.cfg.Rules(), Logger: a.logger}
+	rc := contextbuilder.ReaderConfig{Rules: a.cfg.Rules(), Logger: a.logger}
+	if a.views.recent != nil {
+		rc.View = a.views.recent
+	}
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
@@ -196,8 +196,9 @@ func (a *app) identities() *identities.Reader {
 
 // chat answers with the model that is configured, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
+	at := endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence}
 	var model chat.Model = chat.Echo{}
-	switch at := (endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence}); {
+	switch {
 	case at.URL == "":
 	case a.cfg.Anthropic():
 		model = anthropic.New(at)
@@ -205,8 +206,8 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 		model = openai.New(at)
 	}
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Contexts: builder,
-		Model: steppedModel{model, a.steps}, Presence: presence.New(a.store.nc, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
+		Turns: a.history, Sessions: reader, Contexts: builder, Model: steppedModel{model, a.steps},
+		Presence: presence.New(a.store.nc, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 	})
 	return a.chatting
 }
@@ -232,7 +233,7 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 		g.Go(func() error { return a.store.server.Run(life) })
 	}
 	if a.callers != nil {
-		g.Go(func() error { return a.callers.run(life) })
+		g.Go(func() error { return a.callers.Run(life) })
 	}
 	if a.store.cert != nil {
 		g.Go(func() error { return a.store.cert.Run(life) })
@@ -302,7 +303,7 @@ func (a *app) followers() []func(context.Context) error {
 		out = append(out, a.replay.Run)
 	}
 	if a.memory != nil {
-		out = append(out, a.memory.run)
+		out = append(out, a.memory.Run)
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -27,13 +27,11 @@ type erasing struct {
 }
 
 // openErasing makes it; the views are open.
-func (a *app) openErasing(ctx context.Context) error {
-	notes, err := a.store.log.Notes(ctx)
-	if err != nil {
+func (a *app) openErasing(ctx context.Context) (err error) {
+	if a.notes, err = a.store.log.Notes(ctx); err != nil {
 		return err
 	}
-	a.notes = notes
-	if a.hashKey, err = openHashKey(ctx, a.cfg, notes); err != nil {
+	if err := a.openHashKey(ctx); err != nil {
 		return err
 	}
 	var places []eraser.Place
@@ -41,23 +39,41 @@ func (a *app) openErasing(ctx context.Context) error {
 		places = append(places, p)
 	}
 	log := eraser.On(a.store.log)
-	a.erasing = &erasing{receipts: eraser.NewReceipts(log, notes, places)}
+	a.erasing = &erasing{receipts: eraser.NewReceipts(log, a.notes, places)}
 	if !a.roles.has(roleEraser) {
 		return nil
 	}
-	a.erasing.eraser = eraser.New(log, notes, eraser.Config{
-		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places, Documents: a.documents(), Forget: a.views.forgetOne,
-		Logger: a.logger,
-	})
-	a.erasing.feed = runner.NewTask(a.store.log, a.erasing.eraser, runner.Config{
-		Rules: a.cfg.Rules(), Group: desk.New(notes).Members(a.erasing.eraser.Name(), nil),
+	c := eraser.Config{
+		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places, Forget: a.views.audit.forgetOne, Logger: a.logger,
+	}
+	if a.memory != nil {
+		c.Documents = []eraser.Documents{a.memory}
+	}
+	x := a.erasing
+	x.eraser = eraser.New(log, a.notes, c)
+	x.feed = runner.NewTask(a.store.log, x.eraser, runner.Config{
+		Rules: a.cfg.Rules(), Group: desk.New(a.notes).Members(x.eraser.Name(), nil),
 		Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
 	})
-	a.views.Beside(a.erasing.eraser.Name(), a.erasing.feed, nil, nil)
-	a.erasing.retention = eraser.NewRetention(log, notes, eraser.RetentionConfig{
+	a.views.Beside(x.eraser.Name(), x.feed, nil, nil)
+	x.retention = eraser.NewRetention(log, a.notes, eraser.RetentionConfig{
 		Rules: a.cfg.Rules(), Anonymous: a.cfg.AnonymousAge(), Linked: a.cfg.Retention,
 		Redact: a.redactForAge, Forget: a.forget, Logger: a.logger,
 	})
+	return nil
+}
+
+// openHashKey takes the key of the hashes of addresses: TURNLEDGER_HASH_KEY, or one that is drawn once and kept beside
+// the log.
+func (a *app) openHashKey(ctx context.Context) error {
+	key := a.cfg.HashKey
+	if key == "" {
+		var err error
+		if key, err = a.notes.Once(ctx, "hash.key", rand.Text); err != nil {
+			return fmt.Errorf("keep the key of the hashes of addresses: %w (set TURNLEDGER_HASH_KEY to keep it yourself)", err)
+		}
+	}
+	a.hashKey = []byte(key)
 	return nil
 }
 
@@ -75,7 +91,8 @@ func (x *erasing) run(ctx context.Context) error {
 
 // redactForAge redacts a turn that retention no longer keeps.
 func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID) error {
-	_, err := a.history.RedactTurn(ctx, sessionID, conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"})
+	redact := conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}
+	_, err := a.history.RedactTurn(ctx, sessionID, redact)
 	if errors.Is(err, conversation.ErrSessionErased) {
 		return nil
 	}
@@ -83,64 +100,14 @@ func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID
 }
 
 // forget tells the memory outside and the audit what a retention takes out of the log by purge.
-func (a *app) forget(ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error) error {
+func (a *app) forget(
+	ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
+) error {
 	if a.memory != nil {
 		upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
-		// Who forwards may have read what is deleted here, and store it again.
-		err := forwarded{a.memory.effect.Applied}.DeleteTurns(ctx, upTo, sessionID, nil)
-		if err == nil {
-			err = a.memory.forwarder.Purge(ctx, sessionID, upTo.Seq)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", projections.ErrNotYet, err)
+		if err := a.memory.Forget(ctx, sessionID, upTo); err != nil {
+			return err
 		}
 	}
-	return a.views.forget(ctx, partition, gone, purge)
-}
-
-// forget tells the audit's ledger what a retention takes out of the log by purge.
-func (v *views) forget(ctx context.Context, partition int, gone []uint64, purge func(context.Context) error) error {
-	if v.audit == nil {
-		return purge(ctx)
-	}
-	tables, err := v.audit.get()
-	if err != nil {
-		return err
-	}
-	return tables.ForgetEvents(ctx, partition, gone, purge)
-}
-
-// forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
-func (v *views) forgetOne(ctx context.Context, at events.Position) error {
-	if v.audit == nil {
-		return nil
-	}
-	tables, err := v.audit.get()
-	if err != nil {
-		return err
-	}
-	return tables.ForgetEvent(ctx, at)
-}
-
-// documents are the stores that must have deleted a turn before the log forgets it.
-func (a *app) documents() []eraser.Documents {
-	if a.memory == nil {
-		return nil
-	}
-	return []eraser.Documents{forwarded{a.memory.effect.Applied}}
-}
-
-// forwarded is the memory outside. Its forwarder deletes as it follows the log, and needs
-// of the log which turns there were.
-type forwarded struct {
-	done func(ctx context.Context, partition int) (events.Position, error)
-}
-
-// DeleteTurns implements eraser.Documents.
-func (f forwarded) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {
-	done, err := f.done(ctx, at.Partition)
-	if err == nil && done.Seq < at.Seq {
-		err = fmt.Errorf("the memory's forwarder is at %s, and has not deleted yet what is to be erased: turnledger projections list tells how it stands", done)
-	}
-	return err
+	return a.views.audit.forget(ctx, partition, gone, purge)
 }

@@ -8,16 +8,15 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
-	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/memory"
@@ -76,9 +75,9 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	require.NoError(t, err)
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
-	forwarder := memory.NewForwarder(store, log, conversation.Rules{})
-	a := &app{views: &views{}, memory: &outsideMemory{forwarder: forwarder,
-		effect: effects.New(js, forwarder, effects.Config{Log: log})}}
+	a := &app{views: &views{}, memory: memory.NewOutside(log, js, store, memory.OutsideConfig{
+		Registry: prometheus.NewRegistry(),
+	})}
 	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"),
 		memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
 	purged := 0

@@ -3,48 +3,62 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/turnledger/turnledger/projections/fleet"
-	"github.com/turnledger/turnledger/projections/runner"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// feeding is what all runners of a process are observed by.
-type feeding struct {
-	metrics *runner.Metrics
-	traces  trace.TracerProvider
+// openTraces sends spans where OpenTelemetry's own environment says
+// (OTEL_EXPORTER_OTLP_ENDPOINT); nil where it says nothing.
+func openTraces(ctx context.Context) (*trace.TracerProvider, error) {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return nil, nil //nolint:nilnil // no traces is a valid answer
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the traces: %w (is OTEL_EXPORTER_OTLP_ENDPOINT right?)", err)
+	}
+	of := resource.NewSchemaless(attribute.String("service.name", "turnledger"),
+		attribute.String("service.version", version))
+	return trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(of)), nil
 }
 
-// checks are what /readyz tells of: the log, without which nothing works, and the stores
-// of views, without which reads come from the log.
+// checks are what /readyz tells of: the log, without which nothing works, the stores of views, without which reads come
+// from the log, and the issuer, without which callers with a key can still be told apart.
 func (a *app) checks() []httpwire.Check {
 	out := []httpwire.Check{{Name: "log", Probe: a.store.ready}}
 	for _, store := range a.views.Checks() {
 		out = append(out, httpwire.Check{Name: store.Store, Optional: true, Probe: func(ctx context.Context) error {
 			err := store.Probe(ctx)
-			var not *fleet.NotReady
-			if errors.As(err, &not) {
-				return unready{httpwire.Reason(not.Reason), err}
+			if not, ok := errors.AsType[*fleet.NotReady](err); ok {
+				return errors.Join(httpwire.Reason(not.Reason), err)
 			}
 			return err
 		}})
 	}
-	return append(out, a.callers.checks()...)
+	if a.callers != nil && a.callers.Issuer != nil {
+		out = append(out, httpwire.Check{Name: "issuer", Optional: a.callers.Keys != nil, Probe: func(context.Context) error {
+			if a.callers.Issuer.Ready() != nil {
+				return httpwire.Reason("the issuer of tokens has not told its keys yet: " +
+					"check TURNLEDGER_AUTH, and whether it answers from here")
+			}
+			return nil
+		}})
+	}
+	return out
 }
 
-// unready is an error with what anybody may read of it.
-type unready struct {
-	reason httpwire.Reason
-	error
-}
-
-func (u unready) Unwrap() []error { return []error{u.reason, u.error} }
-
-var dependencyUp = prometheus.NewDesc("turnledger_dependency_up", "1 while a dependency of this process answers.", []string{"dependency"}, nil)
+var dependencyUp = prometheus.NewDesc(
+	"turnledger_dependency_up", "1 while a dependency of this process answers.", []string{"dependency"}, nil)
 
 // collectDeadline bounds what a scrape waits for the dependencies.
 const collectDeadline = 2 * time.Second

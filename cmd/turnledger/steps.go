@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnledger/turnledger/services"
@@ -14,98 +12,62 @@ import (
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// steps makes the parts of a request known that take their time: each is a span below
-// the request's, a measure, and a duration in the request's log line. None has a text.
-type steps struct {
-	tracer trace.Tracer
-	took   *prometheus.HistogramVec
-}
-
-// newSteps makes steps, whose spans go to traces.
-func newSteps(registry prometheus.Registerer, traces trace.TracerProvider) *steps {
-	s := &steps{tracer: traces.Tracer("turnledger"), took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "turnledger", Subsystem: "step", Name: "duration_seconds",
-		Help:    "Time of what a prompt or an answer asks of others, by step (prompt, memory, rewriter, model, first_word) and result (ok, failed).",
-		Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .3, 1, 3, 10, 30, 120},
-	}, []string{"step", "result"})}
-	registry.MustRegister(s.took)
-	return s
-}
-
-// begin opens a step, which end closes.
-func (s *steps) begin(ctx context.Context, step string) (inside context.Context, end func(error)) {
-	began := time.Now()
-	inside, span := s.tracer.Start(ctx, step)
-	return inside, func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, "failed")
-		}
-		span.End()
-		s.note(ctx, step, time.Since(began), err)
-	}
-}
-
-func (s *steps) note(ctx context.Context, step string, took time.Duration, err error) {
-	result := "ok"
-	if err != nil {
-		result = "failed"
-	}
-	s.took.WithLabelValues(step, result).Observe(took.Seconds())
-	httpwire.Took(ctx, step, took)
-}
+// The ports whose calls are steps of a request.
 
 type steppedBuilder struct {
 	chat.Contexts
-	steps *steps
+	steps *httpwire.Steps
 }
 
 func (b steppedBuilder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
-	ctx, end := b.steps.begin(ctx, "prompt")
-	r, err := b.Contexts.Build(ctx, req)
-	end(err)
-	return r, err
+	return httpwire.Step(ctx, b.steps, "prompt", func(ctx context.Context) (services.Context, error) {
+		return b.Contexts.Build(ctx, req)
+	})
 }
 
 type steppedMemory struct {
 	services.Memory
-	steps *steps
+	steps *httpwire.Steps
 }
 
 func (m steppedMemory) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
-	ctx, end := m.steps.begin(ctx, "memory")
-	text, err := m.Memory.Snippet(ctx, q)
-	end(err)
-	return text, err
+	return httpwire.Step(ctx, m.steps, "memory", func(ctx context.Context) (string, error) {
+		return m.Memory.Snippet(ctx, q)
+	})
 }
 
 type steppedRewriter struct {
 	contextbuilder.Rewriter
-	steps *steps
+	steps *httpwire.Steps
 }
 
-func (r steppedRewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message, memorySnippet string) (string, error) {
-	ctx, end := r.steps.begin(ctx, "rewriter")
-	text, err := r.Rewriter.Rewrite(ctx, message, history, memorySnippet)
-	end(err)
-	return text, err
+func (r steppedRewriter) Rewrite(
+	ctx context.Context, message string, history []contextbuilder.Message, snippet string,
+) (string, error) {
+	return httpwire.Step(ctx, r.steps, "rewriter", func(ctx context.Context) (string, error) {
+		return r.Rewriter.Rewrite(ctx, message, history, snippet)
+	})
 }
 
 type steppedModel struct {
 	chat.Model
-	steps *steps
+	steps *httpwire.Steps
 }
 
-func (m steppedModel) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
+func (m steppedModel) Answer(
+	ctx context.Context, p chat.Prompt, emit func(string),
+) (text string, why services.Finish, _ error) {
 	began, first := time.Now(), true
-	inside, end := m.steps.begin(ctx, "model")
-	text, why, err := m.Model.Answer(inside, p, func(piece string) {
-		if first {
-			first = false
-			trace.SpanFromContext(inside).AddEvent("first_word")
-			m.steps.note(ctx, "first_word", time.Since(began), nil)
-		}
-		emit(piece)
+	_, err := httpwire.Step(ctx, m.steps, "model", func(inside context.Context) (_ any, err error) {
+		text, why, err = m.Model.Answer(inside, p, func(piece string) {
+			if first {
+				first = false
+				trace.SpanFromContext(inside).AddEvent("first_word")
+				m.steps.Note(ctx, "first_word", time.Since(began), nil)
+			}
+			emit(piece)
+		})
+		return nil, err
 	})
-	end(err)
 	return text, why, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
@@ -44,7 +45,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	seen := tracetest.NewInMemoryExporter()
 	traces := trace.NewTracerProvider(trace.WithSyncer(seen))
 	registry := prometheus.NewRegistry()
-	s := newSteps(registry, traces)
+	s := httpwire.NewSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
 		_, _ = steppedMemory{k, s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
@@ -59,5 +60,7 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0",
 		"rewriter Error 0", "model Error 1"}, got)
 	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
-	require.Equal(t, 7, testutil.CollectAndCount(s.took), "two of each, and the first words")
+	n, err := testutil.GatherAndCount(registry, "turnledger_step_duration_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 7, n, "two of each, and the first words")
 }

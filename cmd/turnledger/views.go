@@ -4,32 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/shadow"
-	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/projections/runner"
 )
 
 // views are the fleet of a process, and what its readers read of it.
 type views struct {
 	*fleet.Fleet
-	cfg    config.Config
-	log    *jetlog.Log
-	logger *slog.Logger
-
 	recent recent.Reader  // nil: reads go to the log alone
 	audit  *auditTables   // nil: nobody reads them here
 	shadow *shadow.Shadow // nil where none is configured
@@ -54,7 +46,7 @@ func (a *auditTables) get() (*audit.Audit, error) {
 	return a.tables, nil
 }
 
-// SessionTurns gives the last turns of a linked session.
+// SessionTurns returns the last turns of a linked session.
 func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
 	t, err := a.get()
 	if err != nil {
@@ -63,36 +55,52 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 	return t.SessionTurns(ctx, sessionID, limit)
 }
 
-// openViews makes the views of some roles. Those in stores that only others use are added, too, so that every
-// process can tell how far they are.
-func openViews(
-	ctx context.Context, cfg config.Config, roles roles, log *jetlog.Log, observed feeding, reg prometheus.Registerer,
-	logger *slog.Logger,
-) (*views, error) {
-	v := &views{cfg: cfg, log: log, logger: logger, Fleet: fleet.New(fleet.Config{
-		Log: log, Rules: cfg.Rules(), Logger: logger, Metrics: observed.metrics, Traces: observed.traces,
-		Known: []string{recent.Name, audit.Name},
-	})}
-	err := v.openRecent(ctx, roles)
-	if err == nil {
-		err = v.openShadow(ctx, reg)
+// forget tells the audit's ledger what a retention takes out of the log by purge.
+func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64, purge func(context.Context) error) error {
+	if a == nil {
+		return purge(ctx)
 	}
-	if err == nil {
-		err = v.openAudit(ctx, roles)
-	}
+	tables, err := a.get()
 	if err != nil {
-		v.Close()
-		return nil, err
+		return err
 	}
-	return v, nil
+	return tables.ForgetEvents(ctx, partition, gone, purge)
 }
 
-func (v *views) openRecent(ctx context.Context, roles roles) error {
-	entry := fleet.Entry{Feeds: roles.has(roleRecent), Reads: roles.has(roleContext) || roles.has(roleEraser)}
+// forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
+func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
+	if a == nil {
+		return nil
+	}
+	tables, err := a.get()
+	if err != nil {
+		return err
+	}
+	return tables.ForgetEvent(ctx, at)
+}
+
+// openViews makes the views of the roles. Those in stores that only others use are added, too, so that every
+// process can tell how far they are.
+func (a *app) openViews(ctx context.Context) error {
+	a.views = &views{Fleet: fleet.New(fleet.Config{
+		Log: a.store.log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
+			Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
+		},
+	})}
+	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit} {
+		if err := open(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) openRecent(ctx context.Context) error {
+	entry := fleet.Entry{Feeds: a.roles.has(roleRecent), Reads: a.reads()}
 	var reader recent.Reader
 	switch {
-	case v.cfg.RedisURL != "":
-		kept, err := v.openRedis(v.cfg.RedisURL)
+	case a.cfg.RedisURL != "":
+		kept, err := a.openRedis(a.cfg.RedisURL)
 		if err != nil {
 			return err
 		}
@@ -103,67 +111,70 @@ func (v *views) openRecent(ctx context.Context, roles roles) error {
 		entry.View, reader, entry.Generations = kept, kept, kept
 		entry.Carry, entry.Close = kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
-	case roles.has(roleContext):
-		kept := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
-		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, v.youngest
+	case a.roles.has(roleContext):
+		kept := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
+		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, a.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
 		return nil
 	}
-	m, err := v.Add(ctx, entry)
+	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		v.recent = recent.Guarded{Reader: reader, May: m.Readable}
+		a.views.recent = recent.Guarded{Reader: reader, May: m.Readable}
 	}
 	return err
 }
 
-func (v *views) openRedis(url string) (*redis.View, error) {
-	trusted, err := v.cfg.Redis()
+// reads reports whether this process reads views.
+func (a *app) reads() bool { return a.roles.has(roleContext) || a.roles.has(roleEraser) }
+
+func (a *app) openRedis(url string) (*redis.View, error) {
+	trusted, err := a.cfg.Redis()
 	if err != nil {
 		return nil, err
 	}
-	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: v.cfg.Limits(), Rules: v.cfg.Rules()})
+	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: a.cfg.Limits(), Rules: a.cfg.Rules()})
 }
 
 // youngest is where a recent view in memory begins: what is older than the TTL has left it. Sessions that began
 // before are known as not whole.
-func (v *views) youngest(ctx context.Context, partition int) (uint64, error) {
-	return v.log.SeqAt(ctx, partition, time.Now().Add(-v.cfg.SessionTTL))
+func (a *app) youngest(ctx context.Context, partition int) (uint64, error) {
+	return a.store.log.SeqAt(ctx, partition, time.Now().Add(-a.cfg.SessionTTL))
 }
 
 // openShadow opens the second recent view, where one is configured. Nothing is served from it.
-func (v *views) openShadow(ctx context.Context, reg prometheus.Registerer) error {
-	if v.cfg.RecentShadow == "" || v.recent == nil {
+func (a *app) openShadow(ctx context.Context) error {
+	if a.cfg.RecentShadow == "" || a.views.recent == nil {
 		return nil
 	}
 	entry := fleet.Entry{Feeds: true}
 	var second recent.Loader
-	if v.cfg.RecentShadow == "memory" {
-		view := memory.New(v.cfg.Limits(), v.cfg.Rules(), nil)
+	if a.cfg.RecentShadow == "memory" {
+		view := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
 		entry.View, second = shadow.Second{View: view}, view
-		entry.InMemory, entry.Start = true, v.youngest
+		entry.InMemory, entry.Start = true, a.youngest
 	} else {
-		view, err := v.openRedis(v.cfg.RecentShadow)
+		view, err := a.openRedis(a.cfg.RecentShadow)
 		if err != nil {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
 		entry.View, second = shadow.Second{View: view}, view
 		entry.Carry, entry.Close = view.Carry, view.Close
 	}
-	if _, err := v.Add(ctx, entry); err != nil {
+	if _, err := a.views.Add(ctx, entry); err != nil {
 		return err
 	}
-	v.shadow = shadow.New(v.recent, second, reg, v.logger)
-	v.recent = v.shadow
+	a.views.shadow = shadow.New(a.views.recent, second, a.registry, a.logger)
+	a.views.recent = a.views.shadow
 	return nil
 }
 
-func (v *views) openAudit(ctx context.Context, roles roles) error {
-	if v.cfg.PostgresURL == "" {
+func (a *app) openAudit(ctx context.Context) error {
+	if a.cfg.PostgresURL == "" {
 		return nil
 	}
 	tables, err := audit.Look(ctx, audit.Config{
-		URL: v.cfg.PostgresURL, Rules: v.cfg.Rules(), Log: v.log, Logger: v.logger,
+		URL: a.cfg.PostgresURL, Rules: a.cfg.Rules(), Log: a.store.log, Logger: a.logger,
 	})
 	if err != nil {
 		return err
@@ -171,22 +182,14 @@ func (v *views) openAudit(ctx context.Context, roles roles) error {
 	entry := fleet.Entry{
 		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
 		MaxBatch: 10_000,
-		Feeds:    roles.has(roleAudit), Reads: roles.has(roleContext) || roles.has(roleEraser),
+		Feeds:    a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
-	m, err := v.Add(ctx, entry)
+	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		v.audit = &auditTables{tables, m.Readable}
+		a.views.audit = &auditTables{tables, m.Readable}
 	}
 	return err
-}
-
-// reader is the recent view for readers; nil where there is none.
-func (v *views) reader() contextbuilder.View {
-	if v.recent == nil {
-		return nil
-	}
-	return v.recent
 }
 
 // run feeds the views until ctx ends.

@@ -95,6 +95,21 @@ func (n *Notes) Write(ctx context.Context, key string, value any, revision uint6
 	return revision, notWritten(err)
 }
 
+// Once returns what stands under a key, and before that puts there what is drawn where nothing stands: so all processes
+// agree for ever.
+func (n *Notes) Once(ctx context.Context, key string, draw func() string) (value string, err error) {
+	for {
+		revision, err := n.Read(ctx, key, &value)
+		if err == nil && revision == 0 {
+			value = draw()
+			_, err = n.Write(ctx, key, value, 0)
+		}
+		if !errors.Is(err, ErrConflict) { // else another process was first
+			return value, err
+		}
+	}
+}
+
 // Put puts a value under a key, whatever stands there.
 func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	raw, err := json.Marshal(value)

@@ -101,7 +101,7 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 		return out, fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
 			"nobody may open it: empty the data directory and restore again: %w", err)
 	}
-	l.Logger.Info("a backup was restored", "erasures", out.Erasures)
+	l.Logger.Info("a backup was restored", "erasures", out.Erasures.Applied)
 	return out, nil
 }
 
@@ -165,9 +165,9 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 			case err != nil:
 				return err
 			case known:
-				out.Erasures++
+				out.Erasures.Applied++
 			default:
-				out.Unknown++
+				out.Erasures.Unknown++
 			}
 		}
 		return nil

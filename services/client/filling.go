@@ -41,9 +41,7 @@ func (c *Client) FillStreams(
 		}
 		most = max(most, lacking)
 		told(lacking, most)
-		if wait(ctx, every); ctx.Err() != nil {
-			return ctx.Err()
-		}
+		wait(ctx, every)
 		if all, err = c.PlanStreams(ctx, w); err != nil {
 			return err
 		}

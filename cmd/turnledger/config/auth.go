@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/access/apikeys"
+	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
@@ -59,8 +60,7 @@ func ShownAuth(auth string) string {
 	return auth
 }
 
-// Tokens returns how an issuer's tokens are read.
-func (c auth) Tokens(issuer string, logger *slog.Logger) tokens.Config {
+func (c auth) tokens(issuer string, logger *slog.Logger) tokens.Config {
 	return tokens.Config{
 		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim, ScopesClaim: c.AuthScopesClaim,
 		Services: c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
@@ -71,7 +71,23 @@ func (c auth) validate(no *complaints) {
 	sources, err := ParseAuth(c.Auth)
 	no.when(err != nil, "AUTH", "%s", err)
 	if sources.Issuer != "" {
-		err := c.Tokens(sources.Issuer, nil).Validate()
+		err := c.tokens(sources.Issuer, nil).Validate()
 		no.when(err != nil, "AUTH", "oidc: %s (see TURNLEDGER_AUTH_AUDIENCE, _ALGORITHMS, _LEEWAY)", err)
 	}
+}
+
+// Callers opens what tells callers apart; nil where nobody is asked for anything.
+func (c auth) Callers(logger *slog.Logger) (*bearer.Callers, error) {
+	sources, err := ParseAuth(c.Auth)
+	if err != nil || c.Auth == "" {
+		return nil, wrong("TURNLEDGER_AUTH", err)
+	}
+	out := &bearer.Callers{}
+	if sources.Keys != "" {
+		out.Keys, err = apikeys.Open(sources.Keys, apikeys.Config{Logger: logger})
+	}
+	if err == nil && sources.Issuer != "" {
+		out.Issuer, err = tokens.New(c.tokens(sources.Issuer, logger))
+	}
+	return out, wrong("TURNLEDGER_AUTH", err)
 }

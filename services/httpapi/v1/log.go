@@ -190,14 +190,6 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	return err
 }
 
-type restoredJSON struct {
-	Partitions int `json:"partitions"`
-	Erasures   struct {
-		Applied int `json:"applied"`
-		Unknown int `json:"unknown"`
-	} `json:"erasures"`
-}
-
 // whyRestoring is told to all that ask for something while a backup is restored.
 const whyRestoring = "a backup is being restored: ask again when it is"
 
@@ -219,8 +211,6 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", tellable(err))
 		return err
 	}
-	out := restoredJSON{Partitions: got.Partitions}
-	out.Erasures.Applied, out.Erasures.Unknown = got.Erasures, got.Unknown
-	wire.WriteJSON(w, http.StatusOK, out)
+	wire.WriteJSON(w, http.StatusOK, got)
 	return nil
 }

@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Steps makes the parts of a request known that take their time: each is a span below
+// the request's, a measure, and a duration in the request's log line. None has a text.
+type Steps struct {
+	tracer trace.Tracer
+	took   *prometheus.HistogramVec
+}
+
+// NewSteps makes steps, whose spans go to traces.
+func NewSteps(registry prometheus.Registerer, traces trace.TracerProvider) *Steps {
+	s := &Steps{tracer: traces.Tracer("turnledger"), took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "turnledger", Subsystem: "step", Name: "duration_seconds",
+		Help: "Time of what a prompt or an answer asks of others, by step (prompt, memory, rewriter, model, first_word) " +
+			"and result (ok, failed).",
+		Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .3, 1, 3, 10, 30, 120},
+	}, []string{"step", "result"})}
+	registry.MustRegister(s.took)
+	return s
+}
+
+// Step does something as a step of the request.
+func Step[T any](ctx context.Context, s *Steps, name string, do func(context.Context) (T, error)) (T, error) {
+	began := time.Now()
+	inside, span := s.tracer.Start(ctx, name)
+	out, err := do(inside)
+	if err != nil {
+		span.SetStatus(codes.Error, "failed")
+	}
+	span.End()
+	s.Note(ctx, name, time.Since(began), err)
+	return out, err
+}
+
+// Note makes a step known that has no span of its own.
+func (s *Steps) Note(ctx context.Context, name string, took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	s.took.WithLabelValues(name, result).Observe(took.Seconds())
+	Took(ctx, name, took)
+}

@@ -1,0 +1,104 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/effects"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// Service is a memory that another program keeps.
+type Service interface {
+	Store
+	Searcher
+}
+
+// Outside is the memory of a deployment that a service keeps. An effect of the log feeds it.
+type Outside struct {
+	Service
+	Deletions *Deletions
+	Effect    *effects.Effect
+	// Feed and Letters are nil where another process feeds the service.
+	Feed    *runner.Runner
+	Letters projections.DeadLetterQueue
+
+	forwarder *Forwarder
+}
+
+// OutsideConfig of a memory; with a Desk this process feeds the service.
+type OutsideConfig struct {
+	Rules    conversation.Rules
+	Replicas int
+	Desk     *desk.Desk
+	Metrics  *runner.Metrics
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+}
+
+// NewOutside makes the memory; it does no I/O.
+func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideConfig) *Outside {
+	m := &Outside{Service: s, forwarder: NewForwarder(s, log, cfg.Rules)}
+	m.Effect = effects.New(js, m.forwarder, effects.Config{Replicas: cfg.Replicas, Log: log, Rules: cfg.Rules})
+	m.Deletions = NewDeletions(log, DeletionsConfig{Rules: cfg.Rules, Done: m.Effect.Applied, Logger: cfg.Logger})
+	cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes",
+		Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
+	}, func() float64 { return float64(m.Deletions.Withheld()) }))
+	if cfg.Desk != nil {
+		m.Letters = cfg.Desk.Queue(m.Effect, log, cfg.Rules)
+		m.Feed = runner.New(log, m.Effect, runner.Config{
+			Rules: cfg.Rules, MaxBatch: 64, Logger: cfg.Logger, Metrics: cfg.Metrics,
+			Group: cfg.Desk.Members(m.Name(), nil), Desk: cfg.Desk, Carry: m.Effect.Carry,
+		})
+	}
+	return m
+}
+
+// Run feeds the service, and watches what it has to delete, until ctx ends.
+func (m *Outside) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.Deletions.Run(ctx) })
+	if m.Feed != nil {
+		g.Go(func() error { return m.Feed.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Name of the memory in receipts and in lists.
+func (m *Outside) Name() string { return m.Effect.Name() }
+
+// DeleteTurns returns nil when the service has deleted what the event at a position takes away. The forwarder deletes
+// as it follows the log, and needs of the log which turns there were.
+func (m *Outside) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {
+	done, err := m.Effect.Applied(ctx, at.Partition)
+	if err == nil && done.Seq < at.Seq {
+		err = fmt.Errorf("the memory's forwarder is at %s, and has not deleted yet what is to be erased: "+
+			"turnledger projections list tells how it stands", done)
+	}
+	return err
+}
+
+// Forget deletes a session, of which a retention takes all events up to a position out of the log. What the forwarder
+// has not passed yet it may have read, and store again: until it has, the error is projections.ErrNotYet.
+func (m *Outside) Forget(ctx context.Context, sessionID string, upTo events.Position) error {
+	err := m.DeleteTurns(ctx, upTo, sessionID, nil)
+	if err == nil {
+		err = m.forwarder.Purge(ctx, sessionID, upTo.Seq)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", projections.ErrNotYet, err)
+	}
+	return err
+}
