@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
@@ -51,13 +52,15 @@ type app struct {
 	notes    *jetlog.Notes
 	erasing  *erasing
 	hashKey  []byte
-	handler  http.Handler
+	handler  backup.Handler
 	traces   *trace.TracerProvider // nil where none are sent
 	steps    *httpwire.Steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
-	pause    *pause
+	// still ends all that follows the log; replaced is closed when the app is to be opened again.
+	still    func()
+	replaced chan struct{}
 }
 
 // runApp listens, opens an app and runs it until ctx ends, and opens another where the log was replaced under it;
@@ -75,17 +78,14 @@ func runApp(ctx context.Context, cfg config.Config, roles roles, logger *slog.Lo
 	}
 	defer store.close()
 	for {
-		a, err := openApp(ctx, &app{cfg: cfg, roles: roles, logger: logger, front: f, store: store, pause: newPause()})
+		a, err := openApp(ctx, &app{cfg: cfg, roles: roles, logger: logger, front: f, store: store})
 		if err != nil {
 			return err
 		}
 		opened(a)
-		f.open(ctx, a.handler)
-		if err := a.run(ctx); !errors.Is(err, errReopen) {
+		// Where the process was stopped while its log was replaced, the next start opens it.
+		if again, err := a.run(ctx); err != nil || !again || ctx.Err() != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return nil // stopped while the log was replaced: the next start opens it
 		}
 		if err := store.reopen(ctx, cfg); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (a *app) serve() {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
 	c.Receipts = a.erasing.receipts
-	c.Streams, c.Backups = operate.On(a.store.log), backups{a}
+	c.Streams, c.Backups = operate.On(a.store.log), a.backups()
 	if a.roles.has(roleEraser) {
 		c.Retention = a.erasing.retention
 	}
@@ -221,17 +221,14 @@ const (
 )
 
 // run serves until ctx ends: then no request is taken any more, those in hand are
-// answered, the views commit what they have begun, and all is closed. It is errReopen
-// where the log was made anew under it.
-func (a *app) run(ctx context.Context) error {
+// answered, the views commit what they have begun, and all is closed. It reports whether
+// it ended since the log was replaced, so that another app is to be opened.
+func (a *app) run(ctx context.Context) (again bool, err error) {
 	defer a.close()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, life := errgroup.WithContext(life)
-	// What follows the log can be stopped while requests are still answered.
-	for _, follow := range a.followers() {
-		a.pause.begin(life, g, follow)
-	}
+	a.follow(life, g)
 	if a.store.server != nil {
 		g.Go(func() error { return a.store.server.Run(life) })
 	}
@@ -244,34 +241,56 @@ func (a *app) run(ctx context.Context) error {
 	if a.chatting != nil {
 		g.Go(func() error { return a.endAnswers(ctx, life) })
 	}
+	a.front.open(ctx, a.handler)
 	g.Go(func() error {
 		// What handlers need lives until they are done.
 		defer end()
-		select {
-		case <-a.front.ended:
-			// Connections that were still open were closed, and their requests end: the store may not go before, since one
-			// may be about to take back what it has restored.
-			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
-			defer cancel()
-			return a.front.shut(late, 0)
-		case <-life.Done():
-			_ = a.front.close() // again: runApp returns the error
-			return nil
-		case <-a.pause.reopen:
-			// The last request in hand is the one that replaced the log, and its client waits for the answer. A client
-			// that sends nothing is not waited for without end.
-			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
-			defer cancel()
-			if err := a.front.shut(late, 0); err != nil {
-				a.logger.Warn("the app is closed under requests that don't end", "err", err)
-			}
-			return nil
-		}
+		return a.untilDone(context.WithoutCancel(ctx), life)
 	})
-	if err := g.Wait(); err != nil || !a.pause.ended() {
-		return err
+	err = g.Wait()
+	select {
+	case <-a.replaced:
+		return true, err
+	default:
+		return false, err
 	}
-	return errReopen
+}
+
+// untilDone waits until no request is in hand any more, and none comes.
+func (a *app) untilDone(ctx, life context.Context) error {
+	select {
+	case <-a.front.ended:
+		// Connections that were still open were closed, and their requests end: the store may not go before, since one
+		// may be about to take back what it has restored.
+		return a.front.Empty(ctx)
+	case <-life.Done():
+		_ = a.front.close() // again: runApp returns the error
+	case <-a.replaced:
+		// The last request in hand is the one that replaced the log, and its client waits for the answer. A client that
+		// takes nothing is not waited for without end.
+		if err := a.front.Empty(ctx); err != nil {
+			a.logger.Warn("the app is closed under requests that don't end", "err", err)
+		}
+	}
+	return nil
+}
+
+// follow begins what follows the log, which can be stopped while a request is still answered.
+func (a *app) follow(ctx context.Context, g *errgroup.Group) {
+	ctx, still := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, follow := range a.followers() {
+		running.Add(1)
+		g.Go(func() error {
+			defer running.Done()
+			return follow(ctx)
+		})
+	}
+	a.replaced = make(chan struct{})
+	a.still = func() {
+		still()
+		running.Wait()
+	}
 }
 
 // followers is all that reads on in the log.
@@ -297,11 +316,10 @@ func (a *app) tracing() oteltrace.TracerProvider {
 	return a.traces
 }
 
-// endAnswers ends answers that go on for too long after ctx has ended, or the app has begun to replace its log.
+// endAnswers ends answers that go on for too long after ctx has ended.
 func (a *app) endAnswers(ctx, life context.Context) error {
 	select {
 	case <-ctx.Done():
-	case <-a.pause.quiet:
 	case <-life.Done():
 		return nil
 	}

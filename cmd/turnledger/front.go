@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"sync"
 	"syscall"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/access/certfile"
+	"github.com/turnledger/turnledger/services/backup"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -27,12 +26,8 @@ type front struct {
 	listener net.Listener
 	cert     *certfile.Pair // nil where the server speaks plain HTTP
 
-	mu sync.Mutex
-	// handler answers requests; nil while no app is open.
-	handler http.Handler
-	// inHand counts the requests that are being answered; left is closed when one of them ends.
-	inHand int
-	left   chan struct{}
+	// Door is where requests come in: shut while no app is open.
+	*backup.Door
 
 	// Once serve was called: stop ends the server, ended is closed when it has ended, and err says how.
 	stop  context.CancelFunc
@@ -42,7 +37,7 @@ type front struct {
 
 // openFront listens. That comes before anything else is started, so that a taken port is known at once.
 func openFront(ctx context.Context, cfg config.Config, logger *slog.Logger) (*front, error) {
-	f := &front{cfg: cfg, logger: logger, left: make(chan struct{}), ended: make(chan struct{})}
+	f := &front{cfg: cfg, logger: logger, Door: backup.NewDoor(closed), ended: make(chan struct{})}
 	var err error
 	if f.cert, err = cfg.API(logger); err != nil {
 		return nil, err
@@ -112,43 +107,10 @@ func (f *front) close() error {
 }
 
 // open lets requests through to a handler; the first call begins to serve.
-func (f *front) open(ctx context.Context, h http.Handler) {
-	f.mu.Lock()
-	f.handler = h
-	f.mu.Unlock()
+func (f *front) open(ctx context.Context, h backup.Handler) {
+	f.Open(h)
 	if f.stop == nil {
 		f.serve(ctx)
-	}
-}
-
-// shut refuses requests from now on, ends streams, and waits until at most so many requests are in hand.
-func (f *front) shut(ctx context.Context, most int) error {
-	f.EndStreams()
-	f.mu.Lock()
-	f.handler = nil
-	f.mu.Unlock()
-	for {
-		f.mu.Lock()
-		n, left := f.inHand, f.left
-		f.mu.Unlock()
-		if n <= most {
-			return nil
-		}
-		select {
-		case <-left:
-		case <-ctx.Done():
-			return fmt.Errorf("%d requests are still under way: %w", n-most, ctx.Err())
-		}
-	}
-}
-
-// EndStreams ends the streams of the app that answers now.
-func (f *front) EndStreams() {
-	f.mu.Lock()
-	h := f.handler
-	f.mu.Unlock()
-	if streams, ok := h.(interface{ EndStreams() }); ok {
-		streams.EndStreams()
 	}
 }
 
@@ -156,29 +118,3 @@ func (f *front) EndStreams() {
 var closed = httpwire.Closed(
 	"log", "the log is being replaced by a backup: come again when the header Retry-After says so", v1.Form(),
 )
-
-// ServeHTTP lets the app answer, or says that there is none just now.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	h := f.handler
-	if h != nil {
-		f.inHand++
-	}
-	f.mu.Unlock()
-	if h == nil {
-		closed.ServeHTTP(w, r)
-		return
-	}
-	defer f.leave()
-	h.ServeHTTP(w, r)
-}
-
-func (f *front) leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.inHand--
-	if f.handler == nil {
-		close(f.left)
-		f.left = make(chan struct{})
-	}
-}

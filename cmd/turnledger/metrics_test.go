@@ -36,7 +36,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
 	defer s.close()
-	a, err := openApp(t.Context(), &app{cfg: cfg, roles: allRoles, logger: logger, store: s, pause: newPause()})
+	a, err := openApp(t.Context(), &app{cfg: cfg, roles: allRoles, logger: logger, store: s, front: &front{}})
 	require.NoError(t, err)
 	defer a.close()
 	out, all := map[string]string{}, make(chan *prometheus.Desc)

@@ -285,8 +285,15 @@ var errStopping = fmt.Errorf("%w to the end: this server stops, send the same re
 // pending, their clients are told, and who sends the same request again has an answer.
 func (s *Service) Stop() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stopping = true
+	s.mu.Unlock()
+	s.EndAnswers()
+}
+
+// EndAnswers ends the answers that are under way, as Stop does.
+func (s *Service) EndAnswers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, try := range s.running {
 		if try.stop != nil {
 			try.stop(errStopping)

@@ -9,7 +9,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
-	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 )
 
 // ring knows callers by their tokens.
@@ -74,6 +73,6 @@ func (nothing) Snapshot(_ context.Context, _ int, begin func(operate.Moment) (io
 	return err
 }
 
-func (nothing) Restore(context.Context, io.Reader) (v1.Restored, error) {
-	return v1.Restored{}, nil
+func (nothing) Restore(context.Context, io.Reader) (services.Restored, error) {
+	return services.Restored{}, nil
 }

@@ -68,7 +68,7 @@ func (s *slowly) Snapshot(_ context.Context, _ int, begin func(operate.Moment) (
 	return err
 }
 
-func (s *slowly) Restore(_ context.Context, from io.Reader) (out v1.Restored, err error) {
+func (s *slowly) Restore(_ context.Context, from io.Reader) (out services.Restored, err error) {
 	s.work()
 	_, err = from.Read(make([]byte, 1))
 	s.work()

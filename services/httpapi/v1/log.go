@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
@@ -132,23 +133,9 @@ type Backups interface {
 	Snapshot(ctx context.Context, partition int, begin func(operate.Moment) (io.Writer, error)) error
 	// Restore takes a whole backup in, in the form that services/backup packs, and returns
 	// when it is on disk and served as soon as requests are taken again. Its errors are
-	// jetlog.ErrNotEmpty, ErrBackup and others of the log, as they are or wrapped.
-	Restore(ctx context.Context, backup io.Reader) (Restored, error)
+	// jetlog.ErrNotEmpty, services.ErrBackup and others of the log, as they are or wrapped.
+	Restore(ctx context.Context, backup io.Reader) (services.Restored, error)
 }
-
-// Restored counts of a backup that was taken in.
-type Restored struct {
-	Partitions int `json:"partitions"`
-	Erasures   struct {
-		// Applied are erasures that were written again.
-		Applied int `json:"applied"`
-		// Unknown are erasures of what the backup does not hold.
-		Unknown int `json:"unknown"`
-	} `json:"erasures"`
-}
-
-// ErrBackup says that what was sent is no backup, or is damaged. Its text may be shown.
-var ErrBackup = errors.New("what was sent is not a whole backup")
 
 // backs adds the calls that copy the log out and in. Both see texts.
 func (a *surface) backs() {

@@ -228,7 +228,7 @@ var told = []struct {
 	{is(jetlog.ErrNotEmpty), notEmpty, ""},
 	{is(jetlog.ErrTooLarge), tooLarge, "the turn is too large for the log: send shorter texts or messages"},
 	{verbatim(jetlog.ErrRefused), streamRefused, ""},
-	{verbatim(ErrBackup), notValid, ""},
+	{verbatim(services.ErrBackup), notValid, ""},
 	{is(jetlog.ErrNoWrites), logUnavailable, "the log takes no writes, since its disk is full or failing; /readyz " +
 		"tells more, and the same request later finds out"},
 	{is(jetlog.ErrUnavailable), logUnavailable, noAnswer},

@@ -60,9 +60,9 @@ type API struct {
 	// requests and streams hold a token for each that is under way.
 	requests, streams chan struct{}
 
-	// stopping is closed by stop.
-	stopping chan struct{}
-	stop     func()
+	// ending is closed by EndStreams.
+	ending    chan struct{}
+	endingNow sync.Mutex
 	// held, where it is not nil, is why only public calls are answered.
 	held atomic.Pointer[Held]
 	// outages has since when checks fail, by their names.
@@ -78,9 +78,8 @@ func New(cfg Config) *API {
 		cfg: cfg, metrics: newMetrics(cfg.Registry), tracer: cfg.Traces.Tracer("turnledger"),
 		crossed: http.NewCrossOriginProtection(), router: router{},
 		requests: make(chan struct{}, cfg.MaxRequests), streams: make(chan struct{}, cfg.MaxStreams),
-		stopping: make(chan struct{}),
+		ending: make(chan struct{}),
 	}
-	a.stop = sync.OnceFunc(func() { close(a.stopping) })
 	for path, answer := range map[string]http.HandlerFunc{
 		"/healthz": healthz, "/readyz": a.readyz, "/metrics": metricsHandler(cfg.Registry),
 	} {
@@ -201,9 +200,10 @@ func (a *API) Hold(why Reason) (release func(), ok bool) {
 // UntilStopped returns a context that also ends with EndStreams.
 func (a *API) UntilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
+	ended := a.streamsEnd()
 	go func() {
 		select {
-		case <-a.stopping:
+		case <-ended:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -211,10 +211,16 @@ func (a *API) UntilStopped(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
+func (a *API) streamsEnd() chan struct{} {
+	a.endingNow.Lock()
+	defer a.endingNow.Unlock()
+	return a.ending
+}
+
 // Stopped reports whether EndStreams was called.
 func (a *API) Stopped() bool {
 	select {
-	case <-a.stopping:
+	case <-a.streamsEnd():
 		return true
 	default:
 		return false
@@ -223,4 +229,19 @@ func (a *API) Stopped() bool {
 
 // EndStreams ends the streams that have no end of their own, and those that begin later. The server calls it when it
 // stops.
-func (a *API) EndStreams() { a.stop() }
+func (a *API) EndStreams() {
+	a.endingNow.Lock()
+	defer a.endingNow.Unlock()
+	select {
+	case <-a.ending:
+	default:
+		close(a.ending)
+	}
+}
+
+// ResumeStreams lets streams begin again.
+func (a *API) ResumeStreams() {
+	a.endingNow.Lock()
+	defer a.endingNow.Unlock()
+	a.ending = make(chan struct{})
+}

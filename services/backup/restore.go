@@ -1,0 +1,208 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/services"
+)
+
+// Host is the process whose log is replaced.
+type Host interface {
+	// EndAnswers ends the answers of models that are under way.
+	EndAnswers()
+	// Still ends all that follows the log, and waits for it.
+	Still()
+	// Reopen has the process open its log again when the last request in hand has ended.
+	Reopen()
+	// Eraser returns what says erasures in a log.
+	Eraser(log *jetlog.Log) Eraser
+}
+
+// Eraser says erasures in a log while Run follows it.
+type Eraser interface {
+	Run(ctx context.Context) error
+	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
+	EraseIdentity(ctx context.Context, identityID string, c services.Erasure) (receipt string, err error)
+	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
+}
+
+// Log copies the log of a running process out, and takes a backup in, in the place of an empty log.
+type Log struct {
+	Log *jetlog.Log
+	// NC is the connection that Log was opened on, and Config what it was opened with.
+	NC     *nats.Conn
+	Config jetlog.Config
+	Server *embedded.Server // nil with an outside NATS
+	Door   *Door
+	Host   Host
+	Logger *slog.Logger
+}
+
+// Snapshot writes a copy of a partition, as operate.Log does.
+func (l *Log) Snapshot(ctx context.Context, partition int, begin func(operate.Moment) (io.Writer, error)) error {
+	return operate.On(l.Log).Snapshot(ctx, partition, begin)
+}
+
+// Restore makes a backup the log. It shuts the door, ends what follows the log, and says in the copies what was erased
+// since they were taken; then the host opens its log again, and the door. A failure before anything was changed opens
+// the door again; after any other failure the host has what it can open: the empty log, or one that it refuses.
+func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restored, err error) {
+	defer func() {
+		if errors.Is(err, ErrDamaged) {
+			err = fmt.Errorf("%w: %w", services.ErrBackup, err)
+		}
+	}()
+	if l.Server == nil && l.NC.ConnectedServerName() == embedded.Name {
+		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't hold still "+
+			"for this process: restore through that one", jetlog.ErrRefused)
+	}
+	if err := operate.On(l.Log).Vacant(ctx); err != nil {
+		return out, err
+	}
+	packed, err := Unpack(from)
+	if err != nil {
+		return out, err
+	}
+	if have := l.Log.Partitions(); have != packed.Partitions {
+		return out, fmt.Errorf("%w that this log can take in: its log had TURNLEDGER_PARTITIONS=%d, and this one has %d: "+
+			"start the server with that setting on an empty data directory", services.ErrBackup, packed.Partitions, have)
+	}
+	l.Logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
+	if err := l.Door.shut(ctx, l.Host.EndAnswers); err != nil {
+		return out, fmt.Errorf("%w: nothing was changed: %w", jetlog.ErrUnavailable, err)
+	}
+	l.Logger.Debug("no other request is under way")
+	// From here on, whatever comes of it, what is open does not fit the log any more.
+	defer l.Host.Reopen()
+	l.Host.Still()
+	l.Logger.Debug("nothing follows the log any more")
+	if l.Server != nil {
+		defer l.Server.Hold()()
+	}
+	if err := l.replace(ctx, packed); err != nil {
+		return out, err
+	}
+	out, err = l.settle(ctx, packed)
+	if err != nil {
+		return out, fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
+			"nobody may open it: empty the data directory and restore again: %w", err)
+	}
+	l.Logger.Info("a backup was restored", "erasures", out.Erasures.Applied)
+	return out, nil
+}
+
+// replace takes the streams of the empty log away and those of the backup in.
+func (l *Log) replace(ctx context.Context, packed *Packed) error {
+	log := operate.On(l.Log)
+	if err := log.Vacate(ctx); err != nil {
+		return err
+	}
+	l.Logger.Debug("the empty log is gone")
+	err := log.Restore(ctx, func(k int) (io.Reader, error) {
+		l.Logger.Debug("a partition is taken in", "partition", k)
+		return packed.Next(k)
+	}, func(ctx context.Context) error { return complete(ctx, log, packed) })
+	l.Logger.Debug("the backup's streams are in place", "err", err)
+	return err
+}
+
+// complete compares what the server took in with what the backup says that it holds.
+func complete(ctx context.Context, log *operate.Log, packed *Packed) error {
+	streams, err := log.Plan(ctx, operate.Want{})
+	if err != nil {
+		return err
+	}
+	for k, f := range packed.Files {
+		if s := streams[k]; s.Events != f.Events || s.Last != f.Last {
+			return fmt.Errorf("%w: %s holds %d events up to %d, and the backup has %d up to %d: "+
+				"empty the data directory and restore again", jetlog.ErrStream, s.Name, s.Events, s.Last, f.Events, f.Last)
+		}
+	}
+	return nil
+}
+
+// settle brings the restored log to disk, and says in it what was erased since it was copied.
+func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored, err error) {
+	cfg := l.Config
+	cfg.Restoring = true
+	log, err := jetlog.Open(ctx, l.NC, cfg)
+	if err != nil {
+		return out, err
+	}
+	defer log.Close()
+	out.Partitions = log.Partitions()
+	for k := range log.Partitions() {
+		if err := overwrite.On(log).Settle(ctx, k); err != nil {
+			return out, err
+		}
+	}
+	if err := desk.Of(log).Restore(ctx, log, packed.DeadLetters); err != nil {
+		return out, err
+	}
+	eraser := l.Host.Eraser(log)
+	g, saying := errgroup.WithContext(ctx)
+	following, end := context.WithCancel(saying)
+	g.Go(func() error { return eraser.Run(following) })
+	g.Go(func() error {
+		defer end()
+		for _, e := range packed.Erasures {
+			known, err := e.say(saying, eraser)
+			switch {
+			case err != nil:
+				return err
+			case known:
+				out.Erasures.Applied++
+			default:
+				out.Erasures.Unknown++
+			}
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return out, err
+	}
+	return out, operate.On(log).Restored(ctx)
+}
+
+// say says an erasure, and reports whether the log knows what it is of.
+func (e *Erasure) say(ctx context.Context, s Eraser) (known bool, err error) {
+	d := &e.Data
+	switch events.WithdrawalOf(e.Type) {
+	case events.WithdrawsSession:
+		_, err = s.EraseSession(ctx, d.SessionID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
+	case events.WithdrawsIdentity:
+		_, err = s.EraseIdentity(ctx, d.IdentityID, services.Erasure{Reason: d.Reason, By: d.ErasedBy})
+	case events.WithdrawsTurn:
+		for _, turn := range d.Turns() {
+			_, err = s.RedactTurn(ctx, d.SessionID, conversation.Redact{
+				TurnID: turn, Reason: d.Reason, RedactedBy: d.RedactedBy,
+			})
+			if !errors.Is(err, conversation.ErrTurnNotFound) {
+				break
+			}
+		}
+	case events.WithdrawsNothing, events.WithdrawsVersion: // ReadErasures leaves these out
+	}
+	switch {
+	case err == nil, errors.Is(err, conversation.ErrSessionErased):
+		return true, nil
+	case errors.Is(err, conversation.ErrSessionNotFound), errors.Is(err, conversation.ErrTurnNotFound):
+		return false, nil
+	default:
+		return false, err
+	}
+}
