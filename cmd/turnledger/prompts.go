@@ -66,12 +66,12 @@ func (a *app) prompts() contextbuilder.Config {
 		c.Tokens = counter
 	}
 	if m := a.snippets(); m != nil {
-		c.Memory = steppedMemory{m, a.steps}
+		c.Memory = contextbuilder.SteppedMemory{Memory: m, Steps: a.steps}
 	}
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = steppedRewriter{rewriter.New(rewriter.Config{
+		c.Rewriter = contextbuilder.SteppedRewriter{Steps: a.steps, Rewriter: rewriter.New(rewriter.Config{
 			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(), Timeout: a.cfg.RewriterTimeout,
-		}), a.steps}
+		})}
 	}
 	return c
 }
