@@ -77,13 +77,12 @@ func Types() []string { return slices.Sorted(maps.Keys(catalogue)) }
 // subject are known: that of an identity, or of a session.
 func SubjectOf(typ, id string, body []byte) string {
 	r, known := catalogue[typ]
-	if !known || !ofIdentity(r.zero) {
-		return SessionSubject(id)
+	if known && ofIdentity(r.zero) {
+		if f, err := r.read(body); err != nil || ofIdentity(f) {
+			return IdentitySubject(id)
+		}
 	}
-	if f, err := r.read(body); err == nil && !ofIdentity(f) {
-		return SessionSubject(id)
-	}
-	return IdentitySubject(id)
+	return SessionSubject(id)
 }
 
 func ofIdentity(f Fact) bool { return strings.HasPrefix(f.Subject(), IdentityRoot) }
@@ -114,12 +113,8 @@ var asBefore = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv2.WithUnmarsha
 const uuidLength = 36
 
 func readUUID(raw []byte, id *uuid.UUID) error {
-	if len(raw) != uuidLength+2 {
-		return errors.New("not a UUID")
+	if len(raw) != uuidLength+2 || bytes.ContainsAny(raw, "ABCDEF") {
+		return errors.New("not a UUID in lower case with hyphens")
 	}
-	text := raw[1 : len(raw)-1]
-	if bytes.ContainsAny(text, "ABCDEF") {
-		return errors.New("not a UUID in lower case")
-	}
-	return id.UnmarshalText(text)
+	return id.UnmarshalText(raw[1 : len(raw)-1])
 }

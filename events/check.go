@@ -29,8 +29,8 @@ const (
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )
 
-// badMessages and badObject are called with parts of a body that was read as JSON: what
-// begins as an object is one.
+// badMessages and badObject get parts of a body that was read as JSON, so a part that begins like an object is an
+// object.
 func badMessages(raw json.RawMessage) Problem {
 	if len(raw) == 0 {
 		return ""

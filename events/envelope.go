@@ -59,10 +59,8 @@ type Envelope struct {
 // Encode puts a fact into its envelope; now becomes ce-time, which informs and
 // decides nothing. The body is JSON without HTML escaping.
 func Encode(f Fact, now time.Time) (Envelope, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(f); err != nil {
+	body, err := JSON(f)
+	if err != nil {
 		return Envelope{}, fmt.Errorf("encode %s: %w", f.Type(), err)
 	}
 	id := f.EventID()
@@ -77,8 +75,17 @@ func Encode(f Fact, now time.Time) (Envelope, error) {
 			HeaderContentType: {"application/json"},
 			HeaderMsgID:       {id},
 		},
-		Body: bytes.TrimSuffix(buf.Bytes(), []byte("\n")),
+		Body: body,
 	}, nil
+}
+
+// JSON writes a value as JSON without HTML escaping.
+func JSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
 // Recorded is an event read back from the log. Time is JetStream's recorded time.

@@ -21,9 +21,7 @@ type SessionErased struct {
 func (f *SessionErased) Type() string { return TypeSessionErased }
 
 // EventID implements Fact.
-func (f *SessionErased) EventID() string {
-	return pairID(f.SessionID, f.ReceiptID).String() + ".erased"
-}
+func (f *SessionErased) EventID() string { return pairEventID(f.SessionID, f.ReceiptID, "erased") }
 
 // Subject implements Fact.
 func (f *SessionErased) Subject() string { return SessionSubject(f.SessionID) }
@@ -51,7 +49,7 @@ func (f *IdentityErased) Type() string { return TypeIdentityErased }
 
 // EventID implements Fact.
 func (f *IdentityErased) EventID() string {
-	return pairID(f.IdentityID, f.ReceiptID).String() + ".identity_erased"
+	return pairEventID(f.IdentityID, f.ReceiptID, "identity_erased")
 }
 
 // Subject implements Fact.
@@ -71,7 +69,7 @@ func (f *IdentityErased) Of(sessionID string) *SessionErased {
 	}
 }
 
-// ErasureReceipt says: what an erasure has reached in one place of storage. It is the receipt of a
+// ErasureReceipt says what an erasure has reached in one place of storage. It is the receipt of a
 // session, or of an identity with so many Sessions, and stands in the log behind the events that
 // it is about.
 type ErasureReceipt struct {
@@ -90,9 +88,9 @@ func (f *ErasureReceipt) Type() string { return TypeErasureReceipt }
 func (f *ErasureReceipt) EventID() string {
 	if f.SessionID != "" {
 		// The sessions of an identity share one receipt id.
-		return pairID(pairID(f.SessionID, f.ReceiptID).String(), f.Place).String() + ".receipt"
+		return pairEventID(pairID(f.SessionID, f.ReceiptID).String(), f.Place, "receipt")
 	}
-	return pairID(f.ReceiptID, f.Place).String() + ".receipt"
+	return pairEventID(f.ReceiptID, f.Place, "receipt")
 }
 
 // Subject implements Fact.
@@ -115,8 +113,8 @@ func (f *ErasureReceipt) check(body []byte) Problem {
 
 var placeName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// inexact holds a session's receipt against its exact form. Of all events only a receipt may come after
-// the erasure of its session and stay in the log, so no text may ride on it.
+// inexact compares a session's receipt with its exact form. A receipt is the only event that may follow the erasure of
+// its session and stay in the log, so it must not carry any other text.
 func (f *ErasureReceipt) inexact(body []byte) Problem {
 	if f.SessionID == "" {
 		return ""

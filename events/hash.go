@@ -21,8 +21,8 @@ func KeyedHash(key []byte, kind, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// HashIP is the keyed hash of an address for metadata's ip_hash: one for all ways to
-// write it, and for IPv6 for all of its /64, which one customer has.
+// HashIP is the keyed hash of an address for metadata's ip_hash. All ways to write an address have the same hash. An
+// IPv6 address has the hash of its /64, since all of that belongs to one customer.
 func HashIP(key []byte, address string) string {
 	address = strings.TrimSpace(address)
 	if ip, err := netip.ParseAddr(address); err == nil {

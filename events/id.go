@@ -1,6 +1,7 @@
 package events
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,15 +21,14 @@ func pairID(a, b string) uuid.UUID {
 	return uuid.NewSHA1(namespace, name)
 }
 
+// pairEventID is the id of an event that two texts and its type tell apart from all others.
+func pairEventID(a, b, typ string) string { return pairID(a, b).String() + "." + typ }
+
 // ValidID returns ErrID if a text can't be the id of a session, a request or an identity.
 func ValidID(id string) error {
-	if id == "" || len(id) > 256 || !utf8.ValidString(id) || id == "." || id == ".." {
+	if id == "" || len(id) > 256 || !utf8.ValidString(id) || id == "." || id == ".." ||
+		strings.ContainsFunc(id, unicode.IsControl) {
 		return ErrID
-	}
-	for _, r := range id {
-		if unicode.IsControl(r) {
-			return ErrID
-		}
 	}
 	return nil
 }

@@ -49,17 +49,15 @@ func ParsePosition(s string) (Position, error) {
 
 // ParsePositions reads a list, "0:42,1:17", of at most one position a partition.
 func ParsePositions(s string) ([]Position, error) {
-	seen := map[int]bool{}
 	var out []Position
 	for part := range strings.SplitSeq(s, ",") {
 		p, err := ParsePosition(strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
-		if seen[p.Partition] {
+		if slices.ContainsFunc(out, func(o Position) bool { return o.Partition == p.Partition }) {
 			return nil, fmt.Errorf("%w: partition %d stands twice", ErrPosition, p.Partition)
 		}
-		seen[p.Partition] = true
 		out = append(out, p)
 	}
 	return out, nil

@@ -15,9 +15,7 @@ type SessionLinked struct {
 func (f *SessionLinked) Type() string { return TypeSessionLinked }
 
 // EventID implements Fact.
-func (f *SessionLinked) EventID() string {
-	return pairID(f.SessionID, f.IdentityID).String() + ".linked"
-}
+func (f *SessionLinked) EventID() string { return pairEventID(f.SessionID, f.IdentityID, "linked") }
 
 // Subject implements Fact.
 func (f *SessionLinked) Subject() string { return SessionSubject(f.SessionID) }
@@ -25,9 +23,7 @@ func (f *SessionLinked) Subject() string { return SessionSubject(f.SessionID) }
 func (f *SessionLinked) names() Names          { return Names{} }
 func (f *SessionLinked) texts() Texts          { return Texts{} }
 func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
-func (f *SessionLinked) check([]byte) Problem {
-	return cmp.Or(badID(f.SessionID), badID(f.IdentityID))
-}
+func (f *SessionLinked) check([]byte) Problem  { return cmp.Or(badID(f.SessionID), badID(f.IdentityID)) }
 
 // LinkRefused says: somebody asked to link a session that belongs to another identity.
 type LinkRefused struct {
@@ -40,9 +36,7 @@ type LinkRefused struct {
 func (f *LinkRefused) Type() string { return TypeLinkRefused }
 
 // EventID implements Fact.
-func (f *LinkRefused) EventID() string {
-	return pairID(f.SessionID, f.IdentityID).String() + ".link_refused"
-}
+func (f *LinkRefused) EventID() string { return pairEventID(f.SessionID, f.IdentityID, "link_refused") }
 
 // Subject implements Fact.
 func (f *LinkRefused) Subject() string { return SessionSubject(f.SessionID) }
@@ -66,7 +60,7 @@ func (f *SessionReset) Type() string { return TypeSessionReset }
 
 // EventID implements Fact.
 func (f *SessionReset) EventID() string {
-	return pairID(f.SessionID, strconv.FormatUint(f.After.Seq, 10)).String() + ".reset"
+	return pairEventID(f.SessionID, strconv.FormatUint(f.After.Seq, 10), "reset")
 }
 
 // Subject implements Fact.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Buckets is the fixed number of logical buckets ; a stream owns a
+// Buckets is the fixed number of logical buckets; a stream owns a
 // contiguous range of them.
 const Buckets = 256
 
@@ -35,11 +35,7 @@ func ParseToken(t string) (string, error) {
 	if plain(t) {
 		return t, nil
 	}
-	enc, ok := strings.CutPrefix(t, "~")
-	if !ok {
-		return "", fmt.Errorf("%w: bad token", ErrSubject)
-	}
-	id, err := base64.RawURLEncoding.Strict().DecodeString(enc)
+	id, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(t, "~"))
 	if err != nil || Token(string(id)) != t {
 		return "", fmt.Errorf("%w: bad token", ErrSubject)
 	}
@@ -86,8 +82,7 @@ func ParseSubject(s string) (id string, identity bool, err error) {
 	if !ok || (root != sessionRoot && root != identityRoot) {
 		return "", false, fmt.Errorf("%w: foreign", ErrSubject)
 	}
-	id, err = ParseToken(token)
-	if err != nil {
+	if id, err = ParseToken(token); err != nil {
 		return "", false, err
 	}
 	if bucket != strconv.Itoa(Bucket(token)) {

@@ -60,7 +60,7 @@ type ChatReply struct {
 // ChatListener is told of a reply while it is made. Its methods are called by one goroutine, in
 // order; they must not block for long.
 type ChatListener interface {
-	// Begun tells the thread and the turn, before the model is called.
+	// Begun names the thread and the turn, before the model is called.
 	Begun(threadID string, turnID uuid.UUID)
 	Piece(text string)
 }

@@ -2,8 +2,8 @@ package services
 
 import "errors"
 
-// Errors of the ports, besides those of events/conversation, events/jetlog and projections. A
-// transport tells its clients what to do about each in its own words.
+// Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each
+// transport has its own words for what a client can do about them.
 var (
 	// ErrPositionNotReached: a read named a position that is not there when its deadline ends.
 	ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")

@@ -6,7 +6,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// ProjectionReader tells how far the views are.
+// ProjectionReader returns how far the views are.
 type ProjectionReader interface {
 	Projections(ctx context.Context) ([]projections.Status, error)
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -26,4 +27,27 @@ type TurnWriter interface {
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
 	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
+}
+
+// IdentityAsk names a page of an identity's turns: at most Limit turns that were created at or
+// after Since and before Until (zero: no bound), from where the cursor of the last page ends.
+type IdentityAsk struct {
+	IdentityID   string
+	Since, Until time.Time
+	Limit        int
+	Cursor       string
+	MinPosition  []events.Position
+}
+
+// IdentityPage is a page; NextCursor is empty at the end.
+type IdentityPage struct {
+	Turns      []Turn
+	NextCursor string
+}
+
+// IdentityReader lists the turns of an identity across its sessions. Its errors are
+// projections.ErrUnavailable, ErrPositionNotReached, ErrBehind, and *conversation.Invalid for a
+// cursor that it never returned.
+type IdentityReader interface {
+	IdentityTurns(ctx context.Context, ask IdentityAsk) (IdentityPage, error)
 }

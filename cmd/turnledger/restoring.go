@@ -66,12 +66,12 @@ func (b backups) Restore(ctx context.Context, from io.Reader) (out v1.Restored, 
 		return out, err
 	}
 	out.Partitions = packed.Partitions
-	out.Erasures, out.Unknown, err = b.settle(ctx, packed)
+	out.Erasures.Applied, out.Erasures.Unknown, err = b.settle(ctx, packed)
 	if err != nil {
 		return out, fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
 			"nobody may open it: empty the data directory and restore again: %w", err)
 	}
-	b.logger.Info("a backup was restored", "erasures", out.Erasures)
+	b.logger.Info("a backup was restored", "erasures", out.Erasures.Applied)
 	return out, nil
 }
 

@@ -9,16 +9,15 @@ import (
 // ImageText stands for an image whose data is not kept.
 const ImageText = "[Image sent: photo]"
 
-// imageStart is where base64 image data begins in a text: a data URL, also where a
-// JSON text in the text escapes its slashes; or the first bytes of a PNG, JPEG, GIF,
-// WebP, TIFF, AVIF or HEIC without one.
+// imageStart matches where base64 image data begins in a text: a data URL, whose slashes may be escaped as in JSON; or
+// without a data URL the first bytes of a PNG, JPEG, GIF, WebP, TIFF, AVIF or HEIC.
 var imageStart = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:; ?[a-z0-9._"=-]+)*; ?base64,)` +
 	`|iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ|SUkqA|AAAA[A-Za-z0-9+/_-]{4}ZnR5cG`)
 
-// leastImage is how many base64 characters are data where no data URL says so.
+// leastImage is how many base64 characters in a row count as image data without a data URL.
 const leastImage = 64
 
-// mayHoldImage reports whether a text holds what every match of imageStart holds. Nearly no text does.
+// mayHoldImage reports false for a text that imageStart can't match. It is quick, and few texts pass it.
 func mayHoldImage(s string) bool {
 	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR", "SUkqA", "ZnR5cG"} {
 		if strings.Contains(s, magic) {

@@ -198,11 +198,6 @@ func decode(raw []byte, into any) error {
 }
 
 func encode(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
-		return nil
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	raw, _ := events.JSON(v) // nothing comes here that JSON does not know
+	return raw
 }

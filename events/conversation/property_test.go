@@ -191,7 +191,7 @@ func (m *machine) fold(t *rapid.T, s *conversation.State, upTo uint64) {
 	}
 }
 
-// redeliver gives a process some of what it has seen.
+// redeliver delivers to a process again some of the events that it has seen.
 func (m *machine) redeliver(t *rapid.T) {
 	s := rapid.SampledFrom(m.procs).Draw(t, "process")
 	from := rapid.Uint64Range(0, s.Applied).Draw(t, "from")

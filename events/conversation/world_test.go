@@ -85,7 +85,7 @@ func (w *world) last() uint64 {
 	return w.log[len(w.log)-1].Position.Seq
 }
 
-// named tells whether an event states something of one of the turns.
+// named reports whether an event states something of one of the turns.
 func named(e events.Recorded, turns ...uuid.UUID) bool {
 	switch f := e.Fact.(type) {
 	case *events.TurnStarted:

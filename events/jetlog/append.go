@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -177,7 +178,7 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 }
 
 func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, error) {
-	env, err := events.Encode(f, l.cfg.Now())
+	env, err := events.Encode(f, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -96,7 +96,7 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 	require.False(t, found)
 }
 
-// elsewhere gives a session of another partition.
+// elsewhere returns a session of another partition.
 func elsewhere(log *jetlog.Log, session string) string {
 	for i := 0; ; i++ {
 		if other := fmt.Sprint("s", i); log.Partition(other) != log.Partition(session) {

@@ -36,25 +36,17 @@ type Config struct {
 	// Writable returns why the embedded server takes no writes, nil if it takes them. The field is nil where nobody
 	// knows.
 	Writable func() error
-	// Account names the JetStream account below GateDir.
-	Account string
 	// MaxEvent is the largest event in bytes that the log must take; 1 MiB by default.
 	MaxEvent int64
 	// Deadline of a write whose outcome is unknown; 5 s by default.
 	Deadline time.Duration
 	// Restoring: the log is opened to end its restore, with operate.Log.Restored.
 	Restoring bool
-	// Now is the clock of the header ce-time, which decides nothing.
-	Now func() time.Time
 }
 
 func (c Config) withDefaults() (Config, error) {
 	c.Partitions, c.Replicas = cmp.Or(c.Partitions, 1), cmp.Or(c.Replicas, 1)
-	c.Account, c.MaxEvent = cmp.Or(c.Account, "$G"), cmp.Or(c.MaxEvent, 1<<20)
-	c.Deadline = cmp.Or(c.Deadline, 5*time.Second)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.MaxEvent, c.Deadline = cmp.Or(c.MaxEvent, 1<<20), cmp.Or(c.Deadline, 5*time.Second)
 	var err error
 	if c.Partitions < 0 || c.Partitions > events.Buckets || bits.OnesCount(uint(c.Partitions)) != 1 {
 		err = errors.Join(err, fmt.Errorf("%w: partitions must be a power of two from 1 to %d, not %d",
@@ -169,7 +161,7 @@ func (l *Log) openGate(stream, called string) (*await.Gate, error) {
 	if l.cfg.GateDir == "" {
 		return nil, nil
 	}
-	gate, err := await.OpenGate(filepath.Join(l.cfg.GateDir, "jetstream", l.cfg.Account, "streams", stream))
+	gate, err := await.OpenGate(filepath.Join(l.cfg.GateDir, "jetstream", "$G", "streams", stream))
 	if err != nil {
 		return nil, fmt.Errorf("durability gate of %s: %w", called, err)
 	}
@@ -201,7 +193,7 @@ func (l *Log) of(sessionID string) *partition { return l.partitions[l.Partition(
 // Inside is for the packages under this folder; nobody else can name what it returns.
 func (l *Log) Inside() inside.Log {
 	return inside.Log{
-		Wire: l.wire, Layout: l.layout(), Deadline: l.cfg.Deadline, Now: l.cfg.Now, Measure: l.measure,
+		Wire: l.wire, Layout: l.layout(), Deadline: l.cfg.Deadline, Measure: l.measure,
 		Partition: func(k int) (inside.Partition, error) {
 			p, err := l.partition(k)
 			if err != nil {

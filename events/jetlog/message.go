@@ -18,6 +18,8 @@ type Message struct {
 	decoded  *events.Recorded
 	// size in memory, about.
 	size int
+	// delivered counts what the consumer has delivered.
+	delivered uint64
 }
 
 // MessageOf returns the event that a consumer of a partition's stream has delivered.
@@ -26,20 +28,16 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return recordedMessage(partition, m, meta), nil
+	return Message{
+		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
+		Time: meta.Timestamp, header: m.Header, body: m.Data, delivered: meta.Sequence.Consumer,
+	}, nil
 }
 
 // DecodedMessage returns a decoded event in the form in which a tail delivers it. The caller must not change the event
 // afterwards.
 func DecodedMessage(e *events.Recorded) Message {
 	return Message{Subject: e.Subject, Position: e.Position, Time: e.Time, decoded: e}
-}
-
-func recordedMessage(partition int, m *nats.Msg, meta *nats.MsgMetadata) Message {
-	return Message{
-		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
-		Time: meta.Timestamp, header: m.Header, body: m.Data,
-	}
 }
 
 // Header returns the event's headers as they stand in the log; nil after a tail has decoded the event.

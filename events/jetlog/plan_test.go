@@ -27,7 +27,7 @@ func openSingle(t *testing.T, nc *nats.Conn) *jetlog.Log {
 	return log
 }
 
-// changes gives what a plan says of a stream.
+// changes returns what a plan says of a stream.
 func changes(plan []operate.Stream, name string) (out []string) {
 	for _, s := range plan {
 		for _, c := range s.Changes {

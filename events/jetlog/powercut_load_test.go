@@ -123,7 +123,7 @@ func (h *history) followTail(ctx context.Context, log *openLog) {
 	}
 }
 
-// pick gives a random promised event, 0 if there is none, and has note say under the lock what may go.
+// pick returns a random promised event, 0 if there is none. Under the lock it has note say what may go.
 func (h *history) pick(rng *rand.Rand, note func(seq uint64)) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

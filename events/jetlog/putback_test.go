@@ -17,7 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
 )
 
-// TestAStreamPutBackThatHasGrownSinceIsNoticed gives the disk of a server back as it was some events ago, and lets
+// TestAStreamPutBackThatHasGrownSinceIsNoticed puts the disk of a server back as it was some events ago, and lets
 // the stream grow longer than it had been before those hear of it who had followed it: a tail, which would go on
 // behind what it never saw, and one who only asks for the head, and would take a view of the former events for one
 // of these.

@@ -44,12 +44,9 @@ func retry(ctx context.Context, attempt func() (Ack, error)) (Ack, error) {
 		full = full || noRoom(err)
 		return ack, err
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0))
-	var known *Conflict
 	switch {
-	case err == nil:
-		return ack, nil
-	case errors.As(err, &known), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
-		return Ack{}, err
+	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrTooLarge), errors.Is(err, ErrBatchDuplicate):
+		return ack, err
 	case errors.Is(err, ErrNoWrites):
 		return Ack{}, fmt.Errorf("append: %w", err)
 	case full:
@@ -66,33 +63,26 @@ func noRoom(err error) bool {
 
 // classify returns the error that ends an append, nil for success and for an outcome that is unknown or busy.
 func classify(err error) error {
-	code, description := apiError(err)
-	switch code {
-	case codeWrongLastSequence, codeWrongLastConstant:
+	switch code, description := apiError(err); {
+	case code == codeWrongLastSequence, code == codeWrongLastConstant:
 		return &Conflict{Last: trailingNumber(description)}
-	case codeBatchDuplicate:
+	case code == codeBatchDuplicate:
 		return ErrBatchDuplicate
-	case codeStreamTooLarge, codeHeaderTooLarge:
+	case code == codeStreamTooLarge, code == codeHeaderTooLarge, errors.Is(err, nats.ErrMaxPayload):
 		return ErrTooLarge
-	case codeWrongStream:
+	case code == codeWrongStream:
 		return fmt.Errorf("%w: %w: another stream captures the log's subjects: "+
 			"give Turnledger a NATS account of its own", ErrUnavailable, ErrStream)
-	}
-	if errors.Is(err, nats.ErrMaxPayload) {
-		return ErrTooLarge
-	}
-	if errors.Is(err, ErrNoWrites) {
+	case errors.Is(err, ErrNoWrites):
 		return err
-	}
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining) {
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
 func apiError(err error) (code int, description string) {
-	var js jetstream.JetStreamError
-	if errors.As(err, &js) && js.APIError() != nil {
+	if js, ok := errors.AsType[jetstream.JetStreamError](err); ok && js.APIError() != nil {
 		return int(js.APIError().ErrorCode), js.APIError().Description
 	}
 	return 0, ""
@@ -100,9 +90,6 @@ func apiError(err error) (code int, description string) {
 
 // trailingNumber reads N of "wrong last sequence: N".
 func trailingNumber(s string) uint64 {
-	n, err := strconv.ParseUint(s[strings.LastIndexByte(s, ' ')+1:], 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseUint(s[strings.LastIndexByte(s, ' ')+1:], 10, 64) // 0 for any other text
 	return n
 }

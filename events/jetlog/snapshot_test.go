@@ -40,7 +40,7 @@ func reader(copies [][]byte) func(int) (io.Reader, error) {
 	return func(k int) (io.Reader, error) { return bytes.NewReader(copies[k]), nil }
 }
 
-// everything gives the positions, ids and times of all events.
+// everything returns the positions, ids and times of all events.
 func everything(t *testing.T, log *jetlog.Log) (out []string) {
 	t.Helper()
 	for k := range log.Partitions() {

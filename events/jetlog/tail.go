@@ -227,26 +227,25 @@ func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
 		if err != nil {
 			return err
 		}
-		meta, err := m.Metadata()
-		if err != nil {
+		msg, err := MessageOf(t.p.number, m)
+		switch {
+		case err != nil:
 			return err
-		}
-		if meta.Sequence.Consumer != expected {
+		case msg.delivered != expected:
 			return wire.ErrLost
 		}
-		if err := t.take(ctx, m, meta); err != nil {
+		if err := t.take(ctx, msg); err != nil {
 			return err
 		}
 	}
 }
 
 // take puts an event where Next finds it. It waits while a slow reader has enough.
-func (t *Tail) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
-	msg := recordedMessage(t.p.number, m, meta)
-	msg.size = len(m.Data) + perMessage
-	bytes := len(m.Data)
+func (t *Tail) take(ctx context.Context, msg Message) error {
+	bytes := len(msg.body)
+	msg.size = bytes + perMessage
 	if t.opts.HeadersOnly {
-		bytes, _ = strconv.Atoi(m.Header.Get(nats.MsgSize))
+		bytes, _ = strconv.Atoi(msg.header.Get(nats.MsgSize))
 	}
 	if t.opts.Decode {
 		e := msg.Recorded()

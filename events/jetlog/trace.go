@@ -28,19 +28,16 @@ func traced(ctx context.Context, p *partition, msgs []*nats.Msg) (context.Contex
 	for _, m := range msgs {
 		m.Header[events.HeaderTraceParent] = []string{to[events.TraceParent]}
 	}
-	return ctx, func(ack Ack, err error) { end(span, ack, err) }
-}
-
-// end ends an append's span with its outcome.
-func end(span trace.Span, ack Ack, err error) {
-	switch {
-	case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
-		span.SetAttributes(attribute.Bool("turnledger.conflict", true))
-	case err != nil:
-		span.SetStatus(codes.Error, "not appended")
-	default:
-		span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()),
-			attribute.Bool("turnledger.duplicate", ack.Duplicate))
+	return ctx, func(ack Ack, err error) {
+		defer span.End()
+		switch {
+		case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
+			span.SetAttributes(attribute.Bool("turnledger.conflict", true))
+		case err != nil:
+			span.SetStatus(codes.Error, "not appended")
+		default:
+			span.SetAttributes(attribute.String("turnledger.position", ack.Position.String()),
+				attribute.Bool("turnledger.duplicate", ack.Duplicate))
+		}
 	}
-	span.End()
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
@@ -58,16 +56,10 @@ func (l *Log) Warm(ctx context.Context, sessionID string) error {
 func (l *Log) warmStep(ctx context.Context, p *partition) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	var out struct {
-		State jetstream.StreamState `json:"state"`
-		Error *jetstream.APIError   `json:"error"`
-	}
-	if err := l.wire.Ask(ctx, "STREAM.INFO."+p.name, nil, &out); err != nil {
+	stream, err := l.wire.JS.Stream(ctx, p.name)
+	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if out.Error != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, out.Error)
-	}
-	s := out.State
+	s := stream.CachedInfo().State
 	return 1 + (s.LastSeq-s.FirstSeq)*warmStep/max(s.Bytes, 1), nil
 }

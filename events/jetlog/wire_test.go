@@ -30,7 +30,7 @@ type wire struct {
 	mu sync.Mutex
 	// sending is called with what the client sends, before it goes out.
 	sending func([]byte)
-	// lost tells whether a message of the server never arrives; it is given its first line.
+	// lost reports whether a message of the server never arrives, by the first line of the message.
 	lost func(line string) bool
 }
 
@@ -105,7 +105,7 @@ func (c *wiredConn) Close() error {
 	return c.Conn.Close()
 }
 
-// wired gives a log that hangs on a wire, and one beside it.
+// wired returns a log whose connection goes over a wire, and one with a connection of its own.
 func wired(t *testing.T) (w *wire, log, beside *jetlog.Log, js jetstream.JetStream) {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true,

@@ -122,7 +122,7 @@ func (c *Cluster) Kill(t testing.TB, i int) {
 	c.Servers[i].WaitForShutdown()
 }
 
-// Connect gives a connection to the cluster that ends with the test.
+// Connect returns a connection to the cluster that ends with the test.
 func (c *Cluster) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(strings.Join(c.URLs(), ","), nats.MaxReconnects(-1),
@@ -132,7 +132,7 @@ func (c *Cluster) Connect(t testing.TB) *nats.Conn {
 	return nc
 }
 
-// URLs gives the servers' addresses.
+// URLs returns the servers' addresses.
 func (c *Cluster) URLs() (out []string) {
 	for _, s := range c.Servers {
 		out = append(out, s.ClientURL())
@@ -140,7 +140,7 @@ func (c *Cluster) URLs() (out []string) {
 	return out
 }
 
-// ConnectTo gives a connection to one server and no other.
+// ConnectTo returns a connection to one server and no other.
 func (c *Cluster) ConnectTo(t testing.TB, i int) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(c.Servers[i]), nats.MaxReconnects(-1),
@@ -166,7 +166,7 @@ func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log
 	return log
 }
 
-// loopback gives an address of this machine that nobody else uses: on Linux all of
+// loopback returns an address of this machine that nobody else uses: on Linux all of
 // 127/8 is there.
 func loopback() string {
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
@@ -178,7 +178,7 @@ func loopback() string {
 	return host
 }
 
-// freePorts gives n different ones. Those of another call may be the same.
+// freePorts returns n different ports. Another call may return the same ports.
 func freePorts(t testing.TB, host string, n int) []int {
 	t.Helper()
 	var out []int

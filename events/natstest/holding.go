@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Holding gives the files below some folders that hold a text. Files that come and go
+// Holding returns the files below some folders that hold a text. Files that come and go
 // meanwhile are none, and folders of the names in except are left out.
 func Holding(t testing.TB, text string, dirs []string, except ...string) (out []string) {
 	t.Helper()

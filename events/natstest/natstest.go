@@ -1,4 +1,4 @@
-// Package natstest gives a test its own NATS: one server in process, or a cluster
+// Package natstest starts a NATS of its own for a test: one server in process, or a cluster
 // of three.
 package natstest
 
@@ -25,7 +25,7 @@ func ServerIn(t testing.TB, dir string, sync embedded.Sync) *embedded.Server {
 	return s
 }
 
-// Connect gives a connection that ends with the test.
+// Connect returns a connection that ends with the test.
 func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 	t.Helper()
 	nc, err := s.Connect()

@@ -147,7 +147,7 @@ func (n *Nodes) Isolate(t testing.TB, i int) { n.links.isolate(t, i) }
 // Mend makes all wires whole.
 func (n *Nodes) Mend() { n.links.mend() }
 
-// URL gives the addresses of some nodes, of all if none is named.
+// URL returns the addresses of some nodes, of all if none is named.
 func (n *Nodes) URL(among ...int) string {
 	if len(among) == 0 {
 		among = []int{0, 1, 2}
@@ -159,7 +159,7 @@ func (n *Nodes) URL(among ...int) string {
 	return strings.Join(out, ",")
 }
 
-// Connect gives a connection to some nodes, to all if none is named, that ends with the
+// Connect returns a connection to some nodes, to all if none is named, that ends with the
 // test.
 func (n *Nodes) Connect(t testing.TB, among ...int) *nats.Conn {
 	t.Helper()
@@ -186,7 +186,7 @@ func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	return leader
 }
 
-// leader gives the leader that answers, or -1.
+// leader returns the leader that answers, or -1.
 func (n *Nodes) leader(nc *nats.Conn, stream string) int {
 	var v struct{ Cluster struct{ Leader string } }
 	m, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)

@@ -22,7 +22,7 @@ func (n *Nodes) Ready(t testing.TB) {
 	}, 2*time.Minute, 50*time.Millisecond, "the cluster is not ready")
 }
 
-// Healthy tells what a node says of itself.
+// Healthy returns what a node says of its health.
 func (n *Nodes) Healthy(i int) bool {
 	var v struct{ Status string }
 	return n.ask(i, "/healthz", &v) == nil && v.Status == "ok"

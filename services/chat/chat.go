@@ -1,11 +1,13 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +32,6 @@ type Config struct {
 	OnPending services.OnPending
 	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
 	Timeout time.Duration
-	Now     func() time.Time
 	Logger  *slog.Logger
 }
 
@@ -42,7 +43,7 @@ type Service struct {
 	running map[uuid.UUID]*attempt
 	// stopping is set when answers are not waited for any more.
 	stopping bool
-	// failed are turns that this process gave up, with when: nobody waits for them.
+	// failed has the turns that this process gave up, with the time of that: nobody waits for them.
 	failed map[uuid.UUID]time.Time
 }
 
@@ -50,24 +51,14 @@ var _ services.Chat = (*Service)(nil)
 
 // New makes a service; it does no I/O.
 func New(cfg Config) *Service {
-	if cfg.OnPending == "" {
-		cfg.OnPending = services.Enqueue
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 120 * time.Second
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.OnPending = cmp.Or(cfg.OnPending, services.Enqueue)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Service{cfg: cfg, running: map[uuid.UUID]*attempt{}, failed: map[uuid.UUID]time.Time{}}
 }
 
-// Send answers a message. The answer is recorded also when ctx ends after the turn has
-// begun. Errors: those of Turns and Contexts, conversation.ErrTurnPending under Reject,
-// and services.ErrModelFailed.
+// Send answers a message. The answer is recorded also when ctx ends after the turn has begun. Errors: those of Turns
+// and Contexts, conversation.ErrTurnPending under Reject, and services.ErrModelFailed.
 func (s *Service) Send(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
@@ -80,80 +71,89 @@ func (s *Service) Send(
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
-	turn, try, err := s.begin(ctx, m, to)
-	if err != nil {
+	a := &answering{Service: s, m: m, to: to, id: events.TurnID(m.ThreadID, m.RequestID)}
+	if err := a.begin(ctx); err != nil {
 		return services.ChatReply{}, err
 	}
-	reply := services.ChatReply{ThreadID: m.ThreadID, Turn: turn, Model: s.cfg.Model.Name()}
-	if turn.Status != conversation.Pending {
+	a.reply = services.ChatReply{ThreadID: m.ThreadID, Turn: a.turn, Model: s.cfg.Model.Name()}
+	if a.turn.Status != conversation.Pending {
 		// The same request again: its answer stands.
-		reply.Again = true
-		if turn.Answer != nil {
-			reply.Content, reply.Finish = turn.Answer.AnswerNeutral, finishOf(&turn)
-			reply.Turn.Position.Seq = max(turn.Position.Seq, turn.Final) // where the answer stands
-			to.Piece(reply.Content)
+		a.reply.Again = true
+		if a.turn.Answer != nil {
+			a.reply.Content, a.reply.Finish = a.turn.Answer.AnswerNeutral, finishOf(&a.turn)
+			a.reply.Turn.Position.Seq = max(a.turn.Position.Seq, a.turn.Final) // where the answer stands
+			to.Piece(a.reply.Content)
 		}
-		return reply, nil
+		return a.reply, nil
 	}
 	// From here on the answer is made for the log, and the client may go.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	s.take(turn.ID, try, stop)
-	reply, err = s.answer(ctx, m, try, reply, to)
-	s.forget(turn.ID, err)
-	return reply, err
+	s.take(a.id, a.try, stop)
+	err := a.answer(ctx)
+	s.forget(a.id, err)
+	return a.reply, err
 }
 
-// begin records the message, says so, and makes this process known as the one that answers
-// it. A message that is being answered already, here or by another process, is waited for:
-// its answer is this one's.
-func (s *Service) begin(
-	ctx context.Context, m services.ChatMessage, to services.ChatListener,
-) (services.Turn, *attempt, error) {
-	id := events.TurnID(m.ThreadID, m.RequestID)
-	try, other := s.register(id)
-	turn, err := s.start(ctx, m)
+// answering is one message on its way to its answer.
+type answering struct {
+	*Service
+	m     services.ChatMessage
+	to    services.ChatListener
+	id    uuid.UUID // of the turn
+	turn  services.Turn
+	try   *attempt
+	reply services.ChatReply
+	// said is the answer so far, for one that is broken off.
+	said strings.Builder
+}
+
+// begin records the message, tells the listener so, and makes this process known as the one that answers it. If the
+// message is being answered already, here or by another process, begin waits for that answer.
+func (a *answering) begin(ctx context.Context) error {
+	try, other := a.register(a.id)
+	err := a.start(ctx)
 	if err == nil {
-		to.Begun(m.ThreadID, turn.ID)
+		a.to.Begun(a.m.ThreadID, a.turn.ID)
 	}
-	for other != nil && err == nil && turn.Status == conversation.Pending {
+	for other != nil && err == nil && a.turn.Status == conversation.Pending {
 		select {
 		case <-other:
-			if try, other = s.register(id); other == nil {
-				turn, err = s.start(ctx, m)
+			if try, other = a.register(a.id); other == nil {
+				err = a.start(ctx)
 			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	if try == nil {
-		return turn, nil, err
+	if a.try = try; try == nil {
+		return err
 	}
-	for mine := !turn.Duplicate; err == nil && !mine && turn.Status == conversation.Pending; {
-		if mine, err = s.takeOver(ctx, id, try); err == nil {
-			turn, err = s.start(ctx, m) // it may have been answered meanwhile
+	for mine := !a.turn.Duplicate; err == nil && !mine && a.turn.Status == conversation.Pending; {
+		if mine, err = a.takeOver(ctx, a.id, try); err == nil {
+			err = a.start(ctx) // it may have been answered meanwhile
 		}
 	}
-	if err == nil && turn.Status == conversation.Pending {
-		try.since, err = s.since(ctx, m, turn)
+	if err == nil && a.turn.Status == conversation.Pending {
+		try.since, err = a.since(ctx)
 	}
-	if err != nil || turn.Status != conversation.Pending {
-		s.forget(id, nil)
+	if err != nil || a.turn.Status != conversation.Pending {
+		a.forget(a.id, nil)
 	}
-	return turn, try, err
+	return err
 }
 
-// since is the place in the log after which a message that interrupts concerns this
-// attempt: those before a retry had their effect on the attempts before it.
-func (s *Service) since(ctx context.Context, m services.ChatMessage, turn services.Turn) (uint64, error) {
-	if !turn.Duplicate {
-		return turn.Place, nil
+// since returns the place in the log after which an interrupting message concerns this attempt: messages from before a
+// retry had their effect on the earlier attempts.
+func (a *answering) since(ctx context.Context) (uint64, error) {
+	if !a.turn.Duplicate {
+		return a.turn.Place, nil
 	}
-	state, err := s.cfg.Sessions.Session(ctx, m.ThreadID, 0)
+	state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, 0)
 	if err != nil {
 		return 0, err
 	}
-	return max(state.Applied, turn.Place), nil
+	return max(state.Applied, a.turn.Place), nil
 }
 
 // complete fills what may be left out, and refuses what can't be.
@@ -161,12 +161,8 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	if m.ThreadID == "" || m.ThreadID == "new" {
 		m.ThreadID = uuid.NewString()
 	}
-	if m.RequestID == "" {
-		m.RequestID = uuid.NewString()
-	}
-	if m.OnPending == "" {
-		m.OnPending = onPending
-	}
+	m.RequestID = cmp.Or(m.RequestID, uuid.NewString())
+	m.OnPending = cmp.Or(m.OnPending, onPending)
 	switch {
 	case m.Content == "":
 		return &conversation.Invalid{Field: "content", Why: "is required"}
@@ -176,23 +172,23 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	return nil
 }
 
-func (s *Service) start(ctx context.Context, m services.ChatMessage) (services.Turn, error) {
+// start records the message.
+func (a *answering) start(ctx context.Context) (err error) {
 	c := conversation.Start{
-		SessionID: m.ThreadID, RequestID: m.RequestID, IdentityID: m.UserID,
-		Question: events.Question{QuestionNeutral: m.Content, PipelineName: pipeline},
+		SessionID: a.m.ThreadID, RequestID: a.m.RequestID, IdentityID: a.m.UserID,
+		Question: events.Question{QuestionNeutral: a.m.Content, PipelineName: pipeline},
 	}
-	switch m.OnPending {
+	switch a.m.OnPending {
 	case services.Reject:
-		busy, err := s.busyIn(ctx, m.ThreadID)
-		if err != nil {
-			return services.Turn{}, err
+		if c.Busy, err = a.busyIn(ctx, a.m.ThreadID); err != nil {
+			return err
 		}
-		c.Busy = busy
 	case services.Interrupt:
 		c.Question.PipelineName = interrupting
 	case services.Enqueue:
 	}
-	return s.cfg.Turns.StartTurn(ctx, c)
+	a.turn, err = a.cfg.Turns.StartTurn(ctx, c)
+	return err
 }
 
 // Names of chat's pipeline in the log: with the second, a turn says that it ends those
@@ -212,7 +208,7 @@ func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 	}
 }
 
-// prompt takes from a context what the model is sent.
+// prompt returns what the model gets of a context.
 func prompt(c *services.Context) Prompt {
 	p := Prompt{System: c.System, Messages: make([]json.RawMessage, len(c.Messages))}
 	for i, m := range c.Messages {
@@ -221,7 +217,7 @@ func prompt(c *services.Context) Prompt {
 	return p
 }
 
-// aside answers the system: no history, and none left.
+// aside answers the system: without history, and without leaving any.
 func (s *Service) aside(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
@@ -243,53 +239,48 @@ func (s *Service) aside(
 }
 
 // answer waits for the turn's place, calls the model and records what it says.
-func (s *Service) answer(
-	ctx context.Context, m services.ChatMessage, try *attempt, reply services.ChatReply, to services.ChatListener,
-) (services.ChatReply, error) {
-	said := &pieces{to: to}
-	text, why, err := s.ask(ctx, m, try, &reply, said)
+func (a *answering) answer(ctx context.Context) error {
+	text, why, err := a.ask(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // whatever failed, it was stopped
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
 		why, err = services.FinishInterrupted, nil
-		if text = said.text.String(); text == "" {
-			text = interruptedText
-		}
+		text = cmp.Or(a.said.String(), interruptedText)
 	}
 	if err != nil {
-		s.cfg.Logger.Warn(
-			"a turn stays without an answer", "session_id", m.ThreadID, "turn_id", reply.Turn.ID, "model_failed",
-			errors.Is(err, services.ErrModelFailed),
-		)
-		return reply, err
+		a.cfg.Logger.Warn("a turn stays without an answer", "session_id", a.m.ThreadID, "turn_id", a.id,
+			"model_failed", errors.Is(err, services.ErrModelFailed))
+		return err
 	}
-	return s.record(ctx, reply, text, why)
+	return a.record(ctx, text, why)
 }
 
-// ask gives the model's answer, or errInterrupted, or errSettled.
-func (s *Service) ask(
-	ctx context.Context, m services.ChatMessage, try *attempt, reply *services.ChatReply, said *pieces,
-) (string, services.Finish, error) {
-	known, err := s.wait(ctx, m, try, reply.Turn)
+// ask returns the model's answer, or errInterrupted, or errSettled.
+func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
+	known, err := a.wait(ctx)
 	if err != nil {
 		return "", "", err
 	}
 	// The time in a queue is not the answer's.
-	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
+	ctx, end := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer end()
-	req := s.request(m)
-	req.TurnID, req.Known = reply.Turn.ID, known
-	built, err := s.cfg.Contexts.Build(ctx, req)
+	req := a.request(a.m)
+	req.TurnID, req.Known = a.id, known
+	built, err := a.cfg.Contexts.Build(ctx, req)
 	if err != nil {
 		return "", "", err
 	}
-	reply.HistoryTurns, reply.HistoryMessages = built.HistoryTurns, built.HistoryMessages
-	reply.DroppedTurns, reply.Source, reply.RewrittenQuery = built.DroppedTurns, built.Source, built.RewrittenQuery
+	a.reply.HistoryTurns, a.reply.HistoryMessages = built.HistoryTurns, built.HistoryMessages
+	a.reply.DroppedTurns, a.reply.Source = built.DroppedTurns, built.Source
+	a.reply.RewrittenQuery = built.RewrittenQuery
 	calling, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(calling, m.ThreadID, reply.Turn.ID, try, stop) })
-	text, why, err := s.cfg.Model.Answer(calling, prompt(&built), said.add)
+	watching.Go(func() { a.watch(calling, stop) })
+	text, why, err := a.cfg.Model.Answer(calling, prompt(&built), func(piece string) {
+		a.said.WriteString(piece)
+		a.to.Piece(piece)
+	})
 	cause := context.Cause(calling)
 	stop(nil)
 	watching.Wait()
@@ -305,30 +296,26 @@ func (s *Service) ask(
 	}
 }
 
-// record gives the turn its answer. Where somebody else was faster, theirs stands.
-func (s *Service) record(
-	ctx context.Context, reply services.ChatReply, text string, why services.Finish,
-) (services.ChatReply, error) {
+// record writes the answer to the log. If somebody else was faster, their answer stands.
+func (a *answering) record(ctx context.Context, text string, why services.Finish) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
-	f := conversation.Finalize{
-		SessionID: reply.ThreadID, TurnID: reply.Turn.ID, Answer: events.Answer{AnswerNeutral: text},
-	}
+	f := conversation.Finalize{SessionID: a.m.ThreadID, TurnID: a.id, Answer: events.Answer{AnswerNeutral: text}}
 	if why != services.FinishStop {
 		f.FinishReason = string(why)
 	}
-	turn, err := s.cfg.Turns.FinalizeTurn(ctx, f)
+	turn, err := a.cfg.Turns.FinalizeTurn(ctx, f)
 	if err != nil {
-		return reply, err
+		return err
 	}
-	reply.Turn, reply.Content, reply.Finish = turn, text, finishOf(&turn)
+	a.reply.Turn, a.reply.Content, a.reply.Finish = turn, text, finishOf(&turn)
 	if turn.Answer != nil {
-		reply.Content = turn.Answer.AnswerNeutral
+		a.reply.Content = turn.Answer.AnswerNeutral
 	}
-	return reply, nil
+	return nil
 }
 
-// finishOf tells why the recorded answer of a turn ended: it is whole where nothing says else.
+// finishOf returns why the recorded answer of a turn ended: it is whole if nothing says otherwise.
 func finishOf(t *services.Turn) services.Finish {
 	var said struct {
 		Why services.Finish `json:"finish_reason"`

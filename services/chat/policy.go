@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +17,7 @@ import (
 // errInterrupted ends an answer since a later message interrupts it.
 var errInterrupted = errors.New("a later message interrupts")
 
-// errSettled ends an answer that can't be the turn's any more: who records it is told why.
+// errSettled ends an answer that can't be the turn's any more. Recording it returns the reason.
 var errSettled = errors.New("the turn is settled")
 
 // lookEvery is how often a session is read while its log is waited for.
@@ -29,33 +28,30 @@ const lookEvery = 100 * time.Millisecond
 // starts of others wait behind (docs/benchmarks.md).
 const looksAtView = 10
 
-// wait lets a turn go on when none before it is pending any more, or those that are
-// have had their time, and gives the place in the log up to which it knows the session.
-// An interrupting turn ends those of this process at once; other processes see it in the
-// log. Whatever was acknowledged before the message stands before its own place, so that
-// the first look need not ask for the log's end.
-func (s *Service) wait(ctx context.Context, m services.ChatMessage, try *attempt, turn services.Turn) (uint64, error) {
-	known := try.since
-	if m.OnPending == services.Reject {
+// wait lets a turn go on when no turn before it is pending any more, or those that are have had their time, and returns
+// the place in the log up to which it knows the session. An interrupting turn ends those of this process at once; other
+// processes see it in the log. Whatever was acknowledged before the message stands before the message's own place, so
+// that the first look need not ask for the log's end.
+func (a *answering) wait(ctx context.Context) (uint64, error) {
+	known := a.try.since
+	if a.m.OnPending == services.Reject {
 		return known, nil
 	}
 	for look := known; ; look = 0 {
-		state, err := s.cfg.Sessions.Session(ctx, m.ThreadID, look)
-		switch {
-		case err != nil:
+		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, look)
+		if err != nil {
 			return 0, err
-		case interrupted(state, try):
-			return 0, errInterrupted
-		case settled(state, turn.ID):
-			return 0, errSettled
+		}
+		if err := a.over(state); err != nil {
+			return 0, err
 		}
 		known = max(known, state.Applied)
-		ahead := s.ahead(ctx, state, turn.Place)
+		ahead := a.ahead(ctx, state, a.turn.Place)
 		if len(ahead) == 0 {
 			return known, nil
 		}
-		if m.OnPending == services.Interrupt {
-			s.interrupt(ahead)
+		if a.m.OnPending == services.Interrupt {
+			a.interrupt(ahead)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return 0, err
@@ -73,9 +69,9 @@ func (s *Service) ahead(ctx context.Context, state *conversation.State, place ui
 	return out
 }
 
-// busyIn tells of each turn of a thread whether somebody may still be at work on it. It
-// is asked while the log decides, and so has asked the others before; of a turn that came
-// meanwhile somebody is.
+// busyIn returns a function that reports whether somebody may still be at work on a turn of a thread. The function is
+// called while the log decides, so busyIn asks the other processes before that. A turn that comes meanwhile counts as
+// busy.
 func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversation.Turn) bool, error) {
 	state, err := s.cfg.Sessions.Session(ctx, threadID, 0)
 	if err != nil {
@@ -91,15 +87,15 @@ func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversati
 }
 
 func (s *Service) young(t *conversation.Turn) bool {
-	return t.CreatedAt.After(s.cfg.Now().Add(-s.cfg.Timeout))
+	return t.CreatedAt.After(time.Now().Add(-s.cfg.Timeout))
 }
 
-// settling is how long after its start a chat's turn counts as being answered, though no
-// process says so: that it does may not have got round in a cluster.
+// settling is how long after its start a chat's turn counts as being answered, though no process says so: in a cluster,
+// the announcement may take that long to reach every node.
 const settling = 2 * time.Second
 
-// busy tells whether somebody may still be at work on a pending turn: on one of another
-// pipeline as long as it is young; on one of ours, if its process says so.
+// busy reports whether somebody may still be at work on a pending turn: on a turn of another pipeline as long as it is
+// young; on a turn of chat's own, if its process says so.
 func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	s.mu.Lock()
 	_, failed := s.failed[t.ID]
@@ -109,52 +105,49 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	switch {
 	case !s.young(t), failed && !here:
 		return false
-	case !ours, here, s.cfg.Presence == nil, t.CreatedAt.After(s.cfg.Now().Add(-settling)):
+	case !ours, here, t.CreatedAt.After(time.Now().Add(-settling)):
 		return true
 	}
 	present, err := s.cfg.Presence.Present(ctx, t.ID)
 	return present || err != nil
 }
 
-// interrupted tells whether a turn has come to end an attempt since that began.
-func interrupted(state *conversation.State, try *attempt) bool {
-	return slices.ContainsFunc(state.Turns, func(t *conversation.Turn) bool {
-		return t.Place > try.since && t.Question != nil && t.Question.PipelineName == interrupting
-	})
-}
-
-// watch ends an answer when the log shows a turn that interrupts it, whoever took that,
-// or that the turn has become what no answer changes: redacted, erased, answered by another.
-// Mostly it looks at what the view has by now; what a view that is behind does not show, it
-// sees in the log itself.
-func (s *Service) watch(
-	ctx context.Context, threadID string, id uuid.UUID, try *attempt, stop context.CancelCauseFunc,
-) {
+// watch ends an answer when the log shows a turn that interrupts it, whichever process took that turn, or when no
+// answer changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch
+// looks at what the view has by now. What a view that is behind does not show, it sees in the log itself.
+func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	for look := 1; pause(ctx, lookEvery) == nil; look++ {
-		known := try.since
+		known := a.try.since
 		if look%looksAtView == 0 {
 			known = 0
 		}
-		// Where the log does not answer, the model's answer goes on.
-		state, err := s.cfg.Sessions.Session(ctx, threadID, known)
-		switch {
-		case err != nil:
-		case interrupted(state, try):
-			stop(errInterrupted)
-			return
-		case settled(state, id):
-			stop(errSettled)
+		state, err := a.cfg.Sessions.Session(ctx, a.m.ThreadID, known)
+		if err != nil {
+			continue // the model's answer goes on
+		}
+		if err := a.over(state); err != nil {
+			stop(err)
 			return
 		}
 	}
 }
 
-// settled tells whether a turn, which stands in the log before the state was read, is
-// pending no more. Sessions gives all that are: one that is not there was redacted, and a
-// view holds no tombstones.
-func settled(state *conversation.State, id uuid.UUID) bool {
-	t := state.Turn(id)
-	return state.Erased != 0 || t == nil || t.Status != conversation.Pending
+// over returns why a state of the session ends the answer, nil if it does not: errInterrupted if a turn has come since
+// the attempt began that interrupts it, errSettled if the turn is pending no more. The turn stood in the log before the
+// state was read, and Sessions returns all pending turns: a turn that is not among them was redacted, and a view holds
+// no tombstones.
+func (a *answering) over(state *conversation.State) error {
+	interrupts := func(t *conversation.Turn) bool {
+		return t.Place > a.try.since && t.Question != nil && t.Question.PipelineName == interrupting
+	}
+	t := state.Turn(a.id)
+	switch {
+	case slices.ContainsFunc(state.Turns, interrupts):
+		return errInterrupted
+	case state.Erased != 0 || t == nil || t.Status != conversation.Pending:
+		return errSettled
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -177,8 +170,8 @@ type attempt struct {
 	since uint64
 }
 
-// register begins the work on a turn and announces it, or gives the end of the work
-// that is under way.
+// register begins the work on a turn and announces it. If this process is at work on the turn already, register returns
+// the channel that is closed when that work ends.
 func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,9 +185,6 @@ func (s *Service) register(id uuid.UUID) (try *attempt, other <-chan struct{}) {
 
 // announce says that this process answers a turn, until leave is called.
 func (s *Service) announce(id uuid.UUID) (leave func()) {
-	if s.cfg.Presence == nil {
-		return func() {}
-	}
 	leave, err := s.cfg.Presence.Announce(id)
 	if err != nil {
 		s.cfg.Logger.Warn("others may not wait for a turn", "turn_id", id, "err", err)
@@ -203,14 +193,10 @@ func (s *Service) announce(id uuid.UUID) (leave func()) {
 	return leave
 }
 
-// takeOver waits while another process answers a turn, and takes over one that nobody
-// answers: of several processes that try, one has it. Where it is not this one's, what has
-// become of it is to be looked at. This one says that it answers only when it does, or two
-// would wait for each other.
+// takeOver waits while another process answers a turn, and takes over a turn that nobody answers. Of several processes
+// that try, one gets the turn; for the others mine is false, and they look at what has become of it. A process
+// announces itself only when it answers: two that did so before would wait for each other.
 func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (mine bool, err error) {
-	if s.cfg.Presence == nil {
-		return true, nil
-	}
 	try.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
 		since, err := s.cfg.Presence.Claimed(ctx, id)
@@ -242,8 +228,8 @@ func (s *Service) takeOver(ctx context.Context, id uuid.UUID, try *attempt) (min
 	return true, nil
 }
 
-// claim takes a turn over where nobody has since it was looked at. It is announced before,
-// so that who sees the claim sees whose it is; in a cluster that may need a moment.
+// claim takes a turn over if nobody has since it was looked at. It announces this process first, so that whoever sees
+// the claim sees that somebody answers; in a cluster that may take a moment.
 func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since uint64) (mine bool, err error) {
 	try.leave = s.announce(id)
 	if mine, err = s.cfg.Presence.Claim(ctx, id, since); mine {
@@ -256,9 +242,9 @@ func (s *Service) claim(ctx context.Context, id uuid.UUID, try *attempt, since u
 	return false, pause(ctx, settling)
 }
 
-// mostSilent is how often in a row it may remain open who answers a turn, until this process
-// does without a claim: anybody who listens to all of NATS keeps it from saying that nobody
-// does, and the notes may be lost, or without a leader for a while.
+// mostSilent is how often in a row the question who answers a turn may fail until this process answers without a claim.
+// A subscriber to all subjects keeps NATS from saying that nobody listens, and the notes may be lost, or without a
+// leader for a while.
 const mostSilent = 3
 
 func (s *Service) isStopping() bool {
@@ -287,7 +273,7 @@ func (s *Service) forget(id uuid.UUID, err error) {
 		close(try.done)
 		delete(s.running, id)
 	}
-	now := s.cfg.Now()
+	now := time.Now()
 	maps.DeleteFunc(s.failed, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > s.cfg.Timeout })
 	if err != nil {
 		s.failed[id] = now
@@ -318,15 +304,4 @@ func (s *Service) Stop() {
 			try.stop(errStopping)
 		}
 	}
-}
-
-// pieces passes an answer on and keeps it, for one that is broken off.
-type pieces struct {
-	to   services.ChatListener
-	text strings.Builder
-}
-
-func (p *pieces) add(text string) {
-	p.text.WriteString(text)
-	p.to.Piece(text)
 }

@@ -17,21 +17,21 @@ type Turns interface {
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error)
 }
 
-// Sessions reads a session with all its pending turns as it is now, or, with known above 0, as it is at that
-// sequence or later: one that the caller saw durable, after all that it must know of.
+// Sessions reads a session with all its pending turns as it is now, or, with known above 0, as it is at that sequence
+// or later. The caller saw that sequence durable, after everything that it must know of.
 type Sessions interface {
 	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
 }
 
-// Presence tells the processes of a deployment which turns are being answered.
+// Presence lets the processes of a deployment know which turns are being answered.
 type Presence interface {
 	// Announce says that this process answers a turn, until leave is called.
 	Announce(turn uuid.UUID) (leave func(), err error)
-	// Present tells whether some process answers a turn.
+	// Present reports whether some process answers a turn.
 	Present(ctx context.Context, turn uuid.UUID) (bool, error)
-	// Claimed gives a number that is another after each claim of a turn.
+	// Claimed returns a number that changes with each claim of a turn.
 	Claimed(ctx context.Context, turn uuid.UUID) (uint64, error)
-	// Claim takes a turn over, and tells false where there was a claim since that number.
+	// Claim takes a turn over, and returns false if there was a claim since Claimed returned that number.
 	Claim(ctx context.Context, turn uuid.UUID, since uint64) (bool, error)
 }
 

@@ -46,7 +46,7 @@ func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		MaxIdleConns: 512, MaxIdleConnsPerHost: 512, IdleConnTimeout: 90 * time.Second,
-		ExpectContinueTimeout: time.Minute, // for those who ask whether a body is wanted
+		ExpectContinueTimeout: time.Minute, // Restore asks whether its body is wanted
 	}
 }
 

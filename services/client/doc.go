@@ -1,7 +1,7 @@
 // Package client is Turnledger for Go programs: the three ports of a conversation
 // history as small interfaces (ports.go), and a Client over HTTP that is all three.
 //
-// Whatever has a request id, or may be said twice, is tried again when the
+// A call that has a request id, or may be sent twice, is tried again when the
 // connection breaks or the server asks for patience: the log makes one turn of it,
-// however often it is sent. Nothing else is ever sent twice.
+// however often it is sent. No other call is ever sent twice.
 package client

@@ -56,7 +56,7 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code
 }
 
-// problemIn reads the error of an answer; what is no problem is told by its status
+// problemIn reads the problem in an answer. An answer without a problem becomes an error with its status
 // alone.
 func problemIn(r *http.Response, body []byte) *Error {
 	e := &Error{}
@@ -78,7 +78,7 @@ func retryAfter(s string) time.Duration {
 	return 0
 }
 
-// passing tells whether the same request may fare better in a moment.
+// passing reports whether the same request may succeed in a moment.
 func (e *Error) passing() bool {
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -125,8 +125,8 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 const (
-	// openPatience is how long a reading may take to begin: on a server that has just
-	// started it reads the log once before.
+	// openPatience is how long a reading may take to begin: a server that has just started reads the log once before
+	// it answers.
 	openPatience = 10 * time.Minute
 	// silence is three heartbeats of the server: then the connection is dead.
 	silence = 45 * time.Second
@@ -228,7 +228,7 @@ func caused(ctx context.Context, err error) error {
 	return err
 }
 
-// audible puts the timer of silence back whenever something comes.
+// audible is a reader that sets the timer of silence back whenever bytes arrive.
 type audible struct {
 	io.Reader
 	quiet *time.Timer

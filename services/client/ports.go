@@ -7,7 +7,7 @@ import "context"
 type SessionStore interface {
 	StartTurn(ctx context.Context, s Start) (Turn, error)
 	FinalizeTurn(ctx context.Context, f Finalize) (Turn, error)
-	// ListRecentFinalizedTurns gives the newest turns that have their answer, newest
+	// ListRecentFinalizedTurns returns the newest turns that have their answer, newest
 	// last.
 	ListRecentFinalizedTurns(ctx context.Context, sessionID string, limit int) ([]Turn, error)
 }

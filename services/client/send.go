@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // request is a call on its way. again says that it may be sent twice.
@@ -26,7 +28,7 @@ type request struct {
 func call[T any](ctx context.Context, c *Client, r request) (out T, err error) {
 	var body []byte
 	if r.body != nil {
-		if body, err = encode(r.body); err != nil {
+		if body, err = events.JSON(r.body); err != nil {
 			return out, attempted(r.what, err)
 		}
 	}
@@ -85,7 +87,7 @@ func (r request) classify(ctx context.Context, err error) error {
 	}
 }
 
-// patience is an error that says when to come back. It reads as the error alone.
+// patience adds to an error when to try again. Its text is that of the error.
 type patience struct {
 	error
 	wait backoff.RetryAfterError
@@ -153,15 +155,4 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
-}
-
-// encode writes JSON without escaping what HTML would need.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
 }

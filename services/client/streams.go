@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Stream is one that the log is kept in, or (Kind notes) what side effects remember.
+// Stream is a stream of the log, or, with Kind notes, the stream of the notes.
 type Stream struct {
 	Name      string           `json:"name"`
 	Kind      string           `json:"kind"`
@@ -33,7 +33,7 @@ type StreamFollower struct {
 	Behind  uint64 `json:"behind"`
 }
 
-// StreamChange is what sets a stream apart from what is asked for. Refused says why it
+// StreamChange is a difference between a stream and what is asked for. Refused says why it
 // can't be made.
 type StreamChange struct {
 	What    string `json:"what"`
@@ -45,7 +45,7 @@ type StreamChange struct {
 // StreamsWanted is what the streams should have; what is 0 is not asked for.
 type StreamsWanted struct{ Partitions, Replicas int }
 
-// PlanStreams returns the streams, and what sets them apart from what is wanted.
+// PlanStreams returns the streams, and their differences from what is wanted.
 func (c *Client) PlanStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {
 	return c.streams(ctx, "look at the streams", http.MethodGet, w)
 }

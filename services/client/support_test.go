@@ -59,7 +59,7 @@ func stub(t testing.TB, wrap func(http.Handler) http.Handler) *server {
 	return s
 }
 
-// client gives a client that is patient for as long as a test may take.
+// client returns a client that is patient for as long as a test may take.
 func (s *server) client(set func(*client.Config)) *client.Client {
 	s.t.Helper()
 	cfg := client.Config{URL: s.URL}

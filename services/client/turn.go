@@ -21,7 +21,7 @@ type Start struct {
 	QuestionMessages   []json.RawMessage `json:"question_messages,omitempty"`
 }
 
-// Finalize gives a turn its answer. RequestID may be empty; where it is not, it is
+// Finalize is the answer of a turn. RequestID may be empty; where it is not, it is
 // held against the turn.
 type Finalize struct {
 	SessionID                  string            `json:"-"`
@@ -104,7 +104,7 @@ type IdentityQuery struct {
 	Cursor       string
 }
 
-// Pair is what a prompt is told of a turn.
+// Pair is the question and the answer of a turn, as a prompt shows them.
 type Pair struct {
 	QuestionNeutral string `json:"question_neutral"`
 	AnswerNeutral   string `json:"answer_neutral"`

@@ -30,7 +30,7 @@ const (
 	noText     = "(no text)"
 )
 
-// toAnthropic gives the system text and messages that the API takes: the first and the
+// toAnthropic returns the system text and messages that the API takes: the first and the
 // last are the user's, roles strictly alternate, and every tool_use is answered by a
 // tool_result at the beginning of the next message. A call without its result right
 // after it, and a result without its call right before it, become text.
@@ -112,8 +112,8 @@ func (d *dialogue) messages() []Message {
 	return out
 }
 
-// message gives one text as a string, anything else as blocks; results of tools
-// come first, as the API wants them, and calls last.
+// message has a single text as a string, anything else as blocks: results of tools first, as the API wants them, and
+// calls last.
 func (a alternating) message() Message {
 	if len(a.blocks) == 1 && a.blocks[0].Type == "text" {
 		return textMessage(a.role, a.blocks[0].Text)
@@ -198,7 +198,7 @@ func (m Message) split() (out []Message) {
 	return append(out, m)
 }
 
-// results gives the results of tools that stand among the content.
+// results returns the results of tools that stand among the content.
 func (m Message) results() (out []utterance) {
 	if m.stored == nil {
 		return nil
@@ -220,7 +220,7 @@ var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 const longestName = 64
 
-// pair gives every call of an utterance its result among those right after it.
+// pair finds, for every call of an utterance, its result among those right after the utterance.
 func (n toolNames) pair(u *utterance, next []utterance) {
 	for _, c := range u.calls {
 		for i := range next {
@@ -241,7 +241,7 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 	}
 }
 
-// id gives a call an id that the API takes, and no other call has.
+// id returns an id for a call that the API takes, and that no other call has.
 func (n toolNames) id(was string) string {
 	base := notInName.ReplaceAllString(was, "_")
 	id := base
@@ -260,7 +260,7 @@ func toolName(was string) string {
 	return name[:min(len(name), longestName)]
 }
 
-// toolInput gives a call's arguments as the object that the API wants.
+// toolInput returns a call's arguments as the object that the API wants.
 func toolInput(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
@@ -280,7 +280,7 @@ func toolInput(arguments string) json.RawMessage {
 	return input
 }
 
-// said gives what an assistant says and calls.
+// said returns what an assistant says and calls.
 func (u *utterance) said() []block {
 	blocks := u.blocks
 	for _, c := range u.calls {
@@ -293,8 +293,8 @@ func (u *utterance) said() []block {
 	return blocks
 }
 
-// result gives a tool's result; as text, where its call is not right before it. The API
-// refuses a failure without a word.
+// result returns a tool's result; as text, if its call is not right before it. The API refuses a failure without a
+// text.
 func (u *utterance) result() block {
 	if u.call != nil {
 		if u.isError && strings.TrimSpace(u.text) == "" {
@@ -305,9 +305,8 @@ func (u *utterance) result() block {
 	return textBlock(resultText(u.name, u.text))
 }
 
-// contentBlocks gives what the message says as blocks; texts of nothing but white
-// space, which the API refuses, are left out. Only a user may show images, and the API
-// fetches none but over https.
+// contentBlocks returns what the message says as blocks. It leaves out texts of nothing but white space, which the API
+// refuses. Only a user may show images, and the API fetches them over https alone.
 func (m Message) contentBlocks() (out []block) {
 	if m.stored == nil || len(m.stored.parts) == 0 {
 		if text := plainText(m); strings.TrimSpace(text) != "" {

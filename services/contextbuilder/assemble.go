@@ -39,8 +39,8 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	}
 }
 
-// remember gives the memory's snippet. A prompt is never delayed beyond the memory's
-// budget, and never fails for it: the warnings say what is missing.
+// remember returns the memory's snippet. The memory never delays a prompt beyond its budget, and never makes it fail:
+// the warnings say what is missing.
 func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	switch {
 	case b.cfg.Memory == nil:
@@ -78,7 +78,7 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 	return snippet
 }
 
-// whyNot gives of an error what can't hold a text.
+// whyNot returns a reason for an error that can't hold a text of a turn.
 func whyNot(err error) string {
 	switch {
 	case errors.Is(err, services.ErrWithheld):
@@ -94,7 +94,7 @@ func whyNot(err error) string {
 
 var errNoRewriter = errors.New("none is configured")
 
-// rewrite gives the last message's content; the original always stands in it.
+// rewrite returns the last message's content; the original message always stands in it.
 func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {

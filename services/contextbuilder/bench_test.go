@@ -21,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 )
 
-// fed gives a memory view that has reached a position, and follows the log on.
+// fed returns a memory view that has reached a position, and follows the log on.
 func fed(t testing.TB, log *jetlog.Log, at events.Position) *memory.View {
 	t.Helper()
 	view := memory.New(recent.Limits{}, rules, nil)
@@ -85,7 +85,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// counting tells how many texts were counted.
+// counting counts the texts whose tokens were counted.
 type counting struct {
 	contextbuilder.TokenCounter
 	texts atomic.Int64

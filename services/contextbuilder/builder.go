@@ -20,7 +20,7 @@ const (
 	MostMessages    = 100_000
 )
 
-// Rewriter makes a query that stands by itself of a message and what went before.
+// Rewriter makes a query that stands by itself of a message and what went before it.
 type Rewriter interface {
 	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
 }
@@ -55,8 +55,8 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 	return &Builder{reader: r, cfg: cfg}
 }
 
-// Build gives the messages that a model is to be sent. History is read before
-// anything else; an unknown session has none, and nothing is made of it.
+// Build returns the messages to send to a model. It reads the history before anything else; an unknown session has
+// none, and Build does not create it.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	if req.MaxMessages == 0 {
 		req.MaxMessages = DefaultMessages
@@ -91,8 +91,8 @@ type prompt struct {
 // nothingAfter is the boundary of a session of which nothing may be shown.
 const nothingAfter uint64 = math.MaxUint64
 
-// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the
-// session has expired or was erased by now.
+// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the session
+// has expired or was erased by now.
 func (p *prompt) begins(s *conversation.State, now time.Time) {
 	p.identity, p.boundary = s.Identity, s.Boundary
 	if s.Expired(now) || s.Erased != 0 {
@@ -120,22 +120,21 @@ func (*Builder) Valid(r services.ContextRequest) error {
 	}
 }
 
-// history gives the previous messages, oldest first.
+// history returns the previous messages, oldest first.
 func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*prompt, error) {
 	if req.History != nil {
 		messages, warnings := cleanHistory(req.History, b.budget(req))
 		c := services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}
 		return &prompt{Context: c, history: messages}, nil
 	}
-	// A finalized turn shows at least two messages, so half as many turns do; one
-	// more may be the turn that is being answered. Where a call in the window lacks its
-	// result, or a result its call, all that is at hand may hold the other half, or else
-	// the log tells what became of it.
-	var p *prompt
+	// A finalized turn shows at least two messages, so half as many turns do; one more may be the turn that is being
+	// answered. If a call in the window lacks its result, or a result its call, the other half may be in another turn:
+	// then all turns at hand are read, and at last the log.
 	first := req.MaxMessages/2 + 2
 	if req.IncludePending {
 		first = req.MaxMessages + 2 // a turn without an answer is one message
 	}
+	var p *prompt
 	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {Whole: true}} {
 		var whole bool
 		var err error
@@ -146,8 +145,8 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 	return p, nil
 }
 
-// recall returns the previous messages out of at least as many turns as ask wants; whole is false where more
-// turns may hold what the window needs.
+// recall returns the previous messages out of at least as many turns as ask wants; whole is false if more turns may
+// hold what the window needs.
 func (b *Builder) recall(
 	ctx context.Context, req services.ContextRequest, ask services.Ask,
 ) (p *prompt, whole bool, err error) {
@@ -161,14 +160,11 @@ func (b *Builder) recall(
 	if p.begins(state, now); p.boundary == nothingAfter {
 		return p, true, nil
 	}
-	turns, before := asked(req, reading, b.idle(req), now)
+	turns, total := asked(req, reading, b.idle(req), now)
 	taken := window(piecesOf(turns, req.Language), b.budget(req))
-	n := 0
-	for _, t := range taken {
-		n += len(t.messages)
-	}
-	p.history = make([]Message, 0, n+around)
-	places := make([]uint64, 0, n)
+	p.HistoryTurns, p.DroppedTurns = len(taken), max(total-len(taken), 0)
+	p.history = make([]Message, 0, 2*len(taken)+around)
+	places := make([]uint64, 0, 2*len(taken))
 	for _, t := range taken {
 		p.history = append(p.history, t.messages...)
 		for range t.messages {
@@ -178,8 +174,6 @@ func (b *Builder) recall(
 			p.shown = append(p.shown, t.turn.ID)
 		}
 	}
-	p.HistoryTurns = len(taken)
-	p.DroppedTurns = max(before-len(taken), 0)
 	calls, results := looseEnds(p.history)
 	if len(calls)+len(results) == 0 {
 		return p, true, nil
@@ -211,16 +205,15 @@ func (b *Builder) read(
 	ask.SessionID, ask.Pending = req.SessionID, req.IncludePending
 	ask.MinPosition, ask.Known = req.MinPosition, req.Known
 	reading, err := b.reader.Read(ctx, ask)
-	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !laterThanFirst(reading.State, req.TurnID) {
+	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !isNewest(reading.State, req.TurnID) {
 		ask.Whole = true
 		reading, err = b.reader.Read(ctx, ask)
 	}
 	return reading, b.cfg.Now(), err
 }
 
-// laterThanFirst tells whether the turn being answered is the newest one held, so
-// that what is held before it is enough.
-func laterThanFirst(s *conversation.State, id uuid.UUID) bool {
+// isNewest reports whether a turn is the newest one held, so that the turns held before it are enough.
+func isNewest(s *conversation.State, id uuid.UUID) bool {
 	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
 }
 
@@ -230,7 +223,7 @@ func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (se
 	}
 	var last time.Time
 	reading, err := b.reader.AsOf(ctx, req.SessionID, func(e events.Recorded) bool {
-		then := e.Time.Before(req.AsOf.Time) || e.Time.Equal(req.AsOf.Time)
+		then := !e.Time.After(req.AsOf.Time)
 		if p := req.AsOf.Position; p != nil {
 			then = e.Position.Partition == p.Partition && e.Position.Seq <= p.Seq
 		}
@@ -246,9 +239,8 @@ func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (se
 	return reading, now, err
 }
 
-// reached waits for the place that an as-of names, and for the positions that the
-// answer must have reached. A place in another partition is before or after nothing
-// of the session.
+// reached waits for the place that an as-of names, and for the positions that the answer must have reached. A place in
+// another partition is neither before nor after the session's events.
 func (b *Builder) reached(ctx context.Context, req services.ContextRequest) error {
 	partition := b.reader.log.Partition(req.SessionID)
 	least := slices.Clone(req.MinPosition)
@@ -265,10 +257,9 @@ func (b *Builder) reached(ctx context.Context, req services.ContextRequest) erro
 	return err
 }
 
-// asked gives the turns that the prompt may show, and how many the session has of
-// them, those that are not held included. A silence is one in which nobody asked
-// anything: a question without an answer ends it, too, and so does the one that is
-// being answered.
+// asked returns the turns that the prompt may show, and how many of them the session has, with those that are not held.
+// A silence is one in which nobody asked anything: a question without an answer ends it, too, and so does the question
+// that is being answered.
 func asked(
 	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
 ) (turns []*conversation.Turn, total int) {
@@ -276,6 +267,7 @@ func asked(
 	if t := turnOf(r, req.TurnID); req.TurnID != uuid.Nil && t != nil {
 		until, now = t.Place, t.CreatedAt
 	}
+	wanted := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
 	// What is not held is older than what is.
 	total = s.ShownFinalized
 	if req.IncludePending {
@@ -283,20 +275,20 @@ func asked(
 	}
 	var before []*conversation.Turn
 	for _, t := range s.Turns {
-		switch wanted := t.Status == conversation.Finalized || req.IncludePending; {
+		switch {
 		case !s.Shown(t):
 		case t.Place < until:
 			before = append(before, t)
-		case wanted:
+		case wanted(t):
 			total--
 		}
 	}
 	held := 0
-	recent := sinceSilence(before, idle, now)
+	recent := len(before) - len(sinceSilence(before, idle, now))
 	for i, t := range before {
-		if t.Status == conversation.Finalized || req.IncludePending {
+		if wanted(t) {
 			held++
-			if i >= len(before)-len(recent) {
+			if i >= recent {
 				turns = append(turns, t)
 			}
 		}

@@ -49,9 +49,8 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 	return affordable(out, b), warnings
 }
 
-// affordable gives the last exchanges that a budget has room for, each of a question and
-// what follows it. As in a window, the last question with its answer is always among
-// them.
+// affordable returns the last exchanges that a budget has room for, each of a question and what follows it. As in a
+// window, the last question with its answer is always among them.
 func affordable(list []Message, b budget) []Message {
 	opens := func(i int) bool { return i == 0 || list[i].role == roleUser }
 	least := len(list) - 1

@@ -60,8 +60,8 @@ func (p *part) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// output gives the content of a tool-result of the AI SDK, of its version 4 (result) or later
-// (output), and whether it tells of a failure.
+// output returns the content of a tool-result of the AI SDK, of its version 4 (result) or later (output), and reports
+// whether the result is a failure.
 func (p part) output() (content json.RawMessage, failed bool) {
 	var out struct {
 		Type          string
@@ -95,7 +95,7 @@ func plainText(m Message) string {
 	return textOf(m.stored.Content, m.stored.parts)
 }
 
-// textOf gives the text of a content: a string, or the texts of a list.
+// textOf returns the text of a content: a string, or the texts of a list.
 func textOf(content json.RawMessage, parts []part) string {
 	var text string
 	if len(parts) == 0 && json.Unmarshal(content, &text) == nil {
@@ -110,8 +110,8 @@ func textOf(content json.RawMessage, parts []part) string {
 	return strings.Join(texts, "\n")
 }
 
-// words gives a part's text, or says what it is. Calls and results of tools, which are
-// told by themselves, and a model's thoughts, which no other prompt may show, have none.
+// words returns a part's text, or says what it is. It is empty for calls and results of tools, which are shown
+// elsewhere, and for a model's thoughts, which no other prompt may show.
 func (p part) words() string {
 	switch {
 	case p.Type == "reasoning":
@@ -136,8 +136,8 @@ func (p part) words() string {
 	}
 }
 
-// result gives the text of a tool_result block: what is neither text nor a list of parts, as
-// it was written.
+// result returns the text of a tool_result block. Content that is neither a text nor a list of parts is returned as it
+// was written.
 func (p part) result() string {
 	var parts []part
 	var text string

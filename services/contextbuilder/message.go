@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written as
-// JSON only when the caller asks for that, since prompts are made of little else.
+// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written
+// as JSON only when the caller asks for that, since prompts are made of little else.
 type Message struct {
 	role string
 	// text of a plain message; of others stored is set.

@@ -260,8 +260,8 @@ func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Posi
 
 // tail returns a session's events after a sequence to its very end, and moves head there. It may not end at the
 // barrier: between that and the read an erasure may have begun to take events out, and the event that says so stands
-// behind all of them. A reading that ended before it would be of a session that never was, perhaps with a redaction gone
-// and its text still there.
+// behind all of them. A reading that ended before it would be of a session that never was, perhaps with a redaction
+// gone and its text still there.
 func (r *Reader) tail(
 	ctx context.Context, sessionID string, after uint64, head *events.Position,
 ) ([]events.Recorded, error) {
@@ -329,4 +329,25 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 		}
 	}
 	return nil
+}
+
+// Session returns a session with all its pending turns; of a long session, all others may be left out. The session
+// is as it is now, or, with known above 0, as it is at that sequence or later (services.Ask).
+func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
+	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, Known: known}
+	reading, err := r.Read(ctx, ask)
+	if err != nil || reading.State.Whole {
+		return reading.State, err
+	}
+	held := 0
+	for _, t := range reading.State.Turns {
+		if t.Status == conversation.Pending {
+			held++
+		}
+	}
+	if held < reading.State.Pending {
+		ask.Whole = true
+		reading, err = r.Read(ctx, ask)
+	}
+	return reading.State, err
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
-// folded gives a session as the log has it up to a sequence, of which it keeps so many
+// folded returns a session as the log has it up to a sequence, of which it keeps so many
 // turns.
 func folded(t testing.TB, log *jetlog.Log, id string, upTo uint64, keep int) *conversation.State {
 	t.Helper()
@@ -69,7 +69,7 @@ func exchange(from, to int) (out []string) {
 	return append(out, "user: now")
 }
 
-// recorded gives a log with so many turns of a session, and where each was answered.
+// recorded returns a log with so many turns of a session, and where each was answered.
 func recorded(t testing.TB, turns int) (log *jetlog.Log, at []uint64) {
 	t.Helper()
 	log = natstest.Log(t, 1)

@@ -14,7 +14,7 @@ type piece struct {
 	messages []Message
 }
 
-// piecesOf gives every turn its messages; they stand side by side in memory.
+// piecesOf returns every turn with its messages, which stand side by side in memory.
 func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 	all := make([]Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
@@ -34,9 +34,8 @@ type budget struct {
 	count            func(string) int
 }
 
-// window takes whole turns from the newest back while the budget lasts. The last
-// complete turn is always among them, and so is the turn that holds the call of a
-// tool result which is taken, where a piece holds it.
+// window takes whole turns from the newest back while the budget lasts. The last complete turn is always among them. So
+// is the turn with the call of each tool result that is taken, if a piece has it.
 func window(pieces []piece, b budget) []piece {
 	from := len(pieces)
 	messages, tokens := 0, 0
@@ -91,12 +90,11 @@ func resultsToo(pieces []piece, begin, end, limit int) int {
 }
 
 func lastComplete(pieces []piece) int {
-	for i := len(pieces) - 1; i >= 0; i-- {
-		if pieces[i].complete() {
-			return i
-		}
+	last := len(pieces) - 1
+	for last >= 0 && !pieces[last].complete() {
+		last--
 	}
-	return -1
+	return last
 }
 
 // callsFirst moves the window's begin back to the turn with the call of every tool
@@ -104,24 +102,25 @@ func lastComplete(pieces []piece) int {
 func callsFirst(pieces []piece, from int) int {
 	open := map[string]bool{}
 	need := func(p piece) {
-		for i := len(p.messages) - 1; i >= 0; i-- {
-			for _, id := range p.messages[i].calls() {
+		for _, m := range slices.Backward(p.messages) {
+			for _, id := range m.calls() {
 				delete(open, id)
 			}
-			for _, id := range p.messages[i].answers() {
+			for _, id := range m.answers() {
 				open[id] = true
 			}
 		}
 	}
-	for i := len(pieces) - 1; i >= from; i-- {
-		need(pieces[i])
+	for _, p := range slices.Backward(pieces[from:]) {
+		need(p)
 	}
 	for i := from - 1; i >= 0 && len(open) > 0; i-- {
-		if slices.ContainsFunc(pieces[i].messages, func(m Message) bool {
+		hasCall := func(m Message) bool {
 			return slices.ContainsFunc(m.calls(), func(id string) bool { return open[id] })
-		}) {
-			for k := from - 1; k >= i; k-- {
-				need(pieces[k])
+		}
+		if slices.ContainsFunc(pieces[i].messages, hasCall) {
+			for _, p := range slices.Backward(pieces[i:from]) {
+				need(p)
 			}
 			from = i
 		}
@@ -136,19 +135,42 @@ func sinceSilence(turns []*conversation.Turn, idle time.Duration, now time.Time)
 		return turns
 	}
 	next := now
-	for i := len(turns) - 1; i >= 0; i-- {
-		if next.Sub(active(turns[i])) > idle {
+	for i, t := range slices.Backward(turns) {
+		last := t.CreatedAt
+		if t.FinalizedAt.After(last) {
+			last = t.FinalizedAt
+		}
+		if next.Sub(last) > idle {
 			return turns[i+1:]
 		}
-		next = turns[i].CreatedAt
+		next = t.CreatedAt
 	}
 	return turns
 }
 
-// active is the time of a turn's last part.
-func active(t *conversation.Turn) time.Time {
-	if t.FinalizedAt.After(t.CreatedAt) {
-		return t.FinalizedAt
+// TokenCounter counts the tokens of a text as a model does. Safe for concurrent use.
+type TokenCounter interface{ Count(text string) int }
+
+// Estimate of tokens where the model's tokenizer is unknown: a quarter of the bytes, as
+// in English; in other scripts it is more than there are.
+type Estimate struct{}
+
+// Count implements TokenCounter.
+func (Estimate) Count(text string) int { return (len(text) + 3) / 4 }
+
+// perMessage is what a message costs beside its texts: its role and its borders
+// (OpenAI's cookbook, "How to count tokens with tiktoken").
+const perMessage = 4
+
+// tokensOf counts what a model reads of messages: texts and tool calls. Images are not
+// counted, since what they cost is the vendor's to say.
+func tokensOf(messages []Message, count func(string) int) int {
+	n := 0
+	for _, m := range messages {
+		n += perMessage + count(plainText(m))
+		for _, c := range m.toolCalls() {
+			n += perMessage + count(c.Function.Name) + count(string(c.Function.Arguments))
+		}
 	}
-	return t.CreatedAt
+	return n
 }

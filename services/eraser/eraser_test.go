@@ -24,7 +24,7 @@ type assertT = assert.CollectT
 
 func requireEqual(c *assertT, want, got any) { assert.Equal(c, want, got) }
 
-// holding gives the files below a folder that hold a text.
+// holding returns the files below a folder that hold a text.
 func holding(t testing.TB, dir, text string) []string {
 	t.Helper()
 	return natstest.Holding(t, text, []string{dir})

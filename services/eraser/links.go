@@ -22,16 +22,11 @@ import (
 // begins no later than there. Safe for concurrent use.
 type links struct {
 	mu sync.Mutex
-	// piece is what this eraser has looked at and not finished writing down.
+	// piece is what this eraser has looked at and not finished writing down, under a key of its own.
 	piece piece
 	key   string
-	// written is how far the piece was written down.
-	written uint64
-
-	// saving is held while the piece is written down; as and revision are of the piece that was written last.
-	saving   sync.Mutex
-	as       string
-	revision uint64
+	// written is how far the piece was written down, and revision the revision of its note.
+	written, revision uint64
 }
 
 // piece is the part of the index that stands after a sequence and up to another.
@@ -89,33 +84,21 @@ func (l *links) note(b projections.Batch) bool {
 // begin begins a piece, under a key that no other eraser has.
 func (l *links) begin(at projections.Checkpoint) {
 	l.piece = piece{Created: at.Created, After: at.Seq, UpTo: at.Seq}
-	l.key, l.written = piecesOf(at.Partition)+fmt.Sprint(at.Seq, ".", rand.Text()), at.Seq
+	l.key, l.written, l.revision = piecesOf(at.Partition)+fmt.Sprint(at.Seq, ".", rand.Text()), at.Seq, 0
 }
 
 func piecesOf(partition int) string { return fmt.Sprintf("eraser.links.%d.", partition) }
 
-// held returns a copy of the piece, and its key.
-func (l *links) held() (piece, string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.piece
-	p.Entries = slices.Clone(p.Entries)
-	return p, l.key
-}
-
 // save writes down what was looked at, and then how far that reaches.
 func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) error {
-	l.saving.Lock()
-	defer l.saving.Unlock()
-	p, key := l.held()
-	if key == "" || p.UpTo == l.written {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &l.piece
+	if l.key == "" || p.UpTo == l.written {
 		return nil
 	}
-	if key != l.as {
-		l.as, l.revision = key, 0
-	}
 	if len(p.Entries) > 0 {
-		revision, err := notes.Write(ctx, key, p, l.revision)
+		revision, err := notes.Write(ctx, l.key, p, l.revision)
 		if err != nil {
 			return err
 		}
@@ -125,21 +108,19 @@ func (l *links) save(ctx context.Context, notes *jetlog.Notes, partition int) er
 	if err := raise(ctx, notes, coveredKey(partition), p.After, upTo); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.key == key {
-		l.written = p.UpTo
-		if len(p.Entries) >= pieceBytes && l.piece.UpTo == p.UpTo {
-			l.begin(projections.Checkpoint{Partition: partition, Created: p.Created, Seq: p.UpTo})
-		}
+	if l.written = p.UpTo; len(p.Entries) >= pieceBytes {
+		l.begin(projections.Checkpoint{Partition: partition, Created: p.Created, Seq: p.UpTo})
 	}
 	return nil
 }
 
 // reach returns how far the written pieces and the one that this eraser holds reach together, and the latter.
 func (l *links) reach(at progress) (uint64, piece) {
-	p, key := l.held()
-	if key == "" || p.After > at.Seq || !p.Created.Equal(at.Created) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.piece
+	p.Entries = slices.Clone(p.Entries)
+	if l.key == "" || p.After > at.Seq || !p.Created.Equal(at.Created) {
 		return at.Seq, p
 	}
 	return max(at.Seq, p.UpTo), p

@@ -81,9 +81,9 @@ type Place interface {
 }
 
 // Documents is a store that holds a document of its own for each turn, such as a long-term memory. DeleteTurns is
-// called before the log forgets which turns there were, and again after a crash: deleting what is not there is no error.
-// It returns nil when the store has confirmed. After an error the erasure waits, and others go first. A store that follows
-// the log by itself returns an error until it has done the event at at.
+// called before the log forgets which turns there were, and again after a crash: deleting what is not there is no
+// error. It returns nil when the store has confirmed. After an error the erasure waits, and others go first. A store
+// that follows the log by itself returns an error until it has done the event at at.
 type Documents interface {
 	DeleteTurns(ctx context.Context, at events.Position, sessionID string, turns []uuid.UUID) error
 }

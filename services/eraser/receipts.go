@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,11 +52,11 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 		out.IdentityID = f.IdentityID
 		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
 	}
-	if err != nil {
-		return services.Receipt{}, err
-	}
 	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
 		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
+	}
+	if err != nil {
+		return services.Receipt{}, err
 	}
 	r.fill(ctx, &out, written)
 	switch {
@@ -135,16 +134,19 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	if at, err := events.ParsePosition(id); err == nil {
 		return r.marker(ctx, at)
 	}
-	partition, after, ok := askedAfter(id)
-	if !ok || partition >= r.log.Partitions() {
+	after, ok := askedAfter(id)
+	if !ok || after.Partition >= r.log.Partitions() {
 		return events.Recorded{}, services.ErrNoReceipt
 	}
-	head, err := r.log.Head(ctx, partition)
+	head, err := r.log.Head(ctx, after.Partition)
 	if err != nil {
 		return events.Recorded{}, err
 	}
-	end := min(head.Seq, after+nearby)
-	for m, err := range (scan{log: r.log, partition: partition, after: after, bodies: true}).until(ctx, end) {
+	if after.Seq >= head.Seq {
+		return events.Recorded{}, services.ErrNoReceipt
+	}
+	ahead := scan{log: r.log, partition: after.Partition, after: after.Seq, bodies: true}
+	for m, err := range ahead.until(ctx, min(head.Seq, after.Seq+nearby)) {
 		if err != nil {
 			return events.Recorded{}, err
 		}
@@ -183,17 +185,13 @@ func receiptOf(e events.Recorded) string {
 }
 
 // askedAfter reads "partition-sequence-salt".
-func askedAfter(id string) (partition int, after uint64, ok bool) {
+func askedAfter(id string) (events.Position, bool) {
 	parts := strings.Split(id, "-")
 	if len(parts) != 3 {
-		return 0, 0, false
+		return events.Position{}, false
 	}
-	k, err := strconv.ParseUint(parts[0], 10, 16)
-	if err != nil {
-		return 0, 0, false
-	}
-	after, err = strconv.ParseUint(parts[1], 10, 63)
-	return int(k), after, err == nil
+	at, err := events.ParsePosition(parts[0] + ":" + parts[1])
+	return at, err == nil
 }
 
 // stamped is a receipt with when the log recorded it.

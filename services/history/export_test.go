@@ -1,6 +1,6 @@
 package history
 
-// Held tells what the service holds in memory: the weight that bounds it, and the bytes of the texts in
+// Held returns what the service holds in memory: the weight that bounds it, and the bytes of the texts in
 // it.
 func (s *Service) Held() (weight uint64, texts int) {
 	s.sessions.CleanUp()
@@ -22,5 +22,5 @@ func (s *Service) Held() (weight uint64, texts int) {
 	return s.sessions.WeightedSize(), texts
 }
 
-// Sessions tells how many are held; what has expired is let go without being asked.
+// Sessions returns how many sessions are held. Expired sessions go by themselves.
 func (s *Service) Sessions() int { return s.sessions.EstimatedSize() }

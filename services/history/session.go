@@ -143,7 +143,7 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	return nil
 }
 
-// become gives a session the state that was read, and folds what the tail has delivered since.
+// become sets the state of a session to the one that was read, and folds what the tail has delivered since.
 func (x *session) become(read folded) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

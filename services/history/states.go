@@ -159,7 +159,8 @@ func (w *writing) rereading(ctx context.Context) (state, error) {
 	return w.deciding, nil
 }
 
-// renaming gives the events of an atomic batch other ids: the server refused the batch since it knows one of them.
+// renaming takes other ids for the events of an atomic batch. The server refused the batch since it knows one of the
+// ids.
 func (w *writing) renaming(ctx context.Context) (state, error) {
 	head, err := w.refresh(ctx)
 	if err != nil {

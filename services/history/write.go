@@ -109,7 +109,7 @@ type expectation struct {
 	// last, where not nil, is expected in place of the state's last sequence. The server's last sequence is lower than
 	// the state's after the session's last event was erased.
 	last *uint64
-	// salt gives the event another id for the server, where the server knows its id from an event without effect.
+	// salt makes the event's id another one, where the server knows the id from an event without effect.
 	salt string
 }
 

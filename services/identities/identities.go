@@ -4,6 +4,7 @@
 package identities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,10 +50,7 @@ var _ services.IdentityReader = (*Reader)(nil)
 // New makes a reader. It asks tables for the tables at each listing, since they may be out. patience is 2 s by
 // default.
 func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader {
-	if patience == 0 {
-		patience = defaultPatience
-	}
-	return &Reader{tables, log, patience}
+	return &Reader{tables, log, cmp.Or(patience, defaultPatience)}
 }
 
 // IdentityTurns implements services.IdentityReader.
@@ -138,16 +136,16 @@ func (r *Reader) follow(ctx context.Context, tables Tables, head events.Position
 	for {
 		at, err := tables.Applied(ctx, head.Partition)
 		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)
+		case ctx.Err() != nil: // pause says so
 		case err != nil:
 			return fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
 		case at.Seq >= head.Seq:
 			return nil
-		}
-		// What is waited for may have been erased, and never comes.
-		if still, err := r.log.Still(ctx, head.Partition, at.Seq, head.Seq); err == nil && still && at.Seq > 0 {
-			return nil
+		case at.Seq > 0:
+			// The events that are waited for may have been erased, and never come.
+			if still, err := r.log.Still(ctx, head.Partition, at.Seq, head.Seq); err == nil && still {
+				return nil
+			}
 		}
 		if pause(ctx) != nil {
 			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -15,23 +16,19 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Deletions knows of the deletions that the log asks for and the memory has not
-// confirmed. It follows the log from where the forwarder is, so what it holds is what
-// the forwarder has not done.
+// Deletions knows of the deletions that the log asks for and the memory has not confirmed. It follows the log from
+// where the forwarder is, so what it holds is what the forwarder has not done.
 type Deletions struct {
-	log    *jetlog.Log
-	rules  conversation.Rules
-	done   func(ctx context.Context, partition int) (events.Position, error)
-	logger *slog.Logger
-	remind time.Duration
-	read   []jetlog.Watermark
+	log  *jetlog.Log
+	cfg  DeletionsConfig
+	read []jetlog.Watermark
 
 	mu   sync.Mutex
 	open map[string][]events.Position
 }
 
-// DeletionsConfig of the watch. Done tells how far the forwarder is. Remind is how often
-// it is told of deletions that wait; a minute by default.
+// DeletionsConfig of the watch. Done returns how far the forwarder is. Remind is how often the log has a warning of
+// deletions that wait; a minute by default.
 type DeletionsConfig struct {
 	Rules  conversation.Rules
 	Done   func(ctx context.Context, partition int) (events.Position, error)
@@ -42,30 +39,27 @@ type DeletionsConfig struct {
 // NewDeletions makes the watch; it does no I/O.
 func NewDeletions(log *jetlog.Log, cfg DeletionsConfig) *Deletions {
 	cfg.Rules.Slim = true
-	if cfg.Remind == 0 {
-		cfg.Remind = time.Minute
-	}
+	cfg.Remind = cmp.Or(cfg.Remind, time.Minute)
 	return &Deletions{
-		log: log, rules: cfg.Rules, done: cfg.Done, logger: cfg.Logger, remind: cfg.Remind,
-		read: make([]jetlog.Watermark, log.Partitions()), open: map[string][]events.Position{},
+		log: log, cfg: cfg, read: make([]jetlog.Watermark, log.Partitions()), open: map[string][]events.Position{},
 	}
 }
 
 // Run follows the log until ctx ends; then it returns nil.
 func (d *Deletions) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.tell(ctx) })
+	g.Go(func() error { return d.remind(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
 			return jetlog.Follow(ctx, d.log, jetlog.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Mark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {
-					at, err := d.done(ctx, k)
+					at, err := d.cfg.Done(ctx, k)
 					return at.Seq, err
 				},
 				Warn: func(err error) {
-					d.logger.Warn("the memory gives nothing until the log answers", "partition", k, "err", err)
+					d.cfg.Logger.Warn("the memory gives nothing until the log answers", "partition", k, "err", err)
 				},
 			})
 		})
@@ -76,11 +70,10 @@ func (d *Deletions) Run(ctx context.Context) error {
 // noteAll notes the deletions among events.
 func (d *Deletions) noteAll(ctx context.Context, batch []jetlog.Message) error {
 	for _, m := range batch {
-		if events.WithdrawalOf(m.Type()) == events.WithdrawsNothing {
-			continue
-		}
-		if err := d.note(ctx, m.Position); err != nil {
-			return err
+		if events.WithdrawalOf(m.Type()) != events.WithdrawsNothing {
+			if err := d.note(ctx, m.Position); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -96,7 +89,7 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	if f, ok := e.Fact.(*events.IdentityErased); ok {
 		scope = Scope(f.IdentityID, "")
 	} else if e.SessionID != "" {
-		state := conversation.New(e.SessionID, d.rules)
+		state := conversation.New(e.SessionID, d.cfg.Rules)
 		for r, err := range d.log.Session(ctx, e.SessionID, 0, at.Seq) {
 			if err != nil {
 				return err
@@ -116,8 +109,8 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	return nil
 }
 
-// Confirmed tells whether the memory has confirmed every deletion in a scope that stood
-// in the log before the call. It blocks until the log has been read so far, or ctx ends.
+// Confirmed reports whether the memory has confirmed every deletion in a scope that stood in the log before the call.
+// It blocks until the log has been read so far, or ctx ends.
 func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 	for k := range d.read {
 		head, err := d.log.Head(ctx, k)
@@ -128,40 +121,43 @@ func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 			return false, err
 		}
 	}
-	still, err := d.waiting(ctx, scope.Name)
-	return err == nil && len(still) == 0, err
+	waiting, err := d.waiting(ctx, scope.Name)
+	return err == nil && len(waiting) == 0, err
 }
 
-// waiting are the deletions of a scope that the forwarder has not done.
-func (d *Deletions) waiting(ctx context.Context, scope string) (still []events.Position, err error) {
+// waiting returns the deletions of a scope that the forwarder has not done. When it has done them all, the scope is
+// dropped, unless another deletion has come meanwhile.
+func (d *Deletions) waiting(ctx context.Context, scope string) (waiting []events.Position, err error) {
 	d.mu.Lock()
 	open := d.open[scope]
 	d.mu.Unlock()
 	for _, at := range open {
-		done, err := d.done(ctx, at.Partition)
+		done, err := d.cfg.Done(ctx, at.Partition)
 		if err != nil {
 			return nil, err
 		}
 		if done.Seq < at.Seq {
-			still = append(still, at)
+			waiting = append(waiting, at)
 		}
 	}
-	d.settle(scope, open, len(open)-len(still))
-	return still, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(waiting) == 0 && len(d.open[scope]) == len(open) {
+		delete(d.open, scope)
+	}
+	return waiting, nil
 }
 
-// Withheld is how many scopes give nothing, since a deletion in them waits for the
-// forwarder.
+// Withheld is how many scopes give nothing, since a deletion in them waits for the forwarder.
 func (d *Deletions) Withheld() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.open)
 }
 
-// tell warns of deletions that have waited since it looked before: a forwarder at work
-// has done them in seconds.
-func (d *Deletions) tell(ctx context.Context) error {
-	look := time.NewTicker(d.remind)
+// remind warns of deletions that have waited since it looked before: a forwarder at work has done them in seconds.
+func (d *Deletions) remind(ctx context.Context) error {
+	look := time.NewTicker(d.cfg.Remind)
 	defer look.Stop()
 	for before := map[string]bool{}; ; {
 		select {
@@ -169,37 +165,24 @@ func (d *Deletions) tell(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		d.mu.Lock()
+		scopes := slices.Collect(maps.Keys(d.open))
+		d.mu.Unlock()
 		now, late := map[string]bool{}, 0
 		var oldest events.Position
-		for _, scope := range d.scopes() {
-			still, err := d.waiting(ctx, scope)
-			if err != nil || len(still) == 0 {
+		for _, scope := range scopes {
+			waiting, err := d.waiting(ctx, scope)
+			if err != nil || len(waiting) == 0 {
 				continue
 			}
 			if now[scope] = true; before[scope] {
-				late, oldest = late+1, still[0]
+				late, oldest = late+1, waiting[0]
 			}
 		}
 		if before = now; late > 0 {
-			d.logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a "+
+			d.cfg.Logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a "+
 				"process with the role audit, or see what holds it up with turnledger projections list and "+
-				"turnledger deadletters list memory",
-				"scopes", late, "position", oldest.String())
+				"turnledger deadletters list memory", "scopes", late, "position", oldest.String())
 		}
-	}
-}
-
-func (d *Deletions) scopes() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.open))
-}
-
-// settle lets the deletions of a scope go that are done, all at once.
-func (d *Deletions) settle(scope string, waiting []events.Position, done int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if done > 0 && done == len(waiting) && len(d.open[scope]) == len(waiting) {
-		delete(d.open, scope)
 	}
 }

@@ -118,7 +118,7 @@ func (f *Forwarder) answered(ctx context.Context, scope string, e *projections.J
 	return f.put(ctx, scope, e.SessionID, &turn)
 }
 
-// put stores a turn that has texts: not one that was erased meanwhile.
+// put stores a turn if it has texts; a turn that was erased meanwhile has none.
 func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversation.Turn) error {
 	if t.Question == nil || t.Answer == nil || t.Question.QuestionNeutral == "" && t.Answer.AnswerNeutral == "" {
 		return nil
@@ -129,7 +129,7 @@ func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversat
 	})
 }
 
-// move takes what an anonymous session left over to the identity that it belongs to now.
+// move takes the documents of an anonymous session over to the identity that the session belongs to now.
 func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judged) error {
 	state, err := f.fold(ctx, e.SessionID, e.Position.Seq)
 	if err != nil {
@@ -162,9 +162,8 @@ func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judg
 	return f.store.Delete(ctx, scope, idsOf(state.Turns))
 }
 
-// Purge deletes what a guest's session left up to a sequence, before a retention takes that
-// out of the log: nobody knows then which turns there were, nor that a silence stands
-// between them and who asks.
+// Purge deletes what a guest's session left up to a sequence, before a retention takes that out of the log. Afterwards
+// nobody would know which turns there were, nor that a silence stands between them and the next guest.
 func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) error {
 	state, err := f.fold(ctx, session, upTo)
 	if err != nil {
@@ -173,8 +172,7 @@ func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) erro
 	return f.forget(ctx, state)
 }
 
-// forget empties the scope of a guest's session. Only of each document by itself does the
-// memory confirm that it is gone.
+// forget empties the scope of a guest's session. The memory confirms only of each document by itself that it is gone.
 func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
 	scope := Scope("", s.SessionID)
 	if err := f.store.Forget(ctx, scope); err != nil {

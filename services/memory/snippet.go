@@ -2,7 +2,10 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +33,7 @@ type Searcher interface {
 // Scoped is a scope with what it was made of.
 type Scoped struct{ Name, IdentityID, SessionID string }
 
-// Confirmed tells whether every deletion in a scope that was acknowledged before the
-// call has reached the memory.
+// Confirmed reports whether every deletion in a scope that was acknowledged before the call has reached the memory.
 type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
 // Snippets implements services.Memory. Safe for concurrent use.
@@ -60,8 +62,8 @@ func leavesOut(q services.MemoryQuery, f Found) bool {
 // results is how many memories a snippet is made of at most.
 const results = 10
 
-// Snippet gives what is known, or "" for nothing, within the budget: an error says that
-// it was not enough, or that the memory does not answer.
+// Snippet returns what is known, or "" for nothing. An error says that the budget was not enough, or that the memory
+// does not answer.
 func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
@@ -150,4 +152,29 @@ func sentences(text string) (out []string) {
 		}
 	}
 	return out
+}
+
+// Scope names what a memory is about: an identity, or an anonymous session. Storing and
+// searching both ask here, so that they can't differ. Ids that a memory service would
+// not take in a name (Supermemory: 100 of a-z, A-Z, 0-9, _, : and -) are hashed.
+func Scope(identityID, sessionID string) string {
+	if identityID != "" {
+		return "user:" + scopeName(identityID)
+	}
+	return "thread:" + scopeName(sessionID)
+}
+
+// plainName matches ids that may stand in a name, and hashName what looks like a hash: such an id is hashed, too, so
+// that no id is taken for another's.
+var (
+	plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
+	hashName  = regexp.MustCompile(`^sha256-[0-9a-f]{64}$`)
+)
+
+func scopeName(id string) string {
+	if plainName.MatchString(id) && !hashName.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256-" + hex.EncodeToString(sum[:])
 }

@@ -73,37 +73,23 @@ func New(session, identity Rate, now func() time.Time) *Limiter {
 	return &Limiter{newBuckets(session), newBuckets(identity), now}
 }
 
-// ByIdentity tells whether identities have a rate.
+// ByIdentity reports whether identities have a rate.
 func (l *Limiter) ByIdentity() bool { return l.identities != nil }
 
-// Allow tells whether a request of a kind may go on, and if not, in what time it may
+// Allow reports whether a request of a kind may go on, and if not, in what time it may
 // come again. Kinds are counted apart. An empty session or identity has no limit.
 func (l *Limiter) Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool) {
 	now := l.now()
-	var first, second *rate.Reservation
-	if sessionID != "" {
-		first = l.sessions.reserve(kind+"\x00"+sessionID, now)
+	session, identity := l.sessions.reserve(kind, sessionID, now), l.identities.reserve(kind, identityID, now)
+	if wait = max(session.DelayFrom(now), identity.DelayFrom(now)); wait > 0 {
+		// What was refused is not counted.
+		session.CancelAt(now)
+		identity.CancelAt(now)
 	}
-	if identityID != "" {
-		second = l.identities.reserve(kind+"\x00"+identityID, now)
-	}
-	for _, r := range []*rate.Reservation{first, second} {
-		if r != nil {
-			wait = max(wait, r.DelayFrom(now))
-		}
-	}
-	if wait == 0 {
-		return 0, true
-	}
-	// What was refused is not counted.
-	for _, r := range []*rate.Reservation{first, second} {
-		if r != nil {
-			r.CancelAt(now)
-		}
-	}
-	return wait, false
+	return wait, wait == 0
 }
 
+// buckets are those of sessions or of identities; nil where these have no rate.
 type buckets struct {
 	rate Rate
 	held *lru.Cache[string, *rate.Limiter]
@@ -120,10 +106,14 @@ func newBuckets(r Rate) *buckets {
 	return &buckets{r, held}
 }
 
-func (b *buckets) reserve(key string, now time.Time) *rate.Reservation {
-	if b == nil {
-		return nil
+// free is without limit.
+var free = rate.NewLimiter(rate.Inf, 0)
+
+func (b *buckets) reserve(kind, id string, now time.Time) *rate.Reservation {
+	if b == nil || id == "" {
+		return free.ReserveN(now, 1)
 	}
+	key := kind + "\x00" + id
 	bucket, ok := b.held.Get(key)
 	if !ok {
 		bucket = rate.NewLimiter(rate.Limit(float64(b.rate.Requests)/b.rate.Per.Seconds()), b.rate.Requests)

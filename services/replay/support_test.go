@@ -162,7 +162,7 @@ func eventIDs(facts ...events.Fact) (out []string) {
 // w0 is some time that an envelope may state.
 var w0 = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// chain gives the tombstones that the service would state for a session's corrected
+// chain returns the tombstones that the service would state for a session's corrected
 // turn.
 func chain(t testing.TB, w *world, session string) []events.Tombstone {
 	t.Helper()

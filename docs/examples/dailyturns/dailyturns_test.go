@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
 func turns(t *testing.T, log *jetlog.Log, n int) {
 	for i := range n {
 		session, request := fmt.Sprint("s", i%5), fmt.Sprint("r", i)
-		f := &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}}
+		f := &events.TurnStarted{TurnID: events.TurnID(session, request), SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: "q"}}
 		for range 1 + i%2 {
 			_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
 			require.NoError(t, err)
@@ -72,9 +73,11 @@ func TestDailyTurns(t *testing.T) {
 	const sum = "select coalesce(sum(turns), 0) from daily_turns"
 	for round := range 3 {
 		turns(t, log, 20*(round+1))
-		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, MaxBatch: 7, Pause: 5 * time.Millisecond}
+		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, MaxBatch: 7,
+			Pause: 5 * time.Millisecond}
 		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
-		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, 20*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, 20*time.Second,
+			10*time.Millisecond)
 		one()
 		two()
 	}
@@ -89,10 +92,12 @@ func TestDailyTurns(t *testing.T) {
 
 func TestDailyTurnsWithWatermillAlone(t *testing.T) {
 	t.Parallel()
-	pool, log := database(t, "create table turns_seen (turn_id uuid primary key, day date not null)"), natstest.Log(t, 2)
+	pool := database(t, "create table turns_seen (turn_id uuid primary key, day date not null)")
+	log := natstest.Log(t, 2)
 	stop := background(t, func(ctx context.Context) error { return subscriber.Run(ctx, log, pool) })
 	turns(t, log, 40)
-	require.Eventually(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return counted(t, pool, "select count(*) from turns_seen") == 40 },
+		20*time.Second, 10*time.Millisecond)
 	stop()
 }
 
@@ -104,11 +109,13 @@ func TestTheDocumentShowsTheseFiles(t *testing.T) {
 	for fence, file := range map[string]string{"go": "dailyturns.go", "sql": "tables.sql"} {
 		code, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Contains(t, string(doc), "```"+fence+"\n"+string(code)+"```\n", "copy %s into docs/projections.md", file)
+		require.Contains(t, string(doc), "```"+fence+"\n"+string(code)+"```\n", "copy %s into docs/projections.md",
+			file)
 		require.Less(t, strings.Count(string(code), "\n"), 60)
 	}
 	code, err := os.ReadFile("subscriber/subscriber.go")
 	require.NoError(t, err)
 	_, body, _ := strings.Cut(string(code), "\nfunc Run")
-	require.Contains(t, string(doc), "```go\nfunc Run"+body+"```\n", "copy subscriber.go's Run into docs/projections.md")
+	require.Contains(t, string(doc), "```go\nfunc Run"+body+"```\n",
+		"copy subscriber.go's Run into docs/projections.md")
 }

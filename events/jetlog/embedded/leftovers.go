@@ -1,12 +1,20 @@
 package embedded
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/minio/highwayhash"
+
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // clearLeftovers removes what a server that was killed had half written beside a block:
@@ -27,6 +35,46 @@ func clearLeftovers(dir string) error {
 		}
 	}
 	return nil
+}
+
+// sealStreams mends the folders of streams that were being made, changed or deleted when the server was killed. It writes
+// what a stream is, and then a sum over that: where the sum is missing or is that of before, the stream is not opened,
+// with all its events (nats-server 2.15, fileStore.writeStreamMeta). A stream whose deletion has begun has no such file
+// any more; only the mark of a restore is then deleted here, as other folders may hold events.
+func sealStreams(dir string) error {
+	folders, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "[^.]*"))
+	for _, folder := range folders {
+		if bad := sealStream(folder); bad != nil {
+			err = errors.Join(err, fmt.Errorf("mend the stream of a killed server: %w", bad))
+		}
+	}
+	return err
+}
+
+func sealStream(folder string) error {
+	name := filepath.Base(folder)
+	meta, err := os.ReadFile(filepath.Join(folder, "meta.inf")) //nolint:gosec // a file of the store directory
+	var is struct{ Name string }
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && name == layout.RestoringStream:
+		return os.RemoveAll(folder)
+	case errors.Is(err, fs.ErrNotExist) || json.Unmarshal(meta, &is) != nil || is.Name != name:
+		return nil // the server says of it what it can
+	case err != nil:
+		return err
+	}
+	key := sha256.Sum256([]byte(name))
+	digest, err := highwayhash.NewDigest64(key[:])
+	if err != nil {
+		return err
+	}
+	_, _ = digest.Write(meta)
+	sum := []byte(hex.EncodeToString(digest.Sum(nil)))
+	path := filepath.Join(folder, "meta.sum")
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, sum) { //nolint:gosec // as above
+		return nil
+	}
+	return os.WriteFile(path, sum, 0o600)
 }
 
 var globSigns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
 // A copy of a block that a killed server had half written holds what is erased later.
@@ -45,6 +46,47 @@ func TestLeftoversOfAKilledServerAreRemoved(t *testing.T) {
 	m, err := stream.GetMsg(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(m.Data))
+}
+
+// A server that is killed while it changes a stream leaves what the stream is without its sum, and does not open it any
+// more, with all its events. The mark of a restore that was being deleted goes.
+func TestAStreamThatWasBeingChangedIsOpened(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(sum string) error{
+		"no sum":     os.Remove,
+		"of another": func(sum string) error { return os.WriteFile(sum, []byte("0123456789abcdef"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group}
+			s := start(t, cfg)
+			nc, err := s.Connect()
+			require.NoError(t, err)
+			js, err := jetstream.New(nc)
+			require.NoError(t, err)
+			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+			require.NoError(t, err)
+			_, err = js.Publish(t.Context(), "s", []byte("kept"))
+			require.NoError(t, err)
+			nc.Close()
+			s.Stop()
+			streams := filepath.Join(cfg.Dir, "jetstream", "$G", "streams")
+			require.NoError(t, damage(filepath.Join(streams, "S", "meta.sum")))
+			require.NoError(t, os.Mkdir(filepath.Join(streams, layout.RestoringStream), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
+
+			s = start(t, cfg)
+			require.NoError(t, s.Healthy())
+			nc, err = s.Connect()
+			require.NoError(t, err)
+			defer nc.Close()
+			js, err = jetstream.New(nc)
+			require.NoError(t, err)
+			stream, err := js.Stream(t.Context(), "S")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, stream.CachedInfo().State.Msgs)
+		})
+	}
 }
 
 // A server that is killed in an erasure forgets the event before it overwrites it. A plain

@@ -165,7 +165,7 @@ func running(dir string) string { return filepath.Join(dir, "turnledger.running"
 // mend brings a store back to order whose server was killed, and marks it as running.
 func mend(dir string) error {
 	if _, err := os.Stat(running(dir)); err == nil {
-		if err := errors.Join(clearLeftovers(dir), scrub(dir)); err != nil {
+		if err := errors.Join(clearLeftovers(dir), sealStreams(dir), scrub(dir)); err != nil {
 			return err
 		}
 	}

@@ -187,7 +187,7 @@ func (l *Log) restore(ctx context.Context, k int, from io.Reader) error {
 	restoring := l.inside.Layout
 	restoring.Restoring = true
 	cfg := restoring.Stream(k)
-	cfg.Metadata[layout.RestoredKey] = l.inside.Now().UTC().Format(time.RFC3339Nano)
+	cfg.Metadata[layout.RestoredKey] = time.Now().UTC().Format(time.RFC3339Nano)
 	var out struct {
 		Deliver string              `json:"deliver_subject"`
 		Error   *jetstream.APIError `json:"error"`

@@ -131,7 +131,7 @@ func (p *Publisher) encode(session string, m *message.Message) (*nats.Msg, error
 	}
 	fill(h, events.HeaderSpecVersion, "1.0")
 	fill(h, events.HeaderSource, p.cfg.Source)
-	fill(h, events.HeaderTime, p.inside.Now().UTC().Format(time.RFC3339Nano))
+	fill(h, events.HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
 	out := &nats.Msg{Subject: events.SessionSubject(session), Header: h, Data: m.Payload}
 	id := h[events.HeaderID][0]
 	if p.cfg.Foreign {

@@ -53,7 +53,7 @@ func subscribe(t *testing.T, sub *pubsub.Subscriber, topic string) <-chan *messa
 	return in
 }
 
-// pass gives the next n messages and acks them.
+// pass returns the next n messages and acks them.
 func pass(t *testing.T, in <-chan *message.Message, n int) (out []*message.Message) {
 	t.Helper()
 	for range n {

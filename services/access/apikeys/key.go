@@ -53,8 +53,8 @@ const (
 	prefixLen = len(mark) + 8
 )
 
-// New makes a key of k's name, scopes, identity and expiry, and gives it with its text,
-// which nobody can tell again. It refuses what the server would.
+// New makes a key of k's name, scopes, identity and expiry, and returns it with its text,
+// which is stored nowhere. It refuses keys that the server would refuse.
 func New(k Key, now time.Time) (Key, string, error) {
 	k.Prefix = mark + strings.ToLower(rand.Text()[:8])
 	text := k.Prefix + "_" + rand.Text()

@@ -43,8 +43,7 @@ func (c claims) moment(name string) (at time.Time, there, ok bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true, true
 }
 
-// within holds the times of a token against the clock. A token without an end counts for
-// nothing.
+// within compares the times of a token with the clock. A token without an end is refused.
 func (i *Issuer) within(c claims) error {
 	now := time.Now()
 	ends, _, ok := c.moment("exp")
@@ -60,8 +59,8 @@ func (i *Issuer) within(c claims) error {
 	return nil
 }
 
-// caller is whose token it is. Scopes that are none of ours are another program's. A user
-// has no admin, whatever the token says: what that looks at is everybody's.
+// caller returns whose token it is. Scopes that are not ours belong to other programs. A user
+// never has the scope admin, whatever the token says, since its calls see everybody's data.
 func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	var ours []string
 	for _, s := range c.list(i.cfg.ScopesClaim) {
@@ -86,7 +85,7 @@ func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	return out, nil
 }
 
-// named tells subjects apart in the log without naming a person.
+// named returns a name for a subject that differs from those of others and names no person.
 func named(subject string) string {
 	sum := sha256.Sum256([]byte(subject))
 	return "sub_" + hex.EncodeToString(sum[:6])

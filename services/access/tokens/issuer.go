@@ -143,7 +143,7 @@ func (i *Issuer) Run(ctx context.Context) error {
 	}
 }
 
-// Ready gives ErrNoKeys as long as the issuer never told its keys.
+// Ready returns access.ErrNoKeys until the issuer has answered with its keys.
 func (i *Issuer) Ready() error {
 	if i.keys.held.Load() == nil {
 		return access.ErrNoKeys
@@ -151,7 +151,7 @@ func (i *Issuer) Ready() error {
 	return nil
 }
 
-// Authenticate tells whose token it is.
+// Authenticate returns the caller that a token belongs to.
 func (i *Issuer) Authenticate(ctx context.Context, token string) (access.Caller, error) {
 	asked := &asked{}
 	t, err := i.verifier.Verify(context.WithValue(ctx, askedKey{}, asked), token)

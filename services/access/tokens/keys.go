@@ -18,9 +18,9 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// keys are the public keys of an issuer. go-oidc's own key set holds a key that the issuer
-// has taken back until a token with an unknown one comes, and asks the issuer as often as
-// somebody sends such tokens.
+// keys are the public keys of an issuer. go-oidc's own key set trusts a key that the issuer
+// has withdrawn until a token with an unknown key comes, and asks the issuer each time that
+// such a token comes.
 type keys struct {
 	cfg    Config
 	held   atomic.Pointer[map[string][]crypto.PublicKey] // by key id; nil before the first answer
@@ -32,13 +32,13 @@ var _ oidc.KeySet = (*keys)(nil)
 
 func newKeys(cfg Config) *keys { return &keys{cfg: cfg} }
 
-// asked takes out what go-oidc would make a text of: that there is no key to check with.
+// asked carries an error past go-oidc, which keeps only the text of errors: there is no key to check with.
 type (
 	asked    struct{ err error }
 	askedKey struct{}
 )
 
-// VerifySignature gives a token's payload if one of the issuer's keys has signed it. Form
+// VerifySignature returns a token's payload if one of the issuer's keys has signed it. Form
 // and algorithm are checked by then.
 func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, signed(k.cfg.Algorithms))
@@ -71,7 +71,7 @@ func signed(names []string) (out []jose.SignatureAlgorithm) {
 	return out
 }
 
-// of gives the keys of an id; of none, all.
+// of returns the keys that have an id; for the empty id, all keys.
 func (k *keys) of(id string) (out []crypto.PublicKey, known bool) {
 	held := k.held.Load()
 	if held == nil {
@@ -87,8 +87,8 @@ func (k *keys) of(id string) (out []crypto.PublicKey, known bool) {
 	return out, true
 }
 
-// look asks the issuer because of a token, but not again within the pause: else whoever
-// makes up key ids could have us ask as often as he likes. Those who wait share an answer.
+// look asks the issuer because of a token, but not again within the pause: else
+// anybody who makes up key ids could have us ask all the time. Callers that wait share an answer.
 func (k *keys) look(ctx context.Context) error {
 	done := k.flight.DoChan("", func() (any, error) {
 		last, now := k.looked.Load(), time.Now().UnixNano()

@@ -15,54 +15,34 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
 
-// longest is how many tokens an answer may have, which the API wants to be told.
+// longest is how many tokens an answer may have; the API requires a bound.
 const longest = 4096
 
-// Model implements chat.Model.
-type Model struct {
-	cfg    endpoint.Config
-	client anthropic.Client
-}
-
-var _ chat.Model = (*Model)(nil)
-
 // New makes a model; it does no I/O. The URL may be without its version.
-func New(cfg endpoint.Config) *Model {
+func New(cfg endpoint.Config) chat.Model {
 	base := strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")
-	return &Model{cfg, anthropic.NewClient(
+	client := anthropic.NewClient(
 		option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithAPIKey(cfg.Key),
 		option.WithHTTPClient(endpoint.Client()),
-	)}
+	)
+	return &endpoint.Model[anthropic.MessageStreamEventUnion]{
+		Config: cfg, Form: services.Anthropic, Read: read, Status: status,
+		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[anthropic.MessageStreamEventUnion] {
+			with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
+			if p.System != "" {
+				with = append(with, option.WithJSONSet("system", p.System))
+			}
+			params := anthropic.MessageNewParams{Model: cfg.Name, MaxTokens: longest}
+			if params.Tools = toolsOf(p.Messages); len(params.Tools) > 0 {
+				params.ToolChoice.OfNone = &anthropic.ToolChoiceNoneParam{}
+			}
+			return client.Messages.NewStreaming(ctx, params, with...)
+		},
+	}
 }
 
-// Name implements chat.Model.
-func (m *Model) Name() string { return m.cfg.Name }
-
-// Format implements chat.Model.
-func (m *Model) Format() services.Format { return services.Anthropic }
-
-// Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
-	with := []option.RequestOption{option.WithJSONSet("messages", p.Messages)}
-	if p.System != "" {
-		with = append(with, option.WithJSONSet("system", json.RawMessage(quoted(p.System))))
-	}
-	params := anthropic.MessageNewParams{Model: m.cfg.Name, MaxTokens: longest}
-	if called := toolsOf(p.Messages); len(called) > 0 {
-		params.Tools, params.ToolChoice = called, anthropic.ToolChoiceUnionParam{
-			OfNone: &anthropic.ToolChoiceNoneParam{},
-		}
-	}
-	open := func(ctx context.Context) endpoint.Stream[anthropic.MessageStreamEventUnion] {
-		return m.client.Messages.NewStreaming(ctx, params, with...)
-	}
-	return endpoint.Call[anthropic.MessageStreamEventUnion]{
-		Open: open, Read: read, Status: status,
-	}.Answer(ctx, m.cfg.Idle, emit)
-}
-
-// toolsOf gives the tools that the history of a prompt calls, by name alone: the API refuses
-// calls of tools where none is defined.
+// toolsOf returns the tools that the history of a prompt calls, by name alone: the API refuses calls of tools if none
+// is defined.
 func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 	known := map[string]bool{}
 	for _, raw := range messages {
@@ -73,9 +53,8 @@ func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 		for _, b := range m.Content {
 			if b.Type == "tool_use" && !known[b.Name] {
 				known[b.Name] = true
-				called = append(
-					called, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{Type: "object"}, b.Name),
-				)
+				schema := anthropic.ToolInputSchemaParam{Type: "object"}
+				called = append(called, anthropic.ToolUnionParamOfTool(schema, b.Name))
 			}
 		}
 	}
@@ -83,11 +62,10 @@ func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 }
 
 func status(err error) int {
-	var refusal *anthropic.Error
-	if !errors.As(err, &refusal) {
-		return 0
+	if refusal, ok := errors.AsType[*anthropic.Error](err); ok {
+		return refusal.StatusCode
 	}
-	return refusal.StatusCode
+	return 0
 }
 
 func read(e anthropic.MessageStreamEventUnion) (piece string, why services.Finish) {
@@ -108,9 +86,4 @@ func read(e anthropic.MessageStreamEventUnion) (piece string, why services.Finis
 		why = services.FinishStop
 	}
 	return piece, why
-}
-
-func quoted(s string) []byte {
-	raw, _ := json.Marshal(s) // a string always can be
-	return raw
 }

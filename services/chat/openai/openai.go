@@ -13,48 +13,29 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
 
-// Model implements chat.Model.
-type Model struct {
-	cfg    endpoint.Config
-	client openai.Client
-}
-
-var _ chat.Model = (*Model)(nil)
-
 // New makes a model; it does no I/O.
-func New(cfg endpoint.Config) *Model {
-	return &Model{cfg, openai.NewClient(
+func New(cfg endpoint.Config) chat.Model {
+	client := openai.NewClient(
 		option.WithBaseURL(cfg.URL), option.WithAPIKey(cfg.Key), option.WithHTTPClient(endpoint.Client()),
-	)}
-}
-
-// Name implements chat.Model.
-func (m *Model) Name() string { return m.cfg.Name }
-
-// Format implements chat.Model.
-func (m *Model) Format() services.Format { return services.OpenAI }
-
-// Answer implements chat.Model. The messages are sent as they are.
-func (m *Model) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
-	open := func(ctx context.Context) endpoint.Stream[openai.ChatCompletionChunk] {
-		return m.client.Chat.Completions.NewStreaming(
-			ctx, openai.ChatCompletionNewParams{Model: m.cfg.Name}, option.WithJSONSet("messages", p.Messages),
-		)
+	)
+	return &endpoint.Model[openai.ChatCompletionChunk]{
+		Config: cfg, Form: services.OpenAI, Read: read, Status: status,
+		Open: func(ctx context.Context, p chat.Prompt) endpoint.Stream[openai.ChatCompletionChunk] {
+			return client.Chat.Completions.NewStreaming(
+				ctx, openai.ChatCompletionNewParams{Model: cfg.Name}, option.WithJSONSet("messages", p.Messages),
+			)
+		},
 	}
-	return endpoint.Call[openai.ChatCompletionChunk]{
-		Open: open, Read: read, Status: status,
-	}.Answer(ctx, m.cfg.Idle, emit)
 }
 
 func status(err error) int {
-	var refusal *openai.Error
-	if !errors.As(err, &refusal) {
-		return 0
+	if refusal, ok := errors.AsType[*openai.Error](err); ok {
+		return refusal.StatusCode
 	}
-	return refusal.StatusCode
+	return 0
 }
 
-// read takes the first choice; nobody asked for more. A refusal is what the user is told.
+// read takes the first choice; nobody asked for more. The user sees a refusal as the answer.
 func read(chunk openai.ChatCompletionChunk) (piece string, why services.Finish) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {

@@ -1,6 +1,6 @@
-// Package presence lets the processes of a deployment tell each other, over NATS, which
-// turns they are answering. A process that dies is silent at once. Which of several takes
-// its turn over is decided by a note, of which there are 256 for all turns.
+// Package presence lets the processes of a deployment know of each other, over NATS, which turns they are answering. A
+// process that dies is silent at once. A note decides which of several processes takes its turn over; there are 256
+// notes for all turns.
 package presence
 
 import (
@@ -20,27 +20,21 @@ import (
 // Presence implements chat.Presence. Safe for concurrent use.
 type Presence struct {
 	nc    *nats.Conn
-	notes Notes
-}
-
-// Notes keeps values that are written over only by who knows the revision (jetlog.Notes).
-type Notes interface {
-	Read(ctx context.Context, key string, into any) (revision uint64, err error)
-	Write(ctx context.Context, key string, value any, revision uint64) (uint64, error)
+	notes *jetlog.Notes
 }
 
 var _ chat.Presence = (*Presence)(nil)
 
 // New makes a presence; it does no I/O, and does not own the connection.
-func New(nc *nats.Conn, notes Notes) *Presence { return &Presence{nc, notes} }
+func New(nc *nats.Conn, notes *jetlog.Notes) *Presence { return &Presence{nc, notes} }
 
 func subject(turn uuid.UUID) string { return "turnledger.answering." + turn.String() }
 
-// patience is how long somebody who answers a turn may take to say so.
+// patience is how long a process that answers a turn may take to say so.
 const patience = time.Second
 
-// Announce implements chat.Presence. What the caller publishes afterwards is seen after
-// it, since NATS keeps a connection's order.
+// Announce implements chat.Presence. Others see the announcement before what the caller publishes afterwards, since
+// NATS keeps a connection's order.
 func (p *Presence) Announce(turn uuid.UUID) (leave func(), err error) {
 	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
@@ -64,8 +58,8 @@ func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
 	}
 }
 
-// note is where the claims of a turn stand, and those of others with it: who meets one of
-// theirs tries again.
+// note returns the key of the claims of a turn. Other turns share it: a process whose claim fails because of another
+// turn tries again.
 func note(turn uuid.UUID) string { return "chat." + hex.EncodeToString(turn[:1]) }
 
 // Claimed implements chat.Presence.

@@ -36,7 +36,7 @@ func read(raws []json.RawMessage) (out []message, problems []Problem) {
 	return out, problems
 }
 
-// OpenAI gives what is wrong with tool calls in a prompt of the chat completions API:
+// OpenAI returns what is wrong with tool calls in a prompt of the chat completions API:
 // "An assistant message with 'tool_calls' must be followed by tool messages responding
 // to each 'tool_call_id'", and "messages with role 'tool' must be a response to a
 // preceding message with 'tool_calls'".
@@ -86,7 +86,7 @@ var toolID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Anthropic gives what is wrong with a prompt of the messages API: the user's messages
+// Anthropic returns what is wrong with a prompt of the messages API: the user's messages
 // come first and last, roles alternate, texts are not blank, tool_use ids are used once,
 // and each is answered in the next message, by blocks at its beginning, of which a failure
 // says something.

@@ -34,8 +34,8 @@ type text struct {
 
 var offline sync.Once
 
-// ForModel gives the counter of a model's encoding, which it reads first (~0.2 s); nil
-// where the encoding is unknown, so that an estimate must do.
+// ForModel returns the counter of a model's encoding, which it reads first (~0.2 s). The counter is nil if the encoding
+// is unknown; then an estimate must do.
 func ForModel(model string) (*Counter, error) {
 	name := encodingOf(model)
 	if name == "" {
@@ -57,7 +57,7 @@ func ForModel(model string) (*Counter, error) {
 // encoding (github.com/openai/tiktoken, model.py).
 var newer = []string{"gpt-5", "gpt-4o", "gpt-4.1", "gpt-4.5", "o1", "o3", "o4-mini", "chatgpt-4o"}
 
-// encodingOf gives the name of a model's encoding, or "". A name may begin with its
+// encodingOf returns the name of a model's encoding, or "". A name may begin with its
 // vendor, as gateways have it: openai/gpt-4o.
 func encodingOf(model string) string {
 	model = strings.TrimPrefix(model, "openai/")
@@ -77,7 +77,7 @@ func encodingOf(model string) string {
 	return ""
 }
 
-// Count gives the number of tokens of a text.
+// Count returns the number of tokens of a text.
 func (c *Counter) Count(s string) int {
 	key := text{maphash.String(c.seed, s), len(s)}
 	if n, ok := c.counts.Get(key); ok {
@@ -101,7 +101,7 @@ const (
 	longText = 8 << 10
 )
 
-// cut gives where the next part of a text ends.
+// cut returns where the next part of a text ends.
 func cut(s string) int {
 	if len(s) <= longWord {
 		return len(s)

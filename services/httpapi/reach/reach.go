@@ -44,8 +44,8 @@ type Rules struct {
 	RefusalTime time.Duration
 }
 
-// Session returns ErrNoSession of a session that a caller who is bound to identityID may not know
-// of: another's, an anonymous one, or none. A link is for ever, so that what is found stays true.
+// Session returns ErrNoSession where a caller that is bound to identityID may not know of a session: it is linked to
+// another identity, anonymous, or does not exist. A link is for ever, so that the answer stays true.
 func (r Rules) Session(ctx context.Context, identityID, sessionID string) error {
 	if identityID == "" {
 		return nil
@@ -79,8 +79,8 @@ func (r Rules) owner(ctx context.Context, sessionID string) (string, error) {
 }
 
 // even waits until a whole number of steps has passed since a refusal was begun. A session that
-// exists takes longer to look up than one that does not; a caller that is refused both could tell
-// them apart by a clock.
+// exists takes longer to look up than one that does not. Without the wait, a caller that is refused
+// could measure which of the two it was.
 func even(ctx context.Context, began time.Time, step time.Duration) error {
 	timer := time.NewTimer(step - time.Since(began)%step)
 	defer timer.Stop()
@@ -92,9 +92,9 @@ func even(ctx context.Context, began time.Time, step time.Duration) error {
 	}
 }
 
-// Rate returns TooOften of a request of a kind that comes too soon. Nothing has been done for it
-// then. The identity that counts is that of the session's link; the one that the request names
-// counts where there is none, else a caller that names others would never be held to a rate.
+// Rate returns *TooOften for a request of a kind that comes too soon, before anything is done for it. The identity
+// whose rate counts is the one that the session is linked to, or, without a link, the one that the request names.
+// (A caller could otherwise name another identity each time, and would have no rate.)
 func (r Rules) Rate(ctx context.Context, kind, sessionID, identityID string) error {
 	if r.Limiter == nil {
 		return nil

@@ -88,15 +88,16 @@ func isText(t reflect.Type) bool {
 }
 
 func mustBe(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
+	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch {
-	case t.Kind() == reflect.String, reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+	_, read := reflect.New(t).Interface().(encoding.TextUnmarshaler)
+	switch kind := t.Kind(); {
+	case kind == reflect.String, read:
 		return "must be a string"
-	case t.Kind() == reflect.Bool:
+	case kind == reflect.Bool:
 		return "must be true or false"
-	case t.Kind() == reflect.Slice:
+	case kind == reflect.Slice:
 		return "must be a list"
 	default:
 		return "must be an object"

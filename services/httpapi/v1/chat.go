@@ -122,24 +122,24 @@ func newChatJSON(r *services.ChatReply) chatJSON {
 // chatDeadline is for a whole answer: the chat ends one before.
 const chatDeadline = 5 * time.Minute
 
-// send answers with the whole answer.
-func (a *surface) send(ctx context.Context, in *chatIn) (chatJSON, error) {
+// ask sends a message to the chat, and notes what the prompt of the reply was built of.
+func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener) (chatJSON, error) {
 	m, err := a.chatMessage(ctx, in)
 	if err != nil {
 		return chatJSON{}, err
 	}
-	answer, err := a.cfg.Chat.Send(ctx, m, quietListener{ctx})
+	r, err := a.cfg.Chat.Send(ctx, m, to)
 	if err != nil {
 		return chatJSON{}, err
 	}
-	noteReply(ctx, &answer)
-	return newChatJSON(&answer), nil
+	note(ctx, r.Turn.Position, r.Source, 0)
+	notePrompt(ctx, r.HistoryTurns, r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns)
+	return newChatJSON(&r), nil
 }
 
-// noteReply notes what the prompt of a reply was built of.
-func noteReply(ctx context.Context, r *services.ChatReply) {
-	note(ctx, r.Turn.Position, r.Source, 0)
-	notePrompt(ctx, r.HistoryTurns, prompted{r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns})
+// send answers with the whole answer.
+func (a *surface) send(ctx context.Context, in *chatIn) (chatJSON, error) {
+	return a.ask(ctx, in, quietListener{ctx})
 }
 
 // quietListener waits for the whole answer.
@@ -155,20 +155,12 @@ const chatPatience = 5 * time.Second
 // stream answers piece by piece: begun, delta, and done or error (a problem). What goes wrong before the turn has
 // begun is refused as for any other call.
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
-	ctx := r.Context()
-	m, err := a.chatMessage(ctx, in)
-	if err != nil {
-		return err
-	}
-	to := &pieces{
-		ctx: ctx, header: w.Header(), sse: a.wire.NewSSE(w, chatPatience),
-	}
+	to := &pieces{quietListener{r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
 	defer to.sse.End()
-	answer, err := a.cfg.Chat.Send(ctx, m, to)
+	answer, err := a.ask(r.Context(), in, to)
 	switch {
 	case err == nil:
-		noteReply(ctx, &answer)
-		to.sse.Event("done", newChatJSON(&answer))
+		to.sse.Event("done", answer)
 	case to.begun:
 		to.sse.Event("error", problemOf(err))
 	}
@@ -177,14 +169,15 @@ func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) err
 
 // pieces sends an answer while it is made.
 type pieces struct {
-	ctx    context.Context //nolint:containedctx // notes the session in the log line
+	quietListener
+
 	header http.Header
 	sse    *wire.SSE
 	begun  bool
 }
 
 func (p *pieces) Begun(threadID string, turnID uuid.UUID) {
-	noteSession(p.ctx, threadID)
+	p.quietListener.Begun(threadID, turnID)
 	p.begun = true
 	p.header.Set("X-Thread-Id", threadID)
 	p.sse.Begin()

@@ -152,7 +152,7 @@ func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *conte
 		return err
 	}
 	note(ctx, built.Position, built.Source, 0)
-	notePrompt(ctx, built.HistoryTurns, prompted{built.SessionFound, built.HistoryMessages, built.DroppedTurns})
+	notePrompt(ctx, built.HistoryTurns, built.SessionFound, built.HistoryMessages, built.DroppedTurns)
 	rest, err := json.Marshal(newContextJSON(&built, req))
 	if err != nil {
 		return err
@@ -168,10 +168,7 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 		DroppedTurns:  c.DroppedTurns,
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
 		RewriteFallback: c.RewriteFallback,
-		Warnings:        c.Warnings, Source: string(c.Source),
-	}
-	if out.Warnings == nil {
-		out.Warnings = []string{}
+		Warnings:        append([]string{}, c.Warnings...), Source: string(c.Source), // never null
 	}
 	if req.Format == services.Anthropic {
 		out.System = &c.System

@@ -90,7 +90,7 @@ type deadLetterIn struct {
 func (a *surface) find(projection, position string) (projections.DeadLetterQueue, events.Position, error) {
 	at, err := events.ParsePosition(position)
 	if err != nil {
-		return nil, at, letterError(projections.ErrNoDeadLetter)
+		return nil, at, projections.ErrNoDeadLetter
 	}
 	q, err := a.queue(projection)
 	return q, at, err
@@ -102,10 +102,8 @@ func (a *surface) queue(projection string) (projections.DeadLetterQueue, error) 
 			return q, nil
 		}
 	}
-	return nil, newProblem(
-		notThere,
-		"this process keeps no dead letters of such a projection: GET /v1/projections names those that there are",
-	)
+	return nil, newProblem(notThere, "this process keeps no dead letters of such a projection: GET /v1/projections "+
+		"names those that there are")
 }
 
 func (a *surface) deadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {
@@ -180,15 +178,17 @@ func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (dea
 	return newDeadLetterJSON(&l), nil
 }
 
-// letterError returns the problem of a queue's error, nil of nil.
+// letterError says of an error of a queue's store that it is one; nil stays nil.
 func letterError(err error) error {
-	switch {
-	case errors.Is(err, projections.ErrNoDeadLetter):
-		return newProblem(notThere, projections.ErrNoDeadLetter.Error())
-	case err == nil, errors.Is(err, jetlog.ErrUnavailable),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return err
-	default:
-		return fmt.Errorf("%w: %w", errLetters, err)
+	for _, other := range []error{
+		projections.ErrNoDeadLetter, jetlog.ErrUnavailable, context.DeadlineExceeded, context.Canceled,
+	} {
+		if errors.Is(err, other) {
+			return err
+		}
 	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errLetters, err)
 }

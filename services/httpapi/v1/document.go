@@ -115,49 +115,39 @@ func (a *surface) show(path string, content []byte, header http.Header) {
 	})
 }
 
-// docsCall is a call on the page.
-type docsCall struct {
-	*huma.Operation
-	Members []docsMember
-	Answer  []docsMember
-}
-
+// docsMember is a member of a body or an answer on the page.
 type docsMember struct {
 	Name, Type, Text string
 	Required         bool
 }
 
 func docsPage(spec *huma.OpenAPI) ([]byte, error) {
-	page, err := template.New("docs").Parse(docsHTML)
+	schemas := spec.Components.Schemas
+	page, err := template.New("docs").Funcs(template.FuncMap{
+		"members": func(content map[string]*huma.MediaType) []docsMember {
+			if json := content["application/json"]; json != nil {
+				return membersIn(schemas, json.Schema)
+			}
+			return nil
+		},
+	}).Parse(docsHTML)
 	if err != nil {
 		return nil, err
 	}
-	var calls []docsCall
+	var calls []*huma.Operation
 	for _, item := range spec.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
 			if op != nil {
-				calls = append(calls, newDocsCall(spec.Components.Schemas, op))
+				calls = append(calls, op)
 			}
 		}
 	}
-	slices.SortFunc(calls, func(a, b docsCall) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	slices.SortFunc(calls, func(a, b *huma.Operation) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
 	var buf bytes.Buffer
-	schemas := spec.Components.Schemas
 	err = page.Execute(&buf, map[string]any{
 		"Info": spec.Info, "Calls": calls, "Problem": membersIn(schemas, schemas.Map()["Problem"]),
 	})
 	return buf.Bytes(), err
-}
-
-func newDocsCall(schemas huma.Registry, op *huma.Operation) docsCall {
-	c := docsCall{Operation: op}
-	if op.RequestBody != nil {
-		c.Members = membersIn(schemas, op.RequestBody.Content["application/json"].Schema)
-	}
-	if ok := op.Responses["200"]; ok != nil && ok.Content["application/json"] != nil {
-		c.Answer = membersIn(schemas, ok.Content["application/json"].Schema)
-	}
-	return c
 }
 
 // membersIn returns the members of an object, those of the items of its lists, too.

@@ -69,7 +69,6 @@ func mapped[T, R any](list []T, to func(*T) R) []R {
 type page struct {
 	limit  int
 	status conversation.Status
-	total  func(conversation.Counts) int
 	whole  bool
 	before cursor
 }
@@ -80,9 +79,9 @@ func newPage(in *turnsIn) (p page, err error) {
 	p.limit = in.Limit.limit()
 	switch in.Status {
 	case "", "finalized":
-		p.status, p.total = conversation.Finalized, func(c conversation.Counts) int { return c.Finalized }
+		p.status = conversation.Finalized
 	case "pending":
-		p.status, p.total = conversation.Pending, func(c conversation.Counts) int { return c.Pending }
+		p.status = conversation.Pending
 	case "all":
 		p.whole = true
 	default:
@@ -119,13 +118,16 @@ func (p page) allIn(s *conversation.State) bool {
 	if s.Whole || p.whole {
 		return true
 	}
-	held := 0
+	left := s.Counts.Finalized
+	if p.status == conversation.Pending {
+		left = s.Counts.Pending
+	}
 	for _, t := range s.Turns {
 		if p.wanted(t) {
-			held++
+			left--
 		}
 	}
-	return held == p.total(s.Counts)
+	return left == 0
 }
 
 // of returns the newest turns that are wanted, oldest first, one more than fit.
@@ -165,9 +167,8 @@ func (c cursor) after(t *conversation.Turn) bool {
 
 // String returns the opaque form.
 func (c cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(
-		fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed),
-	)
+	text := fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed)
+	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 // parseCursor reads a cursor of a session; an empty one is before nothing.
@@ -183,8 +184,8 @@ func parseCursor(s, sessionID string) (cursor, error) {
 	if err == nil {
 		_, err = fmt.Sscanf(string(raw), "%d.%d.%d.%d", &c.session, &c.place, &c.version, &c.passed)
 	}
-	if err != nil || c.session != of || c.place == 0 || c.passed < 0 || c.passed > conversationTurns ||
-		c.String() != s {
+	valid := c.session == of && c.place > 0 && c.passed >= 0 && c.passed <= conversationTurns && c.String() == s
+	if err != nil || !valid {
 		return cursor{}, invalid("cursor", "must be the next_cursor of the page before")
 	}
 	return c, nil

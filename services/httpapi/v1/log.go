@@ -136,10 +136,15 @@ type Backups interface {
 	Restore(ctx context.Context, backup io.Reader) (Restored, error)
 }
 
-// Restored counts of a backup that was taken in: Erasures that were said again, and those
-// that concern what it does not hold.
+// Restored counts of a backup that was taken in.
 type Restored struct {
-	Partitions, Erasures, Unknown int
+	Partitions int `json:"partitions"`
+	Erasures   struct {
+		// Applied are erasures that were written again.
+		Applied int `json:"applied"`
+		// Unknown are erasures of what the backup does not hold.
+		Unknown int `json:"unknown"`
+	} `json:"erasures"`
 }
 
 // ErrBackup says that what was sent is no backup, or is damaged. Its text may be shown.
@@ -198,14 +203,6 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	return err
 }
 
-type restoredJSON struct {
-	Partitions int `json:"partitions"`
-	Erasures   struct {
-		Applied int `json:"applied"`
-		Unknown int `json:"unknown"`
-	} `json:"erasures"`
-}
-
 // whyRestoring is told to all that ask for something while a backup is restored.
 const whyRestoring = "a backup is being restored: ask again when it is"
 
@@ -227,8 +224,6 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", tellable(err))
 		return err
 	}
-	out := restoredJSON{Partitions: got.Partitions}
-	out.Erasures.Applied, out.Erasures.Unknown = got.Erasures, got.Unknown
-	wire.WriteJSON(w, http.StatusOK, out)
+	wire.WriteJSON(w, http.StatusOK, got)
 	return nil
 }

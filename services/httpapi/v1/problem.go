@@ -136,7 +136,8 @@ func (f fieldErrors) problem() *problem {
 // errLetters: the store of a view's dead letters did not answer, or not as it should.
 var errLetters = errors.New("the store of the dead letters does not answer")
 
-// problemOf returns the problem that a client is told of an error. An unknown error is "internal" and tells nothing.
+// problemOf returns what a client is answered for an error. The answer to an unknown error is "internal" and says
+// nothing about it.
 func problemOf(err error) *problem {
 	if own, ok := errors.AsType[*problem](err); ok {
 		return own
@@ -146,7 +147,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// is matches errors that are a target, and tells the target's text.
+// is matches errors that wrap a target. The client sees the text of the target.
 func is(target error) func(error) error {
 	return func(err error) error {
 		if errors.Is(err, target) {
@@ -156,7 +157,7 @@ func is(target error) func(error) error {
 	}
 }
 
-// verbatim matches errors that are a target, and tells all of their text.
+// verbatim matches errors that wrap a target. The client sees the text of the whole error.
 func verbatim(target error) func(error) error {
 	return func(err error) error {
 		if errors.Is(err, target) {
@@ -166,7 +167,7 @@ func verbatim(target error) func(error) error {
 	}
 }
 
-// as matches errors of a type, and tells their text.
+// as matches errors of a type. The client sees their text.
 func as[E error](err error) error {
 	if found, ok := errors.AsType[E](err); ok {
 		return found
@@ -174,12 +175,12 @@ func as[E error](err error) error {
 	return nil
 }
 
-// noAnswer is the detail of a log that did not answer.
+// noAnswer is the detail for errors of a log that did not answer.
 const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: the same request again " +
 	"finds out"
 
-// told is the table of the errors of the ports and of wire: the first row that matches an error says what a client is
-// told. An empty detail is the text that the match tells.
+// told is the table of the errors of the ports and of wire. The first row whose match returns an error for the given
+// one decides: kind and detail are the answer to the client. Without a detail, it is the text of the matched error.
 var told = []struct {
 	match  func(error) error
 	kind   kind
@@ -258,7 +259,7 @@ func refusalOf(err error) *problem {
 			return p
 		}
 	}
-	// After the table: a refusal that could not be kept for the audit is not given yet.
+	// After the table: a refusal that could not be recorded for the audit is answered as log_unavailable.
 	if r, ok := errors.AsType[*conversation.Refusal](err); ok {
 		if i := slices.IndexFunc(refusals, func(k kind) bool { return k.code == r.Code }); i >= 0 {
 			p := newProblem(refusals[i], r.Detail)

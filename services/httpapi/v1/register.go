@@ -79,7 +79,7 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 	}, op)
 }
 
-// anyAnswer stands for the answer of a call that describes it by other means than a type.
+// anyAnswer is the O of a call whose answer is described by the operation's Responses, or not at all.
 type anyAnswer = func(huma.Context)
 
 // raw adds a call that writes its answer, which is described as an O, by itself. Its parameters and its body are an I.
@@ -104,8 +104,8 @@ func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *
 	a.routes = append(a.routes, route)
 }
 
-// reader returns what reads the parameters and the body of a request into an I. The body is the field Body; one that
-// is a pointer may be missing from the request, and is never nil.
+// reader returns a function that reads the parameters and the body of a request into an I. The body is the field
+// Body. Where that is a pointer, the request may lack a body; the handler sees an empty one, never nil.
 func reader[I any](most int64) func(*http.Request) (*I, error) {
 	t := reflect.TypeFor[I]()
 	params := paramsOf(t)

@@ -73,7 +73,7 @@ func (a *surface) writes() {
 // chats adds the calls that ask a model.
 func (a *surface) chats() {
 	chat := func(id, path, summary string) operation {
-		// A model tells what it was shown.
+		// An answer of the model may repeat the history, so both scopes are needed.
 		return op(id, access.TurnsWrite|access.ContextRead, "POST "+path, summary,
 			unread, conflict, gone, tooBig, tooMany, http.StatusBadGateway).takesLong().boundsItself()
 	}

@@ -49,14 +49,11 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		Status: t.Status.String(), Position: t.Position,
 		CreatedAt: t.CreatedAt.UTC(), FinalizedAt: optionalTime(t.FinalizedAt), DeletedAt: optionalTime(t.DeletedAt),
 		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
-		DroppedMetadata: t.DroppedMetadata,
+		DroppedMetadata: append([]string{}, t.DroppedMetadata...), // never null
 		Metadata:        rawObject{t.Metadata()},
 	}
 	if len(out.Metadata.RawMessage) == 0 {
 		out.Metadata.RawMessage = json.RawMessage("{}")
-	}
-	if out.DroppedMetadata == nil {
-		out.DroppedMetadata = []string{}
 	}
 	if t.ReplacedBy != uuid.Nil {
 		id := t.ReplacedBy.String()

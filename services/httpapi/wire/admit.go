@@ -40,8 +40,8 @@ func (a *API) admit(r *http.Request, t route) error {
 	}
 }
 
-// Still returns a function that reports, while a call goes on, why its caller would not be let in
-// any more.
+// Still returns a function for calls that last long. It authenticates the caller again, and returns an error once
+// the caller would not be let in any more.
 func (a *API) Still(h http.Header, needs access.Scopes) func(context.Context) error {
 	token, _ := bearer(h)
 	return func(ctx context.Context) error {
@@ -56,7 +56,7 @@ func (a *API) Still(h http.Header, needs access.Scopes) func(context.Context) er
 	}
 }
 
-// bearer takes the token from its header; of two, neither is meant.
+// bearer takes the token from its header. A request with two such headers has no token.
 func bearer(h http.Header) (string, bool) {
 	values := h["Authorization"]
 	if len(values) != 1 {
@@ -67,9 +67,9 @@ func bearer(h http.Header) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// enter takes a place among the requests that are answered at once; leave gives it back. A public
-// call takes none: probes must be answered when all else is refused. The caller has been
-// authenticated by then, so that strangers can't take the places.
+// enter takes a place among the requests that are answered at the same time; leave frees it. A public
+// call takes no place: probes must be answered when all else is refused. A caller is authenticated
+// before enter, so that strangers can't take the places.
 func (a *API) enter(t route) (leave func(), err error) {
 	places := a.requests
 	switch {

@@ -28,11 +28,11 @@ type Config struct {
 	Checks []Check
 	// Auth finds the caller of a token. Without it, and without Open, only public calls are answered.
 	Auth access.Authenticator
-	// Open says that nobody is authenticated. The API then answers only where it is called by address or as
-	// localhost, so that no page that a browser on this machine shows can reach it under a name of its own.
+	// Open says that nobody is authenticated. The API then answers only requests to an IP address or to localhost:
+	// a web page in a browser on this machine could reach it under a host name of the page's owner.
 	Open bool
-	// MaxRequests are those that are answered at once, MaxStreams those that may take long; 1,024 each by default.
-	// More are refused with ErrOverloaded.
+	// MaxRequests is how many requests are answered at the same time, MaxStreams how many of those that may take
+	// long; 1,024 each by default. More are refused with ErrOverloaded.
 	MaxRequests, MaxStreams int
 	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30
 	// s by default.
@@ -63,7 +63,7 @@ type API struct {
 	// stopping is closed by stop.
 	stopping chan struct{}
 	stop     func()
-	// held, where it is not nil, says why nothing but public calls is answered.
+	// held, where it is not nil, is why only public calls are answered.
 	held atomic.Pointer[Held]
 	// outages has since when checks fail, by their names.
 	outages sync.Map
@@ -147,7 +147,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.run(out, r, t)
 }
 
-// turnAway returns why a request is not looked at any further; t is the zero route where there is none.
+// turnAway returns why a request is refused before its caller is known; t is the zero route where no route was found.
 func (a *API) turnAway(r *http.Request, t route) error {
 	// A page of another site may have made a browser send the request.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {

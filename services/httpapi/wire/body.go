@@ -7,11 +7,11 @@ import (
 	"net/http"
 )
 
-// drain is how much of a body that is too large is read and thrown away: a client
-// that is still sending sees the answer only if somebody reads.
+// drain is how much of a body that is too large is read and thrown away. A client
+// reads the answer only when it has sent its body.
 const drain = 16 << 20
 
-// ReadBody reads the body of a request, of at most so many bytes. Its errors are TooLarge and
+// ReadBody reads the body of a request. Its errors are *TooLarge, where the body has more than most bytes, and
 // ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength <= most {

@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -12,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Call is what the log line and the span say of a request. It is the request's context, too.
-// For the goroutine that serves the request.
+// Call collects what the log line and the span of a request say. It is also the request's context.
+// Only the goroutine that serves the request may use it.
 type Call struct {
 	context.Context
 
@@ -25,7 +27,7 @@ type Call struct {
 	surface   *Surface
 	notes     []note
 	room      [8]note // for notes
-	steps     []step
+	steps     []any   // names and durations
 	err       error
 	prominent bool
 }
@@ -34,12 +36,6 @@ type Call struct {
 type note struct {
 	key   string
 	value any
-}
-
-// step is a part of a request that took its time.
-type step struct {
-	name string
-	took time.Duration
 }
 
 // Note puts an attribute into the log line, and with "turnledger." before its key into the span;
@@ -64,12 +60,12 @@ func (c *Call) Failed(err error) { c.err = err }
 // Prominent makes the log line of a call that went well one of level info.
 func (c *Call) Prominent() { c.prominent = true }
 
-// Took notes how long a part of a request took; it stands in the request's log line, as
-// the name and "_duration". ctx is what a port was called with. For the goroutine that
-// was called.
+// Took notes how long a part of a request took. The log line has it as the name and
+// "_duration". ctx is the context that a port was called with. Only the goroutine that
+// serves the request may call it.
 func Took(ctx context.Context, name string, took time.Duration) {
 	c := CallOf(ctx)
-	c.steps = append(c.steps, step{name, took})
+	c.steps = append(c.steps, name+"_duration", took)
 }
 
 type callKey struct{}
@@ -128,10 +124,7 @@ func (a *API) finish(w *answer, r *http.Request, c *Call, began time.Time) {
 		}
 	}
 	took := time.Since(began)
-	route := r.Pattern
-	if route == "" {
-		route = "none"
-	}
+	route := cmp.Or(r.Pattern, "none")
 	a.metrics.observe(route, w.status, took)
 	c.trace(route, w.status)
 	a.log(w, c, route, took)
@@ -149,9 +142,7 @@ func (a *API) log(w *answer, c *Call, route string, took time.Duration) {
 	for _, n := range c.notes {
 		kv = append(kv, n.key, plain(n.value))
 	}
-	for _, s := range c.steps {
-		kv = append(kv, s.name+"_duration", s.took)
-	}
+	kv = append(kv, c.steps...)
 	if c.err != nil {
 		kv = append(kv, "err", c.surface.Tell(c.err))
 	}
@@ -177,4 +168,50 @@ func plain(v any) any {
 		return s.String()
 	}
 	return v
+}
+
+// Tell describes an error without any text of a client: a panic by its stack, errors of the network and of deadlines
+// by their own text, and all others by their types.
+func Tell(err error) string {
+	var broken *panicked
+	if errors.As(err, &broken) {
+		return broken.Error() + "\n" + string(broken.stack)
+	}
+	return types(err)
+}
+
+// panicked is a panic of a handler. The value of a panic may be a client's text; its type
+// and the stack are not.
+type panicked struct {
+	kind  string
+	stack []byte
+}
+
+func (p *panicked) Error() string { return "panic: " + p.kind }
+
+func types(err error) string {
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network):
+		return network.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded.Error()
+	}
+	out := fmt.Sprintf("%T", err)
+	switch e := err.(type) { //nolint:errorlint // walks the tree
+	case interface{ Unwrap() error }:
+		if next := e.Unwrap(); next != nil {
+			out += " > " + types(next)
+		}
+	case interface{ Unwrap() []error }:
+		out += " > ("
+		for i, next := range e.Unwrap() {
+			if i > 0 {
+				out += ", "
+			}
+			out += types(next)
+		}
+		out += ")"
+	}
+	return out
 }

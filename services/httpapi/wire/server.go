@@ -20,7 +20,7 @@ import (
 var ErrOpen = errors.New("without authentication the API listens on a loopback address only: make a key with " +
 	"turnledger keys create and set TURNLEDGER_AUTH=keys:FILE, or set TURNLEDGER_LISTEN=127.0.0.1:8480")
 
-// CheckListen holds the address to listen on against whether requests are
+// CheckListen refuses an address that others than this machine can reach, unless requests are
 // authenticated.
 func CheckListen(addr string, authConfigured bool) error {
 	host, _, err := net.SplitHostPort(addr)

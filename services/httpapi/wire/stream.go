@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -13,8 +15,8 @@ const writeTime = 30 * time.Second
 // Heartbeat is how often a stream shows that it lives.
 func (a *API) Heartbeat() time.Duration { return a.cfg.Heartbeat }
 
-// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. Between pieces there is
-// no deadline: HTTP/2 ends a stream at one, also a stream that nobody writes to just then.
+// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. The deadline is lifted
+// between pieces, since HTTP/2 ends a stream at its deadline even if nobody writes to it at that moment.
 type Patient struct {
 	w        io.Writer
 	r        io.Reader
@@ -22,8 +24,8 @@ type Patient struct {
 	patience time.Duration
 }
 
-// NewPatient takes the deadline of an answer away; End sets another. The client may take as long for a piece as
-// for one of any stream.
+// NewPatient takes the deadline of an answer away; End sets another. The client may take StreamPatience for each
+// piece.
 func (a *API) NewPatient(w http.ResponseWriter, r io.Reader) *Patient {
 	p := &Patient{w, r, http.NewResponseController(w), a.cfg.StreamPatience}
 	_ = p.c.SetWriteDeadline(time.Time{}) // where there is none, none is needed
@@ -56,4 +58,64 @@ func (p *Patient) within(set func(time.Time) error, move func([]byte) (int, erro
 		_ = set(time.Time{})
 	}
 	return n, err
+}
+
+// SSE writes server-sent events, and a comment where there is none for a while, so that no proxy takes a stream that
+// waits for a dead connection. A client that takes nothing for too long is given up: later events are thrown away.
+// Safe for concurrent use from Begin on.
+type SSE struct {
+	w       http.ResponseWriter
+	out     *Patient
+	silence time.Duration
+
+	mu    sync.Mutex // what follows, and writing
+	gone  bool
+	quiet *time.Timer
+}
+
+// NewSSE makes a stream whose client may take nothing for at most patience, or for StreamPatience if that is less.
+func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
+	out := &Patient{w, nil, http.NewResponseController(w), min(patience, a.cfg.StreamPatience)}
+	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}
+}
+
+// Begin sends the headers.
+func (s *SSE) Begin() {
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.WriteHeader(http.StatusOK)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = time.AfterFunc(s.silence, func() { s.write(": heartbeat\n\n") })
+}
+
+// Event sends one event, whose data is JSON.
+func (s *SSE) Event(name string, data any) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return
+	}
+	s.write("event: " + name + "\ndata: " + string(raw) + "\n\n")
+}
+
+// End stops the heartbeats: the connection is the server's again.
+func (s *SSE) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	if s.quiet != nil {
+		s.quiet.Stop()
+		s.out.End()
+	}
+}
+
+func (s *SSE) write(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return
+	}
+	s.gone = s.out.Send([]byte(text)) != nil
+	if s.quiet != nil {
+		s.quiet.Reset(s.silence)
+	}
 }

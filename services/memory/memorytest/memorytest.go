@@ -46,7 +46,7 @@ func (s *Server) Fail(f func(r *http.Request, body string) int) {
 	s.fail = f
 }
 
-// Documents gives what is stored, in the order of contents.
+// Documents returns what is stored, in the order of contents.
 func (s *Server) Documents() (out []Document) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

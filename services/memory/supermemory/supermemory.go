@@ -4,6 +4,7 @@ package supermemory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,33 +36,25 @@ type client struct {
 }
 
 func newClient(c Config) client {
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	return client{strings.TrimRight(c.URL, "/"), c.Key, &http.Client{Timeout: c.Timeout}}
+	timeout := cmp.Or(c.Timeout, 10*time.Second)
+	return client{strings.TrimRight(c.URL, "/"), c.Key, &http.Client{Timeout: timeout}}
 }
 
-// statusError is an answer that is no success. It holds nothing of the body, in which
-// the service may repeat a text.
+// statusError is an answer that is no success. It holds nothing of the body, in which the service may repeat a text.
 type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("the memory answered %d", int(s)) }
 
-// refused tells whether the request itself was wrong: the same one never gets on.
-func (s statusError) refused() bool {
-	switch int(s) {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return true
-	default:
-		return false
-	}
+// statusOf returns the status of an answer that was no success, else 0.
+func statusOf(err error) int {
+	status, _ := errors.AsType[statusError](err)
+	return int(status)
 }
 
 // longestAnswer bounds what is read of an answer.
 const longestAnswer = 4 << 20
 
-// call sends a body, where there is one, and reads the answer into out, where that is
-// wanted.
+// call sends a body, if there is one, and reads the answer into out, if the caller wants it.
 func (c client) call(ctx context.Context, method, path string, body, out any) error {
 	var content io.Reader
 	if body != nil {
@@ -99,21 +92,26 @@ func (c client) call(ctx context.Context, method, path string, body, out any) er
 
 // brief leaves the URL, which names an identity, out of an error.
 func brief(err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err
 	}
 	return err
 }
 
-// put sends a document; one that the service refuses is not sent again.
+// put sends a document. A request that is wrong in itself is not sent again.
 func (c client) put(ctx context.Context, path string, body any) error {
 	err := c.call(ctx, http.MethodPost, path, body, nil)
-	var status statusError
-	if errors.As(err, &status) && status.refused() {
+	switch statusOf(err) {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return projections.Permanent(err)
+	default:
+		return err
 	}
-	return err
+}
+
+// remove deletes something; it is no error if that is not there.
+func (c client) remove(ctx context.Context, path string, body any) error {
+	return missing(c.call(ctx, http.MethodDelete, path, body, nil))
 }
 
 // errStillThere says that a document is there after it was deleted.
@@ -122,9 +120,8 @@ var errStillThere = errors.New("the memory still has a document that was deleted
 // gone holds the service to a deletion: what it says it deleted must not be found.
 func (c client) gone(ctx context.Context, path string) error {
 	err := c.call(ctx, http.MethodGet, path, nil, nil)
-	var status statusError
-	switch {
-	case errors.As(err, &status) && (int(status) == http.StatusNotFound || int(status) == http.StatusGone):
+	switch status := statusOf(err); {
+	case status == http.StatusNotFound, status == http.StatusGone:
 		return nil
 	case err != nil:
 		return err
@@ -135,11 +132,31 @@ func (c client) gone(ctx context.Context, path string) error {
 
 // missing is nil for what is not there.
 func missing(err error) error {
-	var status statusError
-	if errors.As(err, &status) && int(status) == http.StatusNotFound {
+	if statusOf(err) == http.StatusNotFound {
 		return nil
 	}
 	return err
+}
+
+// search returns what a search finds, the best first; nothing in a scope that is not there.
+func (c client) search(ctx context.Context, path string, body map[string]any) (out []memory.Found, err error) {
+	var answer struct {
+		Results []result `json:"results"`
+	}
+	err = c.call(ctx, http.MethodPost, path, body, &answer)
+	for _, r := range answer.Results {
+		f := memory.Found{Text: cmp.Or(r.Memory, r.Chunk, r.Content)}
+		if id, err := uuid.Parse(r.Metadata.TurnID); err == nil {
+			f.TurnID = id
+		} else if id, err := uuid.Parse(r.ID); err == nil {
+			f.TurnID = id
+		}
+		f.Place, _ = strconv.ParseUint(r.Metadata.Place, 10, 64) // a turn without one is before every boundary
+		if f.Text != "" {
+			out = append(out, f)
+		}
+	}
+	return out, missing(err)
 }
 
 func content(d memory.Document) string {
@@ -161,25 +178,4 @@ type result struct {
 		TurnID string `json:"turn_id"`
 		Place  string `json:"place"`
 	} `json:"metadata"`
-}
-
-func found(results []result) (out []memory.Found) {
-	for _, r := range results {
-		f := memory.Found{Text: r.Memory}
-		for _, text := range []string{r.Chunk, r.Content} {
-			if f.Text == "" {
-				f.Text = text
-			}
-		}
-		if id, err := uuid.Parse(r.Metadata.TurnID); err == nil {
-			f.TurnID = id
-		} else if id, err := uuid.Parse(r.ID); err == nil {
-			f.TurnID = id
-		}
-		f.Place, _ = strconv.ParseUint(r.Metadata.Place, 10, 64) // none is before every boundary
-		if f.Text != "" {
-			out = append(out, f)
-		}
-	}
-	return out
 }

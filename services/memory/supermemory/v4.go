@@ -2,7 +2,6 @@ package supermemory
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/google/uuid"
 
@@ -31,7 +30,7 @@ func (m V4) Put(ctx context.Context, scope string, d memory.Document) error {
 func (m V4) Delete(ctx context.Context, _ string, turns []uuid.UUID) error {
 	for _, id := range turns {
 		path := "/v3/documents/" + id.String()
-		if err := missing(m.call(ctx, http.MethodDelete, path, nil, nil)); err != nil {
+		if err := m.remove(ctx, path, nil); err != nil {
 			return err
 		}
 		if err := m.gone(ctx, path); err != nil {
@@ -43,16 +42,12 @@ func (m V4) Delete(ctx context.Context, _ string, turns []uuid.UUID) error {
 
 // Forget implements memory.Store.
 func (m V4) Forget(ctx context.Context, scope string) error {
-	return missing(m.call(ctx, http.MethodDelete, "/v3/documents/bulk",
-		map[string]any{"containerTags": []string{scope}}, nil))
+	return m.remove(ctx, "/v3/documents/bulk", map[string]any{"containerTags": []string{scope}})
 }
 
 // Search implements memory.Searcher.
 func (m V4) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
-	var out struct {
-		Results []result `json:"results"`
-	}
-	err := m.call(ctx, http.MethodPost, "/v4/search", map[string]any{"q": query, "containerTag": scope.Name,
-		"searchMode": "hybrid", "limit": limit}, &out)
-	return found(out.Results), missing(err)
+	return m.search(ctx, "/v4/search", map[string]any{
+		"q": query, "containerTag": scope.Name, "searchMode": "hybrid", "limit": limit,
+	})
 }

@@ -2,7 +2,6 @@ package supermemory
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"slices"
 
@@ -37,12 +36,11 @@ const mostIDs = 100
 // Delete implements memory.Store.
 func (m V5) Delete(ctx context.Context, scope string, turns []uuid.UUID) error {
 	for ids := range slices.Chunk(turns, mostIDs) {
-		if err := missing(m.call(ctx, http.MethodDelete, namespace(scope)+"/document", map[string]any{"ids": ids},
-			nil)); err != nil {
+		if err := m.remove(ctx, namespace(scope)+"/document", map[string]any{"ids": ids}); err != nil {
 			return err
 		}
-		// The answer lists failures, and those who were not there among them: only the
-		// documents themselves tell.
+		// The answer lists failures, and among them documents that were not there: only a look at each document
+		// shows that it is gone.
 		for _, id := range ids {
 			if err := m.gone(ctx, namespace(scope)+"/document/"+id.String()); err != nil {
 				return err
@@ -54,15 +52,12 @@ func (m V5) Delete(ctx context.Context, scope string, turns []uuid.UUID) error {
 
 // Forget implements memory.Store.
 func (m V5) Forget(ctx context.Context, scope string) error {
-	return missing(m.call(ctx, http.MethodDelete, namespace(scope), nil, nil))
+	return m.remove(ctx, namespace(scope), nil)
 }
 
 // Search implements memory.Searcher.
 func (m V5) Search(ctx context.Context, scope memory.Scoped, query string, limit int) ([]memory.Found, error) {
-	var out struct {
-		Results []result `json:"results"`
-	}
-	err := m.call(ctx, http.MethodPost, namespace(scope.Name)+"/search", map[string]any{"query": query,
-		"searchMode": "hybrid", "limit": limit}, &out)
-	return found(out.Results), missing(err)
+	return m.search(ctx, namespace(scope.Name)+"/search", map[string]any{
+		"query": query, "searchMode": "hybrid", "limit": limit,
+	})
 }

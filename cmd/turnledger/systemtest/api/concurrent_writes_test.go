@@ -37,8 +37,8 @@ func onBoth(t testing.TB, ps [2]*stack.Process, method, path string,
 	return status, out
 }
 
-// Two processes write to one session at once: each caller gets the verdict of the log, never do both
-// win, and a refused write leaves nothing that is shown.
+// Two processes write to one session at once. Each caller is told what the log decided, never do both win, and a
+// refused write shows in no read.
 func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 	t.Parallel()
 	ps := twoProcesses(t)
@@ -96,8 +96,8 @@ func TestTwoProcessesRaceOnOneSession(t *testing.T) {
 	}
 }
 
-// 2 processes with 100 starts each at once on one session are 200 turns, and the
-// same request 50 times at once is one.
+// Two processes with 100 concurrent starts each make 200 turns of one session. The same request 50 times at once makes
+// one turn.
 func TestTwoProcessesStartOnOneSession(t *testing.T) {
 	t.Parallel()
 	ps := twoProcesses(t)

@@ -63,8 +63,8 @@ func invalidMessage(r *rand.Rand) *nats.Msg {
 	return m
 }
 
-// TestInvalidMessagesChangeNothing: what others publish straight to the stream changes no view, stops
-// nothing and parks nothing, and its text is nowhere. TURNLEDGER_TORTURE sends 10,000.
+// Invalid messages that others publish straight to the stream change no view, stop nothing and make no dead letter.
+// Their text is in no log line and no metric. TURNLEDGER_TORTURE sends 10,000.
 func TestInvalidMessagesChangeNothing(t *testing.T) {
 	t.Parallel()
 	total := 300
@@ -98,7 +98,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 			!strings.Contains(string(answer.Data), `"error"`) {
 			taken++
 		}
-		// Not into a stream that is none of its kind, and not to what runs the log.
+		// Neither into another stream nor to JetStream's own subjects.
 		require.NoError(t, nc.Publish("turns", m.Data))
 		require.NoError(t, nc.Publish("TURNS-0.x", m.Data))
 	}

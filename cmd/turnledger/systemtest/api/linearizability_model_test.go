@@ -22,7 +22,7 @@ type reply struct {
 	turns     string
 }
 
-// modelled is a session as its users may think of it.
+// modelled is the state of a session in the model.
 type modelled struct {
 	known, erased bool
 	identity      string
@@ -36,7 +36,7 @@ func (m modelled) clone() modelled {
 	return m
 }
 
-// key is the session on a line.
+// key returns the session's state as one line, by which states are compared.
 func (m modelled) key() string {
 	return fmt.Sprint(m.known, m.erased, m.identity, m.show(), m.turns)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// Four clients of two processes do what they like to a session, also erase it. Each
-// session's history is linearizable, and both views equal a fresh fold of the log.
+// Four clients of two processes make random calls to a session, erasures included. Each session's history is
+// linearizable, and both views equal a fresh fold of the log.
 func TestSessionsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	interleavings := 40
@@ -59,8 +59,7 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	require.Contains(t, out, "audit: ")
 }
 
-// interleave lets the clients do what they like to a session and returns what they did and were
-// answered.
+// interleave lets the clients make random calls to a session and returns the calls with their answers.
 func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) (history []porcupine.Operation) {
 	t.Helper()
 	var mu sync.Mutex

@@ -15,9 +15,8 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// What a NATS client publishes straight to the stream counts where it is in the
-// form of docs/contract.md#the-log; anything else stops nothing, changes no view, and is visible
-// as an anomaly.
+// Events that a NATS client publishes straight to the stream count where they have the form of
+// docs/contract.md#the-log. Anything else stops nothing, changes no view, and is counted as an anomaly.
 func TestEventsPublishedStraightToTheStream(t *testing.T) {
 	t.Parallel()
 	address := stack.FreeAddress(t)

@@ -84,8 +84,8 @@ func TestARefusedLinkIsKeptForTheSecurityAudit(t *testing.T) {
 	require.Empty(t, natstest.Holding(t, "SECRET", []string{filepath.Join(dir, "nats")}))
 }
 
-// While one process links a session, another begins turns in it, and a third that of the
-// same user links it too: the tables get every turn, in its order.
+// While one process links a session, another begins turns in it, and a third one links it to the same user, too. The
+// audit tables get every turn, in order.
 func TestALinkAndStartsRaceFromSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)

@@ -25,8 +25,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// The log is backed up while it is used, goes on, and is lost; the backup becomes the log
-// of a server on an empty data directory, beside views that had gone on, too.
+// The log is backed up while it is used, grows, and is lost. The backup becomes the log of a server on an empty data
+// directory, whose views in Redis and PostgreSQL are ahead of that log.
 func TestBackupIsRestoredBesideViewsThatWentOn(t *testing.T) {
 	t.Parallel()
 	pg, redis := pgtest.Start(t), redistest.Start(t)
@@ -170,8 +170,8 @@ func TestBackupInAStoreThatSpeaksS3(t *testing.T) {
 	require.Contains(t, errs, "there is no manifest.json")
 }
 
-// What is not whole, or damaged, is named, and never sent to a server; one of other
-// partitions neither.
+// A backup that is damaged or lacks a file is refused with the file's name, before anything is sent to the server.
+// So is a backup of another number of partitions.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -219,7 +219,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	require.Equal(t, stack.Exchanges(1), empty.Context(t, "s"))
 }
 
-// What the server took in is held against the manifest before it is served.
+// A server compares what it took in with the manifest before it serves the restored log.
 func TestARestoreThatTookInLessIsNotServedAsWhole(t *testing.T) {
 	t.Parallel()
 	from := stack.TakeBackup(t)

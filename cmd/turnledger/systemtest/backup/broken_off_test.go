@@ -199,9 +199,9 @@ func (e brokenOff) run(t *testing.T) (end string) {
 	return fmt.Sprint(e.signal, ": ", end)
 }
 
-// A backup is restored through the process whose NATS another one uses: that one can't hold it still. Readers at both are
-// told the state of before, 503 or the restored one, and a write that is acknowledged is in the log that stays. The
-// process that did not restore ends, or answers 503, until it is started again.
+// A backup is restored through the process whose NATS another one uses: that one can't hold it still. Readers at
+// both are told the state of before, 503 or the restored one, and a write that is acknowledged is in the log that
+// stays. The process that did not restore ends, or answers 503, until it is started again.
 func TestARestoreUnderAnotherProcess(t *testing.T) {
 	t.Parallel()
 	from := stack.TakeBackup(t)
@@ -209,7 +209,8 @@ func TestARestoreUnderAnotherProcess(t *testing.T) {
 		nats, dir := stack.FreeAddress(t), stack.DataDir(t)
 		serve := []string{"serve", "--data-dir", dir, "--roles", "api,context,eraser", "--verbose"}
 		host := stack.Start(t, stack.ServeNATS(nats), serve...)
-		joined := stack.Start(t, stack.JoinNATS(nats), "serve", "--data-dir", stack.DataDir(t), "--roles", "api,context")
+		joined := stack.Start(t, stack.JoinNATS(nats), "serve", "--data-dir", stack.DataDir(t), "--roles",
+			"api,context")
 		code, _, errs := joined.Run(t, "restore", from.Dir, "--erasures", from.Erasures)
 		require.Equal(t, stack.ExitFailed, code)
 		require.Contains(t, errs, "restore through that one")

@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// An operator has dropped an event, and the log is lost with what the operator said: the backup brings both back, so
-// that a rebuild of the audit knows.
+// An operator has dropped a dead letter, and the log is lost, which has kept who and why. The backup brings both back,
+// so that a rebuild of the audit passes over the event.
 func TestABackupHoldsTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	pg, dir := pgtest.URL(t), stack.DataDir(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// TestFollowUpQuestionIsAnsweredFromTheConversation is the bug that the product exists
-// against, end to end.
+// A follow-up question is answered from the conversation, end to end. Turnledger was made because others forget it.
 func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -45,8 +44,7 @@ func TestFollowUpQuestionIsAnsweredFromTheConversation(t *testing.T) {
 	require.Empty(t, model.Asked)
 }
 
-// TestModelThatFailsLeavesTheTurnPending holds that its question stands in the next
-// prompt, and that it holds up nobody.
+// When a model fails, its turn stays pending: the question is in the next prompt, and holds up no later message.
 func TestModelThatFailsLeavesTheTurnPending(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -131,8 +129,8 @@ func TestSecondMessageWhileOneIsPending(t *testing.T) {
 		[]any{again["duplicate"], again["interrupted"], again["finish_reason"]}, "as it was told at first")
 }
 
-// TestAnAnswerThatWasCutSaysSo: in the answer, in the stream, to a client that asks again, and on
-// record.
+// An answer that the model cut off has a finish_reason that says so: in the answer, in the stream, in the answer to the
+// same request again, and in the turn.
 func TestAnAnswerThatWasCutSaysSo(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, stack.NewModel(t).Env(), "--roles", "api,context,recent,chat")
@@ -180,7 +178,8 @@ func TestChatWithAnthropic(t *testing.T) {
 		"user: who are his children"}, asked[1:])
 }
 
-// TestAModelMayBeSilentAsLongAsConfigured and no longer; by itself that is 30 s.
+// A model that says nothing for longer than TURNLEDGER_MODEL_SILENCE (30 s by default) has failed; a shorter silence is
+// waited out.
 func TestAModelMayBeSilentAsLongAsConfigured(t *testing.T) {
 	t.Parallel()
 	model := stack.NewModel(t)
@@ -192,8 +191,7 @@ func TestAModelMayBeSilentAsLongAsConfigured(t *testing.T) {
 	p.WaitLog(t, "fell silent")
 }
 
-// TestARefusedMessageLeavesNothing: options of a prompt that can't be are refused before
-// the message is recorded, streamed or not.
+// A message whose prompt options are invalid is refused before it is recorded, streamed or not.
 func TestARefusedMessageLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, stack.NewModel(t).Env(), "--roles", "api,context,recent,chat")

@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/services/export"
 )
 
-// What docs/analysts.md shows as answers of its SQL is what a plain reader of the same
-// Parquet files answers, after the same commands.
+// The answers that docs/analysts.md shows for its SQL are those that a plain Parquet reader computes, after the same
+// commands.
 func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/analysts.md")
@@ -77,7 +77,7 @@ func TestAnswersOfTheAnalystsPage(t *testing.T) {
 	requireShown(t, page, []string{"identity_id", "question_neutral", "answer_bytes"}, asked)
 }
 
-// requireShown holds a page against a table.
+// requireShown requires that a page shows a table.
 func requireShown(t *testing.T, page []byte, columns []string, rows [][]string) {
 	t.Helper()
 	var table strings.Builder

@@ -67,8 +67,8 @@ func TestExplainATurn(t *testing.T) {
 	require.Equal(t, stack.ExitUsage, code)
 }
 
-// A correction was asked nothing: what its turn's prompt could see is told, and the turn's own versions are not
-// turns before it.
+// A correction has no prompt of its own, so explain shows what the prompt of the corrected turn could see. The other
+// versions of that turn are not listed among the turns before it.
 func TestExplainACorrectedTurn(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// What could not be printed was not done.
+// A verb whose output can't be written exits with 1.
 func TestLostOutputIsAFailure(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

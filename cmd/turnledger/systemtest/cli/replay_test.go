@@ -96,7 +96,7 @@ func TestReplayInEveryFormat(t *testing.T) {
 	require.Contains(t, said, "turnledger.turn.started.v1")
 }
 
-// A follower outlives the server, misses nothing and prints nothing twice; Ctrl-C is its end.
+// `replay --follow` goes on when the server is restarted, misses no event and prints none twice. Ctrl-C ends it.
 func TestReplayFollowsOverARestart(t *testing.T) {
 	t.Parallel()
 	dir, address := stack.DataDir(t), stack.FreeAddress(t)
@@ -158,7 +158,7 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 			_, err := os.Stat(file + partSuffix)
 			return err == nil
 		}, 10*time.Second, time.Millisecond)
-		// The event is on its way by then, or not; both are told right.
+		// The event may have been printed by then or not; the position that is printed fits either.
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())
 		require.Equal(t, stack.ExitFailed, cmd.ProcessState.ExitCode())
@@ -180,7 +180,7 @@ func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 	}
 }
 
-// TestReplayIntoAPipeLeavesAPipe, and so /dev/null where it is: root once lost it.
+// `replay -o` into a pipe writes to the pipe and does not replace it by a file. (/dev/null was lost like that once.)
 func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil, "--roles", "api,context,recent")
@@ -200,7 +200,7 @@ func TestReplayIntoAPipeLeavesAPipe(t *testing.T) {
 	require.Contains(t, line, "turnledger.turn.started.v1")
 }
 
-// What could not be written is no place to go on after.
+// A replay whose output can't be written prints no position: the events up to it are lost.
 func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -227,7 +227,7 @@ func TestReplayThatCannotBeWrittenNamesNoPosition(t *testing.T) {
 	require.Zero(t, code, out)
 }
 
-// What a client may send, and the log keeps as it was, is read by every format.
+// A client may send half a surrogate pair, and the log keeps it as it is. Every format can print it.
 func TestReplayOfHalfASurrogatePair(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

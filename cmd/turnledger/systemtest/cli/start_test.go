@@ -62,7 +62,7 @@ func TestAStartThatCannotWorkSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// A store that answers and does not let a process in stays so: the process says it at its start, and ends.
+// A store that refuses the process's login will not change its mind: the process says so at its start, and ends.
 func TestAStoreThatRefusesTheLoginEndsTheStart(t *testing.T) {
 	t.Parallel()
 	redis := strings.Replace(redistest.Start(t).URL(), "unix://", "unix://nobody:hidden@", 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// What a verb was given wrong is wrong use, whoever finds it: the command line, the verb or the server.
+// A wrong argument ends with the status of wrong use, whether the command line, the verb or the server finds it.
 func TestABadValueIsWrongUse(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -40,7 +40,7 @@ func TestABadValueIsWrongUse(t *testing.T) {
 		code, out, errs := stack.Run(t, append([]string{"keys"}, args...)...)
 		require.Equal(t, stack.ExitUsage, code, "%v: %s%s", args, out, errs)
 	}
-	// What is not there is no wrong use.
+	// A session or turn that does not exist is no wrong use.
 	code, _, errs := p.Run(t, "projections", "rebuild", "nothing", "--yes")
 	require.Equal(t, stack.ExitFailed, code, errs)
 }

@@ -61,8 +61,8 @@ func (s *turnLoad) waitTurns(t *testing.T, more int64) {
 		10*time.Millisecond, "no turn is recorded any more")
 }
 
-// finish stops the load and holds all that is left to what was acknowledged: the log, what
-// each server shows, and the views.
+// finish stops the load and compares what was acknowledged with the log, with what each server shows, and with the
+// views.
 func (s *turnLoad) finish(t *testing.T, nodes *natstest.Nodes) {
 	t.Helper()
 	close(s.stop)

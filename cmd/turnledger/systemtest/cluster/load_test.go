@@ -85,7 +85,7 @@ func (*turnLoad) reportError(t *testing.T, err error) {
 	}
 }
 
-// stopping reports whether the load is to end.
+// stopping reports whether the load has been asked to end.
 func (s *turnLoad) stopping() bool {
 	select {
 	case <-s.stop:

@@ -22,7 +22,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// loadedCluster is a cluster with two servers on it, and the load that it must stand.
+// loadedCluster is a cluster with two servers on it, and their load.
 type loadedCluster struct {
 	*turnLoad
 	nodes *natstest.Nodes
@@ -137,9 +137,8 @@ func (h *loadedCluster) readContinuously(t *testing.T, p *stack.Process) (answer
 	return func() int { return int(n.Swap(0)) }, func() { close(stop); all.Wait() }
 }
 
-// withoutLeader takes a leader from the others, in one way or another, while a server that reaches that
-// node alone is read: once another node leads it answers no read, and as soon as it answers again it is
-// not behind.
+// withoutLeader separates a leader from the other nodes while a server that reaches only that node is read. Once
+// another node leads, that server answers no read; when it answers again it is not behind.
 func (h *loadedCluster) withoutLeader(t *testing.T, name string, takes, gives func(i int), atLeast time.Duration) {
 	t.Helper()
 	i := h.leader(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// From one replica to three while two processes are asked: every turn that was
-// acknowledged is there, once and in order, and then a process starts that is told of three.
+// The log goes from one replica to three while two processes serve it. Every acknowledged turn is there, once and in
+// order, and a process that is configured with three replicas starts.
 func TestReplicasOverTheCommandLine(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t)

@@ -63,7 +63,7 @@ func TestTwoProcessesShareThePartitionsAndOneIsKilled(t *testing.T) {
 		require.Equal(t, stack.Exchanges(2), api.Context(t, fmt.Sprint("s", s)))
 	}
 
-	// The log goes: nobody knows how far behind the views are, and nobody says 0.
+	// The log is gone: nobody can know how far behind the views are, so none may be shown with a lag of 0.
 	api.Kill(t)
 	for _, x := range feeders[1].Get(t, "/v1/projections")["projections"].([]any) {
 		s := x.(map[string]any)

@@ -21,8 +21,8 @@ func newFullDeployment(t *testing.T) *deployment {
 		roleEraser: 1}, env...)
 }
 
-// Every process of every role is stopped and another one started under load, and no
-// request fails that its client tries once more, at once, at the other process.
+// Each process of each role is stopped and replaced under load. Where a request fails, the client sends it once
+// more, at once, to the other process of the role, and that succeeds.
 func TestARollingRestartFailsNoRequestThatIsTriedOnceMore(t *testing.T) {
 	t.Parallel()
 	f := newFullDeployment(t)

@@ -59,7 +59,7 @@ func (s *linkedStores) exec(sql string) {
 	require.NoError(s.t, err)
 }
 
-// faults are what is done to the stores, each for so long under load.
+// faults returns what is done to the stores, one after the other, each for a time under load.
 func (s *linkedStores) faults(pass func(time.Duration), away, slow time.Duration) []struct {
 	name string
 	do   func()
@@ -133,8 +133,7 @@ func (s *linkedStores) takeConnections() (free func()) {
 }
 
 // Redis and PostgreSQL are stopped, emptied, cut off, slow, and without a connection to
-// spare, under load: the main job goes on, without a request that fails, and the views are
-// as they should be at the end.
+// spare, under load. No request fails meanwhile, and the views equal a fresh fold at the end.
 func TestWritesAndReadsGoOnWhileStoresFail(t *testing.T) {
 	t.Parallel()
 	s := &linkedStores{t: t, redis: redistest.Start(t), pg: pgtest.Start(t)}
@@ -154,7 +153,7 @@ func TestWritesAndReadsGoOnWhileStoresFail(t *testing.T) {
 		f.wait(slow / 4)
 		t.Logf("%s: %s", fault.name, time.Since(began).Round(time.Millisecond))
 	}
-	// All is well again: on a machine so slow that nobody has read the audit yet, somebody will.
+	// On a slow machine no user may have read the audit yet.
 	require.Eventually(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -48,7 +48,7 @@ func startUsers(f *deployment, seed uint64, users int, patience time.Duration) *
 		user := &user{userLoad: c, rng: rand.New(rand.NewPCG(seed, uint64(u))), name: fmt.Sprint("u", u)}
 		c.group.Go(func() error {
 			for ctx.Err() == nil {
-				// What was begun is ended: the answer of each call is known.
+				// A step that was begun is ended, so that the answer to each call is known.
 				if err := user.step(context.WithoutCancel(ctx)); err != nil {
 					return fmt.Errorf("seed %d, %s: %w", seed, user.name, err)
 				}

@@ -45,7 +45,7 @@ func TestErasureOverTheCommandLine(t *testing.T) {
 // firstTries is how often a verb asks a server that has not answered yet.
 const firstTries = 8
 
-// A server that is restarted doesn't end the wait for an erasure.
+// `erase --wait` goes on when the server is restarted meanwhile.
 func TestEraseWaitOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	asked := atomic.Int64{}

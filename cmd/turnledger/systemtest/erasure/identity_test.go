@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// From the 202 on nobody is shown anything of an identity, whichever process is asked and
-// though no eraser runs that would close its sessions; writes to them are 410.
+// After the 202 no process shows anything of the identity, and writes to its sessions are 410. No eraser runs here, so
+// nothing has closed the sessions yet.
 func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	t.Parallel()
 	nats := stack.FreeAddress(t)
@@ -65,7 +65,7 @@ func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	require.Equal(t, receipt, b.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/alice",
 		nil)["receipt_id"])
 
-	// Nothing is begun anew, and what is linked later goes in the same way.
+	// The identity can begin no session, and a session that is linked to it later is erased like the others.
 	b.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("anew")+"/turns",
 		map[string]any{"request_id": "r1", "question_neutral": "SECRET anew", "identity_id": "alice"})
 	require.Equal(t, false, b.Get(t, stack.SessionPath("anew"))["found"])
@@ -77,7 +77,7 @@ func TestAnErasedIdentityIsForgottenAtOnce(t *testing.T) {
 	require.Contains(t, turnsJSON(t, b, "other"), turn)
 	require.Len(t, b.Context(t, "other"), 2)
 
-	// The eraser knows nothing of what others keep in their memory.
+	// An eraser in another process does not know what these two keep in memory.
 	stack.Start(t, append(append(stack.JoinNATS(nats), "TURNLEDGER_ERASE_RATE=1000"), env...), "serve",
 		"--roles", "eraser")
 	for _, p := range []*stack.Process{a, b} {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services/memory/memorytest"
 )
 
-// TestAMemoryOutsideIsFedFromTheLog goes through a deployment with Supermemory.
+// A memory outside (Supermemory) gets each turn once, and prompts get what it finds.
 func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
@@ -33,13 +33,13 @@ func TestAMemoryOutsideIsFedFromTheLog(t *testing.T) {
 		}
 	}
 	require.True(t, found)
-	// A rebuild of other views stores nothing again, and the memory has none.
+	// A rebuild of another view sends nothing again, and the memory itself can't be rebuilt.
 	p.Must(t, http.StatusAccepted, http.MethodPost, "/v1/projections/recent/rebuild", nil)
 	p.Must(t, http.StatusNotFound, http.MethodPost, "/v1/projections/memory/rebuild", nil)
 	require.Equal(t, 1, service.Documents()[0].Puts)
 }
 
-// TestAMemoryThatNobodyFeedsIsReported: without the role audit a deletion is never confirmed.
+// Only a process with the role audit feeds the memory. Without one a deletion is never confirmed: a warning says so.
 func TestAMemoryThatNobodyFeedsIsReported(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)

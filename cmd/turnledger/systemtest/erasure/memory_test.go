@@ -24,10 +24,9 @@ func memorySnippet(t testing.TB, p *stack.Process, identity, message string) str
 	return snippet
 }
 
-// What is redacted or erased leaves the memory of another service: document by document,
-// with nothing given of that identity until the service has confirmed, with the log
-// waiting for it, by a receipt that names it, and also when the process is killed
-// meanwhile.
+// Redacted and erased texts are deleted from a memory outside, document by document. Until that service has confirmed,
+// no prompt gets anything of the identity, the log keeps its events, and the receipt stays open. A kill -9 in between
+// changes none of that.
 func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v5", "v4"} {
@@ -64,7 +63,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				20*time.Millisecond)
 			require.Contains(t, memorySnippet(t, p, "alice", "what do I like"), "teal")
 			disks := &storage{nats: dir}
-			// withheld is what must be true while the service confirms nothing.
+			// withheld checks what must be true while the service confirms nothing.
 			withheld := func(receipt, text string) {
 				t.Helper()
 				require.Empty(t, memorySnippet(t, p, "alice", "what do I like"))
@@ -83,7 +82,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 				withheld(receipt, text)
 				service.Fail(nil)
 				r := waitReceipt(t, p, url.PathEscape(receipt))
-				// What was done in a place is seen a moment before it is written down.
+				// A place is done a moment before its time is written down.
 				require.Eventually(t, func() bool {
 					r = waitReceipt(t, p, url.PathEscape(receipt))
 					return receiptPlace(t, r, "memory")["erased_at"] != nil || r["kind"] == "turn"
@@ -117,8 +116,7 @@ func TestWhatIsErasedLeavesTheMemoryOutside(t *testing.T) {
 	}
 }
 
-// TestMessagesOfTheSystemGetNoMemory: what a guest said in a thread does not reach the
-// system's message by way of the memory.
+// A message of the user "system" reads no history, and so no memory of what a guest said in the thread.
 func TestMessagesOfTheSystemGetNoMemory(t *testing.T) {
 	t.Parallel()
 	service, model := memorytest.New(t), stack.NewModel(t)

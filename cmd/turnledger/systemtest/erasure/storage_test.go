@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// storage names the folders in which a deployment keeps what it was told.
+// storage names the folders of a deployment's stores.
 type storage struct {
 	nats, redis, postgres string
 	redisURL, postgresURL string
@@ -43,7 +43,7 @@ func (d *storage) sql(t *testing.T) *pgx.Conn {
 func (d *storage) flush(t *testing.T) {
 	t.Helper()
 	conn := d.sql(t)
-	// What docs/erasure.md tells the operator.
+	// As docs/erasure.md asks of the operator.
 	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers",
 		"checkpoint"} {
 		_, err := conn.Exec(t.Context(), statement)

@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// TestALineThatCannotBeReadIsReported holds that the rest goes in. Each round imports sessions of its own.
+// A line that can't be read is reported, and the rest is imported. Each round imports sessions of its own.
 func TestALineThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)

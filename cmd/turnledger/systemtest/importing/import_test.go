@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// Every conversation that is imported comes back whole, in order, to the byte of
-// every message; a second import changes nothing; and so it is after a restart.
+// Every imported conversation comes back whole and in order, each message to the byte. A second import changes nothing,
+// and neither does a restart.
 func TestEveryConversationComesBackWhole(t *testing.T) {
 	t.Parallel()
 	files := stack.ConversationFiles(t)
@@ -39,9 +39,8 @@ func TestEveryConversationComesBackWhole(t *testing.T) {
 	same("after a restart")
 }
 
-// kill -9 of the whole process at random moments of an import: what had been
-// acknowledged is there before the import runs again, and afterwards every turn is
-// there once and in order. The long form has the real conversations too.
+// The process is killed (-9) at random moments of an import. After the restart all that was acknowledged is there. When
+// the import has run again every turn is there once and in order. The long form has the real conversations, too.
 func TestKill9DuringImportLosesNothing(t *testing.T) {
 	t.Parallel()
 	rounds, files := 5, []string{}

@@ -30,8 +30,8 @@ func importLines(t testing.TB, p *stack.Process, conversations ...[2]string) (co
 	return p.Run(t, "import", file)
 }
 
-// A conversation that has changed since it was imported is reported, and what stands in
-// the log stays; one that only goes on is imported further.
+// Where an imported conversation has changed since, a second import reports it and leaves the log as it is. Where it
+// has only become longer, the new turns are imported.
 func TestAChangedConversationIsReported(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -67,7 +67,7 @@ func TestAChangedConversationIsReported(t *testing.T) {
 	require.Len(t, p.Context(t, "longer"), 2)
 }
 
-// A turn that was redacted since stays away, and is no fault of the file.
+// A turn that was redacted after its import stays redacted in a second import, which reports no error.
 func TestARedactedTurnStaysAwayFromAnImport(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -83,8 +83,8 @@ func TestARedactedTurnStaysAwayFromAnImport(t *testing.T) {
 	require.Empty(t, p.Context(t, "s"))
 }
 
-// Contents that are lists of parts have their text, half a surrogate pair comes back as
-// it was written, and an image that is larger than a request becomes its text.
+// Contents that are lists of parts keep their text, half a surrogate pair comes back as it was written, and an image
+// that is larger than a request may be becomes the text [Image sent: photo].
 func TestImportOfPartsAndImages(t *testing.T) {
 	t.Parallel()
 	p := stack.Serve(t, nil)
@@ -112,7 +112,7 @@ func TestImportOfPartsAndImages(t *testing.T) {
 		map[string]any{"type": "text", "text": "[Image sent: photo]"}}, got[0].(map[string]any)["content"])
 }
 
-// An import goes on when the server is back.
+// An import waits while the server restarts, and goes on.
 func TestAnImportOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	dir, address := stack.DataDir(t), stack.FreeAddress(t)

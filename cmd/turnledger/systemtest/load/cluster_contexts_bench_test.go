@@ -39,9 +39,9 @@ func processorTime(b *testing.B, p *stack.Process) time.Duration {
 
 // BenchmarkClusterContexts builds contexts of sessions of 50 turns on three NATS nodes and
 // a Redis, 32 at a time, at one context process and then at two, as many as they can and then
-// 1,000 a second. What a second process adds needs cores of its own; what a request costs is
-// the processor time of the context processes, which a machine that is busy on all of its
-// threads makes larger. Asked for: it must not grow.
+// 1,000 a second. A second process adds throughput only where it has cores of its own, so the cost of a request is
+// measured as the processor time of the context processes. Asked for: it must not grow. (On a machine whose threads are
+// all busy it seems larger.)
 func BenchmarkClusterContexts(b *testing.B) {
 	const sessions, during = 20, 15 * time.Second
 	nodes := natstest.StartNodes(b, natstest.NodesOptions{})

@@ -27,9 +27,9 @@ import (
 // and from the model's endpoint directly, in turns: how much later the first word comes.
 // The model says 20 words, one every 10 ms, as models do; -benchtime 100x is a hundred
 // rounds of each stream, which begins the next when the last is over. Asked for: at p50 less
-// than 3 ms, at p99 with 32 streams less than 10 ms. The floor, in the same run: the two
-// events of a turn as bare publishes with SyncAlways on the same disk, at the same pace,
-// while the model talks as much; the first of them is what stands before a first word.
+// than 3 ms, at p99 with 32 streams less than 10 ms. The same run measures a floor: the two events of a turn as bare
+// publishes with SyncAlways, on the same disk, at the same pace, beside the same answers of the model. The first of the
+// two publishes is what a first word has to wait for.
 func BenchmarkChatFirstWord(b *testing.B) {
 	model := modeltest.New(b, func([]string) modeltest.Answer {
 		return modeltest.Answer{Text: strings.Repeat("word ", 20), Every: 10 * time.Millisecond}

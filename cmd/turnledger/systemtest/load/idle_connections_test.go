@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// Connections that nothing is asked on take little, hold up nobody, and are let go.
+// Idle connections take little memory, hold up no request, and are closed after the idle timeout.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	t.Parallel()
 	total := 1000
@@ -33,7 +33,7 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	// The test's own connection is idle, too, and a POST is not repeated when it is let go.
+	// The test's own connection is idle, too; http.Client does not repeat a POST when the server closes it.
 	http.DefaultClient.CloseIdleConnections()
 	p.RecordTurn(t, "s", "r1", "question 1", "answer 1")
 	each := (p.ResidentMemory(t) - before) / int64(total)

@@ -13,9 +13,9 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// A process that is killed while the server writes leaves the beginning of a record that
-// nobody was told of at the end of the last block. It is cut off at the next start, and all
-// that was acknowledged is there, in order; writes go on, also over the same place.
+// A process that is killed while the server writes can leave half a record at the end of the last block; that record
+// was never acknowledged. The next start cuts it off. Everything that was acknowledged is there, in order, and
+// writes go on at the same place.
 func TestATornLastBlockLosesNothing(t *testing.T) {
 	t.Parallel()
 	seed := stack.Seed(t)
@@ -40,7 +40,7 @@ func TestATornLastBlockLosesNothing(t *testing.T) {
 		raw, err := os.ReadFile(blocks[len(blocks)-1])
 		require.NoError(t, err)
 		require.NotEmpty(t, raw)
-		// A whole record would be an event that is there although its writer was never told.
+		// A whole record would be an event, though one that was never acknowledged.
 		torn := raw[:1+rng.IntN(min(len(raw), 60))]
 		if rng.IntN(2) == 0 {
 			torn = []byte(fmt.Sprintf("%0*d", 1+rng.IntN(400), 0))
@@ -57,8 +57,8 @@ func TestATornLastBlockLosesNothing(t *testing.T) {
 	p.Stop(t)
 }
 
-// A second process on a data directory refuses, and says what to do; the first one goes on,
-// and the next one may start once it has been killed.
+// A second process on a data directory does not start, and says what to do. The first one goes on; once it was killed,
+// another one can start.
 func TestTwoProcessesOnOneDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := stack.DataDir(t)

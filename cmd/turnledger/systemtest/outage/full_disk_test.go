@@ -34,8 +34,8 @@ func logReadiness(t testing.TB, p *stack.Process) (status int, reason string) {
 	return status, reason
 }
 
-// writesStopAndResume writes until no write is taken, makes room, and finds all that was acknowledged, and writes that
-// go on in the same process.
+// writesStopAndResume writes until the disk is full and makes room. Everything that was acknowledged is there, and the
+// same process takes writes again.
 func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 	var acknowledged []string
 	record := func() error {
@@ -46,7 +46,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 		}
 		return err
 	}
-	// A busy machine may answer 503 to a large write, which is said again.
+	// A busy machine may answer 503 to a large write, which is sent again.
 	goesOn := func() {
 		require.Eventually(t, func() bool { return record() == nil }, time.Minute, 100*time.Millisecond,
 			"no write goes through: %s", p.Log)
@@ -62,7 +62,7 @@ func writesStopAndResume(t *testing.T, p *stack.Process, full, room func()) {
 		status, reason = logReadiness(t, p)
 	}
 	require.Equal(t, http.StatusServiceUnavailable, status, "the disk is full, and it says that it is ready")
-	// A write is refused with the reason, as often as it comes, and what is there is read.
+	// Each write is refused with the reason, and reads go on.
 	for range 20 {
 		_, out, err := p.Call(t.Context(), http.MethodPost, stack.SessionPath("s")+"/turns",
 			map[string]any{"request_id": "refused", "question_neutral": "x"})

@@ -27,8 +27,8 @@ func (d *gate) Check(natsserver.ClientAuthentication) bool {
 	return !d.closed.Load()
 }
 
-// An operator changes the password of NATS by mistake, or is late with new credentials, and mends it
-// there alone. The process was turned away many times, said so, and comes back by itself.
+// NATS refuses the process's credentials for a while, as after a wrong change of the password, and is then mended. The
+// process, which was turned away many times and logged it, comes back without a restart.
 func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	t.Parallel()
 	d := &gate{}

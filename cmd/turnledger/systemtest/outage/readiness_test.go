@@ -14,8 +14,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// A dependency that goes is named with since when it is out, and no word of where it is;
-// the process goes on, ready.
+// /readyz names a dependency that is away and since when, and never its address. The process stays ready.
 func TestReadinessTellsWhatIsOut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

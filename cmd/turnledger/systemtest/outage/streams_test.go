@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// The log's folder was lost: the views in Redis and PostgreSQL follow a stream that is
-// no more. They say so and are read by nobody, and the process lives to rebuild them.
+// The log's folder was lost, so the views in Redis and PostgreSQL have followed a stream that no longer exists. They
+// are shown as failed, no read uses them, and the running process can rebuild them.
 func TestViewsOfAnotherStreamAreRebuilt(t *testing.T) {
 	t.Parallel()
 	pg, redis := pgtest.Start(t), redistest.Start(t)

@@ -156,7 +156,7 @@ func TestAServerOffLoopbackAsksForKeys(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return status(key) == want }, 20*time.Second, 50*time.Millisecond)
 	}
-	// Rotated: the next counts before the last is ended, and the server goes on.
+	// After a rotation both keys count until the former one is revoked; the server is not restarted.
 	next, _ := createKey(t, file, "pipeline", "--scopes", "turns:write,context:read")
 	eventually(next, http.StatusOK)
 	require.Equal(t, http.StatusOK, status(all))

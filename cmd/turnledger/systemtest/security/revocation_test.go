@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// revocation is how long a revoked key may count, as docs/operations.md has it; what is
-// beyond a second is for a busy machine.
+// revocation is how long a revoked key may still be accepted. docs/operations.md says one second; the rest is for a
+// busy machine.
 const revocation = 5 * time.Second
 
 // A key that is revoked ends at every process that shares the file, for requests and for

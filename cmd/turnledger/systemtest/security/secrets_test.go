@@ -11,8 +11,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// Secrets come from files, and none of them is printed by config, also where they were
-// given otherwise.
+// Secrets can be read from files. `config` prints no secret, wherever it came from.
 func TestSecretsComeFromFilesAndAreNotShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

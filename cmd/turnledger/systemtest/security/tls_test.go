@@ -98,8 +98,8 @@ func TestEveryConnectionCanUseTLS(t *testing.T) {
 	}
 }
 
-// PostgreSQL and Redis are asked for a certificate of the authority that is named, and
-// get none of ours, nor a word, where theirs is another's.
+// PostgreSQL and Redis must show a certificate of the configured authority. A store with another certificate gets
+// neither our certificate nor any data.
 func TestTheStoresAreReachedOverTLSOnly(t *testing.T) {
 	t.Parallel()
 	ca, other := certtest.New(t), certtest.New(t)

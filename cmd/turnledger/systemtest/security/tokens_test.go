@@ -53,8 +53,8 @@ func startIssuer(t *testing.T) (url string, out *atomic.Bool, sign func(subject,
 	}
 }
 
-// Without a word of the issuer nobody can check a token. Keys are checked without it, so that a
-// process which takes them is ready.
+// Until the issuer has published its keys no token can be checked. API keys need no issuer, so a process that accepts
+// them is ready.
 func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 	t.Parallel()
 	issuer, out, sign := startIssuer(t)
@@ -92,8 +92,8 @@ func TestKeysCountBeforeTheIssuerIsHeard(t *testing.T) {
 	}
 }
 
-// Two processes' worth of callers at one server: keys of a file, and users with tokens of
-// an issuer, who reach their own sessions alone. A revoked key ends in both processes.
+// One server accepts keys of a file and tokens of an issuer. Users with tokens reach only their own sessions. A revoked
+// key ends in both processes.
 func TestTokensOfUsersBesideKeysOfPipelines(t *testing.T) {
 	t.Parallel()
 	issuer, _, sign := startIssuer(t)

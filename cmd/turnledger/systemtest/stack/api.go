@@ -55,7 +55,7 @@ func (p *Process) ReadContext(ctx context.Context, id string) (int, []any, error
 	return status, messages[:max(0, len(messages)-1)], err
 }
 
-// Must is a call that has to answer with a status.
+// Must makes a call and requires a status.
 func (p *Process) Must(t testing.TB, status int, method, path string, body any) map[string]any {
 	t.Helper()
 	got, out, err := p.Call(t.Context(), method, path, body)
@@ -64,7 +64,7 @@ func (p *Process) Must(t testing.TB, status int, method, path string, body any) 
 	return out
 }
 
-// Get reads what has to be there.
+// Get reads a path and requires 200.
 func (p *Process) Get(t testing.TB, path string) map[string]any {
 	t.Helper()
 	return p.Must(t, http.StatusOK, http.MethodGet, path, nil)
@@ -127,7 +127,7 @@ func (p *Process) Ask(t testing.TB, thread string, body map[string]any) map[stri
 	return p.Must(t, http.StatusOK, http.MethodPost, "/v1/threads/"+thread+"/messages", body)
 }
 
-// Content returns the body of a message that is only a text.
+// Content returns the body of a message with nothing but a text.
 func Content(text string) map[string]any { return map[string]any{"content": text} }
 
 // Metrics returns the process's metrics in the text form.

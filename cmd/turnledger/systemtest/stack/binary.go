@@ -32,8 +32,7 @@ func Main(m *testing.M) {
 	os.Exit(Runner(m).Run())
 }
 
-// leastParallel is how many tests run at once at least: they wait for processes, files and timeouts
-// more than they compute.
+// leastParallel is the least number of tests that run at once: they wait more than they compute.
 const leastParallel = 5
 
 // Runner wraps the tests so that their run ends with the removal of what they shared.
@@ -73,7 +72,7 @@ var findBinary = sync.OnceValues(func() (string, error) {
 	return built.Path()
 })
 
-// environment returns what the binary inherits: nothing that is meant for the tests.
+// environment returns the variables that the binary inherits: all but those that are meant for the tests.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "TURNLEDGER_TEST_") ||

@@ -51,7 +51,7 @@ func run(t testing.TB, binary string, env, args []string) (code int, out, errs s
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// Command returns a verb that is to be run against the process, for a test that runs it itself.
+// Command returns a verb against the process, for a test that starts it itself.
 func (p *Process) Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Binary(t), args...)

@@ -1,5 +1,5 @@
-// Package stack starts Turnledger as its users do, as processes of one binary, and asks it what they
-// ask: over HTTP and on the command line. The tests of systemtest know nothing else of it.
+// Package stack runs Turnledger as its users do: processes of one binary, which are called over HTTP and on the command
+// line. The tests of systemtest use nothing else of it.
 //
 //	func TestMain(m *testing.M) { stack.Main(m) }
 //

@@ -23,7 +23,7 @@ type Process struct {
 	URL string
 	Log *Buffer // standard error
 	Out *Buffer // standard output
-	// Client, where not nil, makes the calls.
+	// Client makes the calls; nil: http.DefaultClient.
 	Client *http.Client
 }
 
@@ -156,7 +156,8 @@ func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
 	return false
 }
 
-// WaitLog waits until the process has logged a text: it comes through a pipe, after what it reports.
+// WaitLog waits until the process's log matches a pattern. A line can arrive after the event that it reports, since it
+// comes through a pipe.
 func (p *Process) WaitLog(t testing.TB, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
@@ -164,14 +165,14 @@ func (p *Process) WaitLog(t testing.TB, pattern string) {
 		time.Minute, 10*time.Millisecond, "no %q in %s", pattern, p.Log)
 }
 
-// Kill is kill -9.
+// Kill ends the process as kill -9 does.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	require.NoError(t, p.Cmd.Process.Kill())
 	_ = p.Cmd.Wait()
 }
 
-// Stop is Ctrl-C, after which the process must end well.
+// Stop sends SIGINT and requires that the process ends with status 0.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGINT))

@@ -13,8 +13,8 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// PostgreSQL refuses a turn for good: the turns behind it go on, and an operator sees
-// the letter, tries it again in vain, drops it, mends the table, and has it applied.
+// PostgreSQL refuses a turn for good, and the audit goes on with the next one. An operator sees the dead letter,
+// retries it in vain, drops it, mends the table, and retries it with success.
 func TestAnOperatorLooksAfterADeadLetter(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.URL(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// On a terminal a rebuild asks, shows a bar with rate and ETA, and Ctrl-C ends the
-// waiting for it; the server goes on with it.
+// On a terminal `projections rebuild` asks before it begins and shows a bar with rate and ETA. Ctrl-C ends the
+// waiting; the server goes on with the rebuild.
 func TestARebuildOnATerminal(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t)
@@ -60,7 +60,7 @@ func TestARebuildOnATerminal(t *testing.T) {
 
 var servedAsSecond = regexp.MustCompile(`(?m)^audit .* live +2 *$`)
 
-// terminal is a command that somebody looks at.
+// terminal is a command that runs on a pseudo-terminal.
 type terminal struct {
 	cmd    *exec.Cmd
 	screen *stack.Buffer

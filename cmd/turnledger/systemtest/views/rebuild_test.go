@@ -79,7 +79,7 @@ func TestRebuildAndVerifyOverTheCommandLine(t *testing.T) {
 	require.Contains(t, errs, "not_found")
 }
 
-// cancelRebuild cancels a rebuild of the audit, which leaves what is served, and begins another.
+// cancelRebuild cancels a rebuild of the audit: the served tables stay, and another rebuild can begin.
 func cancelRebuild(t *testing.T, p *stack.Process, pg *localpg.Server) {
 	t.Helper()
 	reader, err := pgx.Connect(t.Context(), pg.URL())
@@ -118,9 +118,8 @@ func TestRebuildWhereNobodyFeeds(t *testing.T) {
 	require.Contains(t, out["detail"], "--roles audit")
 }
 
-// kill -9 at any step of a rebuild, before, at and after the swap: the next start serves
-// whole views, reads what it did, and leaves nothing behind; and a rebuild can be begun
-// again.
+// The process is killed (-9) at any step of a rebuild: before, at and after the swap. The next start serves whole
+// views, leaves nothing of the broken-off generation behind, and can rebuild again.
 func TestKilledInARebuild(t *testing.T) {
 	t.Parallel()
 	rounds := 3

@@ -13,8 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services/access/certfile/certtest"
 )
 
-// TestASecondRecentViewIsComparedAndNeverAnswers empties the second view: reads go on as
-// they were.
+// Reads are compared with the second view and answered from the first. When the second view is emptied, reads go on.
 func TestASecondRecentViewIsComparedAndNeverAnswers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -39,7 +38,7 @@ func shadowed(t *testing.T, url string, env ...string) *stack.Process {
 	return stack.Serve(t, env, "--roles", "api,context,recent,eraser")
 }
 
-// The second recent view is reached with the authority that Redis is trusted by.
+// TURNLEDGER_REDIS_CA is used for the second recent view's Redis, too.
 func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t)
@@ -49,7 +48,8 @@ func TestTheSecondRecentViewIsReachedOverTLS(t *testing.T) {
 	p.WaitCaughtUp(t, "recent-shadow")
 }
 
-// An erasure is complete when the second recent view has applied it, too: what it held is the user's all the same.
+// An erasure is complete only when the second recent view has applied it, too: that view holds the user's texts as
+// well.
 func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -85,6 +85,7 @@ func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	require.Empty(t, p.Must(t, http.StatusOK, http.MethodGet, "/v1/deadletters?projection=recent-shadow",
 		nil)["deadletters"])
 	require.Eventually(t, func() bool {
-		return strings.Contains(p.Metrics(t), `turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
+		return strings.Contains(p.Metrics(t),
+			`turnledger_projection_dead_letters{projection="recent-shadow",state="waiting"} 0`)
 	}, 10*time.Second, 50*time.Millisecond)
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// A process that feeds no view reports how far the views in the stores are, and that others feed them:
-// it offers no rebuild and counts nothing, and a store that does not answer never looks like a view
-// without lag.
+// A process that feeds no view reports the positions of the views in the stores as not_fed. It offers no rebuild of
+// them and has no metrics of them. A store that does not answer is never shown as a view without lag.
 func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 	t.Parallel()
 	nats, pg, rd := stack.FreeAddress(t), pgtest.Start(t), redistest.Start(t)
@@ -69,7 +68,7 @@ func TestAProcessTellsOfTheViewsThatOthersFeed(t *testing.T) {
 		return one["state"] == "unknown" && one["head"] == nil && one["lag_events"] == nil && one["last_error"] != nil
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, "not_fed", list()["recent"][0]["state"])
-	// While the audit is out no erasure is complete, whoever is asked.
+	// While PostgreSQL is away no process says that an erasure is complete.
 	id := writes.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
 	var receipt map[string]any
 	require.Eventually(t, func() bool {

@@ -33,7 +33,8 @@ func Run(ctx context.Context, log *jetlog.Log, pool *pgxpool.Pool) error {
 				if !ok {
 					continue
 				}
-				_, err := pool.Exec(m.Context(), `insert into turns_seen values ($1, $2) on conflict do nothing`, started.TurnID, e.Time.UTC())
+				_, err := pool.Exec(m.Context(), `insert into turns_seen values ($1, $2) on conflict do nothing`,
+					started.TurnID, e.Time.UTC())
 				if err != nil {
 					return err // it comes again
 				}

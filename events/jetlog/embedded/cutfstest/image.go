@@ -12,7 +12,7 @@ type Image struct {
 	stats Stats
 }
 
-// Stats tells what the cut drew.
+// Stats counts what the cut drew.
 func (img *Image) Stats() Stats { return img.stats }
 
 // ReadFile returns a copy of a surviving file's bytes. The name is slash-separated, from the root of

@@ -18,7 +18,6 @@ type Log struct {
 	Layout layout.Log
 	// Deadline of a change whose outcome is unknown.
 	Deadline time.Duration
-	Now      func() time.Time
 	// Partition returns a partition, or jetlog.ErrNotReached where the log has none of that number.
 	Partition func(number int) (Partition, error)
 	// LeaderHead asks a partition's leader for its last sequence. It fails with jetlog.ErrStream where the stream is

@@ -128,14 +128,14 @@ func (c *Conn) Message(ctx context.Context, stream string, request map[string]an
 		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, err)
 	}
 	switch {
-	case out.Error != nil && out.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, nil
-	case out.Error != nil:
-		return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, out.Error)
-	case out.Message == nil:
+	case out.Message != nil:
+		return out.Message, nil
+	case out.Error == nil:
 		return nil, fmt.Errorf("%w: no message in the answer", failure.ErrUnavailable)
+	case out.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
 	}
-	return out.Message, nil
+	return nil, fmt.Errorf("%w: %w", failure.ErrUnavailable, out.Error)
 }
 
 // Recorded decodes a message of a partition.

@@ -42,7 +42,7 @@ func New(t testing.TB) *Authority {
 }
 
 // Issue makes a certificate for this machine, and for clients that call themselves name;
-// it gives the files of the certificate and of its key.
+// it returns the files of the certificate and of its key.
 func (a *Authority) Issue(name string) (cert, key string) {
 	a.t.Helper()
 	return a.IssueFor(name, time.Hour)
