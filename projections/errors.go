@@ -8,7 +8,8 @@ var (
 	ErrFenced = errors.New("another runner has taken this partition over")
 	// ErrStream: the stream is not the one of the checkpoint. The projection must be
 	// rebuilt.
-	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger projections rebuild")
+	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger " +
+		"projections rebuild")
 	// ErrUnavailable: the view's store does not answer, and may later.
 	ErrUnavailable = errors.New("the view's store does not answer")
 	// ErrNoDeadLetter: a projection has no dead letter of that position.
@@ -28,7 +29,7 @@ var (
 // the dead letters.
 func Permanent(err error) error { return &marked{err, errPermanent} }
 
-// IsPermanent tells whether an error was marked so.
+// IsPermanent reports whether an error was marked so.
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
 // Unavailable marks an error as ErrUnavailable; its text stays.

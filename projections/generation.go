@@ -86,7 +86,7 @@ type Generation interface {
 	Drop(ctx context.Context) error
 }
 
-// StreamReader tells what a checkpoint is held against; *jetlog.Log is one.
+// StreamReader reports what a checkpoint is held against; *jetlog.Log is one.
 type StreamReader interface {
 	// Created is when a partition's stream was made.
 	Created(partition int) time.Time

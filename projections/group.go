@@ -19,7 +19,7 @@ type Group interface {
 	Leave(ctx context.Context, member string) error
 }
 
-// Share gives the partitions that fall to a member. All members that know of the same
+// Share returns the partitions that fall to a member. All members that know of the same
 // ones come to the same answer; nobody has more than one above any other; and few
 // partitions move when a member comes or goes (rendezvous hashing with a bound).
 func Share(member string, members []string, partitions int) []int {

@@ -15,7 +15,8 @@ import (
 func TestPartitionsAreSharedOutEvenly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		members := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-f0-9-]{1,36}`), 1, 12, rapid.ID[string]).Draw(t, "members")
+		members := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-f0-9-]{1,36}`), 1, 12, rapid.ID[string]).Draw(t,
+			"members")
 		partitions := 1 << rapid.IntRange(0, 8).Draw(t, "log2 of partitions")
 		owner := map[int]string{}
 		least, most := partitions, 0

@@ -82,7 +82,7 @@ func (j *Judge) hold(s *conversation.State, last time.Time) {
 	}
 }
 
-// Judge gives the verdict on the next event of the partition.
+// Judge returns the verdict on the next event of the partition.
 func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	if e.SessionID == "" {
 		return judgeForeign(e), nil
@@ -109,7 +109,7 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	return Judged{Recorded: e, Change: j.ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
 }
 
-// mayBePurged tells whether retention may have taken a session out of the log since its
+// mayBePurged reports whether retention may have taken a session out of the log since its
 // last event: not before it was silent for its life, whoever's it is. It is read again, so
 // that its next event is judged as whoever folds the log later will.
 func (j *Judge) mayBePurged(h held, now time.Time) bool {

@@ -26,11 +26,13 @@ type endless struct {
 func (l *endless) event(seq uint64) events.Recorded {
 	session := fmt.Sprintf("session-%d", (seq-1)/2)
 	id := events.TurnID(session, "r")
-	var f events.Fact = &events.TurnStarted{TurnID: id, SessionID: session, RequestID: "r", Question: events.Question{QuestionNeutral: "q"}}
+	var f events.Fact = &events.TurnStarted{TurnID: id, SessionID: session, RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"}}
 	if seq%2 == 0 {
 		f = &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "a"}}
 	}
-	return events.Recorded{ID: f.EventID(), Type: f.Type(), SessionID: session, Fact: f, Position: events.Position{Seq: seq}, Time: day.Add(time.Duration(seq))}
+	return events.Recorded{ID: f.EventID(), Type: f.Type(), SessionID: session, Fact: f,
+		Position: events.Position{Seq: seq}, Time: day.Add(time.Duration(seq))}
 }
 
 func (l *endless) Session(_ context.Context, sessionID string, _, upTo uint64) iter.Seq2[events.Recorded, error] {
@@ -96,7 +98,8 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 	judged, err := j.Judge(t.Context(), events.Recorded{
 		ID: "x", SessionID: "session-1", Position: events.Position{Seq: 10 * sessions}, Time: day,
 		Digest: events.Digest([]byte("other")),
-		Fact:   &events.TurnFinalized{TurnID: events.TurnID("session-1", "r"), SessionID: "session-1", Answer: events.Answer{AnswerNeutral: "other"}},
+		Fact: &events.TurnFinalized{TurnID: events.TurnID("session-1", "r"), SessionID: "session-1",
+			Answer: events.Answer{AnswerNeutral: "other"}},
 	})
 	require.NoError(t, err)
 	require.Equal(t, conversation.Anomaly, judged.Change.Kind)
@@ -126,7 +129,8 @@ func TestASessionThatRetentionPurgedBeginsAnew(t *testing.T) {
 		require.Equal(t, conversation.Started, judge(day, nil).Change.Kind)
 		if linked {
 			id := log.event(1).SessionID
-			require.Equal(t, conversation.Linked, judge(day, &events.SessionLinked{SessionID: id, IdentityID: "ada"}).Change.Kind)
+			require.Equal(t, conversation.Linked, judge(day, &events.SessionLinked{SessionID: id,
+				IdentityID: "ada"}).Change.Kind)
 		}
 		require.Equal(t, conversation.Duplicate, judge(day.Add(ttl), nil).Change.Kind)
 		require.Zero(t, log.asked, "a session that may not be purged is not read again")

@@ -57,7 +57,7 @@ const MaxDeadLetters = 10_000
 type DeadLetterQueue interface {
 	// Name of the projection.
 	Name() string
-	// DeadLetters gives those that wait and those that were dropped, the oldest first, at
+	// DeadLetters returns those that wait and those that were dropped, the oldest first, at
 	// most MaxDeadLetters.
 	DeadLetters(ctx context.Context) ([]DeadLetter, error)
 	// RetryDeadLetter applies the event again by the projection's own rules. Since what
@@ -83,7 +83,7 @@ type LogReader interface {
 	At(ctx context.Context, at events.Position) (e events.Recorded, found bool, err error)
 }
 
-// Label gives a word of an envelope for a place that holds no text: as it is where it
+// Label returns a word of an envelope for a place that holds no text: as it is where it
 // has the form of ids, types and hashes, else its digest. Whoever publishes may write
 // anything there.
 func Label(s string) string {

@@ -15,7 +15,8 @@ const Unknown = "unknown"
 // to the log's head; LagSeconds is the age of the first event that is not applied yet,
 // 0 where there is none. Where the log does not tell its head, HeadUnknown is
 // set, and Head and both lags say nothing. Rate is in events a second, over the last
-// ten; ETA is the time left of a rebuild. With LagUnknown Position is in another log, so that neither lag says anything.
+// ten; ETA is the time left of a rebuild. With LagUnknown Position is in another log, so that neither lag says
+// anything.
 type Status struct {
 	Name        string
 	Partition   int
@@ -41,8 +42,8 @@ type follower interface {
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 }
 
-// Measure fills in how far Position is behind Head. Where all that lay between was erased, and never comes, Position is Head.
-// An age that the log does not tell is 0.
+// Measure fills in how far Position is behind Head. Where all that lay between was erased, and never comes, Position
+// is Head. An age that the log does not tell is 0.
 func (s *Status) Measure(ctx context.Context, log follower, now time.Time) {
 	if s.Head.Seq <= s.Position.Seq {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/shadow"
+	"github.com/turnledger/turnledger/projections/runner"
 )
 
 // views are the fleet of a process, and what its readers read of it.
@@ -82,8 +83,9 @@ func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
 // process can tell how far they are.
 func (a *app) openViews(ctx context.Context) error {
 	a.views = &views{Fleet: fleet.New(fleet.Config{
-		Log: a.store.log, Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
-		Known: []string{recent.Name, audit.Name},
+		Log: a.store.log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
+			Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
+		},
 	})}
 	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit} {
 		if err := open(ctx); err != nil {

@@ -46,7 +46,8 @@ func TestTurns(t *testing.T) {
 		require.Equal(t, 1, a.count("session_links"))
 	})
 	rule(t, "turns come in their order, answered late or out of it", func(l *journal) {
-		l.add(linked("s", "u"), started("s", "r1"), started("s", "r2"), started("s", "r3"), finalized("s", "r3"), finalized("s", "r1"))
+		l.add(linked("s", "u"), started("s", "r1"), started("s", "r2"), started("s", "r3"), finalized("s", "r3"),
+			finalized("s", "r1"))
 	}, func(t *testing.T, _ *journal, a *tables) {
 		require.Equal(t, []string{"r1 finalized", "r2 pending", "r3 finalized"}, a.requests("s"))
 	})
@@ -58,12 +59,14 @@ func TestTurns(t *testing.T) {
 	rule(t, "what came twice, or contradicts, changes no turn", func(l *journal) {
 		other := started("s", "r1")
 		other.QuestionNeutral = "something else"
-		l.add(linked("s", "u"), started("s", "r1"), started("s", "r1"), other, finalized("s", "r2"), linked("s", "thief"))
+		l.add(linked("s", "u"), started("s", "r1"), started("s", "r1"), other, finalized("s", "r2"),
+			linked("s", "thief"))
 	}, func(t *testing.T, l *journal, a *tables) {
 		require.Equal(t, []string{"r1 pending"}, a.requests("s"))
 		sameSession(t, a, l, "s")
 		require.Equal(t, 6, a.count("event_ledger"))
-		require.Equal(t, []string{"4 second_start", "5 turn_not_started", "6 session_linked_elsewhere thief"}, security(a))
+		require.Equal(t, []string{"4 second_start", "5 turn_not_started", "6 session_linked_elsewhere thief"},
+			security(a))
 	})
 	rule(t, "a reset moves the boundary and keeps every turn", func(l *journal) {
 		l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"),
@@ -78,17 +81,20 @@ func TestTurns(t *testing.T) {
 func TestLink(t *testing.T) {
 	t.Parallel()
 	rule(t, "brings the earlier turns in, in their order, with what befell them", func(l *journal) {
-		l.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"), corrected("s", "r1b", "r1"), started("s", "r3"), finalized("s", "r3"))
+		l.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"), corrected("s", "r1b", "r1"),
+			started("s", "r3"), finalized("s", "r3"))
 		l.redact("s", id("s", "r3"))
 		l.add(linked("s", "u"), finalized("s", "r2"), started("s", "r4"))
 	}, func(t *testing.T, l *journal, a *tables) {
-		require.Equal(t, []string{"r1 replaced", "r1b finalized", "r2 finalized", "r3 redacted", "r4 pending"}, a.requests("s"))
+		require.Equal(t, []string{"r1 replaced", "r1b finalized", "r2 finalized", "r3 redacted", "r4 pending"},
+			a.requests("s"))
 		sameSession(t, a, l, "s")
 	})
 	rule(t, "leaves out what a silence closed, and all that comes of it", func(l *journal) {
 		l.add(started("s", "r1"), finalized("s", "r1"), started("s", "r2"))
 		l.pass(25 * time.Hour)
-		l.add(started("s", "r3"), linked("s", "u"), finalized("s", "r2"), corrected("s", "r1b", "r1"), corrected("s", "r1c", "r1b"),
+		l.add(started("s", "r3"), linked("s", "u"), finalized("s", "r2"), corrected("s", "r1b", "r1"), corrected("s",
+			"r1c", "r1b"),
 			corrected("s", "r2b", "r2"), finalized("s", "r3"), corrected("s", "r3b", "r3"))
 	}, func(t *testing.T, _ *journal, a *tables) {
 		require.Equal(t, []string{"r3 replaced", "r3b finalized"}, a.requests("s"))
@@ -108,14 +114,16 @@ func TestLink(t *testing.T) {
 		require.Equal(t, []string{"2 session_linked_elsewhere thief sha256:abcd"}, security(a))
 		require.Equal(t, []string{"u"}, a.column("select identity_id from turnledger.session_links"))
 		require.Equal(t, []string{l.events[1].Time.Format("2006-01-02 15:04:05.000000")},
-			a.column("select to_char(recorded_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS.US') from turnledger.security_events"))
+			a.column("select to_char(recorded_at at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS.US') from "+
+				"turnledger.security_events"))
 	})
 }
 
 func TestCorrection(t *testing.T) {
 	t.Parallel()
 	rule(t, "stands in the old turn's place, and the old one names it", func(l *journal) {
-		l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"), corrected("s", "r1b", "r1"), corrected("s", "r1c", "r1b"))
+		l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"), corrected("s", "r1b",
+			"r1"), corrected("s", "r1c", "r1b"))
 	}, func(t *testing.T, l *journal, a *tables) {
 		require.Equal(t, []string{"r1 replaced", "r1b replaced", "r1c finalized", "r2 pending"}, a.requests("s"))
 		require.Equal(t, []string{"r1 1 r1b", "r1b 2 r1c", "r1c 3 ", "r2 1 "}, a.column(`select t.request_id || ' ' || t.record_version || ' ' ||
@@ -127,14 +135,17 @@ func TestCorrection(t *testing.T) {
 func TestErasedSession(t *testing.T) {
 	t.Parallel()
 	rule(t, "keeps one closed row, its link, and no turns", func(l *journal) {
-		l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), corrected("s", "r1b", "r1"), started("s", "r2"),
+		l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), corrected("s", "r1b", "r1"),
+			started("s", "r2"),
 			erased("s"), started("s", "r3"), erased("s"), linked("other", "u"), started("other", "r1"))
 	}, func(t *testing.T, l *journal, a *tables) {
 		require.Empty(t, a.requests("s"))
 		require.Equal(t, 1, a.count("questions"))
 		require.Zero(t, a.count("answers"))
-		require.Equal(t, []string{"other 0", "s 6"}, a.column("select session_id || ' ' || coalesce(erased_position, 0) from turnledger.sessions order by 1"))
-		require.Equal(t, []string{"2", "6", "9", "10"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"))
+		require.Equal(t, []string{"other 0", "s 6"}, a.column("select session_id || ' ' || coalesce(erased_position, "+
+			"0) from turnledger.sessions order by 1"))
+		require.Equal(t, []string{"2", "6", "9", "10"}, a.column("select seq::text from turnledger.event_ledger l "+
+			"order by l.seq"))
 		require.Equal(t, l.state("s").Head(), head(t, a, "s"))
 		require.Equal(t, []string{"7 session_erased"}, security(a))
 	})
@@ -153,7 +164,8 @@ func TestLedger(t *testing.T) {
 		wrong.Subject = "turns.1.s"
 		l.publish(wrong)
 		l.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte("not JSON")})
-		l.add(&events.IdentityErased{IdentityID: "u", ReceiptID: "x"}, &events.ErasureReceipt{IdentityID: "u", ReceiptID: "x", Place: "log", Erased: 1})
+		l.add(&events.IdentityErased{IdentityID: "u", ReceiptID: "x"}, &events.ErasureReceipt{IdentityID: "u",
+			ReceiptID: "x", Place: "log", Erased: 1})
 	}, func(t *testing.T, _ *journal, a *tables) {
 		require.Equal(t, []string{"1 - -", "2 s -", "3 - u", "4 - u"}, a.column(`select seq || ' ' || coalesce(session_id, '-') || ' ' || coalesce(identity_id, '-')
 			from turnledger.event_ledger order by seq`))
@@ -219,7 +231,8 @@ func sameTurn(t require.TestingT, want, have *conversation.Turn) {
 		Translate                  bool
 	}
 	of := func(t *conversation.Turn) plain {
-		return plain{t.ID, t.Replaces, t.ReplacedBy, t.RequestID, t.Status.String(), t.Was.String(), t.Version, t.Place, t.Started, t.Final,
+		return plain{t.ID, t.Replaces, t.ReplacedBy, t.RequestID, t.Status.String(), t.Was.String(), t.Version, t.Place,
+			t.Started, t.Final,
 			t.Gone, t.CreatedAt, t.FinalizedAt, t.DeletedAt, t.TranslateChat}
 	}
 	require.Equal(t, of(want), of(have))

@@ -35,8 +35,8 @@ const (
 	rebuildEvents = 1_000_000
 )
 
-// BenchmarkPlainCopy is the floor by itself: the finished rows of turns and of the ledger, encoded beforehand, in one COPY for
-// each of the same indexed tables.
+// BenchmarkPlainCopy is the floor by itself: the finished rows of turns and of the ledger, encoded beforehand, in
+// one COPY for each of the same indexed tables.
 func BenchmarkPlainCopy(b *testing.B) {
 	s := newStage(b, load{events: benchEvents, active: 64, batch: 10_000})
 	var floor time.Duration
@@ -57,8 +57,8 @@ func BenchmarkAuditLive(b *testing.B) {
 	benchmark(b, load{events: benchEvents, active: 64, batch: 500})
 }
 
-// BenchmarkAuditLiveLate is the same where so many sessions are active that every turn is answered in a later batch than it
-// was opened in, as with a model that takes its time.
+// BenchmarkAuditLiveLate is the same where so many sessions are active that every turn is answered in a later batch
+// than it was opened in, as with a model that takes its time.
 func BenchmarkAuditLiveLate(b *testing.B) {
 	benchmark(b, load{events: benchEvents, active: 2000, batch: 500})
 }
@@ -79,8 +79,9 @@ func BenchmarkAuditCatchUp(b *testing.B) {
 	s.report(b, floor, apply)
 }
 
-// BenchmarkAuditRebuild is a new generation filled from a real log of a million events beside the served one, swapped in, and
-// the former one dropped: in a process by itself, as serve does it, and in one with the log's server in it, as dev does.
+// BenchmarkAuditRebuild is a new generation filled from a real log of a million events beside the served one,
+// swapped in, and the former one dropped: in a process by itself, as serve does it, and in one with the log's server
+// in it, as dev does.
 func BenchmarkAuditRebuild(b *testing.B) {
 	l := load{events: rebuildEvents, active: 64}
 	b.Run("serve", func(b *testing.B) { rebuildOfMany(b, l.outside(b)) })
@@ -117,8 +118,8 @@ func (s *stage) rebuild(b *testing.B, log *jetlog.Log) time.Duration {
 	return took
 }
 
-// append writes the log. What the server keeps to tell duplicates by is gone, as it is from a log that was not written a
-// minute ago.
+// append writes the log. What the server keeps to tell duplicates by is gone, as it is from a log that was not
+// written a minute ago.
 func (l load) append(b *testing.B) *jetlog.Log {
 	b.Helper()
 	srv := natstest.Server(b)
@@ -135,7 +136,8 @@ func (l load) outside(b *testing.B) *jetlog.Log {
 	srv := natstest.ServerIn(b, dir, embedded.Group)
 	l.write(b, natstest.LogOn(b, srv, 1))
 	srv.Stop()
-	log, err := jetlog.Open(b.Context(), natstest.Alone(b, dir), jetlog.Config{Partitions: 1}) // nothing is written any more: what it acknowledges when does not matter
+	// nothing is written any more: what it acknowledges when does not matter
+	log, err := jetlog.Open(b.Context(), natstest.Alone(b, dir), jetlog.Config{Partitions: 1})
 	require.NoError(b, err)
 	return log
 }
@@ -192,7 +194,7 @@ func catchUp(b *testing.B, log *jetlog.Log, a *audit.Audit, l load) {
 	require.NoError(b, <-ended)
 }
 
-// benchmark tells which part of the floor's speed, measured beside it, is reached.
+// benchmark reports which part of the floor's speed, measured beside it, is reached.
 func benchmark(b *testing.B, l load) {
 	s := newStage(b, l)
 	var floor, apply time.Duration
@@ -210,7 +212,8 @@ func (s *stage) report(b *testing.B, floor, apply time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// load is how a log of so many events was written, and how it is read: so many sessions take turns, in batches of so many.
+// load is how a log of so many events was written, and how it is read: so many sessions take turns, in batches of so
+// many.
 type load struct{ events, active, batch int }
 
 // stage is a PostgreSQL with default durability, the batches of a log, and its finished rows, in files.
@@ -357,10 +360,12 @@ func benchFact(n, step int) events.Fact {
 	request := fmt.Sprintf("request-%s-%d", session, (step-1)/2)
 	size := 150 + (step*37+user*53)%150
 	if step%2 == 1 {
-		return &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request, Question: events.Question{
-			PipelineName: "support", Consultant: "general", QuestionNeutral: prose[user%60 : user%60+size],
-			Metadata: []byte(`{"channel":"web","locale":"en-GB","device_type":"phone"}`),
-		}}
+		return &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
+			Question: events.Question{
+				PipelineName: "support", Consultant: "general", QuestionNeutral: prose[user%60 : user%60+size],
+				Metadata: []byte(`{"channel":"web","locale":"en-GB","device_type":"phone"}`),
+			}}
 	}
-	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: events.Answer{AnswerNeutral: prose[user%60 : user%60+2*size]}}
+	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session,
+		Answer: events.Answer{AnswerNeutral: prose[user%60 : user%60+2*size]}}
 }

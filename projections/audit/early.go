@@ -12,9 +12,9 @@ import (
 )
 
 // early keeps the sessions of one partition that nobody is linked to yet, with their texts, each from its first event
-// on. A link finds the turns before it there. Sessions that do not fit are read from the log, which may take 300 ms each
-// (docs/design.md#writing). A claim begins anew: another runner may have applied events meanwhile. A nil early keeps
-// nothing.
+// on. A link finds the turns before it there. Sessions that do not fit are read from the log, which may take 300 ms
+// each (docs/design.md#writing). A claim begins anew: another runner may have applied events meanwhile. A nil early
+// keeps nothing.
 type early struct {
 	rules    conversation.Rules
 	sessions *simplelru.LRU[string, *anonymous]

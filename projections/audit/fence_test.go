@@ -54,7 +54,8 @@ func TestCheckpoint(t *testing.T) {
 
 	other, err := a.Claim(t.Context(), 7)
 	require.NoError(t, err)
-	require.Equal(t, projections.Checkpoint{Partition: 7, Epoch: 1, Store: store, Generation: 1}, other, "each partition has its own")
+	require.Equal(t, projections.Checkpoint{Partition: 7, Epoch: 1, Store: store, Generation: 1}, other,
+		"each partition has its own")
 }
 
 func TestRedeliveryIsHarmless(t *testing.T) {
@@ -140,7 +141,8 @@ func TestCrashInMidTransaction(t *testing.T) {
 	go func() { broken <- a.Apply(t.Context(), b) }()
 	var waits []string
 	require.Eventually(t, func() bool {
-		waits = a.column("select pid::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+		waits = a.column("select pid::text from pg_stat_activity where datname = current_database() and " +
+			"wait_event_type = 'Lock'")
 		return len(waits) == 1
 	}, 30*time.Second, 5*time.Millisecond)
 	a.exec("select pg_terminate_backend($1::text::int)", waits[0])
@@ -182,7 +184,8 @@ func TestLargeRowsAreWrittenOverInParts(t *testing.T) {
 		log.add(started("s", request), large)
 	}
 	a := filled(t, log, 1000)
-	a.exec("update turnledger.projection_checkpoints set seq = 0; update turnledger.answers set answer_neutral = ''; delete from turnledger.questions where place > 6")
+	a.exec("update turnledger.projection_checkpoints set seq = 0; update turnledger.answers set answer_neutral = ''; " +
+		"delete from turnledger.questions where place > 6")
 	claim(t, log, a).all(1000)
 	sameSession(t, a, log, "s")
 }
@@ -196,7 +199,8 @@ func TestPark(t *testing.T) {
 	require.NoError(t, a.Park(t.Context(), b, "a reason"))
 	l := a.letters(t)[0]
 	require.Equal(t, fmt.Sprint("audit 0:1 "+log.events[0].ID+" turnledger.turn.started.v1 s a reason ", 1),
-		fmt.Sprint(l.Projection, " ", l.Position, " ", l.EventID, " ", l.Type, " ", l.SessionID, " ", l.Reason, " ", l.Attempts))
+		fmt.Sprint(l.Projection, " ", l.Position, " ", l.EventID, " ", l.Type, " ", l.SessionID, " ", l.Reason, " ",
+			l.Attempts))
 	at, err := a.Applied(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), at.Seq, "the checkpoint has moved past it")

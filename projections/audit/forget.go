@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a rebuild, a
-// verification, or a runner whose tables are not that far.
+// ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a
+// rebuild, a verification, or a runner whose tables are not that far.
 var ErrNotYet = projections.NotYet(errors.New(
 	"the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it"))
 
@@ -34,7 +34,8 @@ func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
 // ForgetEvents takes the ledger's rows of some events of a partition out, and then has purge take the events out of the
 // log, for a retention. Errors are those of ForgetEvent, ErrNotYet also until the tables have applied all of the
 // events, and those of purge.
-func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64, purge func(context.Context) error) error {
+func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
+	purge func(context.Context) error) error {
 	var purged error
 	err := a.whileNoneFill(ctx, "forget events of the audit", func(conn *pgxpool.Conn) error {
 		var applied uint64

@@ -169,7 +169,7 @@ func (g *generation) Drop(ctx context.Context) error {
 	return nil
 }
 
-// close gives the lock up. The server frees it by itself, only later, where the connection is gone.
+// close frees the lock. Where the connection is gone, the server frees it by itself, only later.
 func (g *generation) close(ctx context.Context) {
 	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
 	_ = g.conn.Close(ctx)

@@ -33,7 +33,8 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 		grant select on turnledger.turns, turnledger.answers to %[1]s; grant select on turnledger.event_ledger to public`, analyst, other))
 	rebuildOf(t, log, a)
 	may := func(role, object string) (yes bool) {
-		sql := "select has_table_privilege($1, 'turnledger.'||$2, 'select') and has_schema_privilege($1, 'turnledger', 'usage')"
+		sql := "select has_table_privilege($1, 'turnledger.'||$2, 'select') and has_schema_privilege($1, " +
+			"'turnledger', 'usage')"
 		require.NoError(t, a.pool.QueryRow(t.Context(), sql, role, object).Scan(&yes))
 		return yes
 	}
@@ -77,7 +78,8 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 	_, err = two.NewGeneration(t.Context())
 	require.ErrorIs(t, err, projections.ErrRebuilding)
 
-	two.exec("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and pid <> pg_backend_pid() and database = (select oid from pg_database where datname = current_database())")
+	two.exec("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and pid <> " +
+		"pg_backend_pid() and database = (select oid from pg_database where datname = current_database())")
 	require.Eventually(t, func() bool {
 		won, err := two.NewGeneration(t.Context())
 		if err != nil {

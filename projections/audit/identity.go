@@ -44,7 +44,8 @@ func (a *Audit) IdentityTurns(
 		found, _ := tx.Query(ctx, a.sql(identityTurns), pgx.NamedArgs{
 			"identity": identity, "limit": limit + 1,
 			"at": before.created, "partition": before.partition, "place": before.seq, "version": before.version,
-			"since": micros(since), "since_ns": rows.Nanos(since), "until": micros(until), "until_ns": rows.Nanos(until),
+			"since": micros(since), "since_ns": rows.Nanos(since), "until": micros(until),
+			"until_ns": rows.Nanos(until),
 		})
 		turns, err = pgx.CollectRows(found, scanTurn)
 		return err

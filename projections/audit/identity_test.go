@@ -98,7 +98,8 @@ func TestIdentityTurns(t *testing.T) {
 	})
 	t.Run("a cursor that none was is refused", func(t *testing.T) {
 		t.Parallel()
-		for _, cursor := range []string{"x", "AAAA", "MS4yLjMuNA==", "MS4yLjMuNHg", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OS4wLjEuMQ", "%"} {
+		for _, cursor := range []string{"x", "AAAA", "MS4yLjMuNA==", "MS4yLjMuNHg",
+			"OTk5OTk5OTk5OTk5OTk5OTk5OTk5OS4wLjEuMQ", "%"} {
 			_, _, err := a.IdentityTurns(t.Context(), "u", time.Time{}, time.Time{}, 10, cursor)
 			require.ErrorIs(t, err, audit.ErrCursor, cursor)
 			require.ErrorIs(t, err, conversation.ErrInvalid)
@@ -140,7 +141,8 @@ func TestSessionTurns(t *testing.T) {
 		return state, out
 	}
 	all := []string{"r0", "r1", "r1b", "r2", "r3", "r4", "r5"}
-	for limit, want := range map[int][]string{-1: all, 1: all[6:], 2: all[3:], 3: all[1:], 4: all, 5: all, 10_000: all} {
+	for limit, want := range map[int][]string{-1: all, 1: all[6:], 2: all[3:], 3: all[1:], 4: all, 5: all,
+		10_000: all} {
 		state, got := ask(limit)
 		require.Equal(t, want, got, "limit %d", limit)
 		require.Equal(t, limit < 0 || limit > 4, state.Whole, "limit %d", limit)
@@ -150,7 +152,8 @@ func TestSessionTurns(t *testing.T) {
 	log.add(log.state("s").DecideReset("", 0).Facts...)
 	log.add(started("s", "r6"), finalized("s", "r6"), started("s", "r7"))
 	claim(t, log, a).all(10)
-	for limit, want := range map[int][]string{0: {"r6", "r7"}, 1: {"r6", "r7"}, 5: {"r6", "r7"}, -1: append(slices.Clone(all), "r6", "r7")} {
+	for limit, want := range map[int][]string{0: {"r6", "r7"}, 1: {"r6", "r7"}, 5: {"r6", "r7"},
+		-1: append(slices.Clone(all), "r6", "r7")} {
 		state, got := ask(limit)
 		require.Equal(t, want, got, "limit %d", limit)
 		require.False(t, state.Whole)

@@ -117,8 +117,9 @@ func TestARetryThatIsRefusedAgainKeepsTheLetter(t *testing.T) {
 	require.Len(t, letters, 1)
 	require.WithinDuration(t, time.Now(), letters[0].ParkedAt, time.Minute)
 	require.Equal(t, projections.DeadLetter{
-		Projection: "audit", Position: b.Events[0].Position, EventID: b.Events[0].ID, Type: events.TypeTurnStarted, SessionID: "s",
-		Reason: err.Error(), Attempts: 1, ParkedAt: letters[0].ParkedAt,
+		Projection: "audit", Position: b.Events[0].Position, EventID: b.Events[0].ID, Type: events.TypeTurnStarted,
+		SessionID: "s",
+		Reason:    err.Error(), Attempts: 1, ParkedAt: letters[0].ParkedAt,
 	}, letters[0])
 	require.Contains(t, letters[0].Reason, "23514")
 	require.False(t, strings.Contains(fmt.Sprint(letters), "question b"), "a text")
@@ -152,7 +153,8 @@ func TestARetryThatIsRefusedAgainKeepsTheLetter(t *testing.T) {
 	}
 }
 
-// A letter that was retried while its session was nobody's leaves no row, and is not missing once the session is somebody's.
+// A letter that was retried while its session was nobody's leaves no row, and is not missing once the session is
+// somebody's.
 func TestALetterRetriedBeforeTheLinkIsThereAfterIt(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
@@ -249,14 +251,17 @@ func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 		return nil
 	}
 	full := errors.New("the desk is full")
-	require.ErrorIs(t, a.Carry(t.Context(), 0, func(context.Context, projections.DeadLetter) error { return full }), full)
+	require.ErrorIs(t, a.Carry(t.Context(), 0, func(context.Context, projections.DeadLetter) error { return full }),
+		full)
 	require.NoError(t, a.Carry(t.Context(), 0, keep))
 	require.Equal(t, []projections.DeadLetter{
 		{
-			Projection: "audit", Position: events.Position{Seq: 3}, EventID: "e3", Type: "t", SessionID: "s", Reason: "a test", Attempts: 2, ParkedAt: day,
+			Projection: "audit", Position: events.Position{Seq: 3}, EventID: "e3", Type: "t", SessionID: "s",
+			Reason: "a test", Attempts: 2, ParkedAt: day,
 			Dropped: &projections.Drop{Reason: "a known lie", By: "ada", At: day},
 		},
-		{Projection: "audit", Position: events.Position{Seq: 4}, EventID: "e4", Type: "t", Reason: "a test", Attempts: 1, ParkedAt: day},
+		{Projection: "audit", Position: events.Position{Seq: 4}, EventID: "e4", Type: "t", Reason: "a test",
+			Attempts: 1, ParkedAt: day},
 	}, got)
 	require.NoError(t, a.Carry(t.Context(), 0, keep))
 	require.Len(t, got, 2, "once")

@@ -162,7 +162,8 @@ func (f *feed) all(most int) {
 func id(session, request string) uuid.UUID { return events.TurnID(session, request) }
 
 func started(session, request string) *events.TurnStarted {
-	return &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request, Question: question(request)}
+	return &events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
+		Question: question(request)}
 }
 
 func question(request string) events.Question {
@@ -175,7 +176,8 @@ func question(request string) events.Question {
 }
 
 func finalized(session, request string) *events.TurnFinalized {
-	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: answer(request), Metadata: []byte(`{"channel":"app"}`)}
+	return &events.TurnFinalized{TurnID: id(session, request), SessionID: session, Answer: answer(request),
+		Metadata: []byte(`{"channel":"app"}`)}
 }
 
 func answer(request string) events.Answer {

@@ -47,7 +47,8 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	m, err := migrate.NewMigratorEx(ctx, tx.Conn(), a.cfg.Schema+".schema_version", &migrate.MigratorOptions{DisableTx: true})
+	m, err := migrate.NewMigratorEx(ctx, tx.Conn(), a.cfg.Schema+".schema_version",
+		&migrate.MigratorOptions{DisableTx: true})
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,8 @@ func TestGenerations(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, pgx.BeginFunc(t.Context(), served.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "alter schema turnledger rename to turnledger_old; alter schema turnledger_next rename to turnledger")
+		_, err := tx.Exec(t.Context(), "alter schema turnledger rename to turnledger_old; alter schema "+
+			"turnledger_next rename to turnledger")
 		return err
 	}))
 	require.Equal(t, want, served.dump())
@@ -151,7 +152,8 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		t.Parallel()
-		fails(t, audit.Config{URL: "postgres://u:pass-word@127.0.0.1:1/d"}, audit.ErrUnavailable, "start PostgreSQL", "TURNLEDGER_POSTGRES_URL")
+		fails(t, audit.Config{URL: "postgres://u:pass-word@127.0.0.1:1/d"}, audit.ErrUnavailable, "start PostgreSQL",
+			"TURNLEDGER_POSTGRES_URL")
 	})
 	t.Run("no such database", func(t *testing.T) {
 		t.Parallel()
@@ -166,7 +168,8 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	t.Run("no right to make the schema", func(t *testing.T) {
 		t.Parallel()
 		database := pgtest.URL(t)
-		run(t, database, "set role none; do $$ begin if not exists (select from pg_roles where rolname = 'nobody_much') then create role nobody_much; end if; end $$;"+
+		run(t, database, "set role none; do $$ begin if not exists (select from pg_roles where rolname = "+
+			"'nobody_much') then create role nobody_much; end if; end $$;"+
 			"grant nobody_much to current_user")
 		fails(t, audit.Config{URL: database + "&role=nobody_much"}, audit.ErrMissing, "grant create")
 	})

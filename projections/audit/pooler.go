@@ -16,8 +16,8 @@ type client interface {
 }
 
 // pooled reports whether a pooler gives each transaction of a client whichever process of the server is free: then two
-// clients meet at one process, or one client at two. Locks and prepared statements, which belong to a process, go astray
-// there.
+// clients meet at one process, or one client at two. Locks and prepared statements, which belong to a process, go
+// astray there.
 func pooled(ctx context.Context, a, b client) (bool, error) {
 	before, err := a.backend(ctx)
 	if err != nil {

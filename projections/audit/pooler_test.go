@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pooler gives each question of a client the process that was left last, as PgBouncer does
+// pooler hands each question of a client to the process that was left last, as PgBouncer does
 // with pool_mode=transaction.
 type pooler struct {
 	free []int
@@ -62,7 +62,7 @@ func TestAPoolerOfTransactionsIsKnown(t *testing.T) {
 	require.False(t, is)
 }
 
-// roundRobin gives the process that was left first.
+// roundRobin hands out the process that was left first.
 type roundRobin struct{ *at }
 
 func (c roundRobin) backend(ctx context.Context) (int, error) {

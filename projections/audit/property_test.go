@@ -21,8 +21,9 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 )
 
-// However a log is split into batches, delivered again, taken over and broken off, the rows are those of one batch, those of
-// a fold of the log, and, of all but the security events, those of the log after the eraser has been through it.
+// However a log is split into batches, delivered again, taken over and broken off, the rows are those of one batch,
+// those of a fold of the log, and, of all but the security events, those of the log after the eraser has been
+// through it.
 func TestRowsAreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -80,7 +81,8 @@ func openAll(t *testing.T, url string, log projections.LogReader) (out []*tables
 		a.log = log
 		a.Close()
 		var err error
-		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" + schema, Schema: schema, Rules: rules, Log: log})
+		a.Audit, err = audit.Open(t.Context(), audit.Config{URL: url + "&pool_max_conns=1&application_name=audit_" +
+			schema, Schema: schema, Rules: rules, Log: log})
 		require.NoError(t, err)
 		t.Cleanup(a.Audit.Close)
 		out = append(out, a)
@@ -88,8 +90,8 @@ func openAll(t *testing.T, url string, log projections.LogReader) (out []*tables
 	return out
 }
 
-// unsteady applies a log as runners do that stop, come back, are killed, and deliver again. What a kill leaves hangs on the
-// moment, so that the steps come from a source of their own.
+// unsteady applies a log as runners do that stop, come back, are killed, and deliver again. What a kill leaves hangs
+// on the moment, so that the steps come from a source of their own.
 func unsteady(t *rapid.T, log *journal, a *tables, steps *rand.Rand) {
 	f := claim(t, log, a)
 	var last projections.Batch
@@ -133,7 +135,8 @@ func killed(t *rapid.T, f *feed, a *tables, after time.Duration) {
 		return
 	case <-time.After(after):
 	}
-	a.exec("select pg_terminate_backend(pid) from (select pid from pg_stat_activity where datname = current_database() and application_name = $1 offset 0) p", "audit_"+a.name)
+	a.exec("select pg_terminate_backend(pid) from (select pid from pg_stat_activity where datname = "+
+		"current_database() and application_name = $1 offset 0) p", "audit_"+a.name)
 	if err := <-done; err != nil {
 		require.ErrorIs(t, err, audit.ErrUnavailable)
 		require.False(t, errors.Is(err, projections.ErrFenced))
@@ -175,13 +178,16 @@ func act(t *rapid.T, log *journal, session, request string) {
 		q.QuestionNeutral = text
 		log.add(&events.TurnStarted{TurnID: turn, SessionID: session, RequestID: request, Question: q})
 	case 3, 4, 5:
-		log.add(&events.TurnFinalized{TurnID: turn, SessionID: session, Answer: events.Answer{AnswerNeutral: text}, Metadata: json.RawMessage(`{"n":"` + text + `"}`)})
+		log.add(&events.TurnFinalized{TurnID: turn, SessionID: session, Answer: events.Answer{AnswerNeutral: text},
+			Metadata: json.RawMessage(`{"n":"` + text + `"}`)})
 	case 6, 7:
 		log.add(s.DecideLink(identity, "hash").Facts...)
 	case 8:
-		log.add(s.DecideStart(conversation.Start{SessionID: session, RequestID: request, IdentityID: identity, Question: question(request)}).Facts...)
+		log.add(s.DecideStart(conversation.Start{SessionID: session, RequestID: request, IdentityID: identity,
+			Question: question(request)}).Facts...)
 	case 9, 10:
-		log.add(corrected(session, request+text, rapid.SampledFrom([]string{request, request + "one", request + "two"}).Draw(t, "old")))
+		log.add(corrected(session, request+text, rapid.SampledFrom([]string{request, request + "one", request +
+			"two"}).Draw(t, "old")))
 	case 11, 12:
 		log.add(s.DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
 	case 13:
@@ -226,7 +232,8 @@ func reference(t *rapid.T, log *journal, a *tables) {
 		}
 	}
 	require.ElementsMatch(t, ledger, a.column("select seq::text from one.event_ledger"))
-	require.ElementsMatch(t, security, a.column("select seq || ' ' || kind || ' ' || case kind when 'anomaly' then reason else '' end from one.security_events"))
+	require.ElementsMatch(t, security, a.column("select seq || ' ' || kind || ' ' || case kind when 'anomaly' then "+
+		"reason else '' end from one.security_events"))
 }
 
 // belong keeps which turns of a session belong to the audit.
@@ -256,7 +263,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 }
 
 // stay keeps which events of a session have a ledger row.
-func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change, rows map[uint64][]uuid.UUID) {
+func (j *journal) stay(state *conversation.State, e events.Recorded, c conversation.Change,
+	rows map[uint64][]uuid.UUID) {
 	names := named(e)
 	switch {
 	case c.Kind == conversation.Erased:

@@ -26,8 +26,8 @@ type Recalled struct {
 	Question, Answer string
 }
 
-// Recall searches an identity's last 2,000 finalized turns, over all its sessions, for words of a query, and returns the
-// best first. It is PostgreSQL's full text in English; words of other languages are found as they are where spaces
+// Recall searches an identity's last 2,000 finalized turns, over all its sessions, for words of a query, and returns
+// the best first. It is PostgreSQL's full text in English; words of other languages are found as they are where spaces
 // divide them, else by their letters.
 //
 // Errors: ErrUnavailable.
@@ -58,10 +58,10 @@ func cut(text string, n int) string {
 }
 
 // recallStatement takes the words of an identity's newest turns from their texts, each time that it is asked.
-// Taking them costs some 0.1 ms a turn, so turns are chosen for it by plain search: how many words of the query begin in
-// them as their stems do. (A stem is how its words begin but for its last letter: happy and happi.) Grams (see there)
-// stand for words that no spaces divide; turns with less than half as many of them as the best one has are left out,
-// since some grams are in every sentence.
+// Taking them costs some 0.1 ms a turn, so turns are chosen for it by plain search: how many words of the query
+// begin in them as their stems do. (A stem is how its words begin but for its last letter: happy and happi.) Grams
+// (see there) stand for words that no spaces divide; turns with less than half as many of them as the best one has
+// are left out, since some grams are in every sentence.
 const recallStatement = `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked,
 		array_agg(left(lexeme, case when length(lexeme) <= 3 or lexeme ~ '[0-9]' then length(lexeme)
 			else length(lexeme) - 1 end)) || @grams::text[] as stems

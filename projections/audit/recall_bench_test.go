@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRecall searches what an identity said, of 2,000 turns (all that are searched) and of 10,000, beside 10,000 of others.
-// Texts are those of a chat: some 0.2 KB a question, 0.5 KB an answer, other words in each. Every one of them has
-// a word of the query. A prompt waits 300 ms for its memory.
+// BenchmarkRecall searches what an identity said, of 2,000 turns (all that are searched) and of 10,000, beside
+// 10,000 of others. Texts are those of a chat: some 0.2 KB a question, 0.5 KB an answer, other words in each. Every
+// one of them has a word of the query. A prompt waits 300 ms for its memory.
 func BenchmarkRecall(b *testing.B) {
 	for _, turns := range []int{2000, 10_000} {
 		b.Run(fmt.Sprint("turns=", turns), func(b *testing.B) {
@@ -20,7 +20,8 @@ func BenchmarkRecall(b *testing.B) {
 				log.add(linked(session, user))
 				for i := range turns {
 					at := i * 37 % 400
-					log.add(said(session, fmt.Sprint("r", i), fmt.Sprint("What of item ", i, "? ", prose[at:at+180]), fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
+					log.add(said(session, fmt.Sprint("r", i), fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
+						fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
 				}
 			}
 			tell("theirs", "other", 10_000)

@@ -16,14 +16,16 @@ import (
 func TestRedaction(t *testing.T) {
 	t.Parallel()
 	rule(t, "leaves a tombstone of every version", func(l *journal) {
-		l.add(started("s", "r1"), finalized("s", "r1"), linked("s", "u"), corrected("s", "r1b", "r1"), started("s", "r2"))
+		l.add(started("s", "r1"), finalized("s", "r1"), linked("s", "u"), corrected("s", "r1b", "r1"),
+			started("s", "r2"))
 		l.redact("s", id("s", "r1b"))
 		l.redact("s", id("s", "r2"))
 		l.add(started("s", "r3"))
 	}, func(t *testing.T, l *journal, a *tables) {
 		require.Equal(t, []string{"r1 redacted", "r1b redacted", "r2 redacted", "r3 pending"}, a.requests("s"))
 		sameSession(t, a, l, "s")
-		require.Equal(t, []string{"3", "6", "7", "8"}, a.column("select seq::text from turnledger.event_ledger l order by l.seq"),
+		require.Equal(t, []string{"3", "6", "7", "8"}, a.column("select seq::text from turnledger.event_ledger l "+
+			"order by l.seq"),
 			"rows of what the eraser takes out go too")
 	})
 	rule(t, "takes no later event about the turn in, and keeps the attempt", func(l *journal) {
@@ -58,7 +60,8 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 	t.Parallel()
 	logs := map[string]func(*journal){
 		"a turn, its correction, and what names them": func(l *journal) {
-			l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"), finalized("s", "r2"), corrected("s", "r1b", "r1"))
+			l.add(linked("s", "u"), started("s", "r1"), finalized("s", "r1"), started("s", "r2"), finalized("s", "r2"),
+				corrected("s", "r1b", "r1"))
 			other := started("s", "r1")
 			other.QuestionNeutral = "another"
 			l.add(other, corrected("s", "r1c", "r1"))
@@ -92,9 +95,11 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 		"events without a fact that name the turn": func(l *journal) {
 			l.add(linked("s", "u"), started("s", "r1"))
 			bare := func(body, ceID string) {
-				l.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte(body), Header: events.Header{
-					events.HeaderID: {ceID}, events.HeaderType: {events.TypeTurnFinalized}, events.HeaderSpecVersion: {"1.0"},
-				}})
+				l.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte(body),
+					Header: events.Header{
+						events.HeaderID: {ceID}, events.HeaderType: {events.TypeTurnFinalized},
+						events.HeaderSpecVersion: {"1.0"},
+					}})
 			}
 			bare(`{"turn_id":"`+id("s", "r1").String()+`","answer":"a text"}`, "an id of its own")
 			bare(`{"replaces_turn_id":"`+id("s", "r1").String()+`","turn_id":7}`, "x")
@@ -103,9 +108,11 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 			bare(`a text`, id("s", "r1").String()+".started")
 		},
 		"an erased session": func(l *journal) {
-			l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), &events.LinkRefused{SessionID: "s", IdentityID: "thief"})
+			l.add(started("s", "r1"), linked("s", "u"), finalized("s", "r1"), &events.LinkRefused{SessionID: "s",
+				IdentityID: "thief"})
 			l.redact("s", id("s", "r1"))
-			l.add(erased("s"), started("s", "r2"), &events.ErasureReceipt{SessionID: "s", ReceiptID: "receipt-1", Place: "log", Erased: 3})
+			l.add(erased("s"), started("s", "r2"), &events.ErasureReceipt{SessionID: "s", ReceiptID: "receipt-1",
+				Place: "log", Erased: 3})
 		},
 	}
 	for name, write := range logs {
@@ -126,8 +133,8 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 	}
 }
 
-// goneFrom tells what the eraser takes out of a log: what names a redacted turn, and all of an erased session but its link
-// and the erasure.
+// goneFrom reports what the eraser takes out of a log: what names a redacted turn, and all of an erased session but
+// its link and the erasure.
 func goneFrom(l *journal) func(events.Recorded) bool {
 	return func(e events.Recorded) bool {
 		s := l.state(e.SessionID)
@@ -154,29 +161,38 @@ func TestNoTextStays(t *testing.T) {
 	const marker = "MARKER-of-a-text"
 	log := newJournal()
 	secret := func(request string) *events.TurnStarted {
-		return &events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request, Question: events.Question{
-			PipelineName: marker, Consultant: marker, Repository: marker, QuestionNeutral: marker, QuestionTranslated: marker,
-			QuestionMessages: []byte(`[{"role":"user","content":"` + marker + `"}]`), Metadata: []byte(`{"channel":"` + marker + `"}`),
-		}}
+		return &events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request,
+			Question: events.Question{
+				PipelineName: marker, Consultant: marker, Repository: marker, QuestionNeutral: marker,
+				QuestionTranslated: marker,
+				QuestionMessages: []byte(`[{"role":"user","content":"` + marker +
+					`"}]`), Metadata: []byte(`{"channel":"` +
+					marker + `"}`),
+			}}
 	}
 	reply := func(request string) *events.TurnFinalized {
-		return &events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Metadata: []byte(`{"locale":"` + marker + `"}`), Answer: events.Answer{
-			AnswerNeutral: marker, AnswerTranslated: marker, AnswerMessages: []byte(`[{"role":"assistant","content":"` + marker + `"}]`),
+		return &events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Metadata: []byte(`{"locale":"` + marker +
+			`"}`), Answer: events.Answer{
+			AnswerNeutral: marker, AnswerTranslated: marker, AnswerMessages: []byte(`[{"role":"assistant","content":"` +
+				marker + `"}]`),
 		}}
 	}
 	log.add(linked("s", "u"), secret("r1"), reply("r1"), secret("r2"), reply("r2"), reply("r9"))
 	log.publish(events.Envelope{Subject: events.SessionSubject("s"), Body: []byte(marker), Header: events.Header{
-		events.HeaderID: {marker + " in an id"}, events.HeaderType: {marker + " in a type"}, events.HeaderSpecVersion: {"1.0"},
+		events.HeaderID: {marker + " in an id"}, events.HeaderType: {marker + " in a type"},
+		events.HeaderSpecVersion: {"1.0"},
 	}})
 	log.add(&events.LinkRefused{SessionID: "s", IdentityID: "thief", SourceHash: marker + " in a hash"})
 	log.add(reply("r2"), secret("r1"))
 	a := filled(t, log, 3)
 	require.NotEmpty(t, a.holding(marker, "questions", "answers"), "the search finds what there is")
-	require.Empty(t, a.holding(marker, "sessions", "session_links", "event_ledger", "security_events", "dead_letters", "projection_checkpoints"))
+	require.Empty(t, a.holding(marker, "sessions", "session_links", "event_ledger", "security_events", "dead_letters",
+		"projection_checkpoints"))
 
 	// Statistics are taken while the texts stand.
 	a.exec("vacuum analyze")
-	require.Empty(t, a.column("select tablename || '.' || attname from pg_stats s where schemaname = 'turnledger' and s::text like '%' || $1 || '%'", marker))
+	require.Empty(t, a.column("select tablename || '.' || attname from pg_stats s where schemaname = 'turnledger' "+
+		"and s::text like '%' || $1 || '%'", marker))
 
 	log.redact("s", id("s", "r1"))
 	f := claim(t, log, a)

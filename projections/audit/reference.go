@@ -15,8 +15,9 @@ import (
 
 const verifySuffix = "_verify"
 
-// NewReference implements projections.View. The reference is a second set of tables, which PostgreSQL compares: it takes the
-// room of the tables while it lasts, and no memory here. It keeps rebuilds off meanwhile (projections.ErrRebuilding).
+// NewReference implements projections.View. The reference is a second set of tables, which PostgreSQL compares: it
+// takes the room of the tables while it lasts, and no memory here. It keeps rebuilds off meanwhile
+// (projections.ErrRebuilding).
 func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference, error) {
 	g, err := a.beside(ctx, verifySuffix)
 	if err != nil {
@@ -78,7 +79,8 @@ type queries interface {
 
 // reach brings the reference to where the tables are.
 func (r *reference) reach(ctx context.Context, q queries, fold projections.Fold) error {
-	found, _ := q.Query(ctx, r.served.sql("select partition, seq from {s}.projection_checkpoints where projection = $1"),
+	found, _ := q.Query(ctx,
+		r.served.sql("select partition, seq from {s}.projection_checkpoints where projection = $1"),
 		Name)
 	at, err := pgx.CollectRows(found, pgx.RowToStructByPos[events.Position])
 	for _, p := range at {

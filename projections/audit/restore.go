@@ -15,8 +15,8 @@ import (
 // Restore implements projections.View. The events of the session go through the plan as they would in one batch, and
 // are written over what stands: all rows that the parked event should have made or changed are then as if it had never
 // been parked. The session's other dead letters stay out, and are not settled. The checkpoint's row is locked
-// meanwhile, so that no batch comes between; the checkpoint itself does not change. Errors: ErrUnavailable, and those of
-// the log.
+// meanwhile, so that no batch comes between; the checkpoint itself does not change. Errors: ErrUnavailable, and
+// those of the log.
 func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, a.writing(), func(tx pgx.Tx) error {
 		stands := projections.Checkpoint{Partition: s.Partition}

@@ -26,9 +26,11 @@ func TestOneTurnThroughAllItsStates(t *testing.T) {
 		t.Helper()
 		feed.all(10)
 		left := log.without(goneFrom(log))
-		for name, a := range map[string]*tables{"live": live, "built anew": filled(t, log, 10), "built anew from what is left": filled(t, left, 10)} {
+		for name, a := range map[string]*tables{"live": live, "built anew": filled(t, log, 10),
+			"built anew from what is left": filled(t, left, 10)} {
 			require.Equal(t, turns, a.requests("s"), name)
-			require.Equal(t, []int{sessions, links, ledger}, []int{a.count("sessions"), a.count("session_links"), a.count("event_ledger")}, name)
+			require.Equal(t, []int{sessions, links, ledger}, []int{a.count("sessions"), a.count("session_links"),
+				a.count("event_ledger")}, name)
 		}
 	}
 	log.add(started("s", "r1"))
@@ -59,7 +61,8 @@ func TestEventsThatRetentionTookAreForgotten(t *testing.T) {
 		return nil
 	}))
 	require.True(t, purged)
-	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+	require.Equal(t, []string{"s 4", "t 5", "s 6"}, a.column("select session_id || ' ' || seq from "+
+		"turnledger.event_ledger order by seq"))
 }
 
 func TestOneEventIsForgotten(t *testing.T) {
@@ -68,7 +71,8 @@ func TestOneEventIsForgotten(t *testing.T) {
 	log.add(started("s", "r1"), started("s", "r2"))
 	a := filled(t, log, 10)
 	require.NoError(t, a.ForgetEvent(t.Context(), events.Position{Seq: 1}))
-	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger "+
+		"order by seq"))
 }
 
 // Who feeds the tables may have read an event that the eraser has taken out since, and not
@@ -85,7 +89,8 @@ func TestWhatIsForgottenIsNotWrittenLater(t *testing.T) {
 	feed := claim(t, log.without(func(e events.Recorded) bool { return e.Position.Seq == 1 }), a)
 	feed.all(10)
 	require.NoError(t, a.ForgetEvent(t.Context(), events.Position{Seq: 1}), "said again")
-	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger order by seq"))
+	require.Equal(t, []string{"s 2"}, a.column("select session_id || ' ' || seq from turnledger.event_ledger "+
+		"order by seq"))
 	log.add(started("s", "r3"))
 	feed.log = log
 	require.True(t, feed.next(1), "who has applied it goes on")

@@ -33,7 +33,8 @@ func (a *tables) Park(ctx context.Context, b projections.Batch, reason string) e
 	if err != nil {
 		return err
 	}
-	if err := hold.Keep(ctx, b.From.Created, projections.NewDeadLetter(a.Name(), &b.Events[0], reason, time.Now())); err != nil {
+	if err := hold.Keep(ctx, b.From.Created, projections.NewDeadLetter(a.Name(), &b.Events[0], reason,
+		time.Now())); err != nil {
 		return err
 	}
 	b.Events, b.Parked = nil, b.Events
@@ -71,14 +72,16 @@ func filled(t testing.TB, log *journal, most int) *tables {
 }
 
 // names of all tables.
-var names = []string{"questions", "answers", "sessions", "session_links", "event_ledger", "security_events", "projection_checkpoints", "dead_letters"}
+var names = []string{"questions", "answers", "sessions", "session_links", "event_ledger", "security_events",
+	"projection_checkpoints", "dead_letters"}
 
-// dump gives the rows of each table, without what is no consequence of the log.
+// dump returns the rows of each table, without what is no consequence of the log.
 func (a *tables) dump() map[string][]string {
 	a.t.Helper()
 	out := map[string][]string{}
 	for _, table := range names {
-		out[table] = a.column("select (to_jsonb(t) - '{applied_at,parked_at,epoch}'::text[])::text from " + a.name + "." + table + " t order by 1")
+		out[table] = a.column("select (to_jsonb(t) - '{applied_at,parked_at,epoch}'::text[])::text from " + a.name +
+			"." + table + " t order by 1")
 	}
 	return out
 }
@@ -102,7 +105,8 @@ func (a *tables) exec(sql string, args ...any) {
 // requests lists the turns of a session in their order, each with its status.
 func (a *tables) requests(session string) []string {
 	a.t.Helper()
-	return a.column("select request_id || ' ' || status from turnledger.turns where session_id = $1 order by place, record_version", session)
+	return a.column("select request_id || ' ' || status from turnledger.turns where session_id = $1 order by place, "+
+		"record_version", session)
 }
 
 func (a *tables) count(table string) int {

@@ -14,14 +14,16 @@ import (
 
 // nasty are texts that some store or other can't hold.
 var nasty = []string{
-	"", " ", "\x00", "a\x00b\x00\x00", "␀", "␀0", "\x00␀0␀␀", "0\x000", "\\", `\u0000`, `"`, "\t\r\n", "é", "e\u0301", "ﷺ", "👩‍👩‍👧‍👦", "\uFFFD", "\uFFFF",
+	"", " ", "\x00", "a\x00b\x00\x00", "␀", "␀0", "\x00␀0␀␀", "0\x000", "\\", `\u0000`, `"`, "\t\r\n", "é", "e\u0301",
+	"ﷺ", "👩‍👩‍👧‍👦", "\uFFFD", "\uFFFF",
 	"\u200b\u202e", "'; drop table turns; --", "{}", "null", "[", "%s", strings.Repeat("long ", 2000),
 }
 
 // nastyJSON are values that jsonb or json can't hold as they are, and some that they can.
 func nastyJSON() []string {
 	return []string{
-		`"\u0000"`, `"a\u0000\u0000b"`, `"␀"`, `"␀0\u2400"`, `"\\u0000"`, `"😀"`, `1`, `-0.0`, `1e5`, `1.10`, `123456789012345678901234567890`,
+		`"\u0000"`, `"a\u0000\u0000b"`, `"␀"`, `"␀0\u2400"`, `"\\u0000"`, `"😀"`, `1`, `-0.0`, `1e5`, `1.10`,
+		`123456789012345678901234567890`,
 		`true`, `null`, `""`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"\u0000":"\u0000","␀":1}`, `[]`, `{}`,
 		`"` + strings.Repeat("[", 2000) + `"`, `"<>&"`,
 	}
@@ -34,11 +36,14 @@ func TestTextsComeBackAsTheyWere(t *testing.T) {
 	for i, text := range nasty {
 		for j := range 2 {
 			request := fmt.Sprintf("r%d-%d", i, j)
-			log.add(&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request, Question: events.Question{
-				PipelineName: text, Consultant: text, Repository: text, QuestionNeutral: "q" + text, QuestionTranslated: text,
-			}})
+			log.add(&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request,
+				Question: events.Question{
+					PipelineName: text, Consultant: text, Repository: text, QuestionNeutral: "q" + text,
+					QuestionTranslated: text,
+				}})
 			if j == 1 {
-				log.add(&events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Answer: events.Answer{AnswerNeutral: "a" + text, AnswerTranslated: text}})
+				log.add(&events.TurnFinalized{TurnID: id("s", request), SessionID: "s",
+					Answer: events.Answer{AnswerNeutral: "a" + text, AnswerTranslated: text}})
 			}
 		}
 	}
@@ -54,9 +59,11 @@ func TestMessagesKeepTheirBytesAndMetadataItsMeaning(t *testing.T) {
 		messages := json.RawMessage(`[{"role":"user", "role":"user","content":` + value + `}]`)
 		log.add(
 			&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request, Question: events.Question{
-				QuestionNeutral: "q", QuestionMessages: messages, Metadata: json.RawMessage(`{"b":` + value + `, "aa":1, "c":` + value + `}`),
+				QuestionNeutral: "q", QuestionMessages: messages, Metadata: json.RawMessage(`{"b":` + value +
+					`, "aa":1, "c":` + value + `}`),
 			}},
-			&events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Answer: events.Answer{AnswerNeutral: "a", AnswerMessages: messages},
+			&events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Answer: events.Answer{AnswerNeutral: "a",
+				AnswerMessages: messages},
 				Metadata: json.RawMessage(`{"c":2,"d":` + value + `}`)},
 		)
 	}
@@ -74,11 +81,14 @@ func TestWhatIsNoValueIsWrittenAsText(t *testing.T) {
 	log := newJournal()
 	log.add(linked("s", "u"))
 	env := envelope(started("s", "r1"))
-	env.Body = []byte(strings.NewReplacer(`"web"`, `1e999999`, `"pl"`, `"\ud800`+"\xff"+`"`, `"question r1"}]`, "\"\xff\xfe\"}]").Replace(string(env.Body)))
+	env.Body = []byte(strings.NewReplacer(`"web"`, `1e999999`, `"pl"`, `"\ud800`+"\xff"+`"`, `"question r1"}]`,
+		"\"\xff\xfe\"}]").Replace(string(env.Body)))
 	require.Empty(t, log.publish(env).Problem)
 	a := filled(t, log, 10)
-	require.Equal(t, []string{`{"locale": "` + "\uFFFD\uFFFD" + `", "channel": "1e999999"}`}, a.column("select metadata::text from turnledger.turns where request_id = 'r1'"))
-	require.Equal(t, []string{"[{\"role\":\"user\",\"content\":\"\uFFFD\"}]"}, a.column("select question_messages::text from turnledger.turns where request_id = 'r1'"))
+	require.Equal(t, []string{`{"locale": "` + "\uFFFD\uFFFD" + `", "channel": "1e999999"}`},
+		a.column("select metadata::text from turnledger.turns where request_id = 'r1'"))
+	require.Equal(t, []string{"[{\"role\":\"user\",\"content\":\"\uFFFD\"}]"},
+		a.column("select question_messages::text from turnledger.turns where request_id = 'r1'"))
 }
 
 // Ids of events that state no fact obey no rule.
@@ -98,7 +108,8 @@ func TestAnyIDIsTaken(t *testing.T) {
 	f.all(3)
 	require.Equal(t, 9, a.count("event_ledger"))
 	require.Equal(t, 9, a.count("security_events"))
-	require.Equal(t, []string{"9"}, a.column("select count(*)::text from turnledger.event_ledger where session_id is null and identity_id is null"))
+	require.Equal(t, []string{"9"}, a.column("select count(*)::text from turnledger.event_ledger where session_id is "+
+		"null and identity_id is null"))
 }
 
 func TestAnyTextComesBack(t *testing.T) {
@@ -113,10 +124,14 @@ func TestAnyTextComesBack(t *testing.T) {
 			said, err := json.Marshal(map[string]string{text.Draw(t, "key"): text.Draw(t, "value")})
 			require.NoError(t, err)
 			log.add(
-				&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request, Question: events.Question{
-					QuestionNeutral: "q" + text.Draw(t, "question"), QuestionMessages: fmt.Appendf(nil, "[%s]", said), Metadata: said,
-				}},
-				&events.TurnFinalized{TurnID: id("s", request), SessionID: "s", Answer: events.Answer{AnswerNeutral: "a" + text.Draw(t, "answer")}, Metadata: said})
+				&events.TurnStarted{TurnID: id("s", request), SessionID: "s", RequestID: request,
+					Question: events.Question{
+						QuestionNeutral: "q" + text.Draw(t, "question"), QuestionMessages: fmt.Appendf(nil, "[%s]",
+							said),
+						Metadata: said,
+					}},
+				&events.TurnFinalized{TurnID: id("s", request), SessionID: "s",
+					Answer: events.Answer{AnswerNeutral: "a" + text.Draw(t, "answer")}, Metadata: said})
 		}
 		a.empty()
 		claim(t, log, a).all(rapid.IntRange(1, 30).Draw(t, "batch"))

@@ -93,7 +93,8 @@ func (p *plan) correct(e *projections.Judged) {
 	}
 }
 
-// redact notes the tombstones. They come from the redaction, so that they don't depend on what else the log still holds.
+// redact notes the tombstones. They come from the redaction, so that they don't depend on what else the log still
+// holds.
 func (p *plan) redact(e *projections.Judged, linked bool) {
 	if p.redacted == nil {
 		p.redacted = map[named]*projections.Judged{}
@@ -153,7 +154,10 @@ var questionTable = rows.Table[*turnRow]{Name: "questions", Key: "turn_id", Colu
 	rows.Col("consultant", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().Consultant) }),
 	rows.Col("repository", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().Repository) }),
 	rows.Col("question_neutral", "text", func(b *buffer, r *turnRow) { b.Text(r.question().QuestionNeutral) }),
-	rows.Col("question_translated", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().QuestionTranslated) }),
+	rows.Col("question_translated", "text", func(b *buffer,
+		r *turnRow) {
+		b.OptionalText(r.question().QuestionTranslated)
+	}),
 	rows.Col("question_messages", "json", func(b *buffer, r *turnRow) { b.JSON(r.question().QuestionMessages) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, r *turnRow) { b.JSONB(r.question().Metadata) }),
 }}
@@ -163,7 +167,10 @@ var answerTable = rows.Table[*turnRow]{Name: "answers", Key: "turn_id", Columns:
 	rows.Col("finalized_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.FinalizedAt) }),
 	rows.Col("turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.ID) }),
 	rows.Col("finalized_ns", "smallint", func(b *buffer, r *turnRow) { b.Nanos(r.turn.FinalizedAt) }),
-	rows.Col("answer_translated_is_fallback", "boolean", func(b *buffer, r *turnRow) { b.Bool(r.answer().AnswerTranslatedIsFallback) }),
+	rows.Col("answer_translated_is_fallback", "boolean", func(b *buffer,
+		r *turnRow) {
+		b.Bool(r.answer().AnswerTranslatedIsFallback)
+	}),
 	rows.Col("answer_neutral", "text", func(b *buffer, r *turnRow) {
 		if r.turn.Answer == nil {
 			b.Null()

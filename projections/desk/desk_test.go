@@ -58,12 +58,14 @@ func claimed(seq, epoch uint64, store string) projections.Checkpoint {
 }
 
 func serving(at projections.Checkpoint) view {
-	return view{&source{serves: projections.Served{Store: at.Store, Generation: at.Generation, At: []projections.Checkpoint{at}}}}
+	return view{&source{serves: projections.Served{Store: at.Store, Generation: at.Generation,
+		At: []projections.Checkpoint{at}}}}
 }
 
 func dead(seq uint64) projections.DeadLetter {
 	return projections.DeadLetter{
-		Projection: "view", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Reason: "a test", Attempts: 1,
+		Projection: "view", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Reason: "a test",
+		Attempts: 1,
 		ParkedAt: time.Unix(int64(seq), 0).UTC(),
 	}
 }
@@ -175,7 +177,8 @@ func TestRetriedAndDropped(t *testing.T) {
 			require.NoError(t, h.Keep(t.Context(), time.Time{}, dead(4+seq)))
 		}
 		v := serving(claimed(9, 1, "a"))
-		q, at := d.Queue(v, log, conversation.Rules{}), func(seq uint64) events.Position { return events.Position{Seq: seq} }
+		q, at := d.Queue(v, log,
+			conversation.Rules{}), func(seq uint64) events.Position { return events.Position{Seq: seq} }
 		v.refuses = projections.Permanent(fmt.Errorf("still refused"))
 		got, err := q.RetryDeadLetter(t.Context(), at(4))
 		require.NoError(t, err)
@@ -216,7 +219,8 @@ func TestMembersThatDiedAreRemoved(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, living, "me")
 		kept := 0
-		require.NoError(t, notes.Each(t.Context(), "members.view.*", func(jetlog.Note[json.RawMessage]) error { kept++; return nil }))
+		require.NoError(t, notes.Each(t.Context(), "members.view.*",
+			func(jetlog.Note[json.RawMessage]) error { kept++; return nil }))
 		return len(living) == 1 && kept == 1
 	}, 20*time.Second, 10*time.Millisecond)
 }

@@ -119,7 +119,8 @@ func (d *Desk) letters(
 	}
 	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
 		x, y := a.Value.Position, b.Value.Position
-		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Seq, y.Seq))
+		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition),
+			cmp.Compare(x.Seq, y.Seq))
 	})
 	return out, nil
 }

@@ -213,7 +213,7 @@ func (q *Queue) amend(ctx context.Context, at events.Position, change func(*lett
 	}
 }
 
-// Dropped tells who dropped an event that the served generation has parked; nil where nobody did.
+// Dropped reports who dropped an event that the served generation has parked; nil where nobody did.
 func (q *Queue) Dropped(ctx context.Context, at events.Position) (*projections.Drop, error) {
 	f, err := q.find(ctx, at)
 	if errors.Is(err, projections.ErrNoDeadLetter) {

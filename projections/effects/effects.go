@@ -1,6 +1,6 @@
-// Package effects lets a projection act on the outside world instead of keeping rows. It has no store of its own, so its
-// checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views. What it
-// does must be harmless when it is done again, since the checkpoint follows after.
+// Package effects lets a projection act on the outside world instead of keeping rows. It has no store of its own, so
+// its checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views.
+// What it does must be harmless when it is done again, since the checkpoint follows after.
 //
 // An effect can't be rebuilt, and a rebuild of other views never runs it.
 package effects
@@ -64,7 +64,8 @@ func (e *Effect) open(ctx context.Context) (_ jetstream.KeyValue, err error) {
 	e.bucket, err = e.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		e.bucket, err = e.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: name, Description: "how far the effect " + e.Name() + " is", Replicas: max(e.cfg.Replicas, 1), History: 1,
+			Bucket: name, Description: "how far the effect " + e.Name() + " is", Replicas: max(e.cfg.Replicas, 1),
+			History: 1,
 		})
 	}
 	if err != nil {

@@ -29,7 +29,8 @@ func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "turnledger-memory"})
 	require.NoError(t, err)
 	want := projections.DeadLetter{
-		Projection: "memory", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Type: "t", SessionID: "s", Reason: "a test", Attempts: 3,
+		Projection: "memory", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Type: "t", SessionID: "s",
+		Reason: "a test", Attempts: 3,
 		ParkedAt: time.Unix(7, 0).UTC(),
 	}
 	for _, key := range []string{"letter.1.7", "letter.0.7", "checkpoint.1"} {

@@ -6,13 +6,10 @@ package fleet
 import (
 	"context"
 	"errors"
-	"log/slog"
 
-	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -24,11 +21,9 @@ var ErrUnopened = errors.New("the view is not open yet")
 
 // Config of a Fleet.
 type Config struct {
-	Log     *jetlog.Log
-	Rules   conversation.Rules
-	Logger  *slog.Logger
-	Metrics *runner.Metrics
-	Traces  trace.TracerProvider
+	// Config is how views are fed, but for what their entries say.
+	runner.Config
+	Log *jetlog.Log
 	// Known are the names of views that other processes may have. Asked for one of them that is not in this
 	// fleet, the answer is projections.ErrNotFed.
 	Known []string

@@ -115,11 +115,8 @@ func (m *Member) run(ctx context.Context) error {
 
 // feeding is how a runner feeds the view, with those of its store's group; a view in memory has none.
 func (m *Member) feeding() runner.Config {
-	c := m.fleet.cfg
-	out := runner.Config{
-		Rules: c.Rules, Logger: c.Logger, Metrics: c.Metrics, Traces: c.Traces,
-		Start: m.Start, MaxBatch: m.MaxBatch, Carry: m.Carry, Desk: m.desk,
-	}
+	out := m.fleet.cfg.Config
+	out.Start, out.MaxBatch, out.Carry, out.Desk = m.Start, m.MaxBatch, m.Carry, m.desk
 	if !m.InMemory {
 		out.Group = m.desk.Members(m.View.Name(), func(ctx context.Context) (string, error) {
 			served, err := m.View.Served(ctx)

@@ -32,7 +32,8 @@ func (f *Fleet) Describe(d chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: how far all is that this process feeds, and the dead letters of what
 // it feeds or reads, when the metrics are asked for.
 func (f *Fleet) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), askDeadline) //nolint:forbidigo // a collector is given none
+	ctx, cancel := context.WithTimeout(context.Background(),
+		askDeadline) //nolint:forbidigo // a collector is given none
 	defer cancel()
 	f.collectLetters(ctx, out)
 	f.collectLag(ctx, out)

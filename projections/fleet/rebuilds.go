@@ -55,12 +55,15 @@ func (f *Fleet) kept(name string) (*Member, error) {
 	return m, nil
 }
 
+// rebuildConfig is how a view is fed, but for the bound of its batches.
 func (m *Member) rebuildConfig() rebuild.Config {
-	return rebuild.Config{Rules: m.fleet.cfg.Rules, Logger: m.fleet.cfg.Logger, Start: m.Start, Desk: m.desk}
+	c := m.feeding()
+	c.MaxBatch = 0
+	return c
 }
 
-// Rebuild begins a rebuild, which Run goes on with, and returns the number of its generation. projections.ErrNoProjection,
-// ErrNotFed, projections.ErrRebuilding, or an error of the view's store.
+// Rebuild begins a rebuild, which Run goes on with, and returns the number of its generation.
+// projections.ErrNoProjection, ErrNotFed, projections.ErrRebuilding, or an error of the view's store.
 func (f *Fleet) Rebuild(ctx context.Context, name string) (generation uint64, err error) {
 	m, err := f.kept(name)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	stateFailed = "failed"
 )
 
-// Status tells how far all is that this process feeds.
+// Status reports how far all is that this process feeds.
 func (f *Fleet) Status(ctx context.Context) (out []projections.Status) {
 	for _, s := range f.feeds {
 		if s.view == nil || s.view.fed() {

@@ -37,8 +37,11 @@ func benchLog(b *testing.B) (*nats.Conn, *jetlog.Log) {
 					request := fmt.Sprintf("request-%06d-%d", n, i)
 					id := events.TurnID(session, request)
 					facts = append(facts,
-						&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{PipelineName: "support", QuestionNeutral: text[:150], Metadata: []byte(`{"channel":"web"}`)}},
-						&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: text[:300]}})
+						&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+							Question: events.Question{PipelineName: "support", QuestionNeutral: text[:150],
+								Metadata: []byte(`{"channel":"web"}`)}},
+						&events.TurnFinalized{TurnID: id, SessionID: session,
+							Answer: events.Answer{AnswerNeutral: text[:300]}})
 				}
 				for _, f := range facts {
 					if _, err := log.Append(b.Context(), jetlog.Append{Facts: []events.Fact{f}}); err != nil {

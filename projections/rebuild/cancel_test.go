@@ -27,7 +27,11 @@ func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	t.Parallel()
 	log, v, _ := fed(t, openMemory, 1, 2, 4)
 	before, swapping := number(t, v), make(chan struct{})
-	r, err := rebuild.Begin(t.Context(), log, v, breakable{v, func(g projections.Generation) projections.Generation { return tooLate{g, swapping} }}, rebuild.Config{Rules: rules})
+	r, err := rebuild.Begin(t.Context(), log, v,
+		breakable{v, func(g projections.Generation) projections.Generation {
+			return tooLate{g,
+				swapping}
+		}}, rebuild.Config{Rules: rules})
 	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- r.Run(t.Context()) }()

@@ -17,13 +17,11 @@ import (
 // judged while the sink applies what came before.
 type filler struct {
 	*progress
+	projections.Intake
 	log    *jetlog.Log
-	sink   projections.Sink
 	cfg    Config
 	tail   *jetlog.Tail
 	judge  *projections.Judge
-	hold   *desk.Hold // nil where nothing is rebuilt
-	at     projections.Checkpoint
 	judged chan []projections.Judged
 	// free are parts that were applied, to be filled again.
 	free chan []projections.Judged
@@ -37,55 +35,72 @@ type filler struct {
 // many hands, and not a whole batch in each.
 const ahead = 10
 
-// part is how many events are read at once.
-func (c Config) part() int { return max(c.MaxBatch/ahead, 1) }
+// most is how many events are read at once.
+func (f *filler) most() int { return max(f.cfg.MaxBatch/ahead, 1) }
 
 // newFiller claims the partition of the sink; the log is opened after where it
-// begins.
-func newFiller(ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, p *progress) (*filler, error) {
+// begins. The dead letters of the served generation are in letters; nil where nothing is rebuilt.
+func newFiller(
+	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, letters *desk.Queue, p *progress,
+) (*filler, error) {
 	cp, err := sink.Claim(ctx, p.partition)
 	if err != nil {
 		return nil, err
 	}
 	cp.Partition, cp.Created = p.partition, log.Created(p.partition)
-	f := &filler{progress: p, log: log, sink: sink, cfg: cfg, at: cp, judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead)}
-	if cfg.queue != nil {
-		err := answered(ctx, func() (err error) {
-			f.hold, err = cfg.Desk.Own(ctx, sink.Name(), cp)
-			return err
-		})
+	f := &filler{
+		progress: p, log: log, cfg: cfg,
+		judged: make(chan []projections.Judged, ahead), free: make(chan []projections.Judged, ahead),
+	}
+	f.Intake = projections.Intake{Sink: sink, At: cp, Park: stop, Done: func(b projections.Batch) {
+		f.reached(b.To.Seq, len(b.Events)+len(b.Parked))
+	}}
+	if letters != nil {
+		hold, err := answered(ctx, func() (*desk.Hold, error) { return cfg.Desk.Own(ctx, sink.Name(), cp) })
+		if err != nil {
+			return nil, err
+		}
+		f.Park = leaveOut(letters, hold, sink.Name())
+	}
+	if cfg.Start != nil {
+		seq, err := answered(ctx, func() (uint64, error) { return cfg.Start(ctx, p.partition) })
+		if err == nil && seq != 0 {
+			err = f.Pass(ctx, seq)
+		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := f.start(ctx); err != nil {
-		return nil, err
-	}
-	f.judge = projections.NewJudge(log, cfg.Rules, f.at.Seq)
-	f.began(f.at.Seq)
+	f.judge = projections.NewJudge(log, cfg.Rules, f.At.Seq)
+	f.began(f.At.Seq)
 	return f, nil
 }
 
-// open is to be followed by read.
-func (f *filler) open(ctx context.Context) (err error) {
-	f.tail, err = f.log.Tail(ctx, f.partition, f.at.Seq, jetlog.TailOptions{MaxBatch: f.cfg.part(), Decode: true})
-	return err
+// stop ends the work at an event that can't be applied.
+func stop(_ context.Context, b projections.Batch, why error) error {
+	return &Stopped{b.Events[0].Position, why}
 }
 
-// start moves the checkpoint to where the projection begins.
-func (f *filler) start(ctx context.Context) error {
-	if f.cfg.Start == nil {
-		return nil
+// leaveOut passes over an event that can't be applied where an operator has said so of the served generation, and keeps
+// that letter; every other one ends the rebuild.
+func leaveOut(letters *desk.Queue, hold *desk.Hold, name string) func(context.Context, projections.Batch, error) error {
+	return func(ctx context.Context, b projections.Batch, why error) error {
+		drop, err := letters.Dropped(ctx, b.Events[0].Position)
+		if err != nil {
+			return err
+		}
+		if drop == nil {
+			return stop(ctx, b, why)
+		}
+		dead := projections.NewDeadLetter(name, &b.Events[0], why.Error(), time.Now())
+		dead.Dropped = drop
+		return hold.Keep(ctx, b.From.Created, dead)
 	}
-	var seq uint64
-	err := answered(ctx, func() (err error) {
-		seq, err = f.cfg.Start(ctx, f.partition)
-		return err
-	})
-	if err != nil || seq == 0 {
-		return err
-	}
-	return f.pass(ctx, seq)
+}
+
+// open opens the tail that read reads and closes.
+func (f *filler) open(ctx context.Context) (*jetlog.Tail, error) {
+	return f.log.Tail(ctx, f.partition, f.At.Seq, jetlog.TailOptions{MaxBatch: f.most(), Decode: true})
 }
 
 // read judges the log ahead of catchUp until ctx ends.
@@ -120,11 +135,7 @@ const quiet = 250 * time.Millisecond
 
 // catchUp applies all that the log holds now.
 func (f *filler) catchUp(ctx context.Context) error {
-	var head events.Position
-	err := answered(ctx, func() (err error) {
-		head, err = f.log.Head(ctx, f.partition)
-		return err
-	})
+	head, err := answered(ctx, func() (events.Position, error) { return f.log.Head(ctx, f.partition) })
 	if err != nil {
 		return err
 	}
@@ -132,14 +143,15 @@ func (f *filler) catchUp(ctx context.Context) error {
 }
 
 // answered asks the log until it answers, as a tail does: an election is no reason to begin again.
-func answered(ctx context.Context, ask func() error) error {
+func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
-		if err := ask(); !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
-			return err
+		answer, err := ask()
+		if !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
+			return answer, err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return answer, ctx.Err()
 		case <-time.After(quiet):
 		}
 	}
@@ -150,7 +162,7 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 	f.aim(seq)
 	still := time.NewTimer(quiet)
 	defer still.Stop()
-	for f.at.Seq < seq {
+	for f.At.Seq < seq {
 		run := f.rest
 		if len(run) == 0 {
 			still.Reset(quiet)
@@ -158,22 +170,18 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 			case part := <-f.judged:
 				// What was read ahead and passed over was erased meanwhile.
 				run = f.more(part)
-				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.at.Seq }):]
+				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
 				if len(run) == 0 {
 					continue
 				}
 			case <-still.C:
 				// Of erased events nothing comes.
-				var none bool
-				err := answered(ctx, func() (err error) {
-					none, err = f.log.Still(ctx, f.partition, f.at.Seq, seq)
-					return err
-				})
+				none, err := answered(ctx, func() (bool, error) { return f.log.Still(ctx, f.partition, f.At.Seq, seq) })
 				switch {
 				case err != nil:
 					return err
 				case none:
-					return f.pass(ctx, seq)
+					return f.Pass(ctx, seq)
 				}
 				continue
 			case <-ctx.Done():
@@ -182,35 +190,24 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 		}
 		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
 		if f.rest = run[n:]; n == 0 {
-			return f.pass(ctx, seq)
+			return f.Pass(ctx, seq)
 		}
-		if err := f.apply(ctx, run[:n]); err != nil {
+		if err := f.Apply(ctx, run[:n]); errors.Is(err, projections.ErrFenced) {
+			return fmt.Errorf("%w: another rebuild has begun, or this one stood still for too long: run it again", err)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pass moves the checkpoint over events that were erased: who compares checkpoints would wait for them. The event that was
-// applied last stays named: in another stream another one would stand where none does here.
-func (f *filler) pass(ctx context.Context, seq uint64) error {
-	to := f.at
-	to.Seq = seq
-	if err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
-		return err
-	}
-	f.at = to
-	f.reached(seq, 0)
-	return nil
-}
-
-// part gives an empty one.
+// part returns an empty part.
 func (f *filler) part() []projections.Judged {
 	select {
 	case p := <-f.free:
 		return p
 	default:
-		return make([]projections.Judged, 0, f.cfg.part())
+		return make([]projections.Judged, 0, f.most())
 	}
 }
 
@@ -224,7 +221,7 @@ func (f *filler) more(part []projections.Judged) []projections.Judged {
 		case f.free <- part[:0]:
 		default:
 		}
-		if len(f.run)+f.cfg.part() > f.cfg.MaxBatch {
+		if len(f.run)+f.most() > f.cfg.MaxBatch {
 			return f.run
 		}
 		select {
@@ -233,55 +230,4 @@ func (f *filler) more(part []projections.Judged) []projections.Judged {
 			return f.run
 		}
 	}
-}
-
-// apply commits a run of events; one that can't be applied is found by halving.
-func (f *filler) apply(ctx context.Context, run []projections.Judged) error {
-	last := run[len(run)-1]
-	to := f.at
-	to.Seq, to.EventID = last.Position.Seq, last.ID
-	err := f.sink.Apply(ctx, projections.Batch{From: f.at, To: to, Events: run})
-	switch {
-	case err == nil:
-		f.at = to
-		f.reached(to.Seq, len(run))
-		return nil
-	case errors.Is(err, projections.ErrFenced):
-		return fmt.Errorf("%w: another rebuild has begun, or this one stood still for too long: run it again", err)
-	case !projections.IsPermanent(err):
-		return err
-	case len(run) == 1:
-		return f.leaveOut(ctx, projections.Batch{From: f.at, To: to, Events: run}, err)
-	}
-	if err := f.apply(ctx, run[:len(run)/2]); err != nil {
-		return err
-	}
-	return f.apply(ctx, run[len(run)/2:])
-}
-
-// leaveOut passes over an event that can't be applied where an operator has said so of
-// the served generation, and keeps that letter; every other one ends the rebuild.
-func (f *filler) leaveOut(ctx context.Context, b projections.Batch, why error) error {
-	e := &b.Events[0]
-	if f.cfg.queue == nil {
-		return &Stopped{e.Position, why}
-	}
-	drop, err := f.cfg.queue.Dropped(ctx, e.Position)
-	if err != nil {
-		return err
-	}
-	if drop == nil {
-		return &Stopped{e.Position, why}
-	}
-	dead := projections.NewDeadLetter(f.sink.Name(), e, why.Error(), time.Now())
-	dead.Dropped = drop
-	if err := f.hold.Keep(ctx, f.at.Created, dead); err != nil {
-		return err
-	}
-	if err := f.sink.Apply(ctx, projections.Batch{From: b.From, To: b.To, Parked: b.Events}); err != nil {
-		return err
-	}
-	f.at = b.To
-	f.reached(e.Position.Seq, 1)
-	return nil
 }

@@ -80,7 +80,7 @@ func drawLog(rt *rapid.T, logs ...*jetlog.Log) {
 	}
 }
 
-// snapshots gives what a view holds of each session, with its positions where those
+// snapshots returns what a view holds of each session, with its positions where those
 // compare.
 func snapshots(t testing.TB, log *jetlog.Log, v view, exact bool) (out []any) {
 	t.Helper()
@@ -98,7 +98,8 @@ func snapshots(t testing.TB, log *jetlog.Log, v view, exact bool) (out []any) {
 		h := s.Head()
 		turns := slices.Collect(func(yield func(any) bool) {
 			for _, turn := range s.Turns {
-				if !yield([]any{turn.ID, turn.RequestID, turn.Status, turn.Version, turn.Replaces, turn.ReplacedBy, texts(turn)}) {
+				if !yield([]any{turn.ID, turn.RequestID, turn.Status, turn.Version, turn.Replaces, turn.ReplacedBy,
+					texts(turn)}) {
 					return
 				}
 			}

@@ -11,29 +11,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// Config of a rebuild.
-type Config struct {
-	Rules conversation.Rules
-	// MaxBatch bounds the events of one Apply; 5,000 by default.
-	MaxBatch int
-	// Start gives the sequence after which the projection begins; the log's beginning by
-	// default.
-	Start  func(ctx context.Context, partition int) (uint64, error)
-	Logger *slog.Logger
-	// Desk of the view's dead letters, and of the lease of its rebuild; that of the log by default.
-	Desk *desk.Desk
+// Config of a rebuild or a verification, which go by the Rules, MaxBatch (5,000 by default), Start, Logger and Desk
+// of a runner.
+type Config = runner.Config
 
-	// queue is the dead letters of the served generation; nil where nothing is rebuilt.
-	queue *desk.Queue
-}
-
-func (c Config) withDefaults(log *jetlog.Log) Config {
+func withDefaults(c Config, log *jetlog.Log) Config {
 	if c.MaxBatch <= 0 {
 		c.MaxBatch = 5000
 	}
@@ -65,6 +53,8 @@ type Rebuild struct {
 	cfg   Config
 	gen   projections.Generation
 	parts []*progress
+	// letters are the dead letters of the served generation.
+	letters *desk.Queue
 	// former is what is served while the generation is filled.
 	former  projections.Served
 	release func(context.Context)
@@ -82,13 +72,13 @@ var ErrCancelled = errors.New("the rebuild was cancelled")
 func Begin(
 	ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config,
 ) (*Rebuild, error) {
-	cfg = cfg.withDefaults(log)
+	cfg = withDefaults(cfg, log)
 	r := &Rebuild{log: log, view: view, cfg: cfg, cancelled: make(chan struct{}), over: make(chan struct{})}
 	if err := r.begin(ctx, gens); err != nil {
 		return nil, fmt.Errorf("rebuild %s: %w", view.Name(), err)
 	}
 	r.cancel = sync.OnceFunc(func() { close(r.cancelled) })
-	r.cfg.queue = cfg.Desk.Queue(view, log, cfg.Rules)
+	r.letters = cfg.Desk.Queue(view, log, cfg.Rules)
 	for k := range log.Partitions() {
 		r.parts = append(r.parts, &progress{partition: k})
 	}
@@ -146,7 +136,8 @@ func (r *Rebuild) Run(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
 		defer cancel()
 		if dropped := r.drop(ctx, err == nil); dropped != nil {
-			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(), "err", dropped)
+			r.cfg.Logger.Warn("what the rebuild leaves behind is removed by the next one", "projection", r.view.Name(),
+				"err", dropped)
 		}
 		r.err = err
 		close(r.over)
@@ -179,14 +170,14 @@ func (r *Rebuild) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return feed(ctx, r.log, r.gen, r.cfg, r.parts, func(ctx context.Context, fillers []*filler) error {
+	return feed(ctx, r.log, r.gen, r.cfg, r.letters, r.parts, func(ctx context.Context, fillers []*filler) error {
 		return r.swap(ctx, fillers, anyway)
 	})
 }
 
 // feed reads and judges all partitions for a sink while do runs, and ends with it.
 func feed(
-	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, parts []*progress,
+	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, letters *desk.Queue, parts []*progress,
 	do func(context.Context, []*filler) error,
 ) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -194,9 +185,9 @@ func feed(
 	defer end()
 	fillers := make([]*filler, len(parts))
 	for k, p := range parts {
-		f, err := newFiller(life, log, sink, cfg, p)
+		f, err := newFiller(life, log, sink, cfg, letters, p)
 		if err == nil {
-			err = answered(life, func() error { return f.open(life) })
+			f.tail, err = answered(life, func() (*jetlog.Tail, error) { return f.open(life) })
 		}
 		if err != nil {
 			end()
@@ -220,7 +211,7 @@ func ended(err error) error {
 	return err
 }
 
-// foreign tells whether the served generation follows another stream than the log's:
+// foreign reports whether the served generation follows another stream than the log's:
 // then its position says nothing.
 func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 	served, err := r.view.Served(ctx)
@@ -231,7 +222,7 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 		if cp.Partition >= r.log.Partitions() {
 			return true, nil
 		}
-		err := answered(ctx, func() error { return projections.SameStream(ctx, r.log, cp) })
+		_, err := answered(ctx, func() (any, error) { return nil, projections.SameStream(ctx, r.log, cp) })
 		if errors.Is(err, projections.ErrStream) {
 			return true, nil
 		}

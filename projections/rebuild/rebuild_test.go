@@ -222,7 +222,8 @@ func TestRebuildPassesOverWhatAnOperatorDropped(t *testing.T) {
 			poisoned := breakable{v, func(g projections.Generation) projections.Generation { return poison{g} }}
 
 			require.ErrorContains(t, rebuilt(t, log, poisoned), "0:17")
-			drop := projections.Drop{Reason: "a test said so", By: "me", At: time.Now().UTC().Truncate(time.Millisecond)}
+			drop := projections.Drop{Reason: "a test said so", By: "me",
+				At: time.Now().UTC().Truncate(time.Millisecond)}
 			_, err := q.DropDeadLetter(t.Context(), events.Position{Seq: 17}, drop)
 			require.NoError(t, err)
 			for range 2 {
@@ -287,7 +288,8 @@ func TestOnlyOneRebuildAtATime(t *testing.T) {
 	}
 }
 
-// What the served generation applied last was erased since, and nothing comes after it: the new one stands where that does.
+// What the served generation applied last was erased since, and nothing comes after it: the new one stands where
+// that does.
 func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 	t.Parallel()
 	for name, open := range backends(t) {
@@ -324,7 +326,11 @@ func TestCancelledRebuild(t *testing.T) {
 			t.Parallel()
 			log, v, _ := fed(t, open, 1, 3, 5)
 			ctx, cancel := context.WithCancel(t.Context())
-			r, err := rebuild.Begin(ctx, log, v, breakable{v, func(g projections.Generation) projections.Generation { return cancels{g, cancel} }}, rebuild.Config{Rules: rules, MaxBatch: 5})
+			r, err := rebuild.Begin(ctx, log, v,
+				breakable{v, func(g projections.Generation) projections.Generation {
+					return cancels{g,
+						cancel}
+				}}, rebuild.Config{Rules: rules, MaxBatch: 5})
 			require.NoError(t, err)
 			require.ErrorIs(t, r.Run(ctx), context.Canceled)
 			require.Equal(t, uint64(1), number(t, v))

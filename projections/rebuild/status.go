@@ -46,7 +46,7 @@ func (p *progress) reached(seq uint64, events int) {
 	p.events += events
 }
 
-// ended tells whether the rebuild has ended, and how.
+// ended reports whether the rebuild has ended, and how.
 func (r *Rebuild) ended() (bool, error) {
 	select {
 	case <-r.over:
@@ -59,7 +59,7 @@ func (r *Rebuild) ended() (bool, error) {
 // statusDeadline bounds the questions of one Status.
 const statusDeadline = 3 * time.Second
 
-// Status tells how far the new generation is, or why the rebuild failed; nothing
+// Status reports how far the new generation is, or why the rebuild failed; nothing
 // after one that was swapped in.
 func (r *Rebuild) Status(ctx context.Context, now time.Time) []projections.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
@@ -86,7 +86,8 @@ func (p *progress) status() projections.Status {
 	defer p.mu.Unlock()
 	s := projections.Status{
 		Partition: p.partition, State: StateRebuilding,
-		Position: events.Position{Partition: p.partition, Seq: p.seq}, Head: events.Position{Partition: p.partition, Seq: max(p.head, p.seq)},
+		Position: events.Position{Partition: p.partition, Seq: p.seq}, Head: events.Position{Partition: p.partition,
+			Seq: max(p.head, p.seq)},
 	}
 	if took := p.last.Sub(p.since).Seconds(); took > 0 {
 		s.Rate = float64(p.events) / took

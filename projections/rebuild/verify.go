@@ -22,7 +22,7 @@ type Verification struct {
 func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verification {
 	// Whatever the view began with, the log is folded from its beginning.
 	cfg.Start = nil
-	v := &Verification{log: log, view: view, cfg: cfg.withDefaults(log)}
+	v := &Verification{log: log, view: view, cfg: withDefaults(cfg, log)}
 	for k := range log.Partitions() {
 		v.parts = append(v.parts, &progress{partition: k})
 	}
@@ -30,9 +30,10 @@ func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verifi
 }
 
 // Run folds the log again to where the view is and gives each difference to report.
-// It tells how many sessions it looked at: all, or sample of those that the view
+// It returns how many sessions it looked at: all, or sample of those that the view
 // holds. The view may go on meanwhile.
-func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int, err error) {
+func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int,
+	err error) {
 	ref, err := v.view.NewReference(ctx, v.log.Partitions())
 	if err != nil {
 		return 0, fmt.Errorf("verify %s: %w", v.view.Name(), err)
@@ -45,7 +46,7 @@ func (v *Verification) Run(ctx context.Context, sample int, report func(projecti
 	if sample > 0 {
 		sessions, err = v.sampled(ctx, ref, sample, report)
 	} else {
-		err = feed(ctx, v.log, ref, v.cfg, v.parts, func(ctx context.Context, fillers []*filler) (err error) {
+		err = feed(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, fillers []*filler) (err error) {
 			sessions, err = ref.Compare(ctx, 0, whole{v, fillers}, report)
 			return err
 		})
@@ -56,10 +57,11 @@ func (v *Verification) Run(ctx context.Context, sample int, report func(projecti
 	return sessions, nil
 }
 
-func (v *Verification) sampled(ctx context.Context, ref projections.Reference, sample int, report func(projections.Difference) error) (int, error) {
+func (v *Verification) sampled(ctx context.Context, ref projections.Reference, sample int,
+	report func(projections.Difference) error) (int, error) {
 	fillers := make([]*filler, len(v.parts))
 	for k, p := range v.parts {
-		f, err := newFiller(ctx, v.log, ref, v.cfg, p)
+		f, err := newFiller(ctx, v.log, ref, v.cfg, nil, p)
 		if err != nil {
 			return 0, err
 		}
@@ -68,7 +70,7 @@ func (v *Verification) sampled(ctx context.Context, ref projections.Reference, s
 	return ref.Compare(ctx, sample, whole{v, fillers}, report)
 }
 
-// Progress tells how many events were folded of how many.
+// Progress reports how many events were folded of how many.
 func (v *Verification) Progress() (done, of uint64) {
 	for _, p := range v.parts {
 		p.mu.Lock()
@@ -95,9 +97,8 @@ func (w whole) Reach(ctx context.Context, at events.Position) error {
 func (w whole) Session(ctx context.Context, sessionID string, at events.Position) error {
 	f := w.fillers[at.Partition]
 	f.judge = projections.NewJudge(w.log, w.cfg.Rules, 1) // it remembers nothing of other sessions
-	to := f.at
-	to.Seq = at.Seq
-	b := projections.Batch{From: f.at, To: to}
+	b := projections.Batch{From: f.At, To: f.At}
+	b.To.Seq = at.Seq
 	for e, err := range w.log.Session(ctx, sessionID, 0, at.Seq) {
 		if err != nil {
 			return err
@@ -108,10 +109,5 @@ func (w whole) Session(ctx context.Context, sessionID string, at events.Position
 		}
 		b.Events = append(b.Events, j)
 	}
-	if err := f.sink.Apply(ctx, b); err != nil {
-		return err
-	}
-	f.at = to
-	f.progress.reached(at.Seq, len(b.Events))
-	return nil
+	return f.Commit(ctx, b)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
-// verified gives the differences, "session what", and how many sessions were looked at.
+// verified returns the differences, "session what", and how many sessions were looked at.
 func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string, sessions int) {
 	t.Helper()
 	check := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules, MaxBatch: 64})
@@ -83,12 +83,16 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 	for sql, want := range map[string][]string{
-		"update turnledger.answers set answer_neutral = 'a lie' where turn_id = (select turn_id from turnledger.turns where session_id = 's1' and status = 'finalized' limit 1)": {"s1 answers"},
-		"update turnledger.questions set metadata = '{}' where turn_id = (select turn_id from turnledger.turns where session_id = 's2' and status = 'finalized' limit 1)":        {"s2 questions"},
+		`update turnledger.answers set answer_neutral = 'a lie' where turn_id = (
+			select turn_id from turnledger.turns where session_id = 's1' and status = 'finalized' limit 1)`: {"s1 answers"},
+		`update turnledger.questions set metadata = '{}' where turn_id = (
+			select turn_id from turnledger.turns where session_id = 's2' and status = 'finalized' limit 1)`: {"s2 questions"},
 		"delete from turnledger.sessions where session_id = 's3'": {"s3 session"},
-		"insert into turnledger.session_links select linked_position, linked_at, partition, 'never', identity_id from turnledger.session_links where session_id = 's0'": {"never link"},
-		"delete from turnledger.event_ledger where seq = (select min(seq) from turnledger.event_ledger where session_id = 's1')":                                        {"s1 ledger"},
-		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'":                                                                              {"s0 session"},
+		`insert into turnledger.session_links select linked_position, linked_at, partition, 'never', identity_id
+			from turnledger.session_links where session_id = 's0'`: {"never link"},
+		`delete from turnledger.event_ledger where seq = (
+			select min(seq) from turnledger.event_ledger where session_id = 's1')`: {"s1 ledger"},
+		"update turnledger.sessions set finalized = finalized + 1 where session_id = 's0'": {"s0 session"},
 	} {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
@@ -106,7 +110,8 @@ func TestVerifyFindsTamperedMembers(t *testing.T) {
 	log := natstest.Log(t, 1)
 	fill(t, log, 4, 9)
 	const prefix = "tampered"
-	r, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: time.Minute})
+	r, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules,
+		LoadTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	v := ofRecent(r)

@@ -32,7 +32,8 @@ func TestARebuildWaitsForTheLog(t *testing.T) {
 			v := openMemory(t, log)
 			live(t, log, v)
 			caughtUp(t, log, v)
-			require.NoError(t, rebuilt(t, log, breakable{v, func(g projections.Generation) projections.Generation { return locks(wire, g) }}))
+			require.NoError(t, rebuilt(t, log,
+				breakable{v, func(g projections.Generation) projections.Generation { return locks(wire, g) }}))
 			require.Equal(t, uint64(2), number(t, v))
 		})
 	}

@@ -52,7 +52,8 @@ func ofRecent(v interface {
 	projections.Rebuildable
 	recent.Reader
 }) view {
-	return view{viewtest.View{View: v, Rebuildable: v}, func(ctx context.Context, log *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+	return view{viewtest.View{View: v, Rebuildable: v}, func(ctx context.Context, log *jetlog.Log,
+		session string) (*conversation.State, events.Position, error) {
 		snap, err := v.Load(ctx, session, log.Partition(session), -1)
 		return snap.State, snap.Applied, err
 	}}
@@ -63,7 +64,8 @@ func openMemory(testing.TB, *jetlog.Log) view { return ofRecent(memory.New(limit
 func redisOn(server *redistest.Server) opener {
 	return func(t testing.TB, _ *jetlog.Log) view {
 		v, err := redis.New(redis.Config{
-			URL: server.URL(), Prefix: "rebuild-" + strconv.FormatInt(prefixes.Add(1), 10), Limits: limits, Rules: rules, LoadTimeout: time.Minute,
+			URL: server.URL(), Prefix: "rebuild-" + strconv.FormatInt(prefixes.Add(1), 10), Limits: limits,
+			Rules: rules, LoadTimeout: time.Minute,
 		})
 		require.NoError(t, err)
 		t.Cleanup(v.Close)
@@ -79,7 +81,8 @@ func auditOn(t testing.TB, log *jetlog.Log, url string) view {
 	a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
-	return view{viewtest.View{View: a, Rebuildable: a}, func(ctx context.Context, _ *jetlog.Log, session string) (*conversation.State, events.Position, error) {
+	return view{viewtest.View{View: a, Rebuildable: a}, func(ctx context.Context, _ *jetlog.Log,
+		session string) (*conversation.State, events.Position, error) {
 		return a.SessionTurns(ctx, session, -1)
 	}}
 }
@@ -140,15 +143,19 @@ func say(ctx context.Context, log *jetlog.Log, n, i int) error {
 		facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", n%4)})
 	}
 	facts = append(facts,
-		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "question " + request, Metadata: []byte(`{"channel":"web"}`)}},
-		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "answer " + request}})
+		&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: "question " + request, Metadata: []byte(`{"channel":"web"}`)}},
+		&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "answer " +
+			request}})
 	switch i % 7 {
 	case 3:
-		facts = append(facts, &events.TurnRedacted{TurnID: events.TurnID(session, fmt.Sprint("r", i-2)), SessionID: session})
+		facts = append(facts, &events.TurnRedacted{TurnID: events.TurnID(session, fmt.Sprint("r", i-2)),
+			SessionID: session})
 	case 5:
 		facts = append(facts, &events.TurnCorrected{
-			TurnID: events.TurnID(session, request+"c"), SessionID: session, RequestID: request + "c", ReplacesTurnID: id,
-			Question: events.Question{QuestionNeutral: "right"}, Answer: events.Answer{AnswerNeutral: "right"},
+			TurnID: events.TurnID(session, request+"c"), SessionID: session, RequestID: request + "c",
+			ReplacesTurnID: id,
+			Question:       events.Question{QuestionNeutral: "right"}, Answer: events.Answer{AnswerNeutral: "right"},
 		})
 	}
 	for _, f := range facts {

@@ -12,7 +12,7 @@ import (
 // Digest of what a view must hold: 16 bytes of a SHA-256.
 type Digest [16]byte
 
-// String gives the first half in hexadecimal.
+// String returns the first half in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 
 // TurnDigest is of a turn as views hold it.
@@ -48,7 +48,8 @@ func (b *buffer) question(t *conversation.Turn) Digest {
 	b.numbers(t.Place, t.Started, uint64(t.Version)) //nolint:gosec // counts up from 1
 	b.time(t.CreatedAt)
 	b.flag(t.TranslateChat)
-	for _, s := range []string{t.RequestID, q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral, q.QuestionTranslated} {
+	for _, s := range []string{t.RequestID, q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral,
+		q.QuestionTranslated} {
 		text(b, s)
 	}
 	text(b, q.QuestionMessages)

@@ -38,7 +38,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Expires tells when a session leaves the view: its TTL after its last activity, or
+// Expires reports when a session leaves the view: its TTL after its last activity, or
 // after it was erased.
 func (l Limits) Expires(h conversation.Head) time.Time {
 	last := h.LastActive
@@ -59,10 +59,10 @@ func (l Limits) Trim(s *conversation.State) {
 
 // Reader is what readers do with a recent-turns view. It is safe for concurrent use, also with Apply.
 //
-// A view begins a partition without a checkpoint anywhere: the first batch, of the epoch last claimed, is taken whatever
-// the sequence of batch.From. Sessions that began before it are held in part. A parked event gives its session up to the
-// log: until the session's next event the view holds none of it, and then only what came after. Restore settles all dead
-// letters of a session.
+// A view begins a partition without a checkpoint anywhere: the first batch, of the epoch last claimed, is taken
+// whatever the sequence of batch.From. Sessions that began before it are held in part. A parked event gives its
+// session up to the log: until the session's next event the view holds none of it, and then only what came after.
+// Restore settles all dead letters of a session.
 type Reader interface {
 	Loader
 	// Wait blocks until the view has applied a position; else it ends with ctx and its

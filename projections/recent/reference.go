@@ -19,7 +19,7 @@ import (
 type Listed interface {
 	Name() string
 	Loader
-	// Sessions gives the ids of the sessions that are held in a partition, in no order;
+	// Sessions returns the ids of the sessions that are held in a partition, in no order;
 	// one may come twice, and those that come or go meanwhile, or not.
 	Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error
 }
@@ -71,7 +71,7 @@ func NewReference(view Listed, limits Limits, now func() time.Time, partitions i
 // Name of the view.
 func (r *Reference) Name() string { return r.view.Name() }
 
-// Claim gives the place where the notes end.
+// Claim returns the place where the notes end.
 func (r *Reference) Claim(_ context.Context, partition int) (projections.Checkpoint, error) {
 	return r.partitions[partition].at, nil
 }
@@ -151,7 +151,8 @@ func (s *note) turn(id uuid.UUID) *turnNote {
 }
 
 // Compare implements projections.Reference.
-func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error) (int, error) {
+func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fold,
+	report func(projections.Difference) error) (int, error) {
 	if sample > 0 {
 		return r.sample(ctx, sample, fold, report)
 	}
@@ -194,7 +195,8 @@ func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fo
 }
 
 // sample looks at some sessions, each read from the log by itself.
-func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error) (int, error) {
+func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fold,
+	report func(projections.Difference) error) (int, error) {
 	var ids []string
 	seen := 0
 	for k := range r.partitions {
@@ -253,12 +255,15 @@ func (c comparison) session(ctx context.Context, id string) error {
 	case over, n == nil && snap.State == nil:
 		return nil // it goes, or has gone
 	case snap.State == nil:
-		return c.report(projections.Difference{SessionID: id, What: "missing", Log: n.digest(c.Reference, len(n.turns)).String()})
+		return c.report(projections.Difference{SessionID: id, What: "missing", Log: n.digest(c.Reference,
+			len(n.turns)).String()})
 	case n == nil:
-		return c.report(projections.Difference{SessionID: id, What: "extra", View: HeadDigest(snap.State.Head()).String()})
+		return c.report(projections.Difference{SessionID: id, What: "extra",
+			View: HeadDigest(snap.State.Head()).String()})
 	}
 	if view, log := HeadDigest(snap.State.Head()), c.buf.head(n.head); view != log {
-		if err := c.report(projections.Difference{SessionID: id, What: "head", View: view.String(), Log: log.String()}); err != nil {
+		if err := c.report(projections.Difference{SessionID: id, What: "head", View: view.String(),
+			Log: log.String()}); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,10 +23,14 @@ import (
 // feed runs one partition until something breaks off.
 func (r *Runner) feed(ctx context.Context, k int) error {
 	f := &feeder{Runner: r, partition: k}
+	f.Sink, f.Done = bounded{r.proj, r}, f.done
+	if !r.task {
+		f.Park = f.park
+	}
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	tail, err := r.log.Tail(ctx, k, f.at.Seq, jetlog.TailOptions{MaxBatch: r.cfg.MaxBatch, Decode: true})
+	tail, err := r.log.Tail(ctx, k, f.At.Seq, jetlog.TailOptions{MaxBatch: r.cfg.MaxBatch, Decode: true})
 	if err != nil {
 		return err
 	}
@@ -95,8 +100,8 @@ func (f *feeder) watch(ctx context.Context) error {
 // feeder is the life of one partition between a claim and a break.
 type feeder struct {
 	*Runner
+	projections.Intake
 	partition int
-	at        projections.Checkpoint
 	judge     *projections.Judge
 	stop      context.CancelFunc
 	// hold is the right to park events; nil for a task.
@@ -118,7 +123,7 @@ func (f *feeder) claim(ctx context.Context) error {
 		return err
 	}
 	cp.Created = f.log.Created(f.partition)
-	f.at = cp
+	f.At = cp
 	f.committed.Store(cp.Seq)
 	if err := f.own(ctx); err != nil {
 		return err
@@ -126,8 +131,8 @@ func (f *feeder) claim(ctx context.Context) error {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.at.Seq), false
-	f.parts[f.partition].reached(f.at.Seq, 0)
+	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.At.Seq), false
+	f.parts[f.partition].reached(f.At.Seq, 0)
 	return nil
 }
 
@@ -136,32 +141,26 @@ func (f *feeder) own(ctx context.Context) (err error) {
 	if f.task {
 		return nil
 	}
-	if f.hold, err = f.cfg.Desk.Own(ctx, f.proj.Name(), f.at); err != nil || f.cfg.Carry == nil {
+	if f.hold, err = f.cfg.Desk.Own(ctx, f.proj.Name(), f.At); err != nil || f.cfg.Carry == nil {
 		return err
 	}
 	return f.cfg.Carry(ctx, f.partition, f.keep)
 }
 
 func (f *feeder) keep(ctx context.Context, dead projections.DeadLetter) error {
-	return f.hold.Keep(ctx, f.at.Created, dead)
+	return f.hold.Keep(ctx, f.At.Created, dead)
 }
 
 // start moves the checkpoint of a new partition to where the projection begins.
 func (f *feeder) start(ctx context.Context) error {
-	if f.at.Seq > 0 || f.cfg.Start == nil {
+	if f.At.Seq > 0 || f.cfg.Start == nil {
 		return nil
 	}
-	to := f.at
-	var err error
-	if to.Seq, err = f.cfg.Start(ctx, f.partition); err != nil || to.Seq == 0 {
+	seq, err := f.cfg.Start(ctx, f.partition)
+	if err != nil || seq == 0 {
 		return err
 	}
-	if err := f.proj.Apply(ctx, projections.Batch{From: f.at, To: to}); err != nil {
-		return err
-	}
-	f.at = to
-	f.committed.Store(to.Seq)
-	return nil
+	return f.Pass(ctx, seq)
 }
 
 // observed is the middleware that notes how a batch went. An error makes the subscriber emit the batch again,
@@ -178,7 +177,7 @@ func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 			f.parts[f.partition].set(retrying, err)
 			f.cfg.Metrics.failed(f.proj.Name())
 			f.cfg.Logger.Warn("a batch is tried again",
-				"projection", f.proj.Name(), "position", f.at.Position(), "err", err)
+				"projection", f.proj.Name(), "position", f.At.Position(), "err", err)
 		}
 		return out, err
 	}
@@ -187,15 +186,15 @@ func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error {
 	if f.stale {
 		// What the last attempt did is unknown: only the stored checkpoint tells.
-		before := f.at
+		before := f.At
 		if err := f.claim(ctx); err != nil {
 			return err
 		}
-		if f.at.Seq < before.Seq {
-			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.at.Position())
+		if f.At.Seq < before.Seq {
+			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.At.Position())
 		}
 		// Who was fenced in between holds a batch that may be no more what the log has.
-		if f.at.Epoch > before.Epoch+1 {
+		if f.At.Epoch > before.Epoch+1 {
 			return projections.ErrFenced
 		}
 	}
@@ -203,7 +202,7 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 	f.stale = true
 	judged, err := f.judgeAll(ctx, batch)
 	if err == nil {
-		err = f.apply(ctx, judged)
+		err = f.Apply(ctx, judged)
 	}
 	if err != nil {
 		return err
@@ -216,7 +215,7 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]projections.Judged, error) {
 	judged := make([]projections.Judged, 0, len(batch))
 	for _, m := range batch {
-		if m.Position.Seq <= f.at.Seq {
+		if m.Position.Seq <= f.At.Seq {
 			continue
 		}
 		j, err := f.judge.Judge(ctx, m.Recorded())
@@ -228,63 +227,41 @@ func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]projec
 	return judged, nil
 }
 
-// apply commits a run of events. One that can't be applied is found by halving the
-// run, and parked.
-func (f *feeder) apply(ctx context.Context, run []projections.Judged) error {
-	if len(run) == 0 {
-		return nil
-	}
-	b := f.batch(run)
-	ctx, ended := f.span(ctx, run)
-	// What has begun is brought to its end when the runner stops.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
-	defer cancel()
-	err := f.proj.Apply(ctx, b)
-	ended(err)
-	switch {
-	case err == nil:
-		f.done(b)
-		return nil
-	case f.task || !projections.IsPermanent(err):
-		return err
-	case len(run) > 1:
-		if err := f.apply(ctx, run[:len(run)/2]); err != nil {
-			return err
-		}
-		return f.apply(ctx, run[len(run)/2:])
-	}
-	return f.park(ctx, b, err)
+// bounded is a projection whose batches are brought to their end when the runner stops.
+type bounded struct {
+	projections.Sink
+	runner *Runner
 }
 
-// park keeps the one event of a batch as a dead letter, and passes it by once the letter is durable.
+const applyDeadline = 30 * time.Second
+
+// Apply implements projections.Sink.
+func (s bounded) Apply(ctx context.Context, b projections.Batch) error {
+	ctx, ended := s.runner.span(ctx, b.Events)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
+	defer cancel()
+	err := s.Sink.Apply(ctx, b)
+	ended(err)
+	return err
+}
+
+// park keeps the one event of a batch as a dead letter, durably.
 func (f *feeder) park(ctx context.Context, b projections.Batch, why error) error {
 	e := &b.Events[0]
 	f.cfg.Logger.Error("an event can't be applied and goes to the dead letters; "+
 		"look at it with: turnledger deadletters list",
 		"projection", f.proj.Name(), "position", e.Position, "event_type", e.Type, "err", why)
-	if err := f.keep(ctx, projections.NewDeadLetter(f.proj.Name(), e, why.Error(), time.Now())); err != nil {
-		return err
-	}
-	if err := f.proj.Apply(ctx, projections.Batch{From: b.From, To: b.To, Parked: b.Events}); err != nil {
-		return err
-	}
-	f.cfg.Metrics.parked(f.proj.Name())
-	f.done(b)
-	return nil
-}
-
-const applyDeadline = 30 * time.Second
-
-func (f *feeder) batch(run []projections.Judged) projections.Batch {
-	last := run[len(run)-1]
-	to := f.at
-	to.Seq, to.EventID = last.Position.Seq, last.ID
-	return projections.Batch{From: f.at, To: to, Events: run}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyDeadline)
+	defer cancel()
+	return f.keep(ctx, projections.NewDeadLetter(f.proj.Name(), e, why.Error(), time.Now()))
 }
 
 func (f *feeder) done(b projections.Batch) {
-	f.at = b.To
 	f.committed.Store(b.To.Seq)
-	f.parts[f.partition].reached(b.To.Seq, len(b.Events))
-	f.cfg.Metrics.applied(f.proj.Name(), b.Events)
+	for range b.Parked {
+		f.cfg.Metrics.parked(f.proj.Name())
+	}
+	passed := slices.Concat(b.Events, b.Parked)
+	f.parts[f.partition].reached(b.To.Seq, len(passed))
+	f.cfg.Metrics.applied(f.proj.Name(), passed)
 }

@@ -15,15 +15,17 @@ type Metrics struct {
 // NewMetrics registers the runners' metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnledger", Subsystem: "projection", Name: name, Help: help}, labels)
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnledger", Subsystem: "projection",
+			Name: name, Help: help}, labels)
 		reg.MustRegister(c)
 		return c
 	}
 	return &Metrics{
-		events:    counter("events_total", "Events applied, by projection and verdict.", "projection", "verdict"),
-		anomalies: counter("anomalies_total", "Events that contradict the log or state nothing, by projection and reason.", "projection", "reason"),
-		failures:  counter("failures_total", "Batches that were tried again, by projection.", "projection"),
-		dead:      counter("dead_letters_total", "Events parked in the dead letters, by projection.", "projection"),
+		events: counter("events_total", "Events applied, by projection and verdict.", "projection", "verdict"),
+		anomalies: counter("anomalies_total", "Events that contradict the log or state nothing, by projection and "+
+			"reason.", "projection", "reason"),
+		failures: counter("failures_total", "Batches that were tried again, by projection.", "projection"),
+		dead:     counter("dead_letters_total", "Events parked in the dead letters, by projection.", "projection"),
 	}
 }
 

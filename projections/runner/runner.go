@@ -24,7 +24,7 @@ type Config struct {
 	Rules conversation.Rules
 	// MaxBatch bounds the events of one Apply; 2,000 by default.
 	MaxBatch int
-	// Start gives the sequence after which a projection without a checkpoint begins;
+	// Start returns the sequence after which a projection without a checkpoint begins;
 	// the log's beginning by default.
 	Start   func(ctx context.Context, partition int) (uint64, error)
 	Logger  *slog.Logger
@@ -135,7 +135,7 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 	}
 }
 
-// foreign tells whether a projection has to stop: its checkpoint is not of this log.
+// foreign reports whether a projection has to stop: its checkpoint is not of this log.
 func foreign(err error) bool {
 	return errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream)
 }

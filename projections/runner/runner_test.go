@@ -105,7 +105,8 @@ func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
 			session, request := fmt.Sprint("s", s), fmt.Sprint("r", i)
 			id := events.TurnID(session, request)
 			for _, f := range []events.Fact{
-				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}},
+				&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+					Question: events.Question{QuestionNeutral: "q"}},
 				&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: "a"}},
 			} {
 				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{f}})
@@ -138,7 +139,8 @@ func TestEveryEventIsAppliedOnceInOrder(t *testing.T) {
 	for s.reached(0) < 200 {
 		before := s.reached(0)
 		stop := start(t, log, s)
-		require.Eventually(t, func() bool { return s.reached(0) > before }, 20*time.Second, time.Millisecond, "seed %d", seed)
+		require.Eventually(t, func() bool { return s.reached(0) > before }, 20*time.Second, time.Millisecond, "seed %d",
+			seed)
 		require.NoError(t, stop())
 	}
 	var want []string
@@ -255,12 +257,14 @@ func TestPanicOfAProjectionLosesNothing(t *testing.T) {
 	log := natstest.Log(t, 1)
 	fill(t, log, 1, 3)
 	p, counted := &panicky{sink: newSink()}, prometheus.NewRegistry()
-	run(t, runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond, Metrics: runner.NewMetrics(counted)}))
+	run(t, runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond,
+		Metrics: runner.NewMetrics(counted)}))
 	require.Eventually(t, func() bool { return p.reached(0) == 6 }, 20*time.Second, time.Millisecond)
 	failures, err := testutil.GatherAndCount(counted, "turnledger_projection_failures_total")
 	require.NoError(t, err)
 	require.Equal(t, 1, failures, "a panic is counted")
-	require.Equal(t, []string{"0:1 started", "0:2 answered", "0:3 started", "0:4 answered", "0:5 started", "0:6 answered"}, p.applied)
+	require.Equal(t, []string{"0:1 started", "0:2 answered", "0:3 started", "0:4 answered", "0:5 started",
+		"0:6 answered"}, p.applied)
 }
 
 // lossy is a store that can be emptied.

@@ -65,7 +65,10 @@ func backends(t *testing.T) map[string]backend {
 	pg, rd := pgtest.URL(t), redistest.Start(t)
 	return map[string]backend{
 		"audit": {
-			open: func(t testing.TB, log *jetlog.Log) shared { return withGroup(log, openAudit(t, pg, "turnledger", log)) },
+			open: func(t testing.TB, log *jetlog.Log) shared {
+				return withGroup(log, openAudit(t, pg, "turnledger",
+					log))
+			},
 			same: func(t testing.TB, log *jetlog.Log, _ shared) {
 				fresh := openAudit(t, pg, "fresh", log)
 				stop := start(t, log, fresh)
@@ -85,7 +88,8 @@ func backends(t *testing.T) map[string]backend {
 		},
 		"redis": {
 			open: func(t testing.TB, log *jetlog.Log) shared {
-				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules, LoadTimeout: time.Minute})
+				v, err := redis.New(redis.Config{URL: rd.URL(), Limits: recent.Limits{}, Rules: rules,
+					LoadTimeout: time.Minute})
 				require.NoError(t, err)
 				t.Cleanup(v.Close)
 				return withGroup(log, v)
@@ -93,7 +97,8 @@ func backends(t *testing.T) map[string]backend {
 			same: func(t testing.TB, log *jetlog.Log, view shared) {
 				for s := range shareSessions {
 					session := fmt.Sprint("s", s)
-					snap, err := view.(grouped).View.(*redis.View).Load(t.Context(), session, log.Partition(session), -1)
+					snap, err := view.(grouped).View.(*redis.View).Load(t.Context(), session, log.Partition(session),
+						-1)
 					require.NoError(t, err)
 					want, err := fold(t.Context(), log, session, ^uint64(0))
 					require.NoError(t, err)
@@ -127,7 +132,8 @@ func auditRows(t testing.TB, url, schema string) (out []string) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger", "security_events", "dead_letters"} {
+	for _, table := range []string{"sessions", "session_links", "questions", "answers", "event_ledger",
+		"security_events", "dead_letters"} {
 		found, err := conn.Query(t.Context(), "select to_jsonb(t)::text from "+schema+"."+table+" t order by 1")
 		require.NoError(t, err)
 		rows, err := pgx.CollectRows(found, pgx.RowTo[string])
@@ -148,7 +154,7 @@ type ledger struct {
 	spans map[int][]span
 }
 
-// once tells that every event of the log was applied once, and no batch between the
+// once reports that every event of the log was applied once, and no batch between the
 // parts of another.
 func (l *ledger) once(t testing.TB, log *jetlog.Log) {
 	l.mu.Lock()
@@ -184,7 +190,8 @@ func (m *member) Apply(ctx context.Context, b projections.Batch) error {
 	if err == nil {
 		m.book.mu.Lock()
 		defer m.book.mu.Unlock()
-		m.book.spans[b.From.Partition] = append(m.book.spans[b.From.Partition], span{b.From.Seq, b.To.Seq, uint64(len(b.Events))})
+		m.book.spans[b.From.Partition] = append(m.book.spans[b.From.Partition], span{b.From.Seq, b.To.Seq,
+			uint64(len(b.Events))})
 	}
 	return err
 }
@@ -202,7 +209,7 @@ func (m *member) kill(t testing.TB) {
 	require.NoError(t, m.stop())
 }
 
-// live gives the partitions that the member feeds.
+// live returns the partitions that the member feeds.
 func (m *member) live(t testing.TB) (own []int) {
 	for _, s := range m.runner.Status(t.Context(), time.Now()) {
 		if s.State == "live" {
@@ -214,7 +221,8 @@ func (m *member) live(t testing.TB) (own []int) {
 
 func join(t testing.TB, log *jetlog.Log, view shared, book *ledger, beat time.Duration) *member {
 	m := &member{shared: view, book: book}
-	m.runner = runner.New(log, m, runner.Config{Rules: rules, MaxBatch: 7, Pause: 20 * time.Millisecond, Group: m, Beat: beat})
+	m.runner = runner.New(log, m, runner.Config{Rules: rules, MaxBatch: 7, Pause: 20 * time.Millisecond, Group: m,
+		Beat: beat})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- m.runner.Run(ctx) }()
@@ -223,7 +231,7 @@ func join(t testing.TB, log *jetlog.Log, view shared, book *ledger, beat time.Du
 	return m
 }
 
-// sharedOut tells whether each partition is fed by one member, and each by a fair share.
+// sharedOut reports whether each partition is fed by one member, and each by a fair share.
 func sharedOut(t testing.TB, members []*member) bool {
 	var all []int
 	for _, m := range members {
@@ -245,8 +253,10 @@ func talk(t testing.TB, log *jetlog.Log, turn int) {
 		session, request := fmt.Sprint("s", s), fmt.Sprint("r", turn)
 		id := events.TurnID(session, request)
 		facts := []events.Fact{
-			&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: "q"}},
-			&events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: strings.Repeat("a", turn)}},
+			&events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+				Question: events.Question{QuestionNeutral: "q"}},
+			&events.TurnFinalized{TurnID: id, SessionID: session,
+				Answer: events.Answer{AnswerNeutral: strings.Repeat("a", turn)}},
 		}
 		if turn == 2 {
 			facts = append(facts, &events.SessionLinked{SessionID: session, IdentityID: fmt.Sprint("u", s%3)})
@@ -296,7 +306,8 @@ func TestRunnersShareThePartitionsAndTakeOverTheDeadOnes(t *testing.T) {
 			t.Logf("taken over after %s", time.Since(began).Round(100*time.Millisecond))
 			reachedAll(t, log, members[0].shared)
 			left = append(left, join(t, log, b.open(t, log), book, 0))
-			require.Eventually(t, func() bool { return sharedOut(t, left) }, 20*time.Second, 20*time.Millisecond, "more runners: partitions are given away")
+			require.Eventually(t, func() bool { return sharedOut(t, left) }, 20*time.Second, 20*time.Millisecond,
+				"more runners: partitions are given away")
 			talk(t, log, 3)
 			reachedAll(t, log, members[0].shared)
 			for _, m := range left {

@@ -44,5 +44,6 @@ func TestARunnerThatCannotBeatGoesOn(t *testing.T) {
 	_, err := s.Claim(t.Context(), 0)
 	require.NoError(t, err)
 	fill(t, log, 1, 6)
-	require.Never(t, func() bool { return s.reached(0) > 10 }, 200*time.Millisecond, 10*time.Millisecond, "it is fenced")
+	require.Never(t, func() bool { return s.reached(0) > 10 }, 200*time.Millisecond, 10*time.Millisecond,
+		"it is fenced")
 }

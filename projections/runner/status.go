@@ -62,7 +62,7 @@ func (p *progress) reached(seq uint64, applied int) {
 // statusDeadline bounds the questions of one Status.
 const statusDeadline = 3 * time.Second
 
-// Status tells how far the projection is, with the log's head asked now. Of what
+// Status reports how far the projection is, with the log's head asked now. Of what
 // another runner feeds it asks the projection's store, where that can tell. A log that
 // does not answer is said so, after 3 s at most, and never looks like no lag.
 func (r *Runner) Status(ctx context.Context, now time.Time) []projections.Status {

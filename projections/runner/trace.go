@@ -17,20 +17,22 @@ const maxLinks = 128
 
 // span begins the span of a run of events, linked to the requests that wrote them. It
 // names positions and counts, never a text.
-func (f *feeder) span(ctx context.Context, run []projections.Judged) (context.Context, func(error)) {
-	if f.cfg.Traces == nil {
+func (r *Runner) span(ctx context.Context, run []projections.Judged) (context.Context, func(error)) {
+	if r.cfg.Traces == nil || len(run) == 0 {
 		return ctx, func(error) {}
 	}
 	var links []trace.Link
 	for i := range run {
 		if at := written(ctx, run[i].TraceParent); at.IsValid() && len(links) < maxLinks {
-			links = append(links, trace.Link{SpanContext: at, Attributes: []attribute.KeyValue{attribute.String("turnledger.position", run[i].Position.String())}})
+			links = append(links, trace.Link{SpanContext: at,
+				Attributes: []attribute.KeyValue{attribute.String("turnledger.position", run[i].Position.String())}})
 		}
 	}
-	name := f.proj.Name()
-	ctx, s := f.cfg.Traces.Tracer("turnledger").Start(ctx, "apply "+name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(
-		attribute.String("turnledger.projection", name), attribute.Int("turnledger.events", len(run)),
-		attribute.String("turnledger.position", run[len(run)-1].Position.String())))
+	name := r.proj.Name()
+	ctx, s := r.cfg.Traces.Tracer("turnledger").Start(ctx, "apply "+name, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithLinks(links...), trace.WithAttributes(
+			attribute.String("turnledger.projection", name), attribute.Int("turnledger.events", len(run)),
+			attribute.String("turnledger.position", run[len(run)-1].Position.String())))
 	return ctx, func(err error) {
 		if err != nil {
 			s.SetStatus(codes.Error, "not applied")

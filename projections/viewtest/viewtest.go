@@ -41,19 +41,23 @@ func DrawFact(rt *rapid.T) events.Fact {
 	request := fmt.Sprint("r", rapid.IntRange(0, 4).Draw(rt, "request"))
 	id := events.TurnID(session, request)
 	words := fmt.Sprint("drei & <vier> ", rapid.IntRange(0, math.MaxInt16).Draw(rt, "words"))
-	q, a := events.Question{QuestionNeutral: words, Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
-	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct", "reset", "erase", "refused"}).Draw(rt, "fact") {
+	q, a := events.Question{QuestionNeutral: words,
+		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
+	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct",
+		"reset", "erase", "refused"}).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
 	case "final":
 		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: a}
 	case "link":
-		return &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "identity")}
+		return &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt,
+			"identity")}
 	case "redact":
 		return &events.TurnRedacted{TurnID: id, SessionID: session}
 	case "correct":
 		next := request + "c"
-		return &events.TurnCorrected{TurnID: events.TurnID(session, next), SessionID: session, RequestID: next, ReplacesTurnID: id, Question: q, Answer: a}
+		return &events.TurnCorrected{TurnID: events.TurnID(session, next), SessionID: session, RequestID: next,
+			ReplacesTurnID: id, Question: q, Answer: a}
 	case "reset":
 		return &events.SessionReset{SessionID: session}
 	case "erase":
@@ -84,7 +88,7 @@ func NewShaky(v View, seed uint64) *Shaky {
 	return &Shaky{View: v, rng: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's dice
 }
 
-// Dice gives a number from 0 to n-1.
+// Dice returns a number from 0 to n-1.
 func (s *Shaky) Dice(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +110,7 @@ func (s *Shaky) Apply(ctx context.Context, b projections.Batch) error {
 	return errors.New("broken off after the commit")
 }
 
-// CaughtUp tells whether a view has applied all of a log.
+// CaughtUp reports whether a view has applied all of a log.
 func CaughtUp(t testing.TB, log *jetlog.Log, v projections.View) bool {
 	t.Helper()
 	served, err := v.Served(t.Context())

@@ -28,7 +28,8 @@ func accountFor(cluster string) (account, error) {
 	self := os.Geteuid()
 	if self != 0 {
 		if exists && owner != self {
-			return account{}, fmt.Errorf("%w: %s belongs to uid %d; run as that user, or as root", ErrForeignCluster, cluster, owner)
+			return account{}, fmt.Errorf("%w: %s belongs to uid %d; run as that user, or as root", ErrForeignCluster,
+				cluster, owner)
 		}
 		return lookupAccount(user.LookupId, strconv.Itoa(self))
 	}
@@ -66,7 +67,7 @@ func ownerOf(path string) (uid int, exists bool, err error) {
 	return int(info.Sys().(*syscall.Stat_t).Uid), true, nil
 }
 
-// own gives a file or folder to the account, where that is not us already.
+// own makes the account the owner of a file or folder, where it is another user than ours.
 func (a account) own(path string) error {
 	if !a.drop {
 		return nil

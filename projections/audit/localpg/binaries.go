@@ -1,7 +1,7 @@
 package localpg
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -40,8 +40,8 @@ var installDirs = []string{
 	"/usr/bin", "/usr/local/bin", "/usr/local/pgsql/bin",
 }
 
-// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. A dir that is
-// given is the only one looked at.
+// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. A dir
+// that is given is the only one looked at.
 func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	var best binaries
 	var majors []string
@@ -60,13 +60,16 @@ func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	case want != 0 && best.major == 0 && found != "":
 		return best, fmt.Errorf("%w: PostgreSQL %d made it and %s is installed", ErrForeignCluster, want, found)
 	case best.major < minMajor:
-		return best, &NotInstalledError{Command: installCommand(), Found: found}
+		if found != "" {
+			found = fmt.Sprintf(" (found %s, need %d or newer)", found, minMajor)
+		}
+		return best, fmt.Errorf("%w%s: run `%s`", ErrNotInstalled, found, installCommand())
 	}
 	return best, nil
 }
 
-// candidateDirs lists every directory that holds both postgres and initdb, links resolved, each once. PATH comes first, so
-// that a version chosen there wins among equals.
+// candidateDirs lists every directory that holds both postgres and initdb, links resolved, each once. PATH comes
+// first, so that a version chosen there wins among equals.
 func candidateDirs(only string) []string {
 	dirs := []string{only}
 	if only == "" {
@@ -101,7 +104,8 @@ var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 func majorOf(ctx context.Context, dir string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // a fixed name in a known folder
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"),
+		"--version").Output() //nolint:gosec // a fixed name in a known folder
 	if err != nil {
 		return 0, fmt.Errorf("ask %s for its version: %w", dir, err)
 	}
@@ -121,10 +125,9 @@ func installCommand() string {
 	if os.Geteuid() == 0 {
 		sudo = ""
 	}
-	ids := osRelease()
+	release, _ := os.ReadFile("/etc/os-release") // another system has none
+	ids := string(bytes.Join(idLines.FindAll(release, -1), []byte(" ")))
 	for _, known := range []struct{ id, command string }{
-		{"debian", "apt-get install -y postgresql"},
-		{"ubuntu", "apt-get install -y postgresql"},
 		{"fedora", "dnf install -y postgresql-server"},
 		{"rhel", "dnf install -y postgresql-server"},
 		{"suse", "zypper install -y postgresql-server"},
@@ -138,18 +141,5 @@ func installCommand() string {
 	return sudo + "apt-get install -y postgresql"
 }
 
-// osRelease returns the ID and ID_LIKE lines of /etc/os-release, or nothing.
-func osRelease() string {
-	f, err := os.Open("/etc/os-release")
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	var ids []string
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "ID=") || strings.HasPrefix(lines.Text(), "ID_LIKE=") {
-			ids = append(ids, lines.Text())
-		}
-	}
-	return strings.Join(ids, " ")
-}
+// idLines are the lines of os-release that name the system, and those that it is like.
+var idLines = regexp.MustCompile(`(?m)^ID(_LIKE)?=.*$`)

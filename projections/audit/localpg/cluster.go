@@ -86,8 +86,9 @@ func (s *Server) initdb(ctx context.Context, bin binaries, dir string) error {
 	return nil
 }
 
-// command prepares one of PostgreSQL's programs to work on dir. Where the account can't enter a folder above dir (a home or a
-// temporary folder of mode 0700), dir is opened here and handed down, and the program finds it by the descriptor.
+// command prepares one of PostgreSQL's programs to work on dir. Where the account can't enter a folder above dir (a
+// home or a temporary folder of mode 0700), dir is opened here and handed down, and the program finds it by the
+// descriptor.
 func (s *Server) command(program, dir string, sig syscall.Signal, args ...string) (*exec.Cmd, func(), error) {
 	release := func() {}
 	var handed []*os.File
@@ -105,7 +106,8 @@ func (s *Server) command(program, dir string, sig syscall.Signal, args ...string
 			handed, dir = []*os.File{f}, descriptorPath
 		}
 	}
-	cmd := exec.Command(program, append([]string{"-D", dir}, args...)...) //nolint:gosec,noctx // found by us; run and launch watch it
+	cmd := exec.Command(program, append([]string{"-D", dir},
+		args...)...) //nolint:gosec,noctx // found by us; run and launch watch it
 	cmd.ExtraFiles = handed
 	s.account.prepare(cmd, sig)
 	return cmd, release, nil
@@ -114,7 +116,8 @@ func (s *Server) command(program, dir string, sig syscall.Signal, args ...string
 // handDown opens dir for a child that will find it at the path through, if the system has such paths.
 func (a account) handDown(dir, blocked, through string) (*os.File, error) {
 	if _, err := os.Stat(filepath.Dir(through)); through == "" || err != nil {
-		return nil, fmt.Errorf("%w: it runs as %s, which may not pass %s; keep the data in a folder that it may enter, or run `chmod o+x %s`",
+		return nil, fmt.Errorf("%w: it runs as %s, which may not pass %s; keep the data in a folder that it may "+
+			"enter, or run `chmod o+x %s`",
 			ErrUnreachable, a.name, blocked, blocked)
 	}
 	f, err := os.Open(dir) //nolint:gosec // our own data directory
@@ -124,9 +127,9 @@ func (a account) handDown(dir, blocked, through string) (*os.File, error) {
 	return f, nil
 }
 
-// writeAccess lets in, over the socket only (but for what the config adds), whoever the kernel says is our user, root or PostgreSQL's account. It is written at each
-// start, since we may be another user than last time. os.Root, because the folder is the account's and we may be root:
-// no link leads us out of it.
+// writeAccess lets in, over the socket only (but for what the config adds), whoever the kernel says is our user,
+// root or PostgreSQL's account. It is written at each start, since we may be another user than last time. os.Root,
+// because the folder is the account's and we may be root: no link leads us out of it.
 func (s *Server) writeAccess() error {
 	users := map[string]bool{s.account.name: true}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {

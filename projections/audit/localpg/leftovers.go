@@ -2,20 +2,23 @@ package localpg
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its way out), a
-// half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it belongs to a live Server.
+// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its
+// way out), a half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it
+// belongs to a live Server.
 func (s *Server) clearLeftovers(ctx context.Context) error {
 	if err := s.stopLeftovers(ctx); err != nil {
 		return err
@@ -35,21 +38,35 @@ func (s *Server) clearLeftovers(ctx context.Context) error {
 	return s.claimPidFile()
 }
 
-// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment, till it
-// finds its input closed, and may still put files there; so removing is tried for a while.
+// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment,
+// till it finds its input closed, and may still put files there; so removing is tried for a while.
 func removeHalf(ctx context.Context, half string) error {
-	ctx, cancel := context.WithTimeout(ctx, killAfter)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	var err error
+	_, ended := within(ctx, killAfter, func() (bool, error) {
+		err = os.RemoveAll(half)
+		return err == nil, nil
+	})
+	if err = cmp.Or(err, ended); err != nil {
+		return fmt.Errorf("remove a half-made cluster: %w", err)
+	}
+	return nil
+}
+
+// within asks every few milliseconds whether something is done, for a while. It returns false where the time is over,
+// and an error where asking fails or ctx ends first.
+func within(ctx context.Context, most time.Duration, done func() (bool, error)) (bool, error) {
+	deadline := time.After(most)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := os.RemoveAll(half)
-		if err == nil {
-			return nil
+		if is, err := done(); is || err != nil {
+			return is, err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("remove a half-made cluster: %w", err)
+			return false, ctx.Err()
+		case <-deadline:
+			return false, nil
 		case <-tick.C:
 		}
 	}
@@ -71,38 +88,23 @@ func (s *Server) stopLeftovers(ctx context.Context) error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		s.log.Warn("stopping the PostgreSQL that an earlier process left running", "pid", left[0].pid, "signal", step.sig.String())
+		s.log.Warn("stopping the PostgreSQL that an earlier process left running",
+			"pid", left[0].pid, "signal", step.sig.String())
 		for _, p := range left {
 			// To a child SIGINT means only "cancel your query".
 			if step.sig != syscall.SIGINT || strings.Contains(p.args, "cluster_name=") {
 				_ = syscall.Kill(p.pid, step.sig) // gone already is fine
 			}
 		}
-		if gone, err := s.awaitGone(ctx, step.wait); gone || err != nil {
+		gone, err := within(ctx, step.wait, func() (bool, error) {
+			left, err := s.leftovers()
+			return len(left) == 0, err
+		})
+		if gone || err != nil {
 			return err
 		}
 	}
 	return errors.New("an earlier PostgreSQL could not be stopped")
-}
-
-func (s *Server) awaitGone(ctx context.Context, wait time.Duration) (bool, error) {
-	deadline := time.NewTimer(wait)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		left, err := s.leftovers()
-		if err != nil || len(left) == 0 {
-			return err == nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-deadline.C:
-			return false, nil
-		case <-tick.C:
-		}
-	}
 }
 
 func (s *Server) leftovers() ([]processInfo, error) {
@@ -110,13 +112,10 @@ func (s *Server) leftovers() ([]processInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ours []processInfo
-	for _, p := range all {
-		if strings.Contains(p.args, "-c cluster_name="+s.name+" ") || strings.HasPrefix(p.args, "postgres: "+s.name+": ") {
-			ours = append(ours, p)
-		}
-	}
-	return ours, nil
+	return slices.DeleteFunc(all, func(p processInfo) bool {
+		return !strings.Contains(p.args, "-c cluster_name="+s.name+" ") && !strings.HasPrefix(p.args, "postgres: "+
+			s.name+": ")
+	}), nil
 }
 
 // refuseRival leaves a server alone that somebody else started on this cluster.
@@ -127,15 +126,17 @@ func (s *Server) refuseRival() error {
 	}
 	for _, p := range all {
 		if strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
-			return fmt.Errorf("%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(), p.pid)
+			return fmt.Errorf(
+				"%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(), p.pid)
 		}
 	}
 	return nil
 }
 
 // claimPidFile makes a stale postmaster.pid harmless when its number has been given to another process meanwhile, which
-// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the shared memory
-// that it names; so only the number is replaced, by our own: a server's parent is never taken for a rival.
+// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the
+// shared memory that it names; so only the number is replaced, by our own: a server's parent is never taken for a
+// rival.
 func (s *Server) claimPidFile() error {
 	root, err := os.OpenRoot(s.cluster())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,13 +173,14 @@ func (s *Server) makeSocketDir() error {
 	} else if exists && owner != s.account.uid && owner != os.Geteuid() {
 		return fmt.Errorf("make PostgreSQL's socket folder: %s belongs to uid %d; remove it", s.socket, owner)
 	}
-	if err := os.RemoveAll(s.socket); err != nil {
-		return fmt.Errorf("clear PostgreSQL's socket folder: %w", err)
+	err := os.RemoveAll(s.socket)
+	if err == nil {
+		err = os.Mkdir(s.socket, 0o700)
 	}
-	if err := os.Mkdir(s.socket, 0o700); err != nil {
-		return fmt.Errorf("make PostgreSQL's socket folder: %w", err)
+	if err == nil {
+		err = s.account.own(s.socket)
 	}
-	if err := s.account.own(s.socket); err != nil {
+	if err != nil {
 		return fmt.Errorf("make PostgreSQL's socket folder: %w", err)
 	}
 	return nil

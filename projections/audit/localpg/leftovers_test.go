@@ -47,7 +47,8 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	require.Contains(t, lines.Text(), "postgres://")
 	require.NoError(t, cmd.Process.Kill())
 	pidFile := filepath.Join(dir, "cluster", "postmaster.pid")
-	require.Eventually(t, func() bool { return !exists(pidFile) }, time.Minute, 10*time.Millisecond, "it goes the clean way")
+	require.Eventually(t, func() bool { return !exists(pidFile) }, time.Minute, 10*time.Millisecond,
+		"it goes the clean way")
 	start(t, fast(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "server.log"))
 	require.NoError(t, err)
@@ -59,10 +60,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestStartAfterItWasKilledWhileMakingTheCluster kills the process at several points of initdb, known by what lies there.
+// TestStartAfterItWasKilledWhileMakingTheCluster kills the process at several points of initdb, known by what lies
+// there.
 func TestStartAfterItWasKilledWhileMakingTheCluster(t *testing.T) {
 	t.Parallel()
-	for _, landmark := range []string{"", "PG_VERSION", "base/1", "global/pg_control", "base/1/2619", "base/4", "base/5"} {
+	for _, landmark := range []string{"", "PG_VERSION", "base/1", "global/pg_control", "base/1/2619", "base/4",
+		"base/5"} {
 		t.Run("at "+landmark, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -129,7 +132,8 @@ func TestStartWithAnEmptyPidFile(t *testing.T) {
 	dir := t.TempDir()
 	srv := start(t, fast(dir))
 	require.NoError(t, srv.Stop(limit(t)))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster", "postmaster.pid"), nil, 0o644)) // as PostgreSQL leaves it
+	// as PostgreSQL leaves it
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster", "postmaster.pid"), nil, 0o644))
 	require.NoError(t, srv.Restart(limit(t)))
 }
 
@@ -146,7 +150,8 @@ func TestStartRefusesAClusterThatSomeoneElseRuns(t *testing.T) {
 
 	cluster := filepath.Join(dir, "cluster")
 	require.NoError(t, os.Chmod(sockets, 0o777)) // another user's server puts its socket there
-	pid := runAsOwner(t, filepath.Join(cluster, "PG_VERSION"), program, "-D", cluster, "-c", "listen_addresses=", "-k", sockets)
+	pid := runAsOwner(t, filepath.Join(cluster, "PG_VERSION"), program, "-D", cluster, "-c", "listen_addresses=", "-k",
+		sockets)
 	awaitFile(t, filepath.Join(sockets, ".s.PGSQL.5432"))
 	err = srv.Restart(limit(t))
 	require.ErrorContains(t, err, "still in use")

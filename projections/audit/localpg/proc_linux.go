@@ -18,8 +18,8 @@ const descriptorPath = "/proc/self/fd/3"
 // user (Go's order), which would clear it, and PostgreSQL's binaries are not setuid, which would clear it too.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// processes lists the account's processes with their command lines. It reads only what /proc shows to everyone: a container's
-// root may not look at the working directory of another user's process.
+// processes lists the account's processes with their command lines. It reads only what /proc shows to everyone: a
+// container's root may not look at the working directory of another user's process.
 func (a account) processes() ([]processInfo, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

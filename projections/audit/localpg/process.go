@@ -23,8 +23,9 @@ type process struct {
 	err  error
 }
 
-// prepare sets how a child of this package runs: as the account, in a session of its own (so that Ctrl-C in our terminal is
-// ours alone, and its SIGHUP too), told by sig when we die, and with nothing of our environment, which holds secrets.
+// prepare sets how a child of this package runs: as the account, in a session of its own (so that Ctrl-C in our
+// terminal is ours alone, and its SIGHUP too), told by sig when we die, and with nothing of our environment, which
+// holds secrets.
 func (a account) prepare(cmd *exec.Cmd, sig syscall.Signal) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if a.drop {
@@ -70,8 +71,8 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// stop asks for a fast shutdown (clients are cut off, a checkpoint is written) and waits. When ctx ends first the server is
-// told to drop everything at once; the next start then recovers from its log.
+// stop asks for a fast shutdown (clients are cut off, a checkpoint is written) and waits. When ctx ends first the
+// server is told to drop everything at once; the next start then recovers from its log.
 func (p *process) stop(ctx context.Context) error {
 	if ctx.Err() == nil {
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // ended already is fine
@@ -94,7 +95,7 @@ func (p *process) stop(ctx context.Context) error {
 // killAfter is how long a server may take over an immediate shutdown, which does no work to speak of.
 const killAfter = 5 * time.Second
 
-// alive tells whether a process of this number exists, whoever owns it.
+// alive reports whether a process of this number exists, whoever owns it.
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, os.ErrPermission)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"syscall"
 	"time"
@@ -14,10 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings go on the command line, where they win over the files, so that a cluster made by an older version of us gets them too.
+// settings go on the command line, where they win over the files, so that a cluster made by an older version of us
+// gets them too.
 func (s *Server) settings() []string {
 	pairs := []string{
-		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket, "unix_socket_permissions=0700",
+		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket,
+		"unix_socket_permissions=0700",
 		"cluster_name=" + s.name,
 		"timezone=UTC", "log_timezone=UTC", "jit=off",
 		// The server's log must never hold a text that a client sent: errors are the client's to report, and even the
@@ -79,24 +82,14 @@ func (s *Server) openLog() (f *os.File, size int64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+	size, err = f.Seek(0, io.SeekEnd)
+	return f, size, err
 }
 
+// logSince is the end of what the log has from a size on.
 func (s *Server) logSince(from int64) string {
-	f, err := os.Open(s.LogFile())
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.NewSectionReader(f, from, 64<<10))
-	if err != nil {
-		return ""
-	}
-	return lastLines(text)
+	text, _ := os.ReadFile(s.LogFile()) // the error that it is added to says more
+	return lastLines(text[min(int(from), len(text)):])
 }
 
 // lastLines keeps what an error can carry.
@@ -107,21 +100,19 @@ func lastLines(text []byte) string {
 
 // awaitReady asks until the server lets us in, and makes our database if it is not there.
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	_, err := within(ctx, math.MaxInt64, func() (bool, error) {
 		err := s.ensureDatabase(ctx)
-		if answer := (*pgconn.PgError)(nil); err == nil || errors.As(err, &answer) && answer.Code != cannotConnectNow {
-			return err
+		if answer, ok := errors.AsType[*pgconn.PgError](err); err == nil || ok && answer.Code != cannotConnectNow {
+			return true, err
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("it ended at once: %w", p.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+			return true, fmt.Errorf("it ended at once: %w", p.err)
+		default:
+			return false, nil
 		}
-	}
+	})
+	return err
 }
 
 // cannotConnectNow is the answer of a server that still recovers, or shuts down.

@@ -22,7 +22,7 @@ type Config struct {
 	DataDir string
 	// Logger is told of starts, stops and what had to be cleaned up; nil: nobody.
 	Logger *slog.Logger
-	// Fast gives up every promise about what survives a crash of the machine, and allows more connections: for tests.
+	// Fast drops every promise about what survives a crash of the machine, and allows more connections: for tests.
 	// What survives a crash of the server or of this process is the same.
 	Fast bool
 	// BinDir is the folder of the binaries; empty: the newest installed version, or the one that made the cluster.
@@ -47,9 +47,9 @@ type Server struct {
 	proc *process // nil: stopped
 }
 
-// Start runs PostgreSQL on cfg.DataDir and returns when it answers. The first start makes the cluster (about a second). It
-// stops what an earlier process left running there. ctx bounds the start only; after a crash PostgreSQL may need long to recover, so
-// give it time. The server runs until Stop, or until this process ends in whatever way.
+// Start runs PostgreSQL on cfg.DataDir and returns when it answers. The first start makes the cluster (about a
+// second). It stops what an earlier process left running there. ctx bounds the start only; after a crash PostgreSQL
+// may need long to recover, so give it time. The server runs until Stop, or until this process ends in whatever way.
 //
 // Errors: ErrNotInstalled, ErrInUse, ErrUnreachable, ErrForeignCluster; any other carries the end of the server's log.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
@@ -100,12 +100,14 @@ func newServer(cfg Config) (*Server, error) {
 // socketRoot is not the temporary folder of the environment: that may be long, and closed to PostgreSQL's account.
 const socketRoot = "/tmp"
 
-// URL is what pgx (or psql) connects with: the database turnledger, as its owner. It stays the same over a Restart, and over
-// processes, as long as the data directory keeps its path. Only this process's user, root and PostgreSQL's account are let in.
+// URL is what pgx (or psql) connects with: the database turnledger, as its owner. It stays the same over a Restart,
+// and over processes, as long as the data directory keeps its path. Only this process's user, root and PostgreSQL's
+// account are let in.
 func (s *Server) URL() string { return s.databaseURL("turnledger") }
 
 func (s *Server) databaseURL(database string) string {
-	return "postgres://turnledger@/" + database + "?host=" + url.QueryEscape(s.socket) + "&port=" + s.cfg.Port + "&sslmode=disable"
+	return "postgres://turnledger@/" + database + "?host=" + url.QueryEscape(s.socket) + "&port=" + s.cfg.Port +
+		"&sslmode=disable"
 }
 
 // LogFile is where PostgreSQL's own messages go.
@@ -132,8 +134,8 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // Stop cuts the clients off, lets PostgreSQL write a checkpoint, waits for its end and removes the socket. If ctx ends
-// first, or has ended already, PostgreSQL is made to drop everything where it stands, as in a crash (safe: the next start
-// recovers), and ctx's error is returned; the server is stopped then too. Stopping a stopped server does nothing.
+// first, or has ended already, PostgreSQL is made to drop everything where it stands, as in a crash (safe: the next
+// start recovers), and ctx's error is returned; the server is stopped then too. Stopping a stopped server does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

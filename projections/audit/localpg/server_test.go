@@ -46,7 +46,8 @@ func TestServerRunsUnprivilegedAndApart(t *testing.T) {
 	conn, err := pgx.Connect(limit(t), srv.URL())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(limit(t))) }()
-	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C", "TimeZone": "UTC"} {
+	for setting, want := range map[string]string{"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C",
+		"TimeZone": "UTC"} {
 		var got string
 		require.NoError(t, conn.QueryRow(limit(t), "SELECT current_setting($1)", setting).Scan(&got))
 		require.Equal(t, want, got, setting)
@@ -129,10 +130,7 @@ func TestStartSaysWhatToDo(t *testing.T) {
 		t.Parallel()
 		_, err := localpg.Start(limit(t), localpg.Config{DataDir: t.TempDir(), BinDir: t.TempDir()})
 		require.ErrorIs(t, err, localpg.ErrNotInstalled)
-		var missing *localpg.NotInstalledError
-		require.ErrorAs(t, err, &missing)
-		require.Contains(t, err.Error(), missing.Command)
-		require.Contains(t, missing.Command, "install")
+		require.Regexp(t, "run `.*install.*`", err)
 	})
 	t.Run("without a data directory", func(t *testing.T) {
 		t.Parallel()

@@ -1,5 +1,5 @@
-// Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started when the first
-// test asks (about a second), stopped at the end.
+// Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started
+// when the first test asks (about a second), stopped at the end.
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
@@ -33,15 +33,16 @@ import (
 // shared is the server that all tests of this process use. It has to outlive every test, and so belongs to none.
 var shared cluster
 
-// URL gives t an empty database of its own, which is dropped when t ends, whoever is still connected. Safe for parallel tests.
+// URL makes an empty database for t, which is dropped when t ends, whoever is still connected. Safe for
+// parallel tests.
 func URL(t testing.TB) string {
 	t.Helper()
 	return shared.database(t)
 }
 
-// Start gives t a server of its own, for a test that stops it, restarts it (its URL stays) or crashes it (Stop with a context
-// that has ended). It trades the safety of its data against a crash of the machine for speed; a benchmark that
-// measures PostgreSQL's own durability calls localpg.Start instead.
+// Start runs a server for t alone, for a test that stops it, restarts it (its URL stays) or crashes it (Stop with
+// a context that has ended). It trades the safety of its data against a crash of the machine for speed; a benchmark
+// that measures PostgreSQL's own durability calls localpg.Start instead.
 func Start(t testing.TB) *localpg.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
@@ -58,8 +59,8 @@ func Start(t testing.TB) *localpg.Server {
 	return srv
 }
 
-// StartTLS gives t a server of its own that also listens on a port of 127.0.0.1, with TLS only, and lets those in who show a
-// certificate of the authority for their role. The address names none of the files; the role is turnledger.
+// StartTLS runs a server for t alone that also listens on a port of 127.0.0.1, with TLS only, and lets those in
+// who show a certificate of the authority for their role. The address names none of the files; the role is turnledger.
 func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -84,7 +85,8 @@ func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Settings = []string{"listen_addresses=127.0.0.1", "ssl=on", "ssl_ca_file=tls.ca", "ssl_cert_file=tls.cert", "ssl_key_file=tls.key"}
+	cfg.Settings = []string{"listen_addresses=127.0.0.1", "ssl=on", "ssl_ca_file=tls.ca", "ssl_cert_file=tls.cert",
+		"ssl_key_file=tls.key"}
 	cfg.Access = []string{"hostssl all turnledger 127.0.0.1/32 cert"}
 	cfg.Port = port
 	srv, err = localpg.Start(ctx, cfg)

@@ -56,7 +56,8 @@ func FromJSONB(stored []byte) json.RawMessage {
 
 // plainJSON reports whether every PostgreSQL takes some JSON as jsonb. It may say no where the answer is yes.
 func plainJSON(raw []byte) bool {
-	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) && !hugeNumbers(raw)
+	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) &&
+		!hugeNumbers(raw)
 }
 
 // Digits that a number may have, before or after its point, and in its exponent: numeric takes 16,383 after the point.

@@ -68,14 +68,14 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	held.Adopt(e.Head)
 }
 
-// left tells whether a turn is no longer to be shown. The judge knows all versions of
+// left reports whether a turn is no longer to be shown. The judge knows all versions of
 // a redacted turn; the view, which holds one at most, can't follow the chain.
 func left(t *conversation.Turn, gone []*conversation.Turn) bool {
 	return t.Status == conversation.Replaced || t.Status == conversation.Redacted ||
 		slices.ContainsFunc(gone, func(g *conversation.Turn) bool { return g.ID == t.ID })
 }
 
-// before gives the turn that stands right before the newest, if t is the newest.
+// before returns the turn that stands right before the newest, if t is the newest.
 func before(turns []*conversation.Turn, t *conversation.Turn) *conversation.Turn {
 	if n := len(turns); n > 1 && turns[n-1] == t {
 		return turns[n-2]

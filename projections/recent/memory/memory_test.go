@@ -113,7 +113,8 @@ func TestActivityMovesTheEnd(t *testing.T) {
 	start(t, log, "other", clock)
 	feed.All(1)
 	clock = clock.Add(ttl - time.Minute)
-	log.Append(t, &events.TurnStarted{TurnID: recenttest.ID("s", "2"), SessionID: "s", RequestID: "2", Question: events.Question{QuestionNeutral: "q"}}, clock)
+	log.Append(t, &events.TurnStarted{TurnID: recenttest.ID("s", "2"), SessionID: "s", RequestID: "2",
+		Question: events.Question{QuestionNeutral: "q"}}, clock)
 	feed.All(1)
 	clock = clock.Add(time.Hour)
 	require.Len(t, load(t, view, "s").Turns, 2)
@@ -163,7 +164,8 @@ func TestDeadLettersAreBounded(t *testing.T) {
 
 func start(t *testing.T, log *recenttest.Log, session string, at time.Time) {
 	log.Append(t, &events.TurnStarted{
-		TurnID: recenttest.ID(session, "1"), SessionID: session, RequestID: "1", Question: events.Question{QuestionNeutral: "q"},
+		TurnID: recenttest.ID(session, "1"), SessionID: session, RequestID: "1",
+		Question: events.Question{QuestionNeutral: "q"},
 	}, at)
 }
 

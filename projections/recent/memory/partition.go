@@ -47,7 +47,7 @@ func (p *partition) commit(b projections.Batch, do func()) error {
 	return nil
 }
 
-// snapshot gives what load does, and the sequence up to which it holds all. That is read
+// snapshot returns what load does, and the sequence up to which it holds all. That is read
 // first: what is applied while load runs, and the state may lack, is then after it.
 func (p *partition) snapshot(load func() *conversation.State) (uint64, *conversation.State) {
 	seq := p.applied.Load()

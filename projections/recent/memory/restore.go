@@ -10,16 +10,13 @@ import (
 )
 
 // Restore implements projections.View.
-func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
-	return v.served.Load().restore(ctx, s)
-}
-
-func (v *generation) restore(ctx context.Context, from projections.Session) ([]events.Position, error) {
-	p, err := v.partition(ctx, from.Partition)
+func (v *View) Restore(ctx context.Context, from projections.Session) ([]events.Position, error) {
+	g := v.served.Load()
+	p, err := g.partition(ctx, from.Partition)
 	if err != nil {
 		return nil, fmt.Errorf("restore a session in memory: %w", err)
 	}
-	s := p.shard(v.hash(from.ID))
+	s := p.shard(g.hash(from.ID))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.sessions[from.ID]
@@ -30,8 +27,8 @@ func (v *generation) restore(ctx context.Context, from projections.Session) ([]e
 	if held != nil {
 		s.drop(held)
 	}
-	if expires := v.limits.Expires(from.State.Head()).UnixMilli(); expires >= v.now().UnixMilli() {
-		v.take(s, from.State, expires)
+	if expires := g.limits.Expires(from.State.Head()).UnixMilli(); expires >= g.now().UnixMilli() {
+		g.take(s, from.State, expires)
 	}
 	return from.Letters, nil
 }

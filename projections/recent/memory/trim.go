@@ -35,7 +35,7 @@ func trimAnswer(t, previous *conversation.Turn) {
 	t.Answer = &a
 }
 
-// once gives one copy of a text for all who ask for it, for as long as it is used.
+// once returns one copy of a text for all who ask for it, for as long as it is used.
 func once(s string) string {
 	if s == "" {
 		return ""

@@ -53,7 +53,8 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 	v := &View{}
 	v.last.Store(1)
 	v.served.Store(&generation{
-		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1, store: uuid.NewString(),
+		limits: limits.WithDefaults(), rules: rules, now: now, seed: maphash.MakeSeed(), number: 1,
+		store: uuid.NewString(),
 	})
 	return v
 }
@@ -118,16 +119,13 @@ func (v *generation) applyAll(p *partition, b projections.Batch) {
 
 // Load is described at recent.View. It takes microseconds and does no I/O.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	return v.served.Load().load(ctx, sessionID, partition, shown)
-}
-
-func (v *generation) load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	p, err := v.partition(ctx, partition)
+	g := v.served.Load()
+	p, err := g.partition(ctx, partition)
 	if err != nil {
 		return recent.Snapshot{}, fmt.Errorf("load a session from memory: %w", err)
 	}
 	seq, state := p.snapshot(func() *conversation.State {
-		return p.shard(v.hash(sessionID)).load(sessionID, shown, v.now().UnixMilli())
+		return p.shard(g.hash(sessionID)).load(sessionID, shown, g.now().UnixMilli())
 	})
 	return recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}, State: state}, nil
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestBackendsAgree gives both backends the same logs in the same delivery.
+// TestBackendsAgree: both backends get the same logs in the same delivery.
 func TestBackendsAgree(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -31,7 +31,8 @@ func TestBackendsAgree(t *testing.T) {
 		},
 		func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {
 			prefix := "agree-" + strconv.FormatInt(views.Add(1), 10)
-			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules, LoadTimeout: time.Minute})
+			v, err := redis.New(redis.Config{URL: server.URL(), Prefix: prefix, Limits: limits, Rules: rules,
+				LoadTimeout: time.Minute})
 			require.NoError(t, err)
 			t.Cleanup(v.Close)
 			return recenttest.View{View: v, Reader: v}

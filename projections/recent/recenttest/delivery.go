@@ -21,7 +21,8 @@ func exact(t *testing.T, open Open) {
 	const session = "séance {1} 日本 \U0001F9E1"
 	question, answer, metadata := `[ {"role" : "user", "content":[{"type":"text","text":"\ud83d\ude00 <b>&amp;\u2028\u0000"}],  "n":123456789012345678901234567890.10, "e":1E400, "z":-0.0} ]`,
 		`[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1.0}"}}]}]`, ` { "locale" : "de\u00e9" , "n" : 1e2 }`
-	text := "tab\t \"quoted\" \u2028 \u202eRTL \x00 \U0001F468\u200d\U0001F469\u200d\U0001F467 " + strings.Repeat("ü", 3000)
+	text := "tab\t \"quoted\" \u2028 \u202eRTL \x00 \U0001F468\u200d\U0001F469\u200d\U0001F467 " + strings.Repeat("ü",
+		3000)
 	body := func(f events.Fact, old, raw string) events.Envelope {
 		env, err := events.Encode(f, w.now)
 		require.NoError(t, err)
@@ -29,13 +30,16 @@ func exact(t *testing.T, open Open) {
 		return env
 	}
 	f := &events.TurnStarted{TurnID: ID(session, "r"), SessionID: session, RequestID: "r", Question: events.Question{
-		QuestionNeutral: text, QuestionTranslated: text, PipelineName: "p", Consultant: "c", Repository: "r", TranslateChat: true,
+		QuestionNeutral: text, QuestionTranslated: text, PipelineName: "p", Consultant: "c", Repository: "r",
+		TranslateChat:    true,
 		QuestionMessages: []byte(`["MESSAGES"]`), Metadata: []byte(`{}`),
 	}}
 	w.log.AppendEnvelope(body(f, `["MESSAGES"],"metadata":{}`, question+`,"metadata":`+metadata), w.now)
-	w.log.AppendEnvelope(body(&events.TurnFinalized{TurnID: f.TurnID, SessionID: session, Metadata: []byte(`{"a":0}`), Answer: events.Answer{
-		AnswerNeutral: text, AnswerTranslated: text + "!", AnswerTranslatedIsFallback: true, AnswerMessages: []byte(`["MESSAGES"]`),
-	}}, `["MESSAGES"]`, answer), w.now)
+	w.log.AppendEnvelope(body(&events.TurnFinalized{TurnID: f.TurnID, SessionID: session, Metadata: []byte(`{"a":0}`),
+		Answer: events.Answer{
+			AnswerNeutral: text, AnswerTranslated: text + "!", AnswerTranslatedIsFallback: true,
+			AnswerMessages: []byte(`["MESSAGES"]`),
+		}}, `["MESSAGES"]`, answer), w.now)
 	w.flush()
 	got := w.state(session, -1)
 	require.Equal(t, Plain(w.log.State(session)), Plain(got))
@@ -48,7 +52,8 @@ func exact(t *testing.T, open Open) {
 
 func again(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	w.turn("s", "a", "b").correct("s", "a", "a2").start("s", "c").turn("o", "x").redact("s", "b").answer("s", "c").erase("o")
+	w.turn("s", "a", "b").correct("s", "a", "a2").start("s", "c").turn("o", "x").redact("s", "b").answer("s",
+		"c").erase("o")
 	for n := range len(w.log.Events) {
 		w.feed.redeliver(uint64(n), 1)
 		require.Equal(t, uint64(n+1), w.load("s", -1).Applied.Seq)
@@ -77,7 +82,8 @@ func again(t *testing.T, open Open) {
 	require.Equal(t, Plain(want.load(-1)), Plain(w.load("s", -1).State))
 
 	first := w.log.Events[:3]
-	b := (&Feed{t: t, log: w.log, judge: projections.NewJudge(w.log, rules, 0), At: projections.Checkpoint{Epoch: w.feed.At.Epoch}}).judged(first)
+	b := (&Feed{t: t, log: w.log, judge: projections.NewJudge(w.log, rules, 0),
+		At: projections.Checkpoint{Epoch: w.feed.At.Epoch}}).judged(first)
 	require.ErrorIs(t, w.view.Apply(t.Context(), b), projections.ErrFenced, "the checkpoint is further on")
 }
 

@@ -121,7 +121,8 @@ func (f *Feed) Claim(start uint64) {
 
 // Batch judges the next events, at most most of them.
 func (f *Feed) Batch(most int) projections.Batch {
-	return f.judged(f.log.Events[f.At.Seq:min(f.At.Seq+uint64(most), uint64(len(f.log.Events)))]) //nolint:gosec // small
+	return f.judged(f.log.Events[f.At.Seq:min(f.At.Seq+uint64(most),
+		uint64(len(f.log.Events)))]) //nolint:gosec // small
 }
 
 func (f *Feed) judged(run []events.Recorded) projections.Batch {

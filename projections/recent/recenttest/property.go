@@ -55,7 +55,8 @@ type delivery struct {
 func (d *delivery) run() {
 	for at := int(d.start); at < len(d.log.Events); { //nolint:gosec // small
 		n := rapid.IntRange(1, 6).Draw(d.rt, "batch")
-		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park", "retry"}).Draw(d.rt, "delivery") {
+		switch rapid.SampledFrom([]string{"apply", "apply", "apply", "crash", "redeliver", "rival", "park",
+			"retry"}).Draw(d.rt, "delivery") {
 		case "apply":
 			d.next(n, (*reference).apply, func(f *Feed) { f.Apply(f.Batch(n)) })
 		case "crash":
@@ -103,7 +104,8 @@ func (d *delivery) compare() {
 			for _, n := range []int{-1, shown} {
 				snap, err := v.Load(d.rt.Context(), s, 0, n)
 				require.NoError(d.rt, err)
-				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s, n)
+				require.Equal(d.rt, Plain(d.want[s].load(n)), Plain(snap.State), "view %d, session %q, last %d", i, s,
+					n)
 				applied := d.feeds[i].At.Position()
 				if applied.Seq == d.start {
 					applied.Seq = 0 // nothing is applied yet
@@ -147,7 +149,8 @@ func drawLog(rt *rapid.T) (*Log, time.Time) {
 		}
 		hours -= gap
 		// The recorder's clock also stands still and goes back.
-		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt, "ms"))*time.Millisecond)
+		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt,
+			"ms"))*time.Millisecond)
 		drawEvent(rt, log, at)
 	}
 	return log, now
@@ -159,7 +162,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	request := func() string { return fmt.Sprintf("r%d", rapid.IntRange(0, 9).Draw(rt, "request")) }
 	fresh := fmt.Sprintf("n%d", len(log.Events))
 	switch rapid.SampledFrom([]string{
-		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact", "correct", "correct",
+		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
+		"correct", "correct",
 		"link", "reset", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
@@ -181,7 +185,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 			Question: started(rt, session, fresh).Question, Answer: answered(rt, session, fresh).Answer,
 		}, at)
 	case "link":
-		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"me", "you"}).Draw(rt, "identity")}, at)
+		log.Append(rt, &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"me",
+			"you"}).Draw(rt, "identity")}, at)
 	case "reset":
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
 	case "erase":
@@ -228,20 +233,27 @@ var messages = rapid.SampledFrom([]json.RawMessage{
 	json.RawMessage(`[{"role":"user","content":"<b>&\u2028\u0000","n":123456789012345678901234567890.10,"e":1e400}]`),
 })
 
-var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"channel":"web"}`), json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
+var metadata = rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"channel":"web"}`),
+	json.RawMessage(`{"channel":"tel","x":[1,{}]}`)})
 
 func started(rt *rapid.T, session, request string) *events.TurnStarted {
-	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request, Question: events.Question{
-		PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"), TranslateChat: rapid.Bool().Draw(rt, "translate"),
-		Repository: rapid.String().Draw(rt, "repository"), Consultant: rapid.String().Draw(rt, "consultant"),
-		QuestionNeutral: rapid.String().Draw(rt, "neutral") + ".", QuestionTranslated: rapid.String().Draw(rt, "translated"),
-		QuestionMessages: messages.Draw(rt, "messages"), Metadata: metadata.Draw(rt, "metadata"),
-	}}
+	return &events.TurnStarted{TurnID: ID(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{
+			PipelineName: rapid.SampledFrom([]string{"", "p"}).Draw(rt, "pipeline"),
+			TranslateChat: rapid.Bool().Draw(rt,
+				"translate"),
+			Repository: rapid.String().Draw(rt, "repository"), Consultant: rapid.String().Draw(rt, "consultant"),
+			QuestionNeutral: rapid.String().Draw(rt, "neutral") + ".", QuestionTranslated: rapid.String().Draw(rt,
+				"translated"),
+			QuestionMessages: messages.Draw(rt, "messages"), Metadata: metadata.Draw(rt, "metadata"),
+		}}
 }
 
 func answered(rt *rapid.T, session, request string) *events.TurnFinalized {
-	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session, Metadata: metadata.Draw(rt, "metadata"), Answer: events.Answer{
-		AnswerNeutral: rapid.String().Draw(rt, "neutral") + ".", AnswerTranslated: rapid.String().Draw(rt, "translated"),
+	return &events.TurnFinalized{TurnID: ID(session, request), SessionID: session, Metadata: metadata.Draw(rt,
+		"metadata"), Answer: events.Answer{
+		AnswerNeutral: rapid.String().Draw(rt, "neutral") + ".", AnswerTranslated: rapid.String().Draw(rt,
+			"translated"),
 		AnswerTranslatedIsFallback: rapid.Bool().Draw(rt, "fallback"), AnswerMessages: messages.Draw(rt, "messages"),
 	}}
 }

@@ -85,7 +85,7 @@ func (r *reference) turns() []*conversation.Turn {
 	return out
 }
 
-// load gives what a Load must give, nil where it must give nothing.
+// load returns what a Load must return, nil where it must return nothing.
 func (r *reference) load(shown int) *conversation.State {
 	if !r.held {
 		return nil
@@ -104,5 +104,6 @@ func (r *reference) load(shown int) *conversation.State {
 }
 
 func finalized(turns []*conversation.Turn) int {
-	return len(slices.DeleteFunc(slices.Clone(turns), func(t *conversation.Turn) bool { return t.Status != conversation.Finalized }))
+	return len(slices.DeleteFunc(slices.Clone(turns),
+		func(t *conversation.Turn) bool { return t.Status != conversation.Finalized }))
 }

@@ -90,18 +90,21 @@ func (tr Traffic) facts(n int) []events.Fact {
 	for i := range tr.Turns {
 		request := uuidOf(session, i)
 		id := ID(session, request)
-		out = append(out, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: events.Question{
-			PipelineName: "support", QuestionNeutral: fmt.Sprintf("Where is my order %d, please?", n),
-			Metadata: json.RawMessage(`{"channel":"web"}`),
-		}}, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{
-			AnswerNeutral: fmt.Sprintf("Order %d has left the house. ", n) + strings.Repeat("It should be with you soon. ", 2),
+		out = append(out, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request,
+			Question: events.Question{
+				PipelineName: "support", QuestionNeutral: fmt.Sprintf("Where is my order %d, please?", n),
+				Metadata: json.RawMessage(`{"channel":"web"}`),
+			}}, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{
+			AnswerNeutral: fmt.Sprintf("Order %d has left the house. ", n) +
+				strings.Repeat("It should be with you soon. ", 2),
 		}})
 	}
 	return out
 }
 
 func uuidOf(space string, n int) string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, binary.BigEndian.AppendUint64([]byte(space), uint64(n))).String() //nolint:gosec // a name
+	return uuid.NewSHA1(uuid.NameSpaceOID, binary.BigEndian.AppendUint64([]byte(space),
+		uint64(n))).String() //nolint:gosec // a name
 }
 
 // CanonicalJSON is the length of a turn's canonical JSON: the members of docs/contract.md#a-turn
@@ -128,9 +131,11 @@ func CanonicalJSON(s *conversation.State, t *conversation.Turn) int {
 		*events.Answer
 	}{
 		TurnID: t.ID, SessionID: s.SessionID, IdentityID: s.Identity, RequestID: t.RequestID, Status: t.Status.String(),
-		Position: events.Position{Seq: t.Started}, CreatedAt: t.CreatedAt, FinalizedAt: t.FinalizedAt, Translate: t.TranslateChat,
-		Pipeline: t.Question.PipelineName, Consultant: t.Question.Consultant, Repository: t.Question.Repository,
-		Question: t.Question.QuestionNeutral, Translated: t.Question.QuestionTranslated, Messages: t.Question.QuestionMessages,
+		Position: events.Position{Seq: t.Started}, CreatedAt: t.CreatedAt, FinalizedAt: t.FinalizedAt,
+		Translate: t.TranslateChat,
+		Pipeline:  t.Question.PipelineName, Consultant: t.Question.Consultant, Repository: t.Question.Repository,
+		Question: t.Question.QuestionNeutral, Translated: t.Question.QuestionTranslated,
+		Messages: t.Question.QuestionMessages,
 		Metadata: t.Metadata(), Version: t.Version, Answer: t.Answer,
 	}
 	raw, err := json.Marshal(turn)

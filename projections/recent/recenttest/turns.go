@@ -24,12 +24,14 @@ func window(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.start("s", "a").turn("s", "b", "c").start("s", "d").turn("s", "e").start("s", "f").flush()
 	for shown, want := range map[int][]string{
-		-1: {"a?", "b", "c", "d?", "e", "f?"}, 0: {}, 1: {"e", "f?"}, 2: {"c", "d?", "e", "f?"}, 3: {"b", "c", "d?", "e", "f?"},
+		-1: {"a?", "b", "c", "d?", "e", "f?"}, 0: {}, 1: {"e", "f?"}, 2: {"c", "d?", "e", "f?"}, 3: {"b", "c", "d?",
+			"e", "f?"},
 		4: {"a?", "b", "c", "d?", "e", "f?"}, 1000: {"a?", "b", "c", "d?", "e", "f?"},
 	} {
 		require.Equal(t, want, w.requests("s", shown), "last %d", shown)
 		require.Equal(t, len(want) == 6, w.state("s", shown).Whole, "last %d", shown)
-		require.Equal(t, conversation.Counts{Finalized: 3, Pending: 3, ShownFinalized: 3, ShownPending: 3}, w.state("s", shown).Counts)
+		require.Equal(t, conversation.Counts{Finalized: 3, Pending: 3, ShownFinalized: 3, ShownPending: 3},
+			w.state("s", shown).Counts)
 	}
 }
 
@@ -101,7 +103,8 @@ func restored(t *testing.T, open Open) {
 	}
 	w.turn("s", "c").flush()
 	require.Equal(t, []string{"b", "c"}, w.requests("s", -1))
-	require.Equal(t, Plain(before.turn("s", "c").flush().state("s", -1)).(map[string]any)["turns"].([]any)[0].(map[string]any)["RequestID"], "b")
+	require.Equal(t, Plain(before.turn("s", "c").flush().state("s",
+		-1)).(map[string]any)["turns"].([]any)[0].(map[string]any)["RequestID"], "b")
 	require.Equal(t, conversation.Counts{Finalized: 2, ShownFinalized: 2}, w.state("s", -1).Counts)
 }
 

@@ -53,7 +53,8 @@ func (w *world) add(f events.Fact) *world {
 func (w *world) start(session string, requests ...string) *world {
 	for _, r := range requests {
 		w.add(&events.TurnStarted{
-			TurnID: ID(session, r), SessionID: session, RequestID: r, Question: events.Question{QuestionNeutral: "q-" + r},
+			TurnID: ID(session, r), SessionID: session, RequestID: r, Question: events.Question{QuestionNeutral: "q-" +
+				r},
 		})
 	}
 	return w
@@ -61,7 +62,8 @@ func (w *world) start(session string, requests ...string) *world {
 
 func (w *world) answer(session string, requests ...string) *world {
 	for _, r := range requests {
-		w.add(&events.TurnFinalized{TurnID: ID(session, r), SessionID: session, Answer: events.Answer{AnswerNeutral: "a-" + r}})
+		w.add(&events.TurnFinalized{TurnID: ID(session, r), SessionID: session,
+			Answer: events.Answer{AnswerNeutral: "a-" + r}})
 	}
 	return w
 }

@@ -23,8 +23,9 @@ func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	var want []projections.DeadLetter
 	for _, seq := range []uint64{2, 5} {
 		dead := projections.DeadLetter{
-			Projection: "recent", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Type: "t", SessionID: "s",
-			Reason: "a test", Attempts: 2, ParkedAt: time.Unix(int64(seq), 0).UTC(),
+			Projection: "recent", Position: events.Position{Seq: seq}, EventID: fmt.Sprint("e", seq), Type: "t",
+			SessionID: "s",
+			Reason:    "a test", Attempts: 2, ParkedAt: time.Unix(int64(seq), 0).UTC(),
 		}
 		other := dead
 		other.Position.Partition = 1

@@ -35,7 +35,8 @@ func (c *client) exec(ctx context.Context, script *rueidis.Lua, keys, args []str
 
 // try runs a script that only reads, for at most a time, unless Redis gave no answer
 // a moment ago. A connection that broke while nobody used it is tried once more.
-func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lua, keys, args []string) rueidis.RedisResult {
+func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lua, keys,
+	args []string) rueidis.RedisResult {
 	if time.Now().UnixNano() < c.down.Load() {
 		return rueidis.NewErrorResult(errDown)
 	}
@@ -48,7 +49,7 @@ func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lu
 	return c.noted(ctx, r)
 }
 
-// over tells whether ctx has ended. A read from a connection may see its deadline
+// over reports whether ctx has ended. A read from a connection may see its deadline
 // before ctx does.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()

@@ -53,7 +53,8 @@ func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
 	b = binary.AppendUvarint(b, t.Started)
 	b = binary.AppendVarint(b, int64(t.Version))
 	b = appendTime(b, t.CreatedAt)
-	for _, s := range []string{t.RequestID, q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral, q.QuestionTranslated} {
+	for _, s := range []string{t.RequestID, q.PipelineName, q.Consultant, q.Repository, q.QuestionNeutral,
+		q.QuestionTranslated} {
 		b = appendText(b, s)
 	}
 	return appendText(appendText(b, q.QuestionMessages), q.Metadata)
@@ -89,7 +90,8 @@ func turn(record string) (*conversation.Turn, error) {
 	}
 	t.Place, t.Started, t.Version = r.uint(), r.uint(), int(r.int())
 	t.CreatedAt = r.time()
-	for _, s := range []*string{&t.RequestID, &q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral, &q.QuestionTranslated} {
+	for _, s := range []*string{&t.RequestID, &q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral,
+		&q.QuestionTranslated} {
 		*s = r.text()
 	}
 	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
@@ -199,7 +201,7 @@ func (r *reader) time() time.Time {
 
 func (r *reader) text() string { return r.take(r.uint()) }
 
-// raw gives bytes of its own, nil where there are none.
+// raw returns bytes of its own, nil where there are none.
 func (r *reader) raw() json.RawMessage {
 	s := r.text()
 	if s == "" {

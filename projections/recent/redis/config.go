@@ -18,7 +18,7 @@ type Config struct {
 	URL string
 	// Authorities whose certificates count with rediss://; the system's by default.
 	Authorities *x509.CertPool
-	// Prefix tells apart the views in one Redis; "recent" by default.
+	// Prefix is in the keys, so that one Redis can hold several views; "recent" by default.
 	Prefix string
 	Limits recent.Limits
 	Rules  conversation.Rules
@@ -47,11 +47,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// options gives the client's options, or all that is wrong with the config.
+// options returns the client's options, or all that is wrong with the config.
 func (c Config) options() (rueidis.ClientOption, error) {
 	opt, err := rueidis.ParseURL(c.URL)
 	if err != nil {
-		err = errors.New("the Redis URL can't be read: want redis://user:pass@host:6379/0, rediss:// or unix://") // the error repeats it
+		// the error repeats it
+		err = errors.New("the Redis URL can't be read: want redis://user:pass@host:6379/0, rediss:// or unix://")
 	}
 	if strings.ContainsAny(c.Prefix, "{}") {
 		err = errors.Join(err, errors.New("the Redis prefix must not hold { or }"))

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// A Redis that was emptied has forgotten the epochs, too. A runner of before may not write behind the claim of the next:
-// its checkpoint would pass over what is not there any more.
+// A Redis that was emptied has forgotten the epochs, too. A runner of before may not write behind the claim of the
+// next: its checkpoint would pass over what is not there any more.
 func TestARunnerOfBeforeIsFencedInARedisThatWasEmptied(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -45,7 +45,8 @@ func TestARedisThatLetsNobodyInIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.NoError(t, f.view.Admitted(t.Context()))
-	stranger, err := redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@", 1)})
+	stranger, err := redis.New(redis.Config{URL: strings.Replace(f.server.URL(), "unix://", "unix://nobody:hidden@",
+		1)})
 	require.NoError(t, err)
 	t.Cleanup(stranger.Close)
 	err = stranger.Admitted(t.Context())

@@ -25,9 +25,9 @@ var (
 
 	beginScript = rueidis.NewLuaScript(beginText)
 	swapScript  = rueidis.NewLuaScript(swapText)
-	// leaveScript gives it up.
+	// leaveScript ends the filling of a generation.
 	leaveScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
-	// servedScript gives the pointers: the generation served, the one being filled.
+	// servedScript returns the pointers: the generation that is served, and the one that is filled.
 	servedScript = rueidis.NewLuaScript(`return {redis.call('GET', KEYS[1]) or '1', redis.call('GET', KEYS[2]) or ''}`)
 	// checkpointsScript returns the generation served, the store's id, and of each partition that
 	// has one the number and the checkpoint; it claims nothing. Who may not write gets no id.
@@ -55,7 +55,7 @@ var (
 
 func (v *View) next() string { return strings.TrimSuffix(v.root, "g") + "next" }
 
-// numbers gives the generation that is served, and the one that is being filled.
+// numbers returns the generation that is served, and the one that is being filled.
 func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 	answer, err := v.client.exec(ctx, servedScript, []string{v.pointer, v.next()}, nil).AsStrSlice()
 	if err != nil {
@@ -179,7 +179,7 @@ func (v *View) sweep(ctx context.Context) error {
 	})
 }
 
-// Sessions gives the ids of the sessions that the served generation holds in a
+// Sessions returns the ids of the sessions that the served generation holds in a
 // partition of so many, in no order; one may come twice, and those that come or go
 // meanwhile or not.
 func (v *View) Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error {

@@ -5,7 +5,7 @@ import "context"
 // scanCount is how many keys one step looks at.
 const scanCount = 1000
 
-// scan gives the keys of a pattern, some at a time.
+// scan returns the keys of a pattern, some at a time.
 func (c *client) scan(ctx context.Context, pattern string, take func(keys []string) error) error {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -14,7 +14,8 @@ func (c *client) scan(ctx context.Context, pattern string, take func(keys []stri
 	// A cluster holds them on the node of their slot.
 	for _, node := range conn.Nodes() {
 		for cursor := uint64(0); ; {
-			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Build()).AsScanEntry()
+			entry, err := node.Do(ctx,
+				node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Build()).AsScanEntry()
 			if err != nil {
 				return err
 			}

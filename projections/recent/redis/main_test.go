@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 // patience is for a machine that is busy with other tests.
 const patience = time.Minute
 
-// opener gives views that share a server and no key.
+// opener returns views that share a server and no key.
 func opener(server *redistest.Server) recenttest.Open {
 	var views atomic.Int64
 	return func(t testing.TB, limits recent.Limits, rules conversation.Rules) recenttest.View {

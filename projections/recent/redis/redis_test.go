@@ -68,8 +68,10 @@ func (f *fixture) turns(t *testing.T, session string, n int) {
 	for range n {
 		r := fmt.Sprint(len(f.log.Events))
 		id := recenttest.ID(session, r)
-		f.log.Append(t, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: r, Question: events.Question{QuestionNeutral: secret}}, at)
-		f.log.Append(t, &events.TurnFinalized{TurnID: id, SessionID: session, Answer: events.Answer{AnswerNeutral: secret}}, at)
+		f.log.Append(t, &events.TurnStarted{TurnID: id, SessionID: session, RequestID: r,
+			Question: events.Question{QuestionNeutral: secret}}, at)
+		f.log.Append(t, &events.TurnFinalized{TurnID: id, SessionID: session,
+			Answer: events.Answer{AnswerNeutral: secret}}, at)
 	}
 }
 
@@ -95,7 +97,8 @@ func TestRefusesARedisThatEvicts(t *testing.T) {
 
 func TestConfigTellsAllThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := redis.New(redis.Config{URL: "redis://user:pass\x7fword@host", Prefix: "a}b", Limits: recent.Limits{TTL: -1}})
+	_, err := redis.New(redis.Config{URL: "redis://user:pass\x7fword@host", Prefix: "a}b",
+		Limits: recent.Limits{TTL: -1}})
 	require.ErrorContains(t, err, "Redis URL")
 	require.ErrorContains(t, err, "prefix")
 	require.ErrorContains(t, err, "limits")
@@ -138,7 +141,8 @@ func TestDown(t *testing.T) {
 		}, patience, 10*time.Millisecond)
 	}
 	// A connection that was not used since is found broken by who uses it first.
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, f.view.Apply(t.Context(), late)) }, patience, 10*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, f.view.Apply(t.Context(), late)) },
+		patience, 10*time.Millisecond)
 	require.Len(t, f.load(t, "s").State.Turns, 4)
 }
 
@@ -196,11 +200,18 @@ func TestFlushed(t *testing.T) {
 			f.turns(t, "s", 3)
 			f.feed.All(3)
 			flush(t, f)
-			require.Eventually(t, func() bool { _, err := f.view.Load(context.Background(), "s", 0, 1); return err == nil }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool {
+				_, err := f.view.Load(context.Background(), "s", 0,
+					1)
+				return err == nil
+			}, patience, 10*time.Millisecond)
 			require.Equal(t, recent.Snapshot{}, f.load(t, "s"))
 			f.turns(t, "s", 1)
 			late := f.feed.Batch(2)
-			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.ErrorIs(c, f.view.Apply(t.Context(), late), projections.ErrFenced) }, patience, 10*time.Millisecond)
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				assert.ErrorIs(c, f.view.Apply(t.Context(), late),
+					projections.ErrFenced)
+			}, patience, 10*time.Millisecond)
 			f.feed.Claim(2)
 			require.Equal(t, uint64(2), f.feed.At.Seq, "there is no checkpoint")
 			require.Nil(t, f.load(t, "s").State, "what another checkpoint left does not count")
@@ -282,7 +293,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	f.feed.All(1)
 	keys, err := f.do(t, "KEYS", "*").AsStrSlice()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s"), strings.TrimSuffix(f.view.Pointer(), "gen") + "store"}, keys)
+	require.ElementsMatch(t, []string{f.view.Key(1, "cp", "0"), f.view.Key(1, "h", "s"),
+		strings.TrimSuffix(f.view.Pointer(), "gen") + "store"}, keys)
 }
 
 // TestInSteps cuts each batch into scripts of one session, and holds them to the

@@ -12,11 +12,13 @@ import (
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
 )
 
-// A process that has claimed nothing, since it only reads or has just begun, is told of all partitions that somebody feeds.
+// A process that has claimed nothing, since it only reads or has just begun, is told of all partitions that somebody
+// feeds.
 func TestServedTellsWhatOthersHaveClaimed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10}, LoadTimeout: patience}
+	cfg := redis.Config{URL: server.URL(), Prefix: "served", Limits: recent.Limits{TTL: time.Hour, MaxTurns: 10},
+		LoadTimeout: patience}
 	feeding, reading := view(t, cfg), view(t, cfg)
 	none, err := reading.Served(t.Context())
 	require.NoError(t, err)

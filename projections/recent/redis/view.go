@@ -75,7 +75,8 @@ func (v *View) Admitted(ctx context.Context) error {
 	if err == nil {
 		err = conn.Do(ctx, conn.B().Ping().Build()).Error()
 	}
-	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH "}, func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
+	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH "},
+		func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
 		return fmt.Errorf("%w: %s", ErrDenied, said.Error())
 	}
 	return nil
@@ -176,7 +177,7 @@ func (v *View) apply(ctx context.Context, b projections.Batch, groups []*group) 
 	}
 }
 
-// commit gives the keys and the first arguments of a script that moves the
+// commit returns the keys and the first arguments of a script that moves the
 // checkpoint if move, and else only holds the batch against it.
 func (v *View) commit(b projections.Batch, move bool) (keys, args []string, err error) {
 	if b.From.Partition < 0 || b.From.Partition >= len(v.generations) {
@@ -192,7 +193,8 @@ func (v *View) commit(b projections.Batch, move bool) (keys, args []string, err 
 		to, created = strconv.FormatUint(b.To.Seq, 10), b.To.Created.UTC().Format(time.RFC3339Nano)
 	}
 	return []string{base + "cp:" + strconv.Itoa(b.From.Partition), v.pointer}, []string{
-		*generation, strconv.FormatUint(b.From.Seq, 10), strconv.FormatUint(b.From.Epoch, 10), to, created, b.To.EventID, base,
+		*generation, strconv.FormatUint(b.From.Seq, 10), strconv.FormatUint(b.From.Epoch,
+			10), to, created, b.To.EventID, base,
 	}, nil
 }
 

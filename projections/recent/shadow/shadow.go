@@ -43,10 +43,12 @@ const waiting = 1024
 
 // New makes a shadow, with its counter in a registry; it does no I/O.
 func New(first recent.Reader, second recent.Loader, reg prometheus.Registerer, logger *slog.Logger) *Shadow {
-	s := &Shadow{Reader: first, second: second, asked: make(chan read, waiting), logger: logger, reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "turnledger", Subsystem: "recent_shadow", Name: "reads_total",
-		Help: "Reads that were compared with the second view, by result: same, different, behind (one of both), skipped, failed.",
-	}, []string{"result"})}
+	s := &Shadow{Reader: first, second: second, asked: make(chan read, waiting), logger: logger,
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "turnledger", Subsystem: "recent_shadow", Name: "reads_total",
+			Help: "Reads that were compared with the second view, by result: same, different, behind (one of both), " +
+				"skipped, failed.",
+		}, []string{"result"})}
 	reg.MustRegister(s.reads)
 	return s
 }
@@ -100,7 +102,8 @@ func (s *Shadow) compare(ctx context.Context, r read) string {
 			return "same"
 		}
 		if first.Applied == second.Applied {
-			s.logger.Warn("the second recent view holds something else", "session_id", r.session, "position", first.Applied, "first", one, "second", two)
+			s.logger.Warn("the second recent view holds something else", "session_id", r.session, "position",
+				first.Applied, "first", one, "second", two)
 			return "different"
 		}
 		select {

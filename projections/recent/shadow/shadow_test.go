@@ -27,13 +27,15 @@ type still struct {
 func (s still) Load(context.Context, string, int, int) (recent.Snapshot, error) { return s.snap, s.err }
 func (s still) Wait(context.Context, events.Position) error                     { return nil }
 
-// holding gives a view of a session whose turns ask these questions, at a position; one
+// holding returns a view of a session whose turns ask these questions, at a position; one
 // that has lost turns keeps so many.
 func holding(at uint64, keep int, questions ...string) still {
 	s := conversation.New("s", conversation.Rules{})
 	for i, q := range questions {
-		f := &events.TurnStarted{TurnID: events.TurnID("s", string(rune('a'+i))), SessionID: "s", RequestID: string(rune('a' + i)), Question: events.Question{QuestionNeutral: q}}
-		s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Time: time.Unix(int64(i), 0), Position: events.Position{Seq: uint64(i + 1)}})
+		f := &events.TurnStarted{TurnID: events.TurnID("s", string(rune('a'+i))), SessionID: "s",
+			RequestID: string(rune('a' + i)), Question: events.Question{QuestionNeutral: q}}
+		s.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Time: time.Unix(int64(i), 0),
+			Position: events.Position{Seq: uint64(i + 1)}})
 	}
 	s.DropOldest(keep)
 	return still{snap: recent.Snapshot{State: s, Applied: events.Position{Seq: at}}}
@@ -48,9 +50,10 @@ func TestDifferencesAreCountedAndLoggedWithoutText(t *testing.T) {
 		"the same":             {holding(9, 9, "a", "b"), holding(9, 9, "a", "b"), "same"},
 		"fewer turns are held": {holding(9, 9, "a", "b"), holding(9, 1, "a", "b"), "same"},
 		"other words":          {holding(9, 9, "a", "b"), holding(9, 9, "a", "secret"), "different"},
-		"none at all":          {holding(9, 9, "a"), still{snap: recent.Snapshot{Applied: events.Position{Seq: 9}}}, "different"},
-		"behind":               {holding(9, 9, "a", "b"), holding(8, 9, "a"), "behind"},
-		"away":                 {holding(9, 9, "a", "b"), still{err: errors.New("away")}, "failed"},
+		"none at all": {holding(9, 9, "a"), still{snap: recent.Snapshot{Applied: events.Position{Seq: 9}}},
+			"different"},
+		"behind": {holding(9, 9, "a", "b"), holding(8, 9, "a"), "behind"},
+		"away":   {holding(9, 9, "a", "b"), still{err: errors.New("away")}, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,5 +1,6 @@
 // Package redistest gives a test a Redis of its own: a real redis-server on a private unix socket, started in a few
-// milliseconds, stopped when the test ends. It never evicts (maxmemory-policy noeviction) and writes to disk only when it is stopped.
+// milliseconds, stopped when the test ends. It never evicts (maxmemory-policy noeviction) and writes to disk only
+// when it is stopped.
 //
 // A missing redis-server fails the test and names the command that installs it; nothing is skipped.
 package redistest
@@ -20,8 +21,8 @@ import (
 	"time"
 )
 
-// Server is a Redis that belongs to one test. Its methods fail the test when they can't do what they say; call them from the
-// test's own goroutine.
+// Server is a Redis that belongs to one test. Its methods fail the test when they can't do what they say; call them
+// from the test's own goroutine.
 type Server struct {
 	t       testing.TB
 	program string
@@ -32,13 +33,13 @@ type Server struct {
 	tlsURL  string
 }
 
-// Start gives t a running, empty Redis.
+// Start runs an empty Redis for t.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return start(t, exec.LookPath)
 }
 
-// StartTLS gives t a Redis that also listens on a port of 127.0.0.1, with TLS, and asks
+// StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS, and asks
 // clients for no certificate.
 func StartTLS(t testing.TB, ca, cert, key string) *Server {
 	t.Helper()
@@ -50,7 +51,8 @@ func StartTLS(t testing.TB, ca, cert, key string) *Server {
 	_ = l.Close()
 	s := start(t, exec.LookPath)
 	s.Kill()
-	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no"}
+	s.tls = []string{"--tls-port", port, "--bind", "127.0.0.1", "--tls-ca-cert-file", ca, "--tls-cert-file", cert,
+		"--tls-key-file", key, "--tls-auth-clients", "no"}
 	s.tlsURL = "rediss://127.0.0.1:" + port
 	s.run()
 	return s
@@ -68,7 +70,8 @@ func start(t testing.TB, look func(string) (string, error)) *Server {
 	if err != nil {
 		t.Fatal("Redis is not installed: run `" + installCommand() + "`")
 	}
-	dir, err := os.MkdirTemp("/tmp", "turnledger-redis-") //nolint:usetesting // t.TempDir's path is too long for a socket
+	dir, err := os.MkdirTemp("/tmp",
+		"turnledger-redis-") //nolint:usetesting // t.TempDir's path is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

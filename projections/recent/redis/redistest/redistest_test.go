@@ -57,7 +57,8 @@ func TestRestartAtTheSameAddress(t *testing.T) {
 	c := client(t, s)
 	// A question may meet a connection that broke with the server of before.
 	until := func(done func() error) {
-		require.EventuallyWithT(t, func(e *assert.CollectT) { assert.NoError(e, done()) }, 20*time.Second, 10*time.Millisecond)
+		require.EventuallyWithT(t, func(e *assert.CollectT) { assert.NoError(e, done()) }, 20*time.Second,
+			10*time.Millisecond)
 	}
 	set := func() error { return c.Do(t.Context(), c.B().Set().Key("k").Value("v").Build()).Error() }
 	get := func() error { return c.Do(t.Context(), c.B().Get().Key("k").Build()).Error() }

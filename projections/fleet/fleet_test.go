@@ -1,0 +1,376 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/fleet"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/memory"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
+
+// kept is a view in a store that outlives the process, as far as a fleet can see. It holds no rows.
+type kept struct {
+	mu     sync.Mutex
+	served projections.Served
+	down   error
+}
+
+func (*kept) Name() string { return "kept" }
+
+func (k *kept) set(down error, at ...projections.Checkpoint) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.served, k.down = projections.Served{Store: "here", Generation: 1, At: at}, down
+}
+
+func (k *kept) Served(context.Context) (projections.Served, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.served, k.down
+}
+
+func (k *kept) Applied(ctx context.Context, partition int) (events.Position, error) {
+	served, err := k.Served(ctx)
+	return served.Of(partition).Position(), err
+}
+
+func (k *kept) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	served, err := k.Served(ctx)
+	cp := served.Of(partition)
+	cp.Epoch++
+	return cp, err
+}
+
+func (k *kept) Apply(_ context.Context, b projections.Batch) error {
+	k.set(nil, b.To)
+	return nil
+}
+
+func (*kept) Restore(_ context.Context, s projections.Session) ([]events.Position, error) {
+	return []events.Position{s.Letter}, nil
+}
+
+func (*kept) NewReference(context.Context, int) (projections.Reference, error) {
+	return nil, errors.New("the test compares nothing")
+}
+
+func newFleet(log *jetlog.Log) *fleet.Fleet {
+	return fleet.New(fleet.Config{Log: log, Known: []string{"elsewhere"}, Config: runner.Config{
+		Rules: rules, Logger: slog.New(slog.DiscardHandler), Pause: 10 * time.Millisecond,
+	}})
+}
+
+func add(t *testing.T, f *fleet.Fleet, e fleet.Entry) *fleet.Member {
+	t.Helper()
+	m, err := f.Add(t.Context(), e)
+	require.NoError(t, err)
+	return m
+}
+
+func inMemory() fleet.Entry {
+	v := memory.New(recent.Limits{}, rules, nil)
+	return fleet.Entry{View: v, Generations: v, Feeds: true, InMemory: true}
+}
+
+func question(t *testing.T, log *jetlog.Log) events.Position {
+	t.Helper()
+	return natstest.Append(t, log, &events.TurnStarted{
+		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: "q"},
+	})
+}
+
+func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 2)
+	at := question(t, log)
+	f := newFleet(log)
+	add(t, f, inMemory())
+	before := f.Status(t.Context())
+	require.Len(t, before, 2, "one for each partition")
+	require.Equal(t, "starting", before[at.Partition].State)
+	require.EqualValues(t, 1, before[at.Partition].LagEvents)
+
+	natstest.Run(t, f.Run)
+	require.Eventually(t, func() bool {
+		s := f.Status(t.Context())[at.Partition]
+		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
+	}, 20*time.Second, 10*time.Millisecond)
+	all, err := f.Projections(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, recent.Name, all[0].Name)
+	require.True(t, all[0].Rebuildable)
+	require.EqualValues(t, 1, all[0].Generation)
+}
+
+func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	f := newFleet(log)
+	add(t, f, fleet.Entry{View: v})
+	status := func() projections.Status {
+		all, err := f.Projections(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, "kept", all[0].Name)
+		return all[0]
+	}
+	require.Empty(t, f.Status(t.Context()), "this process feeds nothing")
+
+	v.set(nil)
+	s := status()
+	require.Equal(t, "not_fed", s.State)
+	require.EqualValues(t, 1, s.LagEvents)
+	require.Equal(t, at, s.Head)
+
+	v.set(nil, projections.Checkpoint{Seq: at.Seq, EventID: "another", Created: log.Created(0)})
+	s = status()
+	require.Equal(t, "failed", s.State)
+	require.True(t, s.LagUnknown)
+	require.Contains(t, s.LastError, "another event stands at")
+
+	v.set(errors.New("no answer"))
+	s = status()
+	require.Equal(t, projections.Unknown, s.State)
+	require.True(t, s.HeadUnknown)
+	require.Equal(t, "no answer", s.LastError)
+}
+
+func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	v.set(nil, projections.Checkpoint{Seq: at.Seq + 7, Created: log.Created(0)})
+	f := newFleet(log)
+	m := add(t, f, fleet.Entry{View: v, Reads: true, Store: "store", Reason: "it is out"})
+	require.ErrorIs(t, m.Readable(), projections.ErrStream)
+	checks := f.Checks()
+	require.Len(t, checks, 1)
+	require.Equal(t, "store", checks[0].Store)
+	not, ok := errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
+	require.True(t, ok)
+	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept", not.Reason)
+
+	natstest.Run(t, f.Run)
+	v.set(nil, projections.Checkpoint{Seq: at.Seq, Created: log.Created(0)})
+	require.Eventually(t, func() bool { return m.Readable() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, checks[0].Probe(t.Context()))
+	v.set(errors.New("no answer"))
+	not, ok = errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
+	require.True(t, ok)
+	require.Equal(t, "it is out", not.Reason)
+}
+
+func TestAViewIsAskedOnceItsStoreAnswers(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	out := projections.Unavailable(errors.New("no answer"))
+	var mu sync.Mutex
+	f := newFleet(log)
+	m := add(t, f, fleet.Entry{View: v, Feeds: true, Open: func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return out
+	}})
+	require.ErrorIs(t, m.Readable(), fleet.ErrUnopened)
+	_, err := m.Applied(t.Context(), 0)
+	require.ErrorIs(t, err, fleet.ErrUnopened)
+	letters := f.DeadLetters()
+	require.Len(t, letters, 1)
+	_, err = letters[0].DeadLetters(t.Context())
+	require.ErrorIs(t, err, fleet.ErrUnopened)
+	_, err = letters[0].RetryDeadLetter(t.Context(), at)
+	require.ErrorIs(t, err, fleet.ErrUnopened)
+	_, err = letters[0].DropDeadLetter(t.Context(), at, projections.Drop{})
+	require.ErrorIs(t, err, fleet.ErrUnopened)
+
+	natstest.Run(t, f.Run)
+	mu.Lock()
+	out = nil
+	mu.Unlock()
+	require.Eventually(t, func() bool {
+		done, err := m.Applied(t.Context(), 0)
+		return err == nil && done == at
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, m.Readable())
+	found, err := letters[0].DeadLetters(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, found)
+
+	_, err = f.Add(t.Context(), fleet.Entry{View: v, Feeds: true, Open: func(context.Context) error {
+		return errors.New("a wrong password")
+	}})
+	require.EqualError(t, err, "a wrong password", "trying again does not help")
+}
+
+func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	cp := projections.Checkpoint{
+		Seq: at.Seq, Created: log.Created(0), Epoch: 1, Store: "here", Generation: 1,
+	}
+	v.set(nil, cp)
+	f := newFleet(log)
+	add(t, f, fleet.Entry{View: v, Reads: true})
+	letters := f.DeadLetters()[0]
+	require.Equal(t, "kept", letters.Name())
+	hold, err := f.Desk().Own(t.Context(), "kept", cp)
+	require.NoError(t, err)
+	e, _, err := log.At(t.Context(), at)
+	require.NoError(t, err)
+	dead := projections.NewDeadLetter("kept", &projections.Judged{Recorded: e}, "a test", time.Now())
+	require.NoError(t, hold.Keep(t.Context(), cp.Created, dead))
+
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(f)
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+		# HELP turnledger_projection_dead_letters Dead letters that there are, by projection and state.
+		# TYPE turnledger_projection_dead_letters gauge
+		turnledger_projection_dead_letters{projection="kept",state="dropped"} 0
+		turnledger_projection_dead_letters{projection="kept",state="waiting"} 1
+	`), "turnledger_projection_dead_letters"))
+	_, err = letters.DropDeadLetter(t.Context(), at, projections.Drop{Reason: "a test", By: "me"})
+	require.NoError(t, err)
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+		# HELP turnledger_projection_dead_letters Dead letters that there are, by projection and state.
+		# TYPE turnledger_projection_dead_letters gauge
+		turnledger_projection_dead_letters{projection="kept",state="dropped"} 1
+		turnledger_projection_dead_letters{projection="kept",state="waiting"} 0
+	`), "turnledger_projection_dead_letters"))
+	done, err := letters.RetryDeadLetter(t.Context(), at)
+	require.NoError(t, err)
+	require.True(t, done.Applied)
+	found, err := letters.DeadLetters(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, found)
+
+	v.set(errors.New("no answer"))
+	n, err := testutil.GatherAndCount(reg, "turnledger_projection_dead_letters")
+	require.NoError(t, err)
+	require.Zero(t, n, "no letters would be a lie")
+}
+
+func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	v := &kept{}
+	v.set(nil)
+	f := newFleet(log)
+	add(t, f, fleet.Entry{View: v, Reads: true})
+	f.Beside("beside", nil, nil, func(context.Context, int) (events.Position, error) { return at, nil })
+	places := f.Places()
+	require.Len(t, places, 2)
+	require.Equal(t, "kept", places[0].Name())
+	require.Equal(t, "beside", places[1].Name())
+	reached := func(i int) bool {
+		is, err := places[i].Reached(t.Context(), at)
+		require.NoError(t, err)
+		return is
+	}
+	require.False(t, reached(0))
+	require.True(t, reached(1))
+	v.set(errors.New("no answer"))
+	_, err := places[0].Reached(t.Context(), at)
+	require.EqualError(t, err, "no answer")
+	v.set(nil)
+	_, err = overwrite.On(log).Erase(t.Context(), at)
+	require.NoError(t, err)
+	require.True(t, reached(0), "what it has not applied will never come")
+}
+
+func TestMetricsOfWhatThisProcessFeeds(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := question(t, log)
+	f := newFleet(log)
+	add(t, f, inMemory())
+	v := &kept{}
+	v.set(nil, projections.Checkpoint{Seq: at.Seq, EventID: "another", Created: log.Created(0)})
+	m := add(t, f, fleet.Entry{View: v, Feeds: true})
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(f)
+	natstest.Run(t, f.Run)
+	names := []string{
+		"turnledger_projection_lag_events", "turnledger_projection_lag_seconds", "turnledger_projection_failed",
+		"turnledger_log_head_sequence",
+	}
+	require.Eventually(t, func() bool {
+		return testutil.GatherAndCompare(reg, strings.NewReader(`
+		# HELP turnledger_log_head_sequence Sequence of the last event of a partition.
+		# TYPE turnledger_log_head_sequence gauge
+		turnledger_log_head_sequence{partition="0"} 1
+		# HELP turnledger_projection_failed 1 where a projection has stopped, since the log is not the one it followed.
+		# TYPE turnledger_projection_failed gauge
+		turnledger_projection_failed{partition="0",projection="kept"} 1
+		turnledger_projection_failed{partition="0",projection="recent"} 0
+		# HELP turnledger_projection_lag_events Events between what a projection has applied and the head of the log.
+		# TYPE turnledger_projection_lag_events gauge
+		turnledger_projection_lag_events{partition="0",projection="recent"} 0
+		# HELP turnledger_projection_lag_seconds Age of the first event that a projection has not applied yet.
+		# TYPE turnledger_projection_lag_seconds gauge
+		turnledger_projection_lag_seconds{partition="0",projection="recent"} 0
+	`), names...) == nil
+	}, 20*time.Second, 20*time.Millisecond, "a view of another log has no lag")
+	require.ErrorIs(t, m.Readable(), projections.ErrStream)
+}
+
+func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	f := newFleet(log)
+	v := &kept{}
+	v.set(nil)
+	add(t, f, fleet.Entry{View: v, Reads: true})
+	add(t, f, inMemory())
+	for name, want := range map[string]error{
+		"nothing": projections.ErrNoProjection, "kept": projections.ErrNoProjection, "elsewhere": projections.ErrNotFed,
+	} {
+		_, err := f.Rebuild(t.Context(), name)
+		require.ErrorIs(t, err, want, name)
+	}
+	_, err := f.CancelRebuild(t.Context(), recent.Name)
+	require.ErrorIs(t, err, projections.ErrNoRebuild)
+
+	natstest.Run(t, f.Run)
+	number, err := f.Rebuild(t.Context(), recent.Name)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, number)
+	require.Eventually(t, func() bool {
+		all, err := f.Projections(t.Context())
+		return err == nil && len(all) == 2 && all[0].Generation == 2
+	}, 20*time.Second, 10*time.Millisecond, "the new generation is served")
+	sessions, err := f.Verify(t.Context(), recent.Name, 0, func(uint64, uint64) error { return nil },
+		func(d projections.Difference) error { return errors.New(d.SessionID) })
+	require.NoError(t, err)
+	require.Zero(t, sessions)
+}

@@ -1,0 +1,56 @@
+package projections
+
+import "context"
+
+// Intake brings judged events of one partition into a sink, in order, and keeps the checkpoint.
+type Intake struct {
+	Sink Sink
+	At   Checkpoint
+	// Park is asked about a batch of one event that can't be applied. The event is passed by where it returns nil;
+	// it has kept a dead letter then. A nil Park passes no event by.
+	Park func(ctx context.Context, b Batch, why error) error
+	// Done is called after each commit.
+	Done func(b Batch)
+}
+
+// Apply commits a run of events. It finds an event that can't be applied by halving the run.
+func (i *Intake) Apply(ctx context.Context, run []Judged) error {
+	if len(run) == 0 {
+		return nil
+	}
+	b := Batch{From: i.At, To: i.At, Events: run}
+	last := &run[len(run)-1]
+	b.To.Seq, b.To.EventID = last.Position.Seq, last.ID
+	err := i.Commit(ctx, b)
+	if !IsPermanent(err) || i.Park == nil {
+		return err
+	}
+	if half := len(run) / 2; half > 0 {
+		if err := i.Apply(ctx, run[:half]); err != nil {
+			return err
+		}
+		return i.Apply(ctx, run[half:])
+	}
+	if err := i.Park(ctx, b, err); err != nil {
+		return err
+	}
+	return i.Commit(ctx, Batch{From: b.From, To: b.To, Parked: run})
+}
+
+// Pass moves the checkpoint over events that are not to be applied. The event that was applied last stays named: in
+// another stream, another event would stand there.
+func (i *Intake) Pass(ctx context.Context, seq uint64) error {
+	to := i.At
+	to.Seq = seq
+	return i.Commit(ctx, Batch{From: i.At, To: to})
+}
+
+// Commit applies a batch that goes on from the checkpoint.
+func (i *Intake) Commit(ctx context.Context, b Batch) error {
+	err := i.Sink.Apply(ctx, b)
+	if err == nil {
+		i.At = b.To
+		i.Done(b)
+	}
+	return err
+}
