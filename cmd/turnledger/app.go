@@ -130,7 +130,7 @@ func (a *app) open(ctx context.Context) (err error) {
 // serve wires the HTTP API to what the roles have.
 func (a *app) serve() {
 	checks := a.checks()
-	a.registry.MustRegister(a.views.Fleet, dependencyCollector(checks))
+	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
 		Registry: a.registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
 		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
@@ -185,7 +185,8 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 		rc.Archive = a.views.audit
 	}
 	reader := contextbuilder.NewReader(a.store.log, rc)
-	return reader, steppedBuilder{contextbuilder.NewBuilder(reader, a.prompts()), a.steps}
+	builder := contextbuilder.NewBuilder(reader, a.prompts())
+	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
 }
 
 // identities reads the turns of identities from the audit tables.
@@ -206,7 +207,7 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 		model = openai.New(at)
 	}
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Contexts: builder, Model: steppedModel{model, a.steps},
+		Turns: a.history, Sessions: reader, Contexts: builder, Model: chat.SteppedModel{Model: model, Steps: a.steps},
 		Presence: presence.New(a.store.nc, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 	})
 	return a.chatting

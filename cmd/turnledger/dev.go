@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -40,7 +39,7 @@ func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 		return err
 	}
 	if pg != nil {
-		defer keep(e.Ctx, pg, logger)()
+		defer pg.Keep(e.Ctx)()
 	}
 	err = runApp(e.Ctx, c.Config, allRoles, logger, func(a *app) { c.screen(e.Out, a) })
 	if err == nil {
@@ -67,39 +66,6 @@ func (c *devCmd) postgres(e *cli.Env, logger *slog.Logger) (*localpg.Server, err
 	}
 	c.PostgresURL = pg.URL()
 	return pg, nil
-}
-
-// keep starts the private PostgreSQL again when it ends by itself, until what it gives
-// back is called: that stops it for good.
-func keep(ctx context.Context, pg *localpg.Server, logger *slog.Logger) (stop func()) {
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
-		for {
-			select {
-			case <-life.Done():
-				return
-			case <-pg.Done():
-			}
-			logger.Warn("PostgreSQL has ended and is started again", "log", pg.LogFile())
-			if err := pg.Restart(life); err != nil && life.Err() == nil {
-				logger.Error("PostgreSQL does not start; the audit catches up when it does", "err", err)
-				select {
-				case <-life.Done():
-				case <-time.After(5 * time.Second):
-				}
-			}
-		}
-	})
-	return func() {
-		end()
-		keeper.Wait()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
-		defer cancel()
-		if err := pg.Stop(ctx); err != nil {
-			logger.Error("PostgreSQL did not stop cleanly", "err", err)
-		}
-	}
 }
 
 func (c *devCmd) screen(w io.Writer, a *app) {

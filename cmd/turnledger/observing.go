@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -55,29 +53,4 @@ func (a *app) checks() []httpwire.Check {
 		}})
 	}
 	return out
-}
-
-var dependencyUp = prometheus.NewDesc(
-	"turnledger_dependency_up", "1 while a dependency of this process answers.", []string{"dependency"}, nil)
-
-// collectDeadline bounds what a scrape waits for the dependencies.
-const collectDeadline = 2 * time.Second
-
-// dependencyCollector asks the dependencies when the metrics are asked for.
-type dependencyCollector []httpwire.Check
-
-// Describe implements prometheus.Collector.
-func (dependencyCollector) Describe(d chan<- *prometheus.Desc) { d <- dependencyUp }
-
-// Collect implements prometheus.Collector.
-func (c dependencyCollector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectDeadline)
-	defer cancel()
-	for _, check := range c {
-		up := 1.0
-		if check.Probe(ctx) != nil {
-			up = 0
-		}
-		out <- prometheus.MustNewConstMetric(dependencyUp, prometheus.GaugeValue, up, check.Name)
-	}
 }

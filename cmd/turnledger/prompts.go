@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
@@ -28,7 +30,8 @@ func (a *app) openMemory() error {
 		service = supermemory.NewV4(to)
 	}
 	c := memory.OutsideConfig{
-		Rules: a.cfg.Rules(), Replicas: a.cfg.Replicas, Metrics: a.metrics, Registry: a.registry, Logger: a.logger,
+		Config:   runner.Config{Rules: a.cfg.Rules(), Metrics: a.metrics, Logger: a.logger},
+		Replicas: a.cfg.Replicas, Registry: a.registry,
 	}
 	if a.roles.has(roleAudit) {
 		c.Desk = a.views.Desk()
@@ -48,8 +51,12 @@ func (a *app) snippets() services.Memory {
 		return memory.NewSnippets(a.memory, a.memory.Deletions.Confirmed, a.cfg.MemoryBudget)
 	case a.views.audit != nil:
 		tables := memory.Tables{
-			Open:   func() (memory.Recaller, error) { return a.views.audit.get() },
-			Erased: a.store.log.IdentityErasedNow, CaughtUp: a.identities().CaughtUp,
+			Open: func() (memory.Recaller, error) { return a.views.audit.get() },
+			Erased: func(ctx context.Context, identityID string) (bool, error) {
+				erased, err := a.store.log.IdentityErasedNow(ctx, identityID)
+				return erased != nil, err
+			},
+			CaughtUp: a.identities().CaughtUp,
 		}
 		return memory.NewSnippets(tables, tables.Confirmed, a.cfg.MemoryBudget)
 	default:
@@ -66,12 +73,12 @@ func (a *app) prompts() contextbuilder.Config {
 		c.Tokens = counter
 	}
 	if m := a.snippets(); m != nil {
-		c.Memory = steppedMemory{m, a.steps}
+		c.Memory = contextbuilder.SteppedMemory{Memory: m, Steps: a.steps}
 	}
 	if a.cfg.RewriterURL != "" {
-		c.Rewriter = steppedRewriter{rewriter.New(rewriter.Config{
+		c.Rewriter = contextbuilder.SteppedRewriter{Steps: a.steps, Rewriter: rewriter.New(rewriter.Config{
 			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(), Timeout: a.cfg.RewriterTimeout,
-		}), a.steps}
+		})}
 	}
 	return c
 }

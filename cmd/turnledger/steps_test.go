@@ -48,9 +48,9 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 	s := httpwire.NewSteps(registry, traces)
 	ctx, request := traces.Tracer("test").Start(t.Context(), "request")
 	for _, k := range []textSteps{{}, {errors.New("a secret of its own")}} {
-		_, _ = steppedMemory{k, s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
-		_, _ = steppedRewriter{k, s}.Rewrite(ctx, "secret", nil, "secret")
-		_, _, _ = steppedModel{k, s}.Answer(ctx, chat.Prompt{}, func(string) {})
+		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
+		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
+		_, _, _ = chat.SteppedModel{Model: k, Steps: s}.Answer(ctx, chat.Prompt{}, func(string) {})
 	}
 	var got []string
 	for _, span := range seen.GetSpans() {

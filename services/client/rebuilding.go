@@ -4,56 +4,56 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/turnledger/turnledger/events"
 )
-
-// Rebuilding is how far the rebuild of a view is, in events, or that what it filled is served.
-type Rebuilding struct {
-	Done, Of uint64
-	Served   bool
-}
 
 // RebuildError says how a rebuild ended: the view is served as it was.
 type RebuildError struct{ Why string }
 
 func (e *RebuildError) Error() string { return e.Why }
 
-// States of a rebuild.
-const (
-	stateFilling = "rebuilding"
-	stateFailed  = "rebuild_failed"
-)
-
-// RebuildOf returns how far the rebuild is that fills a generation of a view; a *RebuildError where it has ended and
-// the generation is not served.
-func (c *Client) RebuildOf(ctx context.Context, name string, generation int) (r Rebuilding, err error) {
-	all, err := c.Projections(ctx)
-	if err != nil {
-		return r, err
+// AwaitRebuild looks again and again how far the rebuild is that fills a generation of a view, and tells it in events,
+// until the generation is served. A *RebuildError says that it never will be.
+func (c *Client) AwaitRebuild(
+	ctx context.Context, name string, generation int, every time.Duration, told func(done, of uint64),
+) error {
+	for ; ; wait(ctx, every) {
+		all, err := c.Projections(ctx)
+		if err != nil {
+			return err
+		}
+		done, of, served, err := rebuildOf(all, name, generation)
+		if served || err != nil {
+			return err
+		}
+		told(done, of)
 	}
-	served, filling := 0, false
+}
+
+func rebuildOf(all []Projection, name string, generation int) (done, of uint64, served bool, err error) {
+	newest, filling := 0, false
 	for _, p := range all {
-		mine := p.Generation == generation
-		switch {
+		failed, under := p.State == "rebuild_failed", p.State == "rebuilding"
+		switch mine := p.Generation == generation; {
 		case p.Name != name:
-		case p.State == stateFailed && mine:
-			return r, &RebuildError{p.LastError + " (the view is served as it was)"}
-		case p.State == stateFilling && mine:
+		case failed && mine:
+			return 0, 0, false, &RebuildError{p.LastError + " (the view is served as it was)"}
+		case under && mine:
 			filling = true
-			done, _ := events.ParsePosition(p.Position) // what is none counts for nothing
+			at, _ := events.ParsePosition(p.Position) // what is none counts for nothing
 			head, _ := events.ParsePosition(p.Head)
-			r.Done, r.Of = r.Done+done.Seq, r.Of+head.Seq
-		case p.State != stateFailed && p.State != stateFilling:
-			served = max(served, p.Generation)
+			done, of = done+at.Seq, of+head.Seq
+		case !failed && !under:
+			newest = max(newest, p.Generation)
 		}
 	}
-	if !filling && served < generation {
-		return r, &RebuildError{fmt.Sprintf("the rebuild ended without being served: the server was stopped or started "+
-			"again; the view is served as it was (generation %d)", served)}
+	if !filling && newest < generation {
+		return 0, 0, false, &RebuildError{fmt.Sprintf("the rebuild ended without being served: the server was stopped or "+
+			"started again; the view is served as it was (generation %d)", newest)}
 	}
-	r.Served = !filling
-	return r, nil
+	return done, of, !filling, nil
 }
 
 // Rebuildable returns the names of the views that the server feeds.

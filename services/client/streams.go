@@ -50,6 +50,17 @@ func (c *Client) PlanStreams(ctx context.Context, w StreamsWanted) ([]Stream, er
 	return c.streams(ctx, "look at the streams", http.MethodGet, w)
 }
 
+// Partitions returns how many partitions the log has.
+func (c *Client) Partitions(ctx context.Context) (n int, err error) {
+	all, err := c.PlanStreams(ctx, StreamsWanted{})
+	for _, s := range all {
+		if s.Kind == "log" {
+			n++
+		}
+	}
+	return n, err
+}
+
 // ApplyStreams makes the streams what is wanted, as far as that can be, and returns them as
 // they then are. New replicas go on to fill.
 func (c *Client) ApplyStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,10 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
 )
@@ -39,12 +36,9 @@ type Outside struct {
 
 // OutsideConfig of a memory; with a Desk this process feeds the service.
 type OutsideConfig struct {
-	Rules    conversation.Rules
+	runner.Config
 	Replicas int
-	Desk     *desk.Desk
-	Metrics  *runner.Metrics
 	Registry prometheus.Registerer
-	Logger   *slog.Logger
 }
 
 // NewOutside makes the memory; it does no I/O.
@@ -58,10 +52,8 @@ func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideC
 	}, func() float64 { return float64(m.Deletions.Withheld()) }))
 	if cfg.Desk != nil {
 		m.Letters = cfg.Desk.Queue(m.Effect, log, cfg.Rules)
-		m.Feed = runner.New(log, m.Effect, runner.Config{
-			Rules: cfg.Rules, MaxBatch: 64, Logger: cfg.Logger, Metrics: cfg.Metrics,
-			Group: cfg.Desk.Members(m.Name(), nil), Desk: cfg.Desk, Carry: m.Effect.Carry,
-		})
+		cfg.MaxBatch, cfg.Group, cfg.Carry = 64, cfg.Desk.Members(m.Name(), nil), m.Effect.Carry
+		m.Feed = runner.New(log, m.Effect, cfg.Config)
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit"
 )
 
@@ -16,8 +15,8 @@ type Recaller interface {
 type Tables struct {
 	// Open returns the tables, since they may be out.
 	Open func() (Recaller, error)
-	// Erased returns what erased an identity, nil where nothing did.
-	Erased func(ctx context.Context, identityID string) (*events.IdentityErased, error)
+	// Erased reports whether an identity was erased.
+	Erased func(ctx context.Context, identityID string) (bool, error)
 	// CaughtUp waits until the tables hold all that the log does.
 	CaughtUp func(ctx context.Context) error
 }
@@ -27,7 +26,7 @@ func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit in
 	if scope.IdentityID == "" {
 		return nil, nil
 	}
-	if erased, err := m.Erased(ctx, scope.IdentityID); err != nil || erased != nil {
+	if erased, err := m.Erased(ctx, scope.IdentityID); err != nil || erased {
 		return nil, err
 	}
 	tables, err := m.Open()

@@ -6,12 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events"
@@ -28,21 +24,12 @@ type place struct {
 }
 
 func (p place) store() (backup.Store, error) {
-	rest, remote := strings.CutPrefix(p.Place, "s3://")
-	if !remote {
-		return backup.Folder{Dir: p.Place}, nil
+	at := backup.Place{Name: p.Place, Endpoint: p.Endpoint, Region: os.Getenv("AWS_REGION"), Spool: p.Spool}
+	store, err := at.Open()
+	if errors.Is(err, backup.ErrPlace) {
+		err = fmt.Errorf("%w: %w", config.ErrUsage, err)
 	}
-	bucket, prefix, _ := strings.Cut(rest, "/")
-	at, err := url.Parse(p.Endpoint)
-	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || bucket == "" {
-		return nil, fmt.Errorf("%w: want s3://bucket/prefix, and --endpoint https://host", config.ErrUsage)
-	}
-	return backup.NewS3(backup.S3Config{
-		Endpoint: at.Host, Plain: at.Scheme == "http", Region: os.Getenv("AWS_REGION"), Bucket: bucket, Prefix: prefix,
-		Spool: p.Spool, Credentials: credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
-		}),
-	})
+	return store, err
 }
 
 type backupCmd struct {
@@ -87,13 +74,8 @@ type source struct {
 }
 
 // Partitions implements backup.Source.
-func (c source) Partitions(ctx context.Context) (n int, err error) {
-	all, err := c.PlanStreams(ctx, client.StreamsWanted{})
-	for _, s := range all {
-		if s.Kind == "log" {
-			n++
-		}
-	}
+func (c source) Partitions(ctx context.Context) (int, error) {
+	n, err := c.Client.Partitions(ctx)
 	return n, c.at.explain(ctx, err)
 }
 
@@ -183,8 +165,11 @@ func (c *restoreCmd) Run(e *Env) error {
 			return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on "+
 				"an empty data directory", Counted(whole.Partitions, "partition"), n, whole.Partitions)
 		}
-		got, err = c.send(e, s, whole, erasures, bars)
-		return err
+		told := func(n int64) { bars.at("restore", n, max(n, whole.Size())) }
+		return whole.Send(erasures, told, func(packed io.Reader) (err error) {
+			got, err = s.Restore(e.Ctx, packed)
+			return c.explain(e.Ctx, err)
+		})
 	})
 	if err != nil {
 		return err
@@ -220,37 +205,4 @@ func (c *restoreCmd) erasures() (out []backup.Erasure, err error) {
 		out = append(out, some...)
 	}
 	return out, nil
-}
-
-// send sends the backup to the server.
-func (c *restoreCmd) send(
-	e *Env, s *client.Client, whole *backup.Whole, erasures []backup.Erasure, bars *bars,
-) (client.Restored, error) {
-	from, to := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := whole.Pack(&tally{w: to, told: func(n int64) { bars.at("restore", n, max(n, whole.Size())) }}, erasures)
-		_ = to.CloseWithError(err)
-		packed <- err
-	}()
-	got, err := s.Restore(e.Ctx, from)
-	_ = from.CloseWithError(errors.New("the server has answered"))
-	if failed := <-packed; errors.Is(failed, backup.ErrDamaged) {
-		return got, failed
-	}
-	return got, c.explain(e.Ctx, err)
-}
-
-// tally counts what is written.
-type tally struct {
-	w    io.Writer
-	n    int64
-	told func(int64)
-}
-
-func (t *tally) Write(b []byte) (int, error) {
-	n, err := t.w.Write(b)
-	t.n += int64(n)
-	t.told(t.n)
-	return n, err
 }

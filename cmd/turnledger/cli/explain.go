@@ -2,11 +2,9 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -47,8 +45,7 @@ func (c *explainCmd) Run(e *Env) error {
 		case c.JSON:
 			return e.printJSON(x)
 		default:
-			showExplanation(e, x)
-			return nil
+			return x.Print(e.Out)
 		}
 	})
 }
@@ -74,47 +71,9 @@ func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) er
 	if err != nil {
 		return err
 	}
-	p := explain.Context{
+	x.Saw(explain.Context{
 		HistoryMessages: got.HistoryMessages, HistoryTurns: got.HistoryTurns, DroppedTurns: got.DroppedTurns,
-	}
-	for _, raw := range got.Messages {
-		var m struct {
-			Role string `json:"role"`
-		}
-		_ = json.Unmarshal(raw, &m) // a message of the server's
-		p.Roles = append(p.Roles, m.Role)
-	}
-	if c.Text {
-		p.Messages = got.Messages
-	}
-	x.Saw(p, c.Pending)
+		Messages: got.Messages,
+	}, c.Pending)
 	return nil
-}
-
-func showExplanation(e *Env, x *explain.Explanation) {
-	e.say("Turn %s of session %s\n\nEvents:", x.TurnID, x.SessionID)
-	for _, ev := range x.Events {
-		note := ""
-		switch {
-		case ev.Problem != "":
-			note = "  (without effect: " + ev.Problem + ")"
-		case ev.Redacted:
-			note = "  (redacted)"
-		}
-		e.say("  %-8s %s  %s%s", ev.Position, ev.RecordedAt.Format(time.RFC3339Nano), ev.Type, note)
-		if len(ev.Data) > 0 {
-			e.say("           %s", ev.Data)
-		}
-	}
-	e.say("\nIts prompt, as of %s with today's redactions: %d messages of %d turns, %d left out, then the question.",
-		x.AsOf, x.Context.HistoryMessages, x.Context.HistoryTurns, x.Context.DroppedTurns)
-	for _, m := range x.Context.Messages {
-		e.printMessage(m)
-	}
-	if len(x.Turns) > 0 {
-		e.say("\nTurns before it:")
-	}
-	for _, t := range x.Turns {
-		e.say("  %-8s %s  %s", t.Position, t.TurnID, t.Seen)
-	}
 }

@@ -35,35 +35,6 @@ func (k keyring) file() (apikeys.File, error) {
 	return sources.Keys, err
 }
 
-// keyJSON is a key as --json shows it; Key is there once, when it is made.
-type keyJSON struct {
-	Key        string    `json:"key,omitempty"`
-	Prefix     string    `json:"prefix"`
-	Name       string    `json:"name"`
-	Scopes     []string  `json:"scopes"`
-	IdentityID *string   `json:"identity_id"`
-	CreatedAt  time.Time `json:"created_at"`
-	// A key without an end has neither.
-	ExpiresAt *time.Time `json:"expires_at"`
-	RevokedAt *time.Time `json:"revoked_at"`
-	State     string     `json:"state"`
-}
-
-func newKeyJSON(k apikeys.Key, text string) keyJSON {
-	return keyJSON{
-		Key: text, Prefix: k.Prefix, Name: k.Name, Scopes: k.Scopes, IdentityID: present(k.IdentityID),
-		CreatedAt: k.CreatedAt, ExpiresAt: present(k.ExpiresAt), RevokedAt: present(k.RevokedAt), State: k.State(time.Now()),
-	}
-}
-
-// present returns nil for a zero value.
-func present[T comparable](v T) *T {
-	if v == *new(T) {
-		return nil
-	}
-	return &v
-}
-
 type keysCreateCmd struct {
 	Name     string        `arg:"" help:"Whose key it is; several may have one name."`
 	Scopes   []string      `help:"What it may do, with commas between: turns:write, context:read, events:read, turns:redact, admin." required:""`
@@ -96,7 +67,7 @@ func (c *keysCreateCmd) Run(e *Env) error {
 // show prints a key that was made, this once. Alone it goes to standard output.
 func (k keyring) show(e *Env, file apikeys.File, made apikeys.Key, text string) error {
 	if k.JSON {
-		return e.printJSON(newKeyJSON(made, text))
+		return e.printJSON(made.Shown(text))
 	}
 	e.say("%s", text)
 	e.note("This is the key %s of %s. It is not shown again: %s holds its hash only.\n"+
@@ -122,9 +93,9 @@ func (c *keysListCmd) Run(e *Env) error {
 		return err
 	}
 	if c.JSON {
-		out := []keyJSON{}
+		out := []apikeys.Shown{}
 		for _, k := range keys {
-			out = append(out, newKeyJSON(k, ""))
+			out = append(out, k.Shown(""))
 		}
 		return e.printJSON(map[string]any{"keys": out})
 	}
@@ -181,7 +152,7 @@ func (c *keysRevokeCmd) Run(e *Env) error {
 		return err
 	}
 	if c.JSON {
-		return e.printJSON(newKeyJSON(k, ""))
+		return e.printJSON(k.Shown(""))
 	}
 	e.say("%s of %s is revoked", k.Prefix, k.Name)
 	return nil

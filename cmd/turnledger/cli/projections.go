@@ -89,20 +89,18 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 func (c *projectionsRebuildCmd) wait(e *Env, s *client.Client, generation int) error {
 	bar := newCounter(e.Err, "rebuild "+c.Name, "events")
 	defer bar.done()
-	for ; ; look(e.Ctx) {
-		r, err := s.RebuildOf(e.Ctx, c.Name, generation)
-		switch failed, failure := errors.AsType[*client.RebuildError](err); {
-		case e.Ctx.Err() != nil:
-			return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows how far, " +
-				"projections rebuild --cancel breaks it off")
-		case failure:
-			return failed
-		case err != nil:
-			return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.Ctx, err))
-		case r.Served:
-			return nil
-		}
-		bar.reach(r.Done, r.Of)
+	err := s.AwaitRebuild(e.Ctx, c.Name, generation, lookEvery, bar.reach)
+	failed, failure := errors.AsType[*client.RebuildError](err)
+	switch {
+	case err == nil:
+		return nil
+	case e.Ctx.Err() != nil:
+		return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows how far, " +
+			"projections rebuild --cancel breaks it off")
+	case failure:
+		return failed
+	default:
+		return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.Ctx, err))
 	}
 }
 

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/export/explain"
 )
 
 type contextCmd struct {
@@ -39,26 +39,11 @@ func (c *contextCmd) Run(e *Env) error {
 			e.say("system: %s", out.System)
 		}
 		for _, m := range out.Messages {
-			e.printMessage(m)
+			e.say("%s", explain.Message(m))
 		}
 		e.note("(%d turns of history, %d left out, from the %s at %s)",
 			out.HistoryTurns, out.DroppedTurns, out.Source, out.Position)
 	})
-}
-
-// printMessage prints a message on a line: its text, or its JSON where it is more
-// than a text.
-func (e *Env) printMessage(raw json.RawMessage) {
-	var m struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) == nil && len(members) == 2 && json.Unmarshal(raw, &m) == nil {
-		e.say("%s: %s", m.Role, m.Content)
-		return
-	}
-	e.say("%s", raw)
 }
 
 type historyCmd struct {

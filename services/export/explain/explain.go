@@ -33,6 +33,7 @@ type Explanation struct {
 	// Root is the version of the turn that was asked.
 	Root uuid.UUID `json:"-"`
 
+	texts    bool
 	asked    events.Position
 	versions map[uuid.UUID]bool
 }
@@ -78,7 +79,8 @@ const (
 // came later was not seen.
 func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts bool) (*Explanation, error) {
 	x := &Explanation{
-		SessionID: sessionID, TurnID: turn.String(), Root: turn, versions: map[uuid.UUID]bool{turn: true},
+		SessionID: sessionID, TurnID: turn.String(), Root: turn, texts: texts,
+		versions: map[uuid.UUID]bool{turn: true},
 	}
 	today, then := conversation.New(sessionID, conversation.Rules{}), conversation.New(sessionID, conversation.Rules{})
 	var kept [][]byte
@@ -98,7 +100,7 @@ func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts
 	x.place(today, turn, all)
 	for i, r := range all {
 		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
-			if err := x.add(kept[i], r, texts); err != nil {
+			if err := x.add(kept[i], r); err != nil {
 				return nil, err
 			}
 		}
@@ -136,7 +138,7 @@ func (x *Explanation) place(today *conversation.State, id uuid.UUID, all []event
 }
 
 // add takes an event of the turn.
-func (x *Explanation) add(line []byte, r events.Recorded, texts bool) error {
+func (x *Explanation) add(line []byte, r events.Recorded) error {
 	row, err := export.ParseEvent(line)
 	if err != nil {
 		return err
@@ -145,7 +147,7 @@ func (x *Explanation) add(line []byte, r events.Recorded, texts bool) error {
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
-	if texts {
+	if x.texts {
 		e.Data = json.RawMessage(row.Data)
 	}
 	x.Events = append(x.Events, e)
@@ -183,9 +185,19 @@ func (x *Explanation) tell(today, then *conversation.State) {
 	}
 }
 
-// Saw marks the turns by what the server says of the prompt: the window takes the newest ones, with those that had no
-// answer if pending is set, and leaves out older ones.
+// Saw takes what the server says of the prompt, and marks the turns by it: the window takes the newest ones, with those
+// that had no answer if pending is set, and leaves out older ones. The prompt's messages are kept with texts only.
 func (x *Explanation) Saw(prompt Context, pending bool) {
+	for _, raw := range prompt.Messages {
+		var m struct {
+			Role string `json:"role"`
+		}
+		_ = json.Unmarshal(raw, &m) // a message of the server's
+		prompt.Roles = append(prompt.Roles, m.Role)
+	}
+	if !x.texts {
+		prompt.Messages = nil
+	}
 	x.Context = prompt
 	shown, left := prompt.HistoryTurns, prompt.DroppedTurns
 	for i := range slices.Backward(x.Turns) {

@@ -29,16 +29,16 @@ func NewSteps(registry prometheus.Registerer, traces trace.TracerProvider) *Step
 }
 
 // Step does something as a step of the request.
-func Step[T any](ctx context.Context, s *Steps, name string, do func(context.Context) (T, error)) (T, error) {
+func (s *Steps) Step(ctx context.Context, name string, do func(context.Context) error) error {
 	began := time.Now()
 	inside, span := s.tracer.Start(ctx, name)
-	out, err := do(inside)
+	err := do(inside)
 	if err != nil {
 		span.SetStatus(codes.Error, "failed")
 	}
 	span.End()
 	s.Note(ctx, name, time.Since(began), err)
-	return out, err
+	return err
 }
 
 // Note makes a step known that has no span of its own.

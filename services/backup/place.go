@@ -1,0 +1,34 @@
+package backup
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Place says where a backup is kept: Name is a folder, or s3://bucket/prefix in the store at a URL.
+type Place struct{ Name, Endpoint, Region, Spool string }
+
+// ErrPlace says that a place is none.
+var ErrPlace = errors.New("want s3://bucket/prefix, and --endpoint https://host")
+
+// Open returns the store at a place; it does no I/O. The keys of S3 are found where its tools look for them.
+func (p Place) Open() (Store, error) {
+	rest, remote := strings.CutPrefix(p.Name, "s3://")
+	if !remote {
+		return Folder{Dir: p.Name}, nil
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	at, err := url.Parse(p.Endpoint)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || bucket == "" {
+		return nil, ErrPlace
+	}
+	return NewS3(S3Config{
+		Endpoint: at.Host, Plain: at.Scheme == "http", Region: p.Region, Bucket: bucket, Prefix: prefix, Spool: p.Spool,
+		Credentials: credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		}),
+	})
+}

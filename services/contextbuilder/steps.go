@@ -1,0 +1,54 @@
+package contextbuilder
+
+import (
+	"context"
+
+	"github.com/turnledger/turnledger/services"
+)
+
+// SteppedBuilder is a Builder whose prompts are steps.
+type SteppedBuilder struct {
+	*Builder
+	Steps services.Steps
+}
+
+// Build implements services.ContextBuilder.
+func (b SteppedBuilder) Build(ctx context.Context, req services.ContextRequest) (out services.Context, err error) {
+	err = b.Steps.Step(ctx, "prompt", func(ctx context.Context) (err error) {
+		out, err = b.Builder.Build(ctx, req)
+		return err
+	})
+	return out, err
+}
+
+// SteppedMemory is a memory whose snippets are steps.
+type SteppedMemory struct {
+	services.Memory
+	Steps services.Steps
+}
+
+// Snippet implements services.Memory.
+func (m SteppedMemory) Snippet(ctx context.Context, q services.MemoryQuery) (text string, err error) {
+	err = m.Steps.Step(ctx, "memory", func(ctx context.Context) (err error) {
+		text, err = m.Memory.Snippet(ctx, q)
+		return err
+	})
+	return text, err
+}
+
+// SteppedRewriter is a rewriter whose rewrites are steps.
+type SteppedRewriter struct {
+	Rewriter
+	Steps services.Steps
+}
+
+// Rewrite implements Rewriter.
+func (r SteppedRewriter) Rewrite(
+	ctx context.Context, message string, history []Message, snippet string,
+) (text string, err error) {
+	err = r.Steps.Step(ctx, "rewriter", func(ctx context.Context) (err error) {
+		text, err = r.Rewriter.Rewrite(ctx, message, history, snippet)
+		return err
+	})
+	return text, err
+}
