@@ -37,9 +37,9 @@ func (v *View) snapshot(sessionID string, partition int, answer []string) (recen
 	if len(answer) < 5 {
 		return snap, nil
 	}
-	h, err := head(answer[3])
+	h, err := recent.ReadHead(answer[3])
 	if err != nil {
-		return recent.Snapshot{}, err
+		return recent.Snapshot{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if v.cfg.Limits.Expires(h).UnixMilli() < time.Now().UnixMilli() {
 		return snap, nil
@@ -53,9 +53,9 @@ func (v *View) snapshot(sessionID string, partition int, answer []string) (recen
 	s.Whole = answer[2] == "1" && answer[4] == strconv.Itoa(len(records))
 	s.Turns = make([]*conversation.Turn, 0, len(records))
 	for _, r := range slices.Backward(records) {
-		t, err := turn(r)
+		t, err := recent.ReadTurn(r)
 		if err != nil {
-			return recent.Snapshot{}, err
+			return recent.Snapshot{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 		s.Turns = append(s.Turns, t)
 	}

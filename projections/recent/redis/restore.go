@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 //go:embed restore.lua
@@ -42,11 +43,11 @@ func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Pos
 		if folded.Whole {
 			whole = "1"
 		}
-		args = append(args, whole, rueidis.BinaryString(appendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
+		args = append(args, whole, rueidis.BinaryString(recent.AppendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
 		for _, t := range folded.Turns {
-			record := pendingRecord(t)
+			record := recent.PendingRecord(t)
 			if t.Status == conversation.Finalized {
-				record = finalizedRecord(t)
+				record = recent.FinalizedRecord(t)
 			}
 			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(record))
 		}
