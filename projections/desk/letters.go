@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -50,7 +49,8 @@ type Hold struct {
 
 // Own takes over the letters of a partition that a checkpoint was claimed in. Letters of events behind that
 // checkpoint's sequence go: their owner never passed these events. ErrFenced where a later claim owns them.
-func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (*Hold, error) {
+func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (_ *Hold, err error) {
+	defer projections.Wrap(&err, "own the dead letters")
 	notes, err := d.open(ctx)
 	if err != nil {
 		return nil, err
@@ -62,17 +62,14 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	var have owner
 	revision, err := notes.Read(ctx, h.own, &have)
 	if err != nil {
-		return nil, fmt.Errorf("own the dead letters: %w", err)
+		return nil, err
 	}
 	// A store without an id may have been emptied, and counts its epochs from the beginning again.
 	if have.Epoch > cp.Epoch && (cp.Store != "" || cp.Seq > 0) {
 		return nil, projections.ErrFenced
 	}
-	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); errors.Is(err, jetlog.ErrConflict) {
-		return nil, projections.ErrFenced
-	}
-	if err != nil {
-		return nil, fmt.Errorf("own the dead letters: %w", err)
+	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); err != nil {
+		return nil, fenced(err)
 	}
 	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition))
 	for _, l := range found {
@@ -81,28 +78,27 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 			err = notes.Commit(ctx, l.Key, nil, h.own, h.revision)
 		}
 	}
+	return h, fenced(err)
+}
+
+// fenced is ErrFenced where another claim has written meanwhile.
+func fenced(err error) error {
 	if errors.Is(err, jetlog.ErrConflict) {
-		return nil, projections.ErrFenced
+		return projections.ErrFenced
 	}
-	return h, err
+	return err
 }
 
 func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equal(b) }
 
 // Keep makes the letter of an event durable; one that was parked before counts the attempts. It counts when a
 // checkpoint of the claim has passed the event. ErrFenced where another claim owns the letters by now.
-func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) error {
+func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) (err error) {
 	dead.Projection = h.name
 	dead.Attempts += h.attempts[dead.Position]
 	l := letter{DeadLetter: dead, Created: created, Epoch: h.at.Epoch}
-	err := h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision)
-	if errors.Is(err, jetlog.ErrConflict) {
-		return projections.ErrFenced
-	}
-	if err != nil {
-		return fmt.Errorf("keep a dead letter: %w", err)
-	}
-	return nil
+	defer projections.Wrap(&err, "keep a dead letter")
+	return fenced(h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision))
 }
 
 // letters returns those of a generation in the partitions that match, in the order in which they were parked.
@@ -114,15 +110,14 @@ func (d *Desk) letters(
 		return nil, err
 	}
 	filter := key(generationKey("letter", name, store, generation), partitions, "*")
-	if err := each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) }); err != nil {
-		return nil, fmt.Errorf("read the dead letters: %w", err)
-	}
+	defer projections.Wrap(&err, "read the dead letters")
+	err = each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) })
 	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
 		x, y := a.Value.Position, b.Value.Position
 		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition),
 			cmp.Compare(x.Seq, y.Seq))
 	})
-	return out, nil
+	return out, err
 }
 
 // restoredStore is where the letters are that came with a backup: which store they were of is not known there.
@@ -131,7 +126,8 @@ const restoredStore = "restored"
 // Restore takes in the letters that came with a backup of the log. They count for a view that followed the log of
 // before, until it is rebuilt: an operator's word that an event stays out must not be lost with the log. A letter
 // whose event the restored log does not hold is left out.
-func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) error {
+func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) (err error) {
+	defer projections.Wrap(&err, "restore a dead letter")
 	notes, err := d.open(ctx)
 	if err != nil {
 		return err
@@ -142,7 +138,7 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 		}
 		e, found, err := log.At(ctx, dead.Position)
 		if err != nil {
-			return fmt.Errorf("restore a dead letter: %w", err)
+			return err
 		}
 		if !found || projections.Label(e.ID) != dead.EventID {
 			continue
@@ -155,7 +151,7 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 			err = notes.Commit(ctx, k, l, k, revision)
 		}
 		if err != nil {
-			return fmt.Errorf("restore a dead letter: %w", err)
+			return err
 		}
 	}
 	return nil

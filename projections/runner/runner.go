@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
@@ -26,8 +27,9 @@ type Config struct {
 	MaxBatch int
 	// Start returns the sequence after which a projection without a checkpoint begins;
 	// the log's beginning by default.
-	Start   func(ctx context.Context, partition int) (uint64, error)
-	Logger  *slog.Logger
+	Start  func(ctx context.Context, partition int) (uint64, error)
+	Logger *slog.Logger
+	// Metrics that count what is fed; by default ones that nobody asks for.
 	Metrics *Metrics
 	// Traces of what is applied; nil: none.
 	Traces trace.TracerProvider
@@ -85,6 +87,9 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	}
 	if cfg.Beat <= 0 {
 		cfg.Beat = time.Second
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	if cfg.Desk == nil {
 		cfg.Desk = desk.Of(log)

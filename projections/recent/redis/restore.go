@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the script
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -29,7 +28,8 @@ var (
 )
 
 // Restore implements projections.View: one script.
-func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
+func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.Position, err error) {
+	defer projections.Wrap(&err, "restore a session in Redis")
 	folded := s.State
 	expires := v.cfg.Limits.Expires(folded.Head()).UnixMilli()
 	args := []string{
@@ -53,18 +53,16 @@ func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Pos
 		}
 	}
 	done, err := v.client.exec(ctx, restoreScript, []string{v.pointer}, args).AsInt64()
-	if err != nil {
-		return nil, fmt.Errorf("restore a session in Redis: %w", err)
-	}
-	if done == 0 {
-		return nil, nil
+	if err != nil || done == 0 {
+		return nil, err
 	}
 	return s.Letters, nil
 }
 
 // Carry hands over the dead letters of a partition that a version before kept in the served generation, and
 // forgets those that were kept.
-func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) error {
+func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
+	defer projections.Wrap(&err, "carry over the dead letters in Redis")
 	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
 	for _, r := range records {
 		var dead projections.DeadLetter
@@ -79,8 +77,5 @@ func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) 
 			err = v.client.exec(ctx, forgetScript, []string{v.pointer}, []string{v.root, r}).Error()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("carry over the dead letters in Redis: %w", err)
-	}
-	return nil
+	return err
 }
