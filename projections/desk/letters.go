@@ -71,7 +71,7 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); err != nil {
 		return nil, fenced(err)
 	}
-	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition))
+	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition)+".>")
 	for _, l := range found {
 		if err == nil && (l.Value.Position.Seq > cp.Seq || !sameStream(l.Value.Created, cp.Created)) {
 			h.attempts[l.Value.Position] = l.Value.Attempts
@@ -109,9 +109,9 @@ func (d *Desk) letters(
 	if err != nil {
 		return nil, err
 	}
-	filter := key(generationKey("letter", name, store, generation), partitions, "*")
+	filter := key(generationKey("letter", name, store, generation), partitions)
 	defer projections.Wrap(&err, "read the dead letters")
-	err = each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) })
+	err = jetlog.EachNote(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) })
 	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
 		x, y := a.Value.Position, b.Value.Position
 		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition),

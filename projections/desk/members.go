@@ -48,7 +48,7 @@ func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) 
 	}
 	seen := map[string]time.Time{}
 	if err == nil {
-		err = each(ctx, notes, prefix+"*", func(n jetlog.Note[bool]) {
+		err = jetlog.EachNote(ctx, notes, prefix+">", func(n jetlog.Note[bool]) {
 			seen[strings.TrimPrefix(n.Key, prefix)] = n.At
 		})
 	}

@@ -45,7 +45,7 @@ func (q *Queue) counting(ctx context.Context) (letters []jetlog.Note[letter], se
 	if served, err = q.Served(ctx); err != nil {
 		return nil, served, err
 	}
-	all, err := q.desk.letters(ctx, q.Name(), served.Store, served.Generation, "*")
+	all, err := q.desk.letters(ctx, q.Name(), served.Store, served.Generation, ">")
 	if err != nil {
 		return nil, served, err
 	}
@@ -53,7 +53,7 @@ func (q *Queue) counting(ctx context.Context) (letters []jetlog.Note[letter], se
 		cp := served.Of(n.Value.Position.Partition)
 		return n.Value.Position.Seq > cp.Seq || !sameStream(n.Value.Created, cp.Created)
 	})
-	restored, err := q.desk.letters(ctx, q.Name(), restoredStore, 0, "*")
+	restored, err := q.desk.letters(ctx, q.Name(), restoredStore, 0, ">")
 	for _, n := range restored {
 		if cp := served.Of(n.Value.Position.Partition); cp.Seq > 0 && !sameStream(n.Value.Created, cp.Created) {
 			letters = append(letters, n)

@@ -34,6 +34,7 @@ type generation struct {
 	seed   maphash.Seed
 	number uint64
 	store  string
+	view   *View // that it may be swapped into; nil for the first one
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
