@@ -97,7 +97,8 @@ func inMemory() fleet.Entry {
 func question(t *testing.T, log *jetlog.Log) events.Position {
 	t.Helper()
 	return natstest.Append(t, log, &events.TurnStarted{
-		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: "q"},
+		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"},
 	})
 }
 
@@ -174,7 +175,8 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 	require.Equal(t, "store", checks[0].Store)
 	not, ok := errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
 	require.True(t, ok)
-	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept", not.Reason)
+	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept",
+		not.Reason)
 
 	natstest.Run(t, f.Run)
 	v.set(nil, projections.Checkpoint{Seq: at.Seq, Created: log.Created(0)})
