@@ -376,3 +376,11 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, sessions)
 }
+
+func TestAViewInMemoryIsFedHere(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(fleet.Config{Log: natstest.Log(t, 1)})
+	view := memory.New(recent.Limits{}, conversation.Rules{}, nil)
+	_, err := f.Add(t.Context(), fleet.Entry{View: view, Generations: view, Reads: true, InMemory: true})
+	require.ErrorContains(t, err, "set Feeds")
+}
