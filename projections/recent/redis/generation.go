@@ -219,7 +219,7 @@ func (v *View) NewReference(_ context.Context, partitions int) (projections.Refe
 // patient is a view for one who would rather wait than be told that Redis is slow.
 type patient struct{ *View }
 
-// Load implements recent.View.
+// Load implements recent.Loader.
 func (p patient) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	return p.load(sessionID, partition, shown, func(keys, args []string) rueidis.RedisResult {
 		return p.client.exec(ctx, loadScript, keys, args)
