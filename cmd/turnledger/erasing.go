@@ -99,7 +99,8 @@ func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID
 	return err
 }
 
-// forget tells the memory outside and the audit what a retention takes out of the log by purge.
+// forget deletes a session's events from the memory outside and from the audit's ledger, and then runs purge, by which
+// a retention takes the events out of the log.
 func (a *app) forget(
 	ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
 ) error {

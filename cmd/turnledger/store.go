@@ -142,7 +142,7 @@ func (s *store) close() {
 	}
 }
 
-// ready tells whether the log takes writes.
+// ready fails, with a Reason that /readyz may show, if the log takes no writes or a partition's head can't be read.
 func (s *store) ready(ctx context.Context) error {
 	if err := s.log.Writable(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -167,13 +167,13 @@ func (s *store) ready(ctx context.Context) error {
 	return nil
 }
 
-// notLetIn tells whether NATS said that it does not know who connects, or not any more.
+// notLetIn reports whether NATS rejected this process's credentials, also after it had accepted them.
 func notLetIn(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// freeNATS gives the listener that dev offers to pipelines: the usual port of
-// 127.0.0.1 if nobody has it.
+// freeNATS returns the address on which dev listens for pipelines: NATS's usual port on 127.0.0.1 if that port is free,
+// else "".
 func freeNATS(ctx context.Context) string {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
 	if err != nil {

@@ -55,7 +55,7 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 	return t.SessionTurns(ctx, sessionID, limit)
 }
 
-// forget tells the audit's ledger what a retention takes out of the log by purge.
+// forget takes events out of the audit's ledger, and then runs purge, by which a retention takes them out of the log.
 func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64, purge func(context.Context) error) error {
 	if a == nil {
 		return purge(ctx)
@@ -67,7 +67,8 @@ func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64, 
 	return tables.ForgetEvents(ctx, partition, gone, purge)
 }
 
-// forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
+// forgetOne takes an event out of the audit's ledger. The eraser has erased it from the log, where it stood on another
+// subject than its session's.
 func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
 	if a == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/backup"
 )
 
-// source gives copies that are cut off for the first so many times.
+// source returns copies; the first cut copies of partition 1 are cut off.
 type source struct {
 	copies [][]byte
 	cut    int

@@ -46,7 +46,7 @@ func NewS3(cfg S3Config) (*S3, error) {
 
 func (s *S3) key(name string) string { return path.Join(s.cfg.Prefix, name) }
 
-// spool gives a file that is gone when it is closed.
+// spool returns a temporary file that is gone once it is closed.
 func (s *S3) spool() (*os.File, error) {
 	f, err := os.CreateTemp(s.cfg.Spool, "turnledger-backup-")
 	if err != nil {

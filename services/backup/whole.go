@@ -154,8 +154,8 @@ func (p *Packed) small(name string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Next gives the copy of the next partition. Its end is an error where it is not what the
-// manifest says.
+// Next returns the copy of the next partition. Reading it ends with an error if its bytes are not those of the
+// manifest.
 func (p *Packed) Next(partition int) (io.Reader, error) {
 	if partition != p.next || partition >= len(p.Files) {
 		return nil, errors.New("copies come in the order of partitions, not " + strconv.Itoa(partition))
@@ -169,7 +169,7 @@ func (p *Packed) Next(partition int) (io.Reader, error) {
 	return &held{from: p.in, file: f, sum: summing{sum: sha256.New()}}, nil
 }
 
-// held is a file whose end is ErrDamaged where it is not what the manifest says.
+// held reads a file, and fails with ErrDamaged at its end if the bytes are not those of the manifest.
 type held struct {
 	from io.Reader
 	file File

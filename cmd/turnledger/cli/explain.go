@@ -25,7 +25,7 @@ type explainCmd struct {
 	remote
 }
 
-// Run tells what the log has of a turn, and what its prompt could see.
+// Run prints a turn's events, and the earlier turns that its prompt could see.
 func (c *explainCmd) Run(e *Env) error {
 	id, err := uuid.Parse(c.Turn)
 	if err != nil || id.String() != c.Turn {

@@ -16,12 +16,11 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// The server says that an event is gone (a tombstone at the log's end) before it
-// overwrites it. One that is killed in between forgets the event and leaves its bytes, and
-// nobody can ask for it to be overwritten any more. So after an unclean stop, and before
-// the server is started, what a tombstone speaks of is overwritten here, in the form
-// that the server itself gives to erased records (nats-server 2.15, filestore.go: eraseMsg
-// and rebuildStateFromBufLocked).
+// The server says that an event is gone (a tombstone at the log's end) before it overwrites it. A server that is killed
+// in between forgets the event and leaves its bytes, and nobody can ask for these bytes to be overwritten any more. So
+// this package overwrites the events of all tombstones after an unclean stop, before it starts the server. It writes
+// erased records in the form in which the server writes them (nats-server 2.15, filestore.go: eraseMsg and
+// rebuildStateFromBufLocked).
 const (
 	recordHeader = 22 // length, sequence, time, length of the subject
 	recordSum    = 8
@@ -77,7 +76,7 @@ func scrubStream(msgs string) error {
 	return nil
 }
 
-// blocksOf gives the numbers of a stream's blocks, upwards.
+// blocksOf returns the numbers of a stream's blocks, in ascending order.
 func blocksOf(msgs string) ([]int, error) {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(msgs), "*.blk"))
 	var out []int
@@ -113,7 +112,7 @@ func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
 	return replace(blockName(msgs, n), block)
 }
 
-// records gives the records of a block by their offsets, as far as they can be read.
+// records yields the records of a block with their offsets, up to the first record that can't be read.
 func records(block []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for at := 0; len(block)-at >= recordHeader; {

@@ -201,7 +201,7 @@ func (s *Server) start(ctx context.Context, opts *server.Options) error {
 	return ctx.Err()
 }
 
-// Connect gives a connection in process.
+// Connect returns a connection in process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.InProcessServer(s.ns), nats.MaxReconnects(-1), nats.Name("turnledger"),
@@ -236,8 +236,8 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Stop ends the server and gives the directory free; idempotent. Lame duck mode does
-// nothing without a listener, so connections are to be drained before.
+// Stop ends the server and releases the directory; it may be called again. Callers drain their connections before,
+// since lame duck mode does nothing without a listener.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		if s.ns != nil {

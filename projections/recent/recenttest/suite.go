@@ -2,8 +2,8 @@ package recenttest
 
 import "testing"
 
-// Run holds a backend to the contract of recent.View. The backend must also tell its
-// dead letters and wait for a position.
+// Run holds a backend to the contract of recent.View. The backend must also list its dead letters and wait for a
+// position.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
