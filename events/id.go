@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// namespace is that of all computed ids. It never changes.
+// namespace is the UUID namespace of all computed ids. It never changes.
 var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
 
 // TurnID computes the id of the turn that a request opens in a session:
