@@ -20,9 +20,9 @@ var (
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )
 
-// failure returns an error as what was attempted, and marks what trying again can't mend. PostgreSQL's messages about
-// the values of a row quote them, so only the code and the names of what was violated are said of these. An error of
-// this package stays as it is.
+// failure wraps an error with the attempted action, and marks errors that a retry can't mend. PostgreSQL's messages
+// about the values of a row quote these values; of such errors failure keeps only the code and the names of the table
+// and the constraint. An error of this package stays as it is.
 func failure(attempted string, err error) error {
 	is := func(known error) bool { return errors.Is(err, known) }
 	if err == nil || projections.IsPermanent(err) || slices.ContainsFunc(ours, is) {

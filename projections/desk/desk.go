@@ -2,10 +2,10 @@
 // notes: the dead letters of what could not be applied, the runners that share the partitions of a store, and
 // the lease of a rebuild.
 //
-// A checkpoint stays with its rows, so a letter and the checkpoint that passes its event are two writes. The
-// letter is durable first, and counts once the checkpoint stands (Queue). Who claims a partition takes its
-// letters over (Own): from then on no former owner can write one, and those of events that the checkpoint has
-// not passed go, since the new owner applies these events itself.
+// A checkpoint stays with its rows, so a letter and the checkpoint that passes its event are two writes. The letter is
+// durable first, and counts once the checkpoint stands (Queue). A process that claims a partition takes its letters
+// over (Own). From then on no former owner can write a letter. Own removes the letters of events that the checkpoint
+// has not passed, since the new owner applies these events itself.
 package desk
 
 import (
