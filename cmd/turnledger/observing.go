@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -11,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/turnledger/turnledger/projections/fleet"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -33,24 +31,13 @@ func openTraces(ctx context.Context) (*trace.TracerProvider, error) {
 // checks are what /readyz tells of: the log, without which nothing works, the stores of views, without which reads come
 // from the log, and the issuer, without which callers with a key can still be told apart.
 func (a *app) checks() []httpwire.Check {
-	out := []httpwire.Check{{Name: "log", Probe: a.store.ready}}
+	out := []httpwire.Check{{Name: "log", Probe: a.store.log.Ready}}
 	for _, store := range a.views.Checks() {
-		out = append(out, httpwire.Check{Name: store.Store, Optional: true, Probe: func(ctx context.Context) error {
-			err := store.Probe(ctx)
-			if not, ok := errors.AsType[*fleet.NotReady](err); ok {
-				return errors.Join(httpwire.Reason(not.Reason), err)
-			}
-			return err
-		}})
+		out = append(out, httpwire.Check{Name: store.Store, Optional: true, Probe: store.Probe})
 	}
 	if a.callers != nil && a.callers.Issuer != nil {
-		out = append(out, httpwire.Check{Name: "issuer", Optional: a.callers.Keys != nil, Probe: func(context.Context) error {
-			if a.callers.Issuer.Ready() != nil {
-				return httpwire.Reason("the issuer of tokens has not told its keys yet: " +
-					"check TURNLEDGER_AUTH, and whether it answers from here")
-			}
-			return nil
-		}})
+		issuer, keys := a.callers.Issuer, a.callers.Keys
+		out = append(out, httpwire.Check{Name: "issuer", Optional: keys != nil, Probe: issuer.Ready})
 	}
 	return out
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // store is the log with the NATS it stands on.
@@ -140,36 +139,6 @@ func (s *store) close() {
 	if s.server != nil {
 		s.server.Stop()
 	}
-}
-
-// ready tells whether the log takes writes.
-func (s *store) ready(ctx context.Context) error {
-	if err := s.log.Writable(ctx); err != nil {
-		if ctx.Err() != nil {
-			return httpwire.Reason("the log's server does not tell whether it takes writes: does its disk hang?")
-		}
-		return httpwire.Reason(err.Error())
-	}
-	for k := range s.log.Partitions() {
-		if _, err := s.log.Head(ctx, k); err != nil {
-			if errors.Is(err, jetlog.ErrStream) {
-				return errors.Join(httpwire.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
-			}
-			if errors.Is(err, jetlog.ErrNoWrites) {
-				return errors.Join(httpwire.Reason("an fsync failed: restart this process when its disk is well"), err)
-			}
-			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
-				return errors.Join(httpwire.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)
-			}
-			return errors.Join(httpwire.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
-		}
-	}
-	return nil
-}
-
-// notLetIn tells whether NATS said that it does not know who connects, or not any more.
-func notLetIn(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // freeNATS gives the listener that dev offers to pipelines: the usual port of

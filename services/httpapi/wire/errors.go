@@ -55,7 +55,7 @@ type TooLarge struct{ Most int64 }
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
 // Held says that nothing is answered for now, and why: 503.
-type Held struct{ Why Reason }
+type Held struct{ Why string }
 
 // Error returns the reason.
-func (e *Held) Error() string { return string(e.Why) }
+func (e *Held) Error() string { return e.Why }

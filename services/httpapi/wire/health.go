@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 // probeDeadline bounds one check of readiness.
@@ -19,7 +21,7 @@ type healthJSON struct {
 type checkJSON struct {
 	OK     bool      `json:"ok"`
 	Since  time.Time `json:"since,omitzero"`
-	Reason Reason    `json:"reason,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Check is something that must answer before this process may take requests, or that it
@@ -30,18 +32,13 @@ type Check struct {
 	Probe    func(ctx context.Context) error
 }
 
-// Reason is an error whose text may stand in the answer of /readyz, which anybody may read.
-type Reason string
-
-func (r Reason) Error() string { return string(r) }
-
 // healthz reports that the process is alive, and nothing of what it needs.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
 // readyz asks everything that requests need, at once. Why something does not answer
-// stands in the server's log, and in the answer only where it is a Reason. It is degraded,
+// stands in the server's log, and in the answer only where it is an *events.NotReady. It is degraded,
 // and ready, where all that is out can be done without.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
@@ -53,8 +50,11 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		since, _ := a.outages.LoadOrStore(c.Name, time.Now().UTC())
-		reason, _ := errors.AsType[Reason](errs[i])
-		out.Checks[c.Name] = checkJSON{Since: since.(time.Time), Reason: reason}
+		shown := checkJSON{Since: since.(time.Time)}
+		if not, ok := errors.AsType[*events.NotReady](errs[i]); ok {
+			shown.Reason = not.Reason
+		}
+		out.Checks[c.Name] = shown
 		if !c.Optional {
 			out.Status, status = "not ready", http.StatusServiceUnavailable
 		} else if status == http.StatusOK {
@@ -80,7 +80,7 @@ func probeAll(ctx context.Context, checks []Check) []error {
 // Closed answers requests while a process has no API open: the process lives, and all but /healthz is refused with
 // Held, in the form of the surface that the path belongs to. Check is the name of what is missing, as /readyz
 // shows it.
-func Closed(check string, why Reason, surfaces ...Surface) http.Handler {
+func Closed(check string, why string, surfaces ...Surface) http.Handler {
 	forms := make([]*Surface, len(surfaces))
 	for i := range surfaces {
 		forms[i] = &surfaces[i]
