@@ -23,3 +23,6 @@ type NotReady struct {
 
 func (n *NotReady) Error() string { return errors.Join(errors.New(n.Reason), n.Err).Error() }
 func (n *NotReady) Unwrap() error { return n.Err }
+
+// Public returns the reason.
+func (n *NotReady) Public() string { return n.Reason }

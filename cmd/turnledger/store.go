@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/access/certfile"
+	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
 // store is the log with the NATS it stands on.
@@ -90,17 +89,9 @@ func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", config.ErrUsage) // the error repeats it
 		}
 	}
-	opts := append([]nats.Option{
-		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
-		// A server that is paused, or whose machine is gone, closes no connection: three
-		// seconds of silence are enough to try the next one.
-		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
-		// A password that was changed is changed back, and credentials that ended are replaced.
-		nats.IgnoreAuthErrorAbort(),
-	}, cfg.NATSClient()...)
-	nc, err := nats.Connect(cfg.NATSURL, opts...)
+	nc, err := jetlog.Connect(cfg.NATSURL, cfg.NATSClient()...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", config.Secretless(cfg.NATSURL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secrets.Hide(cfg.NATSURL), err)
 	}
 	s := &store{nc: nc}
 	if s.log, err = s.reopened(ctx, cfg); err != nil {
@@ -139,15 +130,4 @@ func (s *store) close() {
 	if s.server != nil {
 		s.server.Stop()
 	}
-}
-
-// freeNATS gives the listener that dev offers to pipelines: the usual port of
-// 127.0.0.1 if nobody has it.
-func freeNATS(ctx context.Context) string {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
-	if err != nil {
-		return ""
-	}
-	_ = l.Close()
-	return "127.0.0.1:4222"
 }

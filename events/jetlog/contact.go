@@ -19,6 +19,18 @@ const (
 	contactLost = readDeadline + contactEvery
 )
 
+// Connect connects to an outside NATS. The connection is for good: it comes back from whatever ends it.
+func Connect(url string, of ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, append([]nats.Option{
+		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
+		// A server that is paused, or whose machine is gone, closes no connection: three
+		// seconds of silence are enough to try the next one.
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
+		// A password that was changed is changed back, and credentials that ended are replaced.
+		nats.IgnoreAuthErrorAbort(),
+	}, of...)...)
+}
+
 // Run keeps in touch with a cluster until ctx ends: if no partition answers with its head, Run moves the connection to
 // another server. The present server may be cut off from the others, of which NATS does not inform its clients. On a
 // single server Run only looks for mirrors that were made since.

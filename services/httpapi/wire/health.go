@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/turnledger/turnledger/events"
 )
 
 // probeDeadline bounds one check of readiness.
@@ -32,13 +30,19 @@ type Check struct {
 	Probe    func(ctx context.Context) error
 }
 
+// public is an error of which anybody may read something in the answer of /readyz.
+type public interface {
+	error
+	Public() string
+}
+
 // healthz reports that the process is alive, and nothing of what it needs.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
 // readyz asks everything that requests need, at once. Why something does not answer
-// stands in the server's log, and in the answer only where it is an *events.NotReady. It is degraded,
+// stands in the server's log, and in the answer only as far as it is public. It is degraded,
 // and ready, where all that is out can be done without.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
@@ -51,8 +55,8 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 		since, _ := a.outages.LoadOrStore(c.Name, time.Now().UTC())
 		shown := checkJSON{Since: since.(time.Time)}
-		if not, ok := errors.AsType[*events.NotReady](errs[i]); ok {
-			shown.Reason = not.Reason
+		if not, ok := errors.AsType[public](errs[i]); ok {
+			shown.Reason = not.Public()
 		}
 		out.Checks[c.Name] = shown
 		if !c.Optional {
