@@ -38,7 +38,8 @@ func openStore(ctx context.Context, cfg config.Config, logger *slog.Logger) (*st
 		if !errors.Is(err, jetlog.ErrLayout) && !errors.Is(err, embedded.ErrFileSystem) {
 			return s, err
 		}
-		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err", err)
+		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err",
+			err)
 		sync = embedded.Always
 	case embedded.Always:
 	case embedded.None:
@@ -64,7 +65,8 @@ func openEmbedded(ctx context.Context, cfg config.Config, sync embedded.Sync, lo
 		return nil, err
 	}
 	srv, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, TLS: secured, Logger: logger,
+		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password,
+		TLS: secured, Logger: logger,
 	})
 	if errors.Is(err, embedded.ErrListen) {
 		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", config.ErrUsage, err)
@@ -86,12 +88,15 @@ func openEmbedded(ctx context.Context, cfg config.Config, sync embedded.Sync, lo
 func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 	for one := range strings.SplitSeq(cfg.NATSURL, ",") {
 		if _, err := url.Parse(one); err != nil {
-			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", config.ErrUsage) // the error repeats it
+			// the error repeats it
+			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222",
+				config.ErrUsage)
 		}
 	}
 	nc, err := jetlog.Connect(cfg.NATSURL, cfg.NATSClient()...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", secrets.Hide(cfg.NATSURL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its "+
+			"credentials right?)", secrets.Hide(cfg.NATSURL), err)
 	}
 	s := &store{nc: nc}
 	if s.log, err = s.reopened(ctx, cfg); err != nil {

@@ -30,8 +30,9 @@ func ShownAuth(auth string) string {
 
 func (c auth) tokens(issuer string, logger *slog.Logger) tokens.Config {
 	return tokens.Config{
-		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim, ScopesClaim: c.AuthScopesClaim,
-		Services: c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
+		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim,
+		ScopesClaim: c.AuthScopesClaim,
+		Services:    c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
 	}
 }
 

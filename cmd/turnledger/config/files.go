@@ -9,9 +9,8 @@ import (
 	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
-// fromFiles gives a flag whose variable X is not set the first line of the file that
-// X_FILE names: so secrets need not stand in an environment, which others may see. What is
-// told of a file is its name.
+// fromFiles sets a flag whose variable X is not set to the first line of the file that X_FILE names. So secrets need
+// not stand in an environment, which others may see. An error names the file and never its content.
 func fromFiles(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		file, given := os.LookupEnv(name + "_FILE")
