@@ -44,7 +44,8 @@ func (a *app) openErasing(ctx context.Context) (err error) {
 		return nil
 	}
 	c := eraser.Config{
-		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places, Forget: a.views.audit.ForgetEvent, Logger: a.logger,
+		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places,
+		Forget: a.views.audit.ForgetEvent, Logger: a.logger,
 	}
 	if a.memory != nil {
 		c.Documents = []eraser.Documents{a.memory}

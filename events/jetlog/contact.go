@@ -104,7 +104,9 @@ func (l *Log) lookForMirrors(ctx context.Context) {
 func (l *Log) Ready(ctx context.Context) error {
 	if err := l.Writable(ctx); err != nil {
 		if ctx.Err() != nil {
-			return &events.NotReady{Reason: "the log's server does not tell whether it takes writes: does its disk hang?"}
+			return &events.NotReady{
+				Reason: "the log's server does not tell whether it takes writes: does its disk hang?",
+			}
 		}
 		return &events.NotReady{Reason: err.Error()}
 	}
@@ -121,7 +123,8 @@ func (l *Log) silent(err error) string {
 	refuses := func(how error) bool { return errors.Is(l.wire.NC.LastError(), how) }
 	switch {
 	case errors.Is(err, ErrStream):
-		return "the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"
+		return "the log was restored, or made anew, by another process: " +
+			"restart this one when turnledger restore has ended"
 	case errors.Is(err, ErrNoWrites):
 		return "an fsync failed: restart this process when its disk is well"
 	case !l.wire.NC.IsConnected() && slices.ContainsFunc([]error{

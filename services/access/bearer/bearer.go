@@ -20,8 +20,8 @@ type Callers struct {
 }
 
 // ErrSources says that a list of sources can't be read. It does not repeat it: it may be a key that went astray.
-var ErrSources = errors.New("must be keys:FILE, with a file that turnledger keys create makes, or oidc:ISSUER, with the " +
-	"address of an issuer of tokens, or both with a comma between")
+var ErrSources = errors.New("must be keys:FILE, with a file that turnledger keys create makes, " +
+	"or oidc:ISSUER, with the address of an issuer of tokens, or both with a comma between")
 
 // Sources are where callers are looked up; what is empty is not asked.
 type Sources struct {
