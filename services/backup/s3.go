@@ -37,7 +37,8 @@ var _ Store = (*S3)(nil)
 
 // NewS3 makes the store; it does no I/O.
 func NewS3(cfg S3Config) (*S3, error) {
-	client, err := minio.New(cfg.Endpoint, &minio.Options{Creds: cfg.Credentials, Secure: !cfg.Plain, Region: cfg.Region, Transport: cfg.Transport})
+	client, err := minio.New(cfg.Endpoint, &minio.Options{Creds: cfg.Credentials, Secure: !cfg.Plain,
+		Region: cfg.Region, Transport: cfg.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("S3 at %s: %w", cfg.Endpoint, err)
 	}
@@ -46,7 +47,7 @@ func NewS3(cfg S3Config) (*S3, error) {
 
 func (s *S3) key(name string) string { return path.Join(s.cfg.Prefix, name) }
 
-// spool gives a file that is gone when it is closed.
+// spool makes a temporary file without a name, which is gone when it is closed.
 func (s *S3) spool() (*os.File, error) {
 	f, err := os.CreateTemp(s.cfg.Spool, "turnledger-backup-")
 	if err != nil {
@@ -69,7 +70,8 @@ func (s *S3) Put(ctx context.Context, name string, from io.Reader) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("keep %s: %w", name, err)
 	}
-	if _, err := s.client.PutObject(ctx, s.cfg.Bucket, s.key(name), f, n, minio.PutObjectOptions{ContentType: "application/octet-stream"}); err != nil {
+	if _, err := s.client.PutObject(ctx, s.cfg.Bucket, s.key(name), f, n,
+		minio.PutObjectOptions{ContentType: "application/octet-stream"}); err != nil {
 		return fmt.Errorf("keep %s in bucket %s: %w", name, s.cfg.Bucket, err)
 	}
 	return nil
