@@ -3,10 +3,14 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
@@ -23,22 +27,40 @@ func TestANewBeginningUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
 		t.Parallel()
 		rng := rand.New(rand.NewPCG(seed, 14))
 		dir, _ := stack.MountSmallDisk(t, 64)
-		s := serveSlowly(t, seed, "--data-dir", dir)
-		s.recordSessions()
+		p := launchSlowly(t, seed, "--data-dir", dir)
+		recordSessions(t, p)
 		w := &witness{t: t, seed: seed, before: 4}
-		w.ask(func() bool { return true }, s.URL)
+		w.ask(func() bool { return true }, p.URL)
 		w.goOn()
+		turn := func() { require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR1)) }
 		moment(rng, 50*time.Millisecond)
-		s.log.slow.Store(true)
+		turn()
 		free := stack.FillDisk(t, dir)
-		s.log.waitFor(t, "no turn can be recorded")
+		p.WaitLog(t, "no turn can be recorded")
 		moment(rng, 300*time.Millisecond)
 		free()
-		s.log.waitFor(t, "JetStream is begun anew")
-		s.log.waitFor(t, "the log takes writes again")
+		p.WaitLog(t, "JetStream is begun anew")
+		p.WaitLog(t, "the log takes writes again")
 		w.goOn()
-		s.log.slow.Store(false)
+		turn()
 		w.goOn()
-		w.check(s.URL, stack.Exchanges(2))
+		w.check(p.URL, stack.Exchanges(2))
+		p.Stop(t)
 	})
+}
+
+// launchSlowly starts this program as a server of its own. nats-server has data races where JetStream is begun anew
+// (2.15), for which the process does not fail.
+func launchSlowly(t *testing.T, seed uint64, args ...string) *stack.Process {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	env := []string{fmt.Sprint(slowSeed, "=", seed), "GORACE=exitcode=0"}
+	p := stack.LaunchProgram(t, self, stack.FreeAddress(t), env, slowArgs(seed, args...)...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d\n%s", seed, p.Log)
+		}
+	})
+	p.WaitReady(t)
+	return p
 }

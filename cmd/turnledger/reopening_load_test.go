@@ -38,7 +38,7 @@ func TestStreamsThatChangeUnderLoadAreSeenWholeOr503(t *testing.T) {
 		t.Parallel()
 		address := stack.FreeAddress(t)
 		s := serveSlowly(t, seed, "--data-dir", stack.DataDir(t), "--nats-listen", address, "--sync", "always")
-		s.recordSessions()
+		recordSessions(t, s.Process)
 		nc, err := nats.Connect("nats://" + address)
 		require.NoError(t, err)
 		t.Cleanup(nc.Close)
@@ -99,7 +99,7 @@ func TestReplicasThatChangeUnderLoadAreSeenAsTheWholeLogOr503(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 14))
 		nats := []string{"--nats-url", strings.Join(c.URLs(), ",")}
 		asked, other := serveSlowly(t, seed, nats...), serveSlowly(t, seed+1000, nats...)
-		record.Do(asked.recordSessions)
+		record.Do(func() { recordSessions(t, asked.Process) })
 		w := &witness{t: t, seed: seed, before: 4, ids: fmt.Sprint("seed", seed)}
 		w.ask(func() bool { return true }, asked.URL, other.URL)
 		w.goOn()
@@ -131,7 +131,7 @@ func TestANATSThatStartsAnewUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
 		stop := natsAt(t, address, dir, log)
 		t.Cleanup(func() { stop() })
 		s := serveSlowly(t, seed, "--nats-url", "nats://"+address)
-		s.recordSessions()
+		recordSessions(t, s.Process)
 		w := &witness{t: t, seed: seed, before: 4}
 		w.ask(func() bool { return true }, s.URL)
 		w.goOn()
@@ -175,7 +175,7 @@ func TestAServerThatStartsAnewUnderLoadShowsTheWholeLogOr503(t *testing.T) {
 		t.Parallel()
 		rng := rand.New(rand.NewPCG(seed, 14))
 		s := serveSlowly(t, seed, "--data-dir", stack.DataDir(t))
-		s.recordSessions()
+		recordSessions(t, s.Process)
 		w := &witness{t: t, seed: seed, before: 4, restarts: true}
 		w.ask(func() bool { return true }, s.URL)
 		w.goOn()

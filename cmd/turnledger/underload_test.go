@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,6 +42,7 @@ type slowLog struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	buf  bytes.Buffer
+	to   io.Writer // takes the lines, where it is not nil
 }
 
 func newSlowLog(seed uint64) *slowLog { return &slowLog{rng: rand.New(rand.NewPCG(seed, 15))} }
@@ -57,6 +57,9 @@ func (l *slowLog) Write(b []byte) (int, error) {
 	if l.slow.Load() && l.rng.IntN(often) == 0 {
 		<-time.After(time.Duration(l.rng.Int64N(int64(60 * time.Millisecond))))
 	}
+	if l.to != nil {
+		return l.to.Write(b)
+	}
 	return l.buf.Write(b)
 }
 
@@ -64,12 +67,6 @@ func (l *slowLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
-}
-
-func (l *slowLog) waitFor(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(l.String(), text) },
-		time.Minute, 5*time.Millisecond, "no %q in %s", text, l)
 }
 
 // slowServer is a server in the test's own process: only there does a step that logs wait for a slow log.
@@ -81,16 +78,22 @@ type slowServer struct {
 	stop func()
 }
 
-// serveSlowly starts a server that logs all that it does, and waits until it is ready. With an odd seed its view holds
-// too little of a session, so that readers are answered from the log.
+// slowArgs are the arguments of a server that logs all that it does. With an odd seed its view holds too little of a
+// session, so that readers are answered from the log.
+func slowArgs(seed uint64, args ...string) []string {
+	args = append([]string{"serve", "--verbose", "--roles", "api,context,eraser"}, args...)
+	if seed%2 == 1 {
+		args = append(args, "--session-max-turns", "1")
+	}
+	return args
+}
+
+// serveSlowly starts a server and waits until it is ready.
 func serveSlowly(t *testing.T, seed uint64, args ...string) *slowServer {
 	address := stack.FreeAddress(t)
 	s := &slowServer{
 		t: t, log: newSlowLog(seed), Process: &stack.Process{URL: "http://" + address, Log: &stack.Buffer{}},
-		args: append([]string{"serve", "--verbose", "--roles", "api,context,eraser", "--listen", address}, args...),
-	}
-	if seed%2 == 1 {
-		s.args = append(s.args, "--session-max-turns", "1")
+		args: append(slowArgs(seed, args...), "--listen", address),
 	}
 	s.start()
 	s.WaitReady(t)
@@ -114,10 +117,10 @@ func (s *slowServer) start() {
 }
 
 // recordSessions records the sessions of a stack.Backup.
-func (s *slowServer) recordSessions() {
+func recordSessions(t *testing.T, p *stack.Process) {
 	for i := range stack.BackupSessions {
-		s.RecordExchange(s.t, fmt.Sprint("s", i), 0)
-		s.RecordExchange(s.t, fmt.Sprint("s", i), 1)
+		p.RecordExchange(t, fmt.Sprint("s", i), 0)
+		p.RecordExchange(t, fmt.Sprint("s", i), 1)
 	}
 }
 
