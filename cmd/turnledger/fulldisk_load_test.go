@@ -1,0 +1,66 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+)
+
+// The disk is full, and has room again, so that the server begins JetStream anew in place, under readers and writers
+// who don't pause, and each step that is logged takes its own time, drawn from a seed. Each reader is told all that was
+// acknowledged, or 503.
+func TestANewBeginningUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts a small disk")
+	}
+	t.Parallel()
+	eachSeed(t, 3, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		rng := rand.New(rand.NewPCG(seed, 14))
+		dir, _ := stack.MountSmallDisk(t, 64)
+		p := launchSlowly(t, seed, "--data-dir", dir)
+		recordSessions(t, p)
+		w := &witness{t: t, seed: seed, before: 4}
+		w.ask(func() bool { return true }, p.URL)
+		w.goOn()
+		turn := func() { require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR1)) }
+		moment(rng, 50*time.Millisecond)
+		turn()
+		free := stack.FillDisk(t, dir)
+		p.WaitLog(t, "no turn can be recorded")
+		moment(rng, 300*time.Millisecond)
+		free()
+		p.WaitLog(t, "JetStream is begun anew")
+		p.WaitLog(t, "the log takes writes again")
+		w.goOn()
+		turn()
+		w.goOn()
+		w.check(p.URL, stack.Exchanges(2))
+		p.Stop(t)
+	})
+}
+
+// launchSlowly starts this program as a server of its own. nats-server has data races where JetStream is begun anew
+// (2.15), for which the process does not fail.
+func launchSlowly(t *testing.T, seed uint64, args ...string) *stack.Process {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	env := []string{fmt.Sprint(slowSeed, "=", seed), "GORACE=exitcode=0"}
+	p := stack.LaunchProgram(t, self, stack.FreeAddress(t), env, slowArgs(seed, args...)...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d\n%s", seed, p.Log)
+		}
+	})
+	p.WaitReady(t)
+	return p
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+)
+
+// eachSeed runs a test with 200 seeds in the long form, with a few in the short one, or with that of TURNLEDGER_SEED.
+func eachSeed(t *testing.T, few uint64, test func(t *testing.T, seed uint64)) {
+	first, n := uint64(1), few
+	if stack.Long() {
+		n = 200
+	}
+	if s, err := strconv.ParseUint(os.Getenv("TURNLEDGER_SEED"), 10, 64); err == nil {
+		first, n = s, 1
+	}
+	for i := range n {
+		t.Run(fmt.Sprint("seed ", first+i), func(t *testing.T) { test(t, first+i) })
+	}
+}
+
+// slowLog takes lines, each of them in its own time while slow is set. Most lines about requests it takes at once, so
+// that readers and writers are not as slow as the steps of the server.
+type slowLog struct {
+	slow atomic.Bool
+	mu   sync.Mutex
+	rng  *rand.Rand
+	buf  bytes.Buffer
+	to   io.Writer // takes the lines, where it is not nil
+}
+
+func newSlowLog(seed uint64) *slowLog { return &slowLog{rng: rand.New(rand.NewPCG(seed, 15))} }
+
+func (l *slowLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	often := 2
+	if bytes.Contains(b, []byte("msg=request ")) {
+		often = 20
+	}
+	if l.slow.Load() && l.rng.IntN(often) == 0 {
+		<-time.After(time.Duration(l.rng.Int64N(int64(60 * time.Millisecond))))
+	}
+	if l.to != nil {
+		return l.to.Write(b)
+	}
+	return l.buf.Write(b)
+}
+
+func (l *slowLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// slowServer is a server in the test's own process: only there does a step that logs wait for a slow log.
+type slowServer struct {
+	*stack.Process
+	t    *testing.T
+	log  *slowLog
+	args []string
+	stop func()
+}
+
+// slowArgs are the arguments of a server that logs all that it does. With an odd seed its view holds too little of a
+// session, so that readers are answered from the log.
+func slowArgs(seed uint64, args ...string) []string {
+	args = append([]string{"serve", "--verbose", "--roles", "api,context,eraser"}, args...)
+	if seed%2 == 1 {
+		args = append(args, "--session-max-turns", "1")
+	}
+	return args
+}
+
+// serveSlowly starts a server and waits until it is ready.
+func serveSlowly(t *testing.T, seed uint64, args ...string) *slowServer {
+	address := stack.FreeAddress(t)
+	s := &slowServer{
+		t: t, log: newSlowLog(seed), Process: &stack.Process{URL: "http://" + address, Log: &stack.Buffer{}},
+		args: append(slowArgs(seed, args...), "--listen", address),
+	}
+	s.start()
+	s.WaitReady(t)
+	t.Cleanup(func() {
+		s.stop()
+		if t.Failed() {
+			t.Logf("seed %d\n%s", seed, s.log)
+		}
+	})
+	return s
+}
+
+func (s *slowServer) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	exited := make(chan int, 1)
+	go func() { exited <- run(ctx, s.args, io.Discard, s.log) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		assert.Equal(s.t, exitDone, <-exited, "%s", s.log)
+	})
+}
+
+// recordSessions records the sessions of a stack.Backup.
+func recordSessions(t *testing.T, p *stack.Process) {
+	for i := range stack.BackupSessions {
+		p.RecordExchange(t, fmt.Sprint("s", i), 0)
+		p.RecordExchange(t, fmt.Sprint("s", i), 1)
+	}
+}
+
+// witness keeps what readers and writers were told, who ask without pause.
+type witness struct {
+	t    *testing.T
+	seed uint64
+	ids  string // begins the names of the sessions that the writers begin
+	// before is how many messages a session shows before the change: 0, or the 4 that it shows after it.
+	before int
+	// changed: the change has ended, or a reader was shown what a session shows after it.
+	changed atomic.Bool
+	// restarts: the server ends meanwhile, and connections break off.
+	restarts bool
+
+	mu           sync.Mutex
+	answers      map[string]int
+	acknowledged map[string][]string // questions by session
+
+	end func()
+	all sync.WaitGroup
+}
+
+// ask begins to ask the servers at urls. The writers write when begun says so.
+func (w *witness) ask(begun func() bool, urls ...string) {
+	w.answers, w.acknowledged = map[string]int{}, map[string][]string{}
+	ctx, end := context.WithCancel(context.Background())
+	w.end = func() {
+		end()
+		w.all.Wait()
+	}
+	w.t.Cleanup(w.end)
+	for i := range 5 {
+		rng := rand.New(rand.NewPCG(w.seed, uint64(100+i)))
+		w.all.Go(func() { w.read(ctx, stack.NewCaller(urls[i%len(urls)], i%2 == 0), rng) })
+	}
+	for i := range 2 {
+		w.all.Go(func() {
+			w.write(ctx, stack.NewCaller(urls[i%len(urls)], i == 0), fmt.Sprint(w.ids, "w", i), begun)
+		})
+	}
+}
+
+func (w *witness) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answers[what]++
+}
+
+// counted returns how often something was told.
+func (w *witness) counted(what string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.answers[what]
+}
+
+// session draws a session: with a part of what was acknowledged in it, if a writer began it; else with the number of
+// messages that it shows after the change.
+func (w *witness) session(rng *rand.Rand) (id string, least []string, want int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch n := rng.IntN(2 * stack.BackupSessions); {
+	case n < stack.BackupSessions:
+		return fmt.Sprint("s", n), nil, 4
+	case n > stack.BackupSessions && len(w.acknowledged) > 0:
+		for id, least = range w.acknowledged { // which of them comes first is drawn
+			return id, slices.Clone(least), 0
+		}
+	}
+	return "gone", nil, 0
+}
+
+func (w *witness) read(ctx context.Context, a *stack.Process, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		id, least, want := w.session(rng)
+		after := w.changed.Load()
+		status, got, err := a.ReadContext(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			w.count("broken")
+			if !w.restarts {
+				assert.NoError(w.t, err, "a connection is broken off")
+			}
+		case status == http.StatusServiceUnavailable:
+			w.count("503")
+		case status != http.StatusOK && status != http.StatusGone:
+			assert.Fail(w.t, "another answer", "%d", status)
+		case least != nil:
+			w.count("acknowledged")
+			assert.Subset(w.t, questions(got), least, "%s lacks what was acknowledged", id)
+		case len(got) == want && want > 0:
+			w.changed.Store(true)
+			w.count("after")
+		case len(got) == min(w.before, want):
+			w.count("before")
+			assert.False(w.t, after && want > 0, "%s as before, after the change", id)
+		default:
+			assert.Fail(w.t, "a history of neither state", "%s: %v", id, got)
+		}
+	}
+}
+
+// questions returns the texts of messages.
+func questions(messages []any) (out []string) {
+	for _, m := range messages {
+		out = append(out, m.(map[string]any)["content"].(string))
+	}
+	return out
+}
+
+// written is how many turns a writer writes into a session: a context shows them all.
+const written = 8
+
+func (w *witness) write(ctx context.Context, a *stack.Process, name string, begun func() bool) {
+	for i := 0; ctx.Err() == nil; i++ {
+		if begun() {
+			id, question := fmt.Sprint(name, "-", i/written), fmt.Sprint("q", i%written)
+			status, _, err := a.Call(ctx, http.MethodPost, stack.SessionPath(id)+"/turns",
+				map[string]any{"request_id": question, "question_neutral": question})
+			if err == nil && status == http.StatusCreated {
+				w.mu.Lock()
+				w.answers["written"]++
+				w.acknowledged[id] = append(w.acknowledged[id], question)
+				w.mu.Unlock()
+			}
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// goOn waits until more is read and written.
+func (w *witness) goOn() {
+	for _, what := range []string{"after", "written"} {
+		from := w.counted(what)
+		require.Eventually(w.t, func() bool { return w.counted(what) > from+2 }, time.Minute, time.Millisecond,
+			"%s: nothing goes on", what)
+	}
+}
+
+// check reads all sessions once more, after the readers and writers have ended.
+func (w *witness) check(url string, want []any) {
+	w.end()
+	read := func(id string) []any {
+		status, got, err := stack.NewCaller(url, false).ReadContext(w.t.Context(), id)
+		require.NoError(w.t, err)
+		require.Equal(w.t, http.StatusOK, status)
+		return got
+	}
+	for i := range stack.BackupSessions {
+		require.ElementsMatch(w.t, want, read(fmt.Sprint("s", i)))
+	}
+	for id, least := range w.acknowledged {
+		require.Subset(w.t, questions(read(id)), least, "%s was acknowledged", id)
+	}
+	w.t.Logf("answers %v, of %d sessions that were begun", w.answers, len(w.acknowledged))
+}
+
+// moment waits up to a time, drawn.
+func moment(rng *rand.Rand, most time.Duration) { <-time.After(time.Duration(rng.Int64N(int64(most)))) }
