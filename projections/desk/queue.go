@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -141,10 +142,8 @@ func (q *Queue) retry(ctx context.Context, at events.Position) (projections.Retr
 		if len(settled) > 0 {
 			return projections.Retried{DeadLetter: dead.Value.DeadLetter, Applied: true}, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, restorePause) {
 			return projections.Retried{}, ctx.Err()
-		case <-time.After(restorePause):
 		}
 	}
 	return projections.Retried{}, errBusy

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -74,7 +75,7 @@ func (r *Retention) Run(ctx context.Context) error {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
 			next = sweepAgain
 		}
-		if !pause(ctx, next) {
+		if !pause.For(ctx, next) {
 			return nil
 		}
 	}
