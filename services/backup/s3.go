@@ -56,35 +56,37 @@ func (s *S3) spool() (*os.File, error) {
 }
 
 // Put implements Store.
-func (s *S3) Put(ctx context.Context, name string, from io.Reader) error {
+func (s *S3) Put(ctx context.Context, name string, from io.Reader) (err error) {
+	defer wrap(&err, "keep "+name+" in bucket "+s.cfg.Bucket)
 	f, err := s.spool()
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	n, err := io.Copy(f, from)
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
-	if _, err := s.client.PutObject(ctx, s.cfg.Bucket, s.key(name), f, n, minio.PutObjectOptions{ContentType: "application/octet-stream"}); err != nil {
-		return fmt.Errorf("keep %s in bucket %s: %w", name, s.cfg.Bucket, err)
-	}
-	return nil
+	_, err = s.client.PutObject(
+		ctx, s.cfg.Bucket, s.key(name), f, n, minio.PutObjectOptions{ContentType: "application/octet-stream"},
+	)
+	return err
 }
 
 // Open implements Store: the file is fetched whole.
-func (s *S3) Open(ctx context.Context, name string) (*os.File, error) {
+func (s *S3) Open(ctx context.Context, name string) (_ *os.File, err error) {
+	defer wrap(&err, "fetch "+name+" from bucket "+s.cfg.Bucket)
 	from, err := s.client.GetObject(ctx, s.cfg.Bucket, s.key(name), minio.GetObjectOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", name, err)
+		return nil, err
 	}
 	defer func() { _ = from.Close() }()
 	f, err := s.spool()
 	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", name, err)
+		return nil, err
 	}
 	if _, err = io.Copy(f, from); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -96,5 +98,5 @@ func (s *S3) Open(ctx context.Context, name string) (*os.File, error) {
 	if said := minio.ToErrorResponse(err); said.Code == minio.NoSuchKey {
 		err = errors.Join(fs.ErrNotExist, err)
 	}
-	return nil, fmt.Errorf("fetch %s from bucket %s: %w", name, s.cfg.Bucket, err)
+	return nil, err
 }
