@@ -248,7 +248,7 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 
 // linked redacts the turns of a linked session that are too old.
 func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) error {
-	state, err := fold(ctx, r.log, conversation.New(id, r.cfg.Rules), maxSeq, nil)
+	state, err := conversation.Folded(id, r.cfg.Rules, r.log.Session(ctx, id, 0, maxSeq))
 	if err != nil || state.Identity == "" || state.Erased != 0 {
 		return err
 	}
