@@ -51,7 +51,8 @@ func nodeConfig(t *testing.T, secrets string, n int, routes [3]string) *server.O
 	require.Equal(t, []string{"sh", "/etc/nats/nats.sh"}, []string(c.Entrypoint))
 	// What stands in the server's place tells what it is given.
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "nats-server"), []byte("#!/bin/sh\necho \"ARGS=$*\"\nexec env\n"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "nats-server"),
+		[]byte("#!/bin/sh\necho \"ARGS=$*\"\nexec env\n"), 0o700))
 	cmd := exec.CommandContext(t.Context(), "sh", "nats.sh")
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SECRETS=" + secrets}
 	for name, value := range c.Environment {
@@ -137,7 +138,8 @@ func TestThreeNodesFormACluster(t *testing.T) {
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"turns.>"}, Replicas: 3})
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TURNS-0", Subjects: []string{"turns.>"},
+			Replicas: 3})
 		return err == nil
 	}, time.Minute, 100*time.Millisecond)
 	_, err = js.Publish(t.Context(), "turns.0.x", make([]byte, 6<<20))
@@ -159,7 +161,8 @@ func compose(t *testing.T) *types.Project {
 	folder, err := filepath.Abs("..")
 	require.NoError(t, err)
 	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yml")}}, Environment: types.Mapping{},
+		WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(folder, "docker-compose.yml")}},
+		Environment: types.Mapping{},
 	}, loader.WithProfiles([]string{"*"}))
 	require.NoError(t, err)
 	return p
@@ -168,7 +171,8 @@ func compose(t *testing.T) *types.Project {
 func TestComposeIsCompleteAndClosed(t *testing.T) {
 	c := compose(t)
 	made := secretsIn(t)
-	for _, name := range []string{"api", "context", "recent", "audit", "eraser", "chat", "keys", "nats-1", "nats-2", "nats-3", "redis", "postgres", "prometheus", "grafana"} {
+	for _, name := range []string{"api", "context", "recent", "audit", "eraser", "chat", "keys", "nats-1", "nats-2",
+		"nats-3", "redis", "postgres", "prometheus", "grafana"} {
 		require.Contains(t, c.Services, name)
 	}
 	for name, s := range c.Services {
@@ -184,7 +188,8 @@ func TestComposeIsCompleteAndClosed(t *testing.T) {
 			require.NotContains(t, *value, "@", "%s: %s holds a secret", name, key)
 			if secret, ok := strings.CutPrefix(*value, "/run/secrets/"); ok {
 				require.True(t, strings.HasSuffix(key, "_FILE"), "%s: %s", name, key)
-				require.True(t, slices.ContainsFunc(s.Secrets, func(x types.ServiceSecretConfig) bool { return x.Source == secret }), "%s: %s", name, key)
+				require.True(t, slices.ContainsFunc(s.Secrets,
+					func(x types.ServiceSecretConfig) bool { return x.Source == secret }), "%s: %s", name, key)
 			} else {
 				require.NotRegexp(t, "PASSWORD|_KEY|NATS_URL|REDIS_URL|POSTGRES_URL", key, name)
 			}

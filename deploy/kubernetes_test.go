@@ -35,14 +35,16 @@ type manifests struct {
 // readManifests builds an overlay that has all there is, as kubectl apply -k would.
 func readManifests(t *testing.T) *manifests {
 	t.Helper()
-	m := &manifests{deployments: map[string]*apps.Deployment{}, sets: map[string]*apps.StatefulSet{}, policies: map[string]*networking.NetworkPolicy{}, config: map[string]map[string]string{}}
+	m := &manifests{deployments: map[string]*apps.Deployment{}, sets: map[string]*apps.StatefulSet{},
+		policies: map[string]*networking.NetworkPolicy{}, config: map[string]map[string]string{}}
 	here, err := filepath.Abs("kubernetes")
 	require.NoError(t, err)
 	overlay, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	base, err := filepath.Rel(overlay, here)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), fmt.Appendf(nil, "resources: [%s]\ncomponents: [%s/chat]\n", base, base), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), fmt.Appendf(nil,
+		"resources: [%s]\ncomponents: [%s/chat]\n", base, base), 0o600))
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
 	require.NoError(t, err)
 	for _, r := range built.Resources() {
@@ -108,7 +110,8 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 	for name, s := range m.sets {
 		pods[name], labels[name] = s.Spec.Template.Spec, s.Spec.Template.Labels
 		require.NotEmpty(t, s.Spec.VolumeClaimTemplates, name)
-		require.NotNil(t, s.Spec.Template.Spec.Containers[0].StartupProbe, "%s reads or makes its files first, for as long as it takes", name)
+		require.NotNil(t, s.Spec.Template.Spec.Containers[0].StartupProbe,
+			"%s reads or makes its files first, for as long as it takes", name)
 	}
 	for name, pod := range pods {
 		require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
@@ -146,7 +149,8 @@ func TestKubernetesIsCompleteAndClosed(t *testing.T) {
 		found := finds(s.Spec.Selector)
 		require.Len(t, found, 1, s.Name)
 		for _, port := range s.Spec.Ports {
-			require.True(t, slices.ContainsFunc(pods[found[0]].Containers[0].Ports, func(p core.ContainerPort) bool { return p.ContainerPort == port.Port }), "%s %d", s.Name, port.Port)
+			require.True(t, slices.ContainsFunc(pods[found[0]].Containers[0].Ports,
+				func(p core.ContainerPort) bool { return p.ContainerPort == port.Port }), "%s %d", s.Name, port.Port)
 		}
 	}
 	require.Len(t, m.services, 6)
@@ -192,7 +196,8 @@ func TestKubernetesHasTheSameNATS(t *testing.T) {
 	for _, e := range readManifests(t).sets["nats"].Spec.Template.Spec.Containers[0].Env {
 		given = append(given, e.Name)
 	}
-	for _, name := range []string{"NATS_NAME", "NATS_PASSWORD", "NATS_ROUTE_PASSWORD", "NATS_ROUTE_1", "NATS_ROUTE_2", "NATS_ROUTE_3"} {
+	for _, name := range []string{"NATS_NAME", "NATS_PASSWORD", "NATS_ROUTE_PASSWORD", "NATS_ROUTE_1", "NATS_ROUTE_2",
+		"NATS_ROUTE_3"} {
 		require.True(t, slices.Contains(given, name), name)
 	}
 }
@@ -230,6 +235,10 @@ func TestKubernetesRolesRunAsTheyAreWritten(t *testing.T) {
 			continue
 		}
 		at := s.start(role)
-		require.Eventually(t, func() bool { status, _ := s.call("GET", at+"/readyz", "", ""); return status == http.StatusOK }, 2*time.Minute, 50*time.Millisecond, fmt.Sprint(role))
+		require.Eventually(t, func() bool {
+			status, _ := s.call("GET", at+"/readyz", "",
+				"")
+			return status == http.StatusOK
+		}, 2*time.Minute, 50*time.Millisecond, fmt.Sprint(role))
 	}
 }

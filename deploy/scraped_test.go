@@ -81,7 +81,8 @@ func TestPrometheusAsksEveryProcess(t *testing.T) {
 
 	m := readManifests(t)
 	nats := m.sets["nats"].Spec.Template
-	exporter := nats.Spec.Containers[slices.IndexFunc(nats.Spec.Containers, func(c core.Container) bool { return c.Name == "exporter" })]
+	exporter := nats.Spec.Containers[slices.IndexFunc(nats.Spec.Containers,
+		func(c core.Container) bool { return c.Name == "exporter" })]
 	require.Equal(t, services["nats-exporter"].Image, exporter.Image)
 	require.Equal(t, nats.Annotations["prometheus.io/port"], "7777")
 	require.EqualValues(t, 7777, exporter.Ports[0].ContainerPort)

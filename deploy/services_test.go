@@ -53,7 +53,8 @@ func newStage(t *testing.T) *stage {
 	model := modeltest.New(t, func([]string) modeltest.Answer { return modeltest.Answer{Text: "as asked"} })
 	s.given = map[string]string{"TURNLEDGER_MODEL_URL": model.URL + "/v1", "TURNLEDGER_MODEL_NAME": "scripted"}
 	for name, value := range map[string]string{
-		"nats-url": strings.NewReplacer(hosts...).Replace(secretOf(t, s.secrets, "nats-url")), "redis-url": redistest.Start(t).URL(), "postgres-url": pgtest.URL(t), "model-key": "MODELKEY",
+		"nats-url":  strings.NewReplacer(hosts...).Replace(secretOf(t, s.secrets, "nats-url")),
+		"redis-url": redistest.Start(t).URL(), "postgres-url": pgtest.URL(t), "model-key": "MODELKEY",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(s.secrets, name), []byte(value+"\n"), 0o600))
 	}
@@ -205,7 +206,8 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 	require.Equal(t, 2, first.ProcessState.ExitCode())
 	require.Contains(t, string(out), "turnledger keys create")
 
-	made, err := s.command("keys", s.environment("keys"), "create", "pipeline", "--scopes", "turns:write,context:read,admin").Output()
+	made, err := s.command("keys", s.environment("keys"), "create", "pipeline", "--scopes",
+		"turns:write,context:read,admin").Output()
 	require.NoError(t, err)
 	key := strings.TrimSpace(string(made))
 	listed, err := s.command("keys", s.environment("keys")).Output()
@@ -217,13 +219,18 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 		url[service] = s.start(service)
 	}
 	for service, at := range url {
-		require.Eventually(t, func() bool { status, _ := s.call("GET", at+"/readyz", "", ""); return status == http.StatusOK }, 2*time.Minute, 50*time.Millisecond, service)
+		require.Eventually(t, func() bool {
+			status, _ := s.call("GET", at+"/readyz", "",
+				"")
+			return status == http.StatusOK
+		}, 2*time.Minute, 50*time.Millisecond, service)
 		status, _ := s.call("GET", at+"/v1/projections", "", "")
 		require.Equal(t, http.StatusUnauthorized, status, service)
 	}
 	status, turn := s.call("POST", url["api"]+"/v1/sessions/s/turns", key, `{"request_id":"r","question_neutral":"q","identity_id":"ada"}`)
 	require.Equal(t, http.StatusCreated, status, turn)
-	status, final := s.call("POST", fmt.Sprintf("%s/v1/sessions/s/turns/%s/finalize", url["api"], turn["turn_id"]), key, `{"answer_neutral":"a"}`)
+	status, final := s.call("POST", fmt.Sprintf("%s/v1/sessions/s/turns/%s/finalize", url["api"], turn["turn_id"]), key,
+		`{"answer_neutral":"a"}`)
 	require.Equal(t, http.StatusOK, status, final)
 	status, prompt := s.call("POST", url["context"]+"/v1/sessions/s/context", key, `{"message":"m"}`)
 	require.Equal(t, http.StatusOK, status, prompt)
@@ -240,7 +247,8 @@ func TestTheServicesRunAsTheyAreWritten(t *testing.T) {
 			_, found := s.call("GET", url[view]+"/v1/projections", key, "")
 			list, _ := found["projections"].([]any)
 			for _, p := range list {
-				if p := p.(map[string]any); p["name"] == view && p["state"] == "live" && p["position"] == final["position"] {
+				if p := p.(map[string]any); p["name"] == view && p["state"] == "live" &&
+					p["position"] == final["position"] {
 					return true
 				}
 			}

@@ -29,7 +29,8 @@ func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {
 	for _, o := range options {
 		of[o.Section+"."+o.Name] = o.Value
 	}
-	for name, want := range map[string]string{"Service.NoNewPrivileges": "true", "Service.ProtectSystem": "strict", "Service.User": "turnledger", "Service.Restart": "always", "Install.WantedBy": "multi-user.target"} {
+	for name, want := range map[string]string{"Service.NoNewPrivileges": "true", "Service.ProtectSystem": "strict",
+		"Service.User": "turnledger", "Service.Restart": "always", "Install.WantedBy": "multi-user.target"} {
 		require.Equal(t, want, of[name], name)
 	}
 	dir := filepath.Join(t.TempDir(), of["Service.StateDirectory"])
@@ -38,7 +39,8 @@ func TestSystemdUnitRunsAsItIsWritten(t *testing.T) {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), stack.Binary(t), line[1:]...)
 	address := freeAddress(t)
 	for _, setting := range strings.Fields(of["Service.Environment"]) {
-		cmd.Env = append(cmd.Env, strings.NewReplacer("/var/lib/"+of["Service.StateDirectory"], dir, "127.0.0.1:8480", address).Replace(setting))
+		cmd.Env = append(cmd.Env, strings.NewReplacer("/var/lib/"+of["Service.StateDirectory"], dir, "127.0.0.1:8480",
+			address).Replace(setting))
 	}
 	cmd.Dir = t.TempDir()
 	var log strings.Builder

@@ -3,9 +3,9 @@ package projections
 import "errors"
 
 var (
-	// ErrFenced: another runner has taken the partition over, or has applied the
-	// events already. The one who gets it stops.
-	ErrFenced = errors.New("another runner has taken this partition over")
+	// ErrFenced: another runner or a rebuild has taken the partition over, or has applied the events already. A runner
+	// that gets it stops.
+	ErrFenced = errors.New("another runner, or a rebuild, has taken this partition over")
 	// ErrStream: the stream is not the one of the checkpoint. The projection must be
 	// rebuilt.
 	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger " +

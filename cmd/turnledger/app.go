@@ -151,7 +151,8 @@ func (a *app) serve() {
 	c.Owners = reader
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.log), history.Config{
-			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart, Logger: a.logger,
+			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
+			Logger: a.logger,
 		})
 	}
 	if a.roles.has(roleAPI) {

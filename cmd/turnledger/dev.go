@@ -58,7 +58,8 @@ func (c *devCmd) postgres(e *cli.Env, logger *slog.Logger) (*localpg.Server, err
 	defer cancel()
 	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: logger})
 	if errors.Is(err, localpg.ErrNotInstalled) {
-		_, _ = fmt.Fprintf(e.Err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
+		_, _ = fmt.Fprintf(e.Err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when "+
+			"PostgreSQL is there.\n", err)
 		return nil, nil //nolint:nilnil // dev goes on without an audit
 	}
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	p("")
 	p("Record a turn:")
 	p("")
-	p("  curl -s %s%s/v1/sessions/first/turns -d '{\"request_id\":\"1\",\"question_neutral\":\"Who is Donald Trump?\"}'", key, url)
+	p(`  curl -s %s%s/v1/sessions/first/turns -d '{"request_id":"1","question_neutral":"Who is Donald Trump?"}'`, key, url)
 	p("")
 	p("Ctrl-C stops it.")
 }

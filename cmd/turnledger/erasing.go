@@ -70,7 +70,8 @@ func (a *app) openHashKey(ctx context.Context) error {
 	if key == "" {
 		var err error
 		if key, err = a.notes.Once(ctx, "hash.key", rand.Text); err != nil {
-			return fmt.Errorf("keep the key of the hashes of addresses: %w (set TURNLEDGER_HASH_KEY to keep it yourself)", err)
+			return fmt.Errorf("keep the key of the hashes of addresses: %w (set TURNLEDGER_HASH_KEY to keep it "+
+				"yourself)", err)
 		}
 	}
 	a.hashKey = []byte(key)
@@ -99,7 +100,7 @@ func (a *app) redactForAge(ctx context.Context, sessionID string, turn uuid.UUID
 	return err
 }
 
-// forget tells the memory outside and the audit what a retention takes out of the log by purge.
+// forget purges what a retention takes out of the log, and has the memory outside and the audit forget it, too.
 func (a *app) forget(
 	ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
 ) error {

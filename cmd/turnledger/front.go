@@ -43,7 +43,8 @@ func openFront(ctx context.Context, cfg config.Config, logger *slog.Logger) (*fr
 		return nil, err
 	}
 	if f.cert == nil && httpwire.CheckListen(cfg.Listen, false) != nil {
-		logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or let only a proxy that ends TLS reach this address", "listen", cfg.Listen)
+		logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or "+
+			"let only a proxy that ends TLS reach this address", "listen", cfg.Listen)
 	}
 	f.listener, err = listen(ctx, cfg)
 	return f, err
@@ -57,9 +58,12 @@ func listen(ctx context.Context, cfg config.Config) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)", cfg.Listen, err)
+		return nil,
+			fmt.Errorf("listen on %s: %w (is another Turnledger running? set TURNLEDGER_LISTEN to another port)",
+				cfg.Listen, err)
 	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w (set TURNLEDGER_LISTEN to an address of this machine)", cfg.Listen,
+			err)
 	}
 	return l, nil
 }

@@ -40,7 +40,8 @@ func sibling(pkg string) string {
 // events ← projections ← services ← cmd, and siblings never import each other.
 func TestImportsPointOneWay(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,IgnoredGoFiles", "../../...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,IgnoredGoFiles",
+		"../../...").Output()
 	require.NoError(t, err)
 	dec := json.NewDecoder(strings.NewReader(string(out)))
 	packages := 0

@@ -44,13 +44,14 @@ func (a *app) checks() []httpwire.Check {
 		}})
 	}
 	if a.callers != nil && a.callers.Issuer != nil {
-		out = append(out, httpwire.Check{Name: "issuer", Optional: a.callers.Keys != nil, Probe: func(context.Context) error {
-			if a.callers.Issuer.Ready() != nil {
-				return httpwire.Reason("the issuer of tokens has not told its keys yet: " +
-					"check TURNLEDGER_AUTH, and whether it answers from here")
-			}
-			return nil
-		}})
+		out = append(out, httpwire.Check{Name: "issuer", Optional: a.callers.Keys != nil,
+			Probe: func(context.Context) error {
+				if a.callers.Issuer.Ready() != nil {
+					return httpwire.Reason("the issuer of tokens has not told its keys yet: " +
+						"check TURNLEDGER_AUTH, and whether it answers from here")
+				}
+				return nil
+			}})
 	}
 	return out
 }

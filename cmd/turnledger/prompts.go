@@ -77,7 +77,8 @@ func (a *app) prompts() contextbuilder.Config {
 	}
 	if a.cfg.RewriterURL != "" {
 		c.Rewriter = contextbuilder.SteppedRewriter{Steps: a.steps, Rewriter: rewriter.New(rewriter.Config{
-			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(), Timeout: a.cfg.RewriterTimeout,
+			URL: a.cfg.RewriterURL, Key: a.cfg.RewriterKey, Model: a.cfg.RewriterModel(),
+			Timeout: a.cfg.RewriterTimeout,
 		})}
 	}
 	return c

@@ -10,7 +10,8 @@ import (
 func (a *app) backups() *backup.Log {
 	s := a.store
 	return &backup.Log{
-		Log: s.log, NC: s.nc, Config: s.logConfig(a.cfg), Server: s.server, Door: a.front.Door, Host: host{a}, Logger: a.logger,
+		Log: s.log, NC: s.nc, Config: s.logConfig(a.cfg), Server: s.server, Door: a.front.Door, Host: host{a},
+		Logger: a.logger,
 	}
 }
 

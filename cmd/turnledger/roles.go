@@ -33,7 +33,8 @@ func parseRoles(s string) (roles, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		x := role(strings.TrimSpace(name))
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, audit, eraser, chat", config.ErrUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, "+
+				"audit, eraser, chat", config.ErrUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)
@@ -47,9 +48,11 @@ func (r roles) fit(c config.Config) error {
 	embedded := c.NATSURL == ""
 	switch {
 	case embedded && c.NATSListen == "" && (!r.has(roleAPI) || !r.has(roleContext)):
-		return fmt.Errorf("%w: --roles %s: the embedded NATS is reachable in this process only, so nobody else could do the rest: set TURNLEDGER_NATS_URL, or run the roles api and context here", config.ErrUsage, r)
+		return fmt.Errorf("%w: --roles %s: the embedded NATS is reachable in this process only, so nobody else could "+
+			"do the rest: set TURNLEDGER_NATS_URL, or run the roles api and context here", config.ErrUsage, r)
 	case r.has(roleRecent) && c.RedisURL == "" && !r.has(roleContext):
-		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set TURNLEDGER_REDIS_URL, or run the role context here", config.ErrUsage, r)
+		return fmt.Errorf("%w: --roles %s: a recent view in memory serves only its own process: set "+
+			"TURNLEDGER_REDIS_URL, or run the role context here", config.ErrUsage, r)
 	case r.has(roleAudit) && c.PostgresURL == "" && len(r) == 1:
 		return fmt.Errorf("%w: --roles audit: set TURNLEDGER_POSTGRES_URL", config.ErrUsage)
 	case r.has(roleChat) && c.ModelURL == "":

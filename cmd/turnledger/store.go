@@ -40,7 +40,8 @@ func openStore(ctx context.Context, cfg config.Config, logger *slog.Logger) (*st
 		if !errors.Is(err, jetlog.ErrLayout) && !errors.Is(err, embedded.ErrFileSystem) {
 			return s, err
 		}
-		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err", err)
+		logger.Warn("TURNLEDGER_SYNC=group is not safe here: every write is synced by itself, which is slower", "err",
+			err)
 		sync = embedded.Always
 	case embedded.Always:
 	case embedded.None:
@@ -66,7 +67,8 @@ func openEmbedded(ctx context.Context, cfg config.Config, sync embedded.Sync, lo
 		return nil, err
 	}
 	srv, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password, TLS: secured, Logger: logger,
+		Dir: filepath.Join(cfg.DataDir, "nats"), Sync: sync, Listen: listen, User: user, Password: password,
+		TLS: secured, Logger: logger,
 	})
 	if errors.Is(err, embedded.ErrListen) {
 		err = fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: %w", config.ErrUsage, err)
@@ -88,7 +90,9 @@ func openEmbedded(ctx context.Context, cfg config.Config, sync embedded.Sync, lo
 func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 	for one := range strings.SplitSeq(cfg.NATSURL, ",") {
 		if _, err := url.Parse(one); err != nil {
-			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222", config.ErrUsage) // the error repeats it
+			// the error repeats it
+			return nil, fmt.Errorf("%w: TURNLEDGER_NATS_URL can't be read: want nats://user:password@host:4222",
+				config.ErrUsage)
 		}
 	}
 	opts := append([]nats.Option{
@@ -101,7 +105,8 @@ func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 	}, cfg.NATSClient()...)
 	nc, err := nats.Connect(cfg.NATSURL, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its credentials right?)", config.Secretless(cfg.NATSURL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its "+
+			"credentials right?)", config.Secretless(cfg.NATSURL), err)
 	}
 	s := &store{nc: nc}
 	if s.log, err = s.reopened(ctx, cfg); err != nil {
@@ -142,7 +147,7 @@ func (s *store) close() {
 	}
 }
 
-// ready tells whether the log takes writes.
+// ready returns the reason why the log takes no writes, nil where it does.
 func (s *store) ready(ctx context.Context) error {
 	if err := s.log.Writable(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -153,27 +158,31 @@ func (s *store) ready(ctx context.Context) error {
 	for k := range s.log.Partitions() {
 		if _, err := s.log.Head(ctx, k); err != nil {
 			if errors.Is(err, jetlog.ErrStream) {
-				return errors.Join(httpwire.Reason("the log was restored, or made anew, by another process: restart this one when turnledger restore has ended"), err)
+				return errors.Join(httpwire.Reason("the log was restored, or made anew, by another process: restart "+
+					"this one when turnledger restore has ended"), err)
 			}
 			if errors.Is(err, jetlog.ErrNoWrites) {
 				return errors.Join(httpwire.Reason("an fsync failed: restart this process when its disk is well"), err)
 			}
 			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
-				return errors.Join(httpwire.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"), err)
+				return errors.Join(httpwire.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and "+
+					"its credentials right?"), err)
 			}
-			return errors.Join(httpwire.Reason("the log does not tell its head: NATS does not answer, or has no leader"), err)
+			why := httpwire.Reason("the log does not tell its head: NATS does not answer, or has no leader")
+			return errors.Join(why, err)
 		}
 	}
 	return nil
 }
 
-// notLetIn tells whether NATS said that it does not know who connects, or not any more.
+// notLetIn reports whether NATS refused the credentials, or stopped accepting them.
 func notLetIn(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err,
+		nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// freeNATS gives the listener that dev offers to pipelines: the usual port of
-// 127.0.0.1 if nobody has it.
+// freeNATS returns the address that dev offers to pipelines: NATS's usual port on 127.0.0.1, or "" where another
+// process has it.
 func freeNATS(ctx context.Context) string {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
 	if err != nil {

@@ -34,7 +34,8 @@ type auditTables struct {
 	readable func() error
 }
 
-var errNoAudit = errors.Join(audit.ErrUnavailable, errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
+var errNoAudit = errors.Join(audit.ErrUnavailable,
+	errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
 
 func (a *auditTables) get() (*audit.Audit, error) {
 	if a == nil {
@@ -47,7 +48,8 @@ func (a *auditTables) get() (*audit.Audit, error) {
 }
 
 // SessionTurns returns the last turns of a linked session.
-func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error) {
+func (a *auditTables) SessionTurns(ctx context.Context, sessionID string,
+	limit int) (*conversation.State, events.Position, error) {
 	t, err := a.get()
 	if err != nil {
 		return nil, events.Position{}, err
@@ -55,8 +57,9 @@ func (a *auditTables) SessionTurns(ctx context.Context, sessionID string, limit 
 	return t.SessionTurns(ctx, sessionID, limit)
 }
 
-// forget tells the audit's ledger what a retention takes out of the log by purge.
-func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64, purge func(context.Context) error) error {
+// forget purges what a retention takes out of the log, and notes it in the audit's ledger.
+func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64,
+	purge func(context.Context) error) error {
 	if a == nil {
 		return purge(ctx)
 	}
@@ -67,7 +70,7 @@ func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64, 
 	return tables.ForgetEvents(ctx, partition, gone, purge)
 }
 
-// forgetOne tells the audit's ledger what the eraser took out of the log beside its session.
+// forgetOne notes in the audit's ledger one event that the eraser took out of the log beside its session.
 func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
 	if a == nil {
 		return nil

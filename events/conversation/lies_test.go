@@ -94,8 +94,9 @@ func lie(t *rapid.T, w *world, truth *conversation.State) *events.TurnRedacted {
 				stone.ReplacesTurnID = &older
 			}
 		} else {
-			older, newer := f.Tombstones[i-1].TurnID, stone.TurnID
-			stone.ReplacesTurnID, f.Tombstones[i-1].ReplacedByTurnID, f.Tombstones[i-1].Status = &older, &newer, "replaced"
+			before := &f.Tombstones[i-1]
+			older, newer := before.TurnID, stone.TurnID
+			stone.ReplacesTurnID, before.ReplacedByTurnID, before.Status = &older, &newer, "replaced"
 		}
 		stone.Place.Seq, stone.RecordVersion = place, version+i
 		stone.Position.Seq = max(stone.Position.Seq, place)

@@ -182,9 +182,11 @@ func TestImagesOfAnyFormatAreNotKeptWhereTheyAreNamed(t *testing.T) {
 		require.NotContains(t, string(start.Question.QuestionMessages), bmp[len(bmp)-20:], message)
 		require.Contains(t, string(start.Question.QuestionMessages), conversation.ImageText)
 	}
-	digest := `{"role":"user","content":[{"type":"image_url","sha256":"` + strings.Repeat("0f", 32) + `","image_url":{"url":"https://example.org/` + strings.Repeat("a", 80) + `"}}]}`
+	digest := `{"role":"user","content":[{"type":"image_url","sha256":"` + strings.Repeat("0f", 32) + `","image_url":{"url":"https://example.org/` +
+		strings.Repeat("a", 80) + `"}}]}`
 	url := "data:image/bmp;base64," + bmp
-	start, _, err := conversation.Policy{MetadataKeys: []string{"channel"}}.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{
+	policy := conversation.Policy{MetadataKeys: []string{"channel"}}
+	start, _, err := policy.NormalStart(conversation.Start{SessionID: "s", RequestID: "r", Question: events.Question{
 		QuestionNeutral: "q", PipelineName: url, Consultant: url, Repository: url,
 		Metadata:         []byte(`{"channel":{"icon":"` + url + `","n":1E400}}`),
 		QuestionMessages: []byte("[" + digest + "]"),

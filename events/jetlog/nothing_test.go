@@ -286,7 +286,8 @@ func TestARestoreThatWasBrokenOffIsNotOpened(t *testing.T) {
 	require.NoError(t, err)
 	copied := stream.CachedInfo().Config
 	unmarked := copied
-	unmarked.Subjects, unmarked.SubjectTransform, unmarked.Metadata = events.StreamSubjects(0, 1), nil, maps.Clone(copied.Metadata)
+	unmarked.Subjects, unmarked.SubjectTransform, unmarked.Metadata = events.StreamSubjects(0,
+		1), nil, maps.Clone(copied.Metadata)
 	delete(unmarked.Metadata, "turnledger.restoring")
 	_, err = js.UpdateStream(t.Context(), unmarked) // as a copy is for a moment after it was read
 	require.NoError(t, err)

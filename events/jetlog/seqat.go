@@ -31,8 +31,8 @@ func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64
 	if len(first) > 0 {
 		before = first[0].Position.Seq - 1
 	}
-	// The server passes over what it can't read (nats-server 2.15, fileStore.GetSeqFromTime), and a mirror may be behind.
-	// So the answer counts only if the event before it is older.
+	// The server passes over what it can't read (nats-server 2.15, fileStore.GetSeqFromTime), and a mirror may be
+	// behind. So the answer counts only if the event before it is older.
 	m, older := l.message(ctx, p, map[string]any{"seq": max(before, 1)})
 	if err == nil && older == nil && m != nil && m.Time.Before(since) {
 		return before, nil

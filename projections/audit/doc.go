@@ -1,6 +1,6 @@
 // Package audit keeps the durable record of linked sessions in PostgreSQL: their turns, links and refused links, a
-// ledger of every event, and dead letters of versions before. It is a projection of the log (projections.Projection) and
-// the read side of its tables.
+// ledger of every event, and dead letters of versions before. It is a projection of the log (projections.Projection)
+// and the read side of its tables.
 //
 // A turn is a row of questions and one of answers, joined by the view turns: an answer that comes later is written by
 // itself.
@@ -13,17 +13,18 @@
 //   - The ledger has a row for each event that the log holds for good. Rows of events that the eraser takes out go with
 //     the redaction or the erasure that asks for it: events that name the redacted turn, before or after it, and all
 //     events of an erased session but its link. So a table that was kept live equals one that was built anew.
-//   - security_events only grows: refused links and anomalies, without text. Rows of events that erasure took out of the
-//     log can't be built anew; a rebuild carries them over into the new generation.
+//   - security_events only grows: refused links and anomalies, without text. Rows of events that erasure took out of
+//     the log can't be built anew; a rebuild carries them over into the new generation.
 //
 // Rows and checkpoint are one transaction, fenced by the checkpoint's sequence and epoch: an event is applied once, by
 // one runner. The transaction does not wait for the disk, since rows and checkpoint fall together and the log refills
 // both.
 //
 // What PostgreSQL can't hold is written so that it comes back as it was: U+0000 in a text as "␀0" (and "␀" itself as
-// "␀␀"), messages nested deeper than 500 levels as a JSON string. Messages keep their bytes (json); metadata is jsonb, so
-// its spaces, key order and forms of numbers are PostgreSQL's; a number that does not fit numeric, and metadata nested
-// deeper than 500 levels, become strings. Bytes that are not UTF-8, which JSON does not allow, become U+FFFD.
+// "␀␀"), messages nested deeper than 500 levels as a JSON string. Messages keep their bytes (json); metadata is
+// jsonb, so its spaces, key order and forms of numbers are PostgreSQL's; a number that does not fit numeric, and
+// metadata nested deeper than 500 levels, become strings. Bytes that are not UTF-8, which JSON does not allow,
+// become U+FFFD.
 //
 // The package refuses to hold texts anywhere but in turns, and to answer for what it could not read: a failing read is
 // ErrUnavailable, never an empty answer. No error of it holds a value of a row.

@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,8 +26,8 @@ type Config struct {
 	// Config is how views are fed, but for what their entries say.
 	runner.Config
 	Log *jetlog.Log
-	// Known are the names of views that other processes may have. Asked for one of them that is not in this
-	// fleet, the answer is projections.ErrNotFed.
+	// Known are the names of views that another process may feed and this one not. A question for such a view is
+	// answered by projections.ErrNotFed.
 	Known []string
 }
 
@@ -40,7 +41,8 @@ type Entry struct {
 	Open func(context.Context) error
 	// Feeds and Reads say what this process does with the view. With neither it only tells how the view stands.
 	Feeds, Reads bool
-	// InMemory: the rows end with the process, and no other feeds them.
+	// InMemory: the rows end with the process, and so do the dead letters. This process must feed the view (Feeds);
+	// no other can.
 	InMemory bool
 	// Store names what must answer for the view to be read, and Reason says that it does not; both are empty
 	// where nothing has to.
@@ -83,6 +85,9 @@ func (f *Fleet) Desk() *desk.Desk { return f.desk }
 // Add takes a view in. It tries its store once, so that where that answers the view is there from the first
 // request on, and returns an error that trying again can't mend.
 func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
+	if e.InMemory && !e.Feeds {
+		return nil, fmt.Errorf("the view %s is in memory, so this process must feed it: set Feeds", e.View.Name())
+	}
 	m := &Member{Entry: e, fleet: f, desk: f.desk}
 	if e.InMemory {
 		m.desk = desk.InMemory()

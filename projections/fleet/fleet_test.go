@@ -97,7 +97,8 @@ func inMemory() fleet.Entry {
 func question(t *testing.T, log *jetlog.Log) events.Position {
 	t.Helper()
 	return natstest.Append(t, log, &events.TurnStarted{
-		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r", Question: events.Question{QuestionNeutral: "q"},
+		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"},
 	})
 }
 
@@ -174,7 +175,8 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 	require.Equal(t, "store", checks[0].Store)
 	not, ok := errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
 	require.True(t, ok)
-	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept", not.Reason)
+	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept",
+		not.Reason)
 
 	natstest.Run(t, f.Run)
 	v.set(nil, projections.Checkpoint{Seq: at.Seq, Created: log.Created(0)})
@@ -373,4 +375,12 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 		func(d projections.Difference) error { return errors.New(d.SessionID) })
 	require.NoError(t, err)
 	require.Zero(t, sessions)
+}
+
+func TestAViewInMemoryIsFedHere(t *testing.T) {
+	t.Parallel()
+	f := fleet.New(fleet.Config{Log: natstest.Log(t, 1)})
+	view := memory.New(recent.Limits{}, conversation.Rules{}, nil)
+	_, err := f.Add(t.Context(), fleet.Entry{View: view, Generations: view, Reads: true, InMemory: true})
+	require.ErrorContains(t, err, "set Feeds")
 }

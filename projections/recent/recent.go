@@ -59,10 +59,11 @@ func (l Limits) Trim(s *conversation.State) {
 
 // Reader is what readers do with a recent-turns view. It is safe for concurrent use, also with Apply.
 //
-// A view begins a partition without a checkpoint anywhere: the first batch, of the epoch last claimed, is taken
-// whatever the sequence of batch.From. Sessions that began before it are held in part. A parked event gives its
-// session up to the log: until the session's next event the view holds none of it, and then only what came after.
-// Restore settles all dead letters of a session.
+// A view without a checkpoint in a partition may begin at any sequence (fleet.Entry.Start): it takes the first batch
+// of the epoch last claimed, whatever the sequence of batch.From. Sessions that began before it are held in part.
+//
+// A parked event gives its session up to the log: until the session's next event the view holds none of it, and then
+// only what came after. Restore settles all dead letters of a session.
 type Reader interface {
 	Loader
 	// Wait blocks until the view has applied a position; else it ends with ctx and its

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/backup"
 )
 
-// source gives copies that are cut off for the first so many times.
+// source is a log whose first copies are cut off, cut of them.
 type source struct {
 	copies [][]byte
 	cut    int
@@ -37,8 +37,9 @@ func (s *source) Snapshot(_ context.Context, k int) (backup.File, io.ReadCloser,
 }
 
 var parked = []projections.DeadLetter{{
-	Projection: "audit", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Reason: "a test", Attempts: 2, ParkedAt: time.Unix(7, 0).UTC(),
-	Dropped: &projections.Drop{Reason: "a known lie", By: "ada", At: time.Unix(9, 0).UTC()},
+	Projection: "audit", Position: events.Position{Partition: 1, Seq: 7}, EventID: "e", Reason: "a test", Attempts: 2,
+	ParkedAt: time.Unix(7, 0).UTC(),
+	Dropped:  &projections.Drop{Reason: "a known lie", By: "ada", At: time.Unix(9, 0).UTC()},
 }}
 
 func (*source) DeadLetters(context.Context) ([]projections.DeadLetter, error) { return parked, nil }

@@ -21,8 +21,8 @@ type Handler interface {
 // handlers behind it.
 type Door struct {
 	closed http.Handler
-	// How long requests may go on when the door is shut: for patience, and then for haste, in which clients that are slow
-	// to send are no longer waited for.
+	// How long requests may go on when the door is shut: for patience, and then for haste, in which clients that are
+	// slow to send are no longer waited for.
 	patience, haste time.Duration
 
 	mu sync.Mutex

@@ -73,7 +73,8 @@ func fileName(partition int) string { return "TURNS-" + strconv.Itoa(partition) 
 // check holds a manifest against what a whole one has.
 func (m *Manifest) check() error {
 	if m.Format != format {
-		return fmt.Errorf("%s has format %d, and this version reads %d: restore it with the version that took it (%s): %w", manifestName, m.Format, format, m.Version, ErrDamaged)
+		return fmt.Errorf("%s has format %d, and this version reads %d: restore it with the version that took it "+
+			"(%s): %w", manifestName, m.Format, format, m.Version, ErrDamaged)
 	}
 	if m.Partitions < 1 || len(m.Files) != m.Partitions {
 		return damaged(manifestName, "does not name a file for each partition")

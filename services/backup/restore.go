@@ -67,7 +67,8 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 		}
 	}()
 	if l.Server == nil && l.NC.ConnectedServerName() == embedded.Name {
-		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't hold still "+
+		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't "+
+			"hold still "+
 			"for this process: restore through that one", jetlog.ErrRefused)
 	}
 	if err := operate.On(l.Log).Vacant(ctx); err != nil {
@@ -78,8 +79,10 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 		return out, err
 	}
 	if have := l.Log.Partitions(); have != packed.Partitions {
-		return out, fmt.Errorf("%w that this log can take in: its log had TURNLEDGER_PARTITIONS=%d, and this one has %d: "+
-			"start the server with that setting on an empty data directory", services.ErrBackup, packed.Partitions, have)
+		return out, fmt.Errorf("%w that this log can take in: its log had TURNLEDGER_PARTITIONS=%d, and this one "+
+			"has %d: "+
+			"start the server with that setting on an empty data directory", services.ErrBackup, packed.Partitions,
+			have)
 	}
 	l.Logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
 	if err := l.Door.shut(ctx, l.Host.EndAnswers); err != nil {
@@ -98,8 +101,9 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 	}
 	out, err = l.settle(ctx, packed)
 	if err != nil {
-		return out, fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
-			"nobody may open it: empty the data directory and restore again: %w", err)
+		return out,
+			fmt.Errorf("the log is in place, but what was erased since the backup is not erased in it, so that "+
+				"nobody may open it: empty the data directory and restore again: %w", err)
 	}
 	l.Logger.Info("a backup was restored", "erasures", out.Erasures.Applied)
 	return out, nil
@@ -129,7 +133,8 @@ func complete(ctx context.Context, log *operate.Log, packed *Packed) error {
 	for k, f := range packed.Files {
 		if s := streams[k]; s.Events != f.Events || s.Last != f.Last {
 			return fmt.Errorf("%w: %s holds %d events up to %d, and the backup has %d up to %d: "+
-				"empty the data directory and restore again", jetlog.ErrStream, s.Name, s.Events, s.Last, f.Events, f.Last)
+				"empty the data directory and restore again", jetlog.ErrStream, s.Name, s.Events, s.Last, f.Events,
+				f.Last)
 		}
 	}
 	return nil

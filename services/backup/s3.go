@@ -22,7 +22,7 @@ var _ Store = (*S3)(nil)
 
 func (s *S3) key(name string) string { return path.Join(s.prefix, name) }
 
-// spool gives a file that is gone when it is closed.
+// spool makes a temporary file without a name, which is gone when it is closed.
 func (s *S3) spool() (*os.File, error) {
 	f, err := os.CreateTemp(s.spoolDir, "turnledger-backup-")
 	if err != nil {

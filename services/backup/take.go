@@ -23,7 +23,7 @@ import (
 type Store interface {
 	// Put keeps what can be read, whole or not at all, in the place of what was there.
 	Put(ctx context.Context, name string, from io.Reader) error
-	// Open gives a file, which the caller closes; fs.ErrNotExist where there is none.
+	// Open opens a file, which the caller closes; fs.ErrNotExist where there is none.
 	Open(ctx context.Context, name string) (*os.File, error)
 }
 
@@ -45,7 +45,8 @@ const tries = 3
 
 // Take copies the log, one partition after the other, while it is in use, and gives the
 // manifest, which is there when all else is. ErrExists where there was one.
-func Take(ctx context.Context, from Source, to Store, version string, now time.Time, progress Progress) (*Manifest, error) {
+func Take(ctx context.Context, from Source, to Store, version string, now time.Time,
+	progress Progress) (*Manifest, error) {
 	if f, err := to.Open(ctx, manifestName); err == nil {
 		return nil, errors.Join(ErrExists, f.Close())
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -55,7 +55,8 @@ func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err er
 		}
 		w.files = append(w.files, f)
 		told := &counting{told: func(n int64) { progress(of.Name, n, of.Bytes) }}
-		if _, err := io.Copy(told, &held{from: contextReader{ctx, f}, file: of, sum: summing{sum: sha256.New()}}); err != nil {
+		if _, err := io.Copy(told, &held{from: contextReader{ctx, f}, file: of,
+			sum: summing{sum: sha256.New()}}); err != nil {
 			return w, err
 		}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -96,7 +97,8 @@ func (w *Whole) Pack(to io.Writer, erasures []Erasure) error {
 		}
 	}
 	entry := func(name string, size int64, from io.Reader) error {
-		if err := out.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, Format: tar.FormatPAX, ModTime: time.Unix(0, 0)}); err != nil {
+		if err := out.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, Format: tar.FormatPAX,
+			ModTime: time.Unix(0, 0)}); err != nil {
 			return err
 		}
 		_, err := io.Copy(out, from)
@@ -154,8 +156,7 @@ func (p *Packed) small(name string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Next gives the copy of the next partition. Its end is an error where it is not what the
-// manifest says.
+// Next returns the copy of the next partition. Reading to its end fails where the copy is not what the manifest says.
 func (p *Packed) Next(partition int) (io.Reader, error) {
 	if partition != p.next || partition >= len(p.Files) {
 		return nil, errors.New("copies come in the order of partitions, not " + strconv.Itoa(partition))

@@ -50,7 +50,8 @@ func rebuildOf(all []Projection, name string, generation int) (done, of uint64, 
 		}
 	}
 	if !filling && newest < generation {
-		return 0, 0, false, &RebuildError{fmt.Sprintf("the rebuild ended without being served: the server was stopped or "+
+		return 0, 0, false, &RebuildError{fmt.Sprintf("the rebuild ended without being served: the server was "+
+			"stopped or "+
 			"started again; the view is served as it was (generation %d)", newest)}
 	}
 	return done, of, !filling, nil

@@ -31,7 +31,7 @@ type Log interface {
 	) (*events.IdentityErased, events.Position, error)
 }
 
-// View is what reads need of a recent-turns view; every recent.View is one.
+// View is what reads need of a recent-turns view; every recent.Reader is one.
 type View interface {
 	recent.Loader
 	// Wait blocks until the view has applied a position, or ends with an error.

@@ -180,8 +180,8 @@ func (d *Deletions) remind(ctx context.Context) error {
 			}
 		}
 		if before = now; late > 0 {
-			d.cfg.Logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run a "+
-				"process with the role audit, or see what holds it up with turnledger projections list and "+
+			d.cfg.Logger.Warn("the memory withholds what it knows, since deletions in it wait for the forwarder: run "+
+				"a process with the role audit, or see what holds it up with turnledger projections list and "+
 				"turnledger deadletters list memory", "scopes", late, "position", oldest.String())
 		}
 	}

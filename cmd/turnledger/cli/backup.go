@@ -52,7 +52,8 @@ func (c *backupCmd) Run(e *Env) error {
 		case errors.Is(err, backup.ErrExists):
 			return fmt.Errorf("%s: %w", c.Place, err)
 		case err != nil:
-			return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again begins anew)",
+			return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again "+
+				"begins anew)",
 				err, c.Place)
 		}
 		bars.done()
@@ -82,7 +83,8 @@ func (c source) Partitions(ctx context.Context) (int, error) {
 // Snapshot implements backup.Source.
 func (c source) Snapshot(ctx context.Context, partition int) (backup.File, io.ReadCloser, error) {
 	m, body, err := c.Client.Snapshot(ctx, partition)
-	f := backup.File{First: m.First, Last: m.Last, Events: m.Events, RawBytes: int64(m.Bytes)} //nolint:gosec // below 2^63
+	f := backup.File{First: m.First, Last: m.Last, Events: m.Events,
+		RawBytes: int64(m.Bytes)} //nolint:gosec // below 2^63
 	return f, body, c.at.explain(ctx, err)
 }
 
@@ -162,7 +164,8 @@ func (c *restoreCmd) Run(e *Env) error {
 		if n, err := (source{s, c.remote, e}).Partitions(e.Ctx); err != nil {
 			return err
 		} else if n != whole.Partitions {
-			return fmt.Errorf("the backup has %s, and the server's log %d: start a server with TURNLEDGER_PARTITIONS=%d on "+
+			return fmt.Errorf("the backup has %s, and the server's log %d: start a server with "+
+				"TURNLEDGER_PARTITIONS=%d on "+
 				"an empty data directory", Counted(whole.Partitions, "partition"), n, whole.Partitions)
 		}
 		told := func(n int64) { bars.at("restore", n, max(n, whole.Size())) }

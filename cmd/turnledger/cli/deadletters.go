@@ -48,9 +48,11 @@ func (c *deadlettersListCmd) Run(e *Env) error {
 			e.note("(no dead letters)")
 			return
 		}
-		table(e, "PROJECTION\tPOSITION\tTYPE\tSTATE\tATTEMPTS\tPARKED AT\tREASON", all, func(l client.DeadLetter) []any {
-			return []any{l.Projection, l.Position, l.Type, l.State, l.Attempts, l.ParkedAt.Format(time.RFC3339), l.Reason}
-		})
+		table(e, "PROJECTION\tPOSITION\tTYPE\tSTATE\tATTEMPTS\tPARKED AT\tREASON", all,
+			func(l client.DeadLetter) []any {
+				return []any{l.Projection, l.Position, l.Type, l.State, l.Attempts, l.ParkedAt.Format(time.RFC3339),
+					l.Reason}
+			})
 	})
 }
 
@@ -66,7 +68,8 @@ func (c *deadlettersShowCmd) Run(e *Env) error {
 	}, func(l client.DeadLetter) {
 		w := tabwriter.NewWriter(e.Out, 0, 4, 2, ' ', 0)
 		_, _ = fmt.Fprintf(w, "projection\t%s\nposition\t%s\nevent\t%s\ntype\t%s\nsession\t%s\nstate\t%s\nreason\t%s\n"+
-			"attempts\t%d\nparked at\t%s\n", l.Projection, l.Position, l.EventID, l.Type, l.SessionID, l.State, l.Reason,
+			"attempts\t%d\nparked at\t%s\n", l.Projection, l.Position, l.EventID, l.Type, l.SessionID, l.State,
+			l.Reason,
 			l.Attempts, l.ParkedAt.Format(time.RFC3339))
 		if !l.DroppedAt.IsZero() {
 			_, _ = fmt.Fprintf(w, "dropped at\t%s\ndropped by\t%s\nbecause\t%s\n",

@@ -74,9 +74,11 @@ func (c *eraseCmd) wait(e *Env, id string) error {
 			r, err := s.Receipt(e.Ctx, id)
 			switch {
 			case e.Ctx.Err() != nil:
-				return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows how far", id)
+				return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows "+
+					"how far", id)
 			case err != nil:
-				return fmt.Errorf("%w (what was asked for goes on when a server runs: turnledger erase --receipt %s shows how far)",
+				return fmt.Errorf("%w (what was asked for goes on when a server runs: turnledger erase --receipt %s "+
+					"shows how far)",
 					c.explain(e.Ctx, err), id)
 			case r.Complete():
 				return nil

@@ -25,14 +25,15 @@ type explainCmd struct {
 	remote
 }
 
-// Run tells what the log has of a turn, and what its prompt could see.
+// Run prints what the log has of a turn, and what its prompt could see.
 func (c *explainCmd) Run(e *Env) error {
 	id, err := uuid.Parse(c.Turn)
 	if err != nil || id.String() != c.Turn {
 		return fmt.Errorf("%w: TURN must be the id of a turn, which every answer about it names", config.ErrUsage)
 	}
 	return c.dial(1, func(s *client.Client) error {
-		x, err := explain.New(c.Session, id, lines(s.Events(client.EventQuery{SessionID: c.Session}).All(e.Ctx)), c.Text)
+		x, err := explain.New(c.Session, id, lines(s.Events(client.EventQuery{SessionID: c.Session}).All(e.Ctx)),
+			c.Text)
 		if errors.Is(err, explain.ErrNoTurn) {
 			return err
 		}

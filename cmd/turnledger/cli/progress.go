@@ -39,9 +39,11 @@ func isTerminal(w io.Writer) bool {
 func newProgress(out io.Writer, what, unit string, total int64) *progress {
 	p := &progress{out: out, what: what, unit: unit, total: total, began: time.Now(), spoken: time.Now()}
 	if isTerminal(out) {
-		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out),
+			progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(unit == "bytes"), progressbar.OptionSetItsString(unit),
-			progressbar.OptionShowIts(), progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionShowIts(), progressbar.OptionShowCount(),
+			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 	}
 	return p

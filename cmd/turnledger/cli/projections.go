@@ -33,7 +33,8 @@ func (c *projectionsListCmd) Run(e *Env) error {
 				}
 				oneLine := strings.Join(strings.Fields(p.LastError), " ") // PostgreSQL's client takes several
 				return []any{
-					p.Name, p.Partition, p.Position, head, lag, fmt.Sprintf("%.1f/s", p.Rate), p.State, p.Generation, oneLine,
+					p.Name, p.Partition, p.Position, head, lag, fmt.Sprintf("%.1f/s", p.Rate), p.State, p.Generation,
+					oneLine,
 				}
 			})
 	})
@@ -56,7 +57,8 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 			e.say("generation %d of %s is given up; the view is served as it was", generation, c.Name)
 		})
 	}
-	question := fmt.Sprintf("Rebuild %s from the log? It takes the room of the view a second time while it lasts.", c.Name)
+	question := fmt.Sprintf("Rebuild %s from the log? It takes the room of the view a second time while it lasts.",
+		c.Name)
 	if err := e.confirm(c.Yes, question, "not rebuilt"); err != nil {
 		return err
 	}
@@ -95,12 +97,14 @@ func (c *projectionsRebuildCmd) wait(e *Env, s *client.Client, generation int) e
 	case err == nil:
 		return nil
 	case e.Ctx.Err() != nil:
-		return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows how far, " +
+		return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows " +
+			"how far, " +
 			"projections rebuild --cancel breaks it off")
 	case failure:
 		return failed
 	default:
-		return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.Ctx, err))
+		return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.Ctx,
+			err))
 	}
 }
 
@@ -111,7 +115,8 @@ type projectionsVerifyCmd struct {
 }
 
 // errDiffers: a view is not what the log says.
-var errDiffers = errors.New("what the view holds is not what the log says: rebuild it with turnledger projections rebuild")
+var errDiffers = errors.New("what the view holds is not what the log says: rebuild it with turnledger projections " +
+	"rebuild")
 
 // Run verifies one view, or all that the server feeds.
 func (c *projectionsVerifyCmd) Run(e *Env) error {

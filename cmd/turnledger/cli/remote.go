@@ -18,6 +18,8 @@ type remote struct {
 	URL  string `help:"The running server." default:"http://127.0.0.1:8480" env:"TURNLEDGER_URL"`
 	Key  string `help:"Key for the server." env:"TURNLEDGER_KEY"`
 	JSON bool   `help:"Machine output."`
+
+	tries uint // of one call; 1 by default
 }
 
 // firstTries is how often a call is tried by a verb that should find out quickly that there is no server.
@@ -49,7 +51,7 @@ func (r remote) dialTwice(do func(first, later *client.Client) error) error {
 // as show does.
 func ask[T any](e *Env, r remote, call func(*client.Client) (T, error), show func(T)) error {
 	answer := &lastAnswer{}
-	return r.dialThrough(answer, 1, func(s *client.Client) error {
+	return r.dialThrough(answer, max(r.tries, 1), func(s *client.Client) error {
 		got, err := call(s)
 		switch {
 		case err != nil:
@@ -89,7 +91,8 @@ func (r remote) explain(ctx context.Context, err error) error {
 	case answered, errors.Is(err, client.ErrAnswer):
 		return err
 	default:
-		return fmt.Errorf("no server answers at %s: %w (start one with: turnledger dev, or set TURNLEDGER_URL)", r.URL, err)
+		return fmt.Errorf("no server answers at %s: %w (start one with: turnledger dev, or set TURNLEDGER_URL)", r.URL,
+			err)
 	}
 }
 

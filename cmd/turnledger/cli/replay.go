@@ -68,9 +68,11 @@ func (c *replayCmd) file(e *Env) (*export.File, error) {
 func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 	switch {
 	case c.Turns && (c.Follow || len(c.Type) > 0):
-		return q, fmt.Errorf("%w: --turns folds whole sessions to the log's end: leave out --follow and --type", config.ErrUsage)
+		return q, fmt.Errorf("%w: --turns folds whole sessions to the log's end: leave out --follow and --type",
+			config.ErrUsage)
 	case c.Follow && c.Format == string(export.Parquet):
-		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: follow with --format jsonl or csv", config.ErrUsage)
+		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: follow with --format "+
+			"jsonl or csv", config.ErrUsage)
 	}
 	q = client.EventQuery{Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
 	if q.SessionID, err = idOf("--session", c.Session); err != nil {
@@ -107,7 +109,8 @@ func moment(flag, s string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return at, fmt.Errorf("%w: %s: want a time such as 2026-11-21T08:00:00Z, or how long ago, such as 36h", config.ErrUsage, flag)
+		return at, fmt.Errorf("%w: %s: want a time such as 2026-11-21T08:00:00Z, or how long ago, such as 36h",
+			config.ErrUsage, flag)
 	}
 	return at, nil
 }

@@ -56,14 +56,16 @@ type streamsApplyCmd struct{ streamsWanted }
 
 // Run changes the streams, and waits until new replicas are filled.
 func (c *streamsApplyCmd) Run(e *Env) error {
-	err := c.dial(1, func(s *client.Client) error {
-		all, err := s.ApplyStreams(e.Ctx, c.asked())
+	err := c.dialTwice(func(first, later *client.Client) error {
+		all, err := first.ApplyStreams(e.Ctx, c.asked())
 		if err != nil {
 			return c.explain(e.Ctx, err)
 		}
 		bar := newProgress(e.Err, "filling replicas", "operations", -1)
 		defer bar.done()
-		err = s.FillStreams(e.Ctx, c.asked(), all, lookEvery, func(lacking, most uint64) { bar.reach(most-lacking, most) })
+		err = later.FillStreams(e.Ctx, c.asked(), all, lookEvery, func(lacking, most uint64) {
+			bar.reach(most-lacking, most)
+		})
 		if e.Ctx.Err() != nil {
 			return errors.New("stopped waiting; the servers go on: turnledger streams plan shows how far")
 		}
@@ -73,6 +75,7 @@ func (c *streamsApplyCmd) Run(e *Env) error {
 		return err
 	}
 	show := streamsPlanCmd(*c)
+	show.tries = firstTries // a leader may have changed a moment ago
 	return show.Run(e)
 }
 

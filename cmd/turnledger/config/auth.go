@@ -32,7 +32,8 @@ type Sources struct {
 // astray.
 func ParseAuth(auth string) (Sources, error) {
 	var out Sources
-	wrong := errors.New("must be keys:FILE, with a file that turnledger keys create makes, or oidc:ISSUER, with the address of an issuer of tokens, or both with a comma between")
+	wrong := errors.New("must be keys:FILE, with a file that turnledger keys create makes, or oidc:ISSUER, with the " +
+		"address of an issuer of tokens, or both with a comma between")
 	if auth == "" {
 		return out, nil
 	}
@@ -62,8 +63,9 @@ func ShownAuth(auth string) string {
 
 func (c auth) tokens(issuer string, logger *slog.Logger) tokens.Config {
 	return tokens.Config{
-		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim, ScopesClaim: c.AuthScopesClaim,
-		Services: c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
+		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim,
+		ScopesClaim: c.AuthScopesClaim,
+		Services:    c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
 	}
 }
 

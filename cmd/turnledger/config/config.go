@@ -128,7 +128,8 @@ func (c Config) NATSListener() (address, user, password string, err error) {
 	}
 	u, err := url.Parse(c.NATSListen)
 	if err != nil || u.Host == "" {
-		return "", "", "", fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: want host:port or nats://user:password@host:port", ErrUsage)
+		return "", "", "", fmt.Errorf("%w: TURNLEDGER_NATS_LISTEN: want host:port or nats://user:password@host:port",
+			ErrUsage)
 	}
 	password, _ = u.User.Password()
 	return u.Host, u.User.Username(), password, nil

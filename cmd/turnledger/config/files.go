@@ -13,9 +13,8 @@ import (
 // mostSecret bounds a file with a secret, in bytes.
 const mostSecret = 64 << 10
 
-// fromFiles gives a flag whose variable X is not set the first line of the file that
-// X_FILE names: so secrets need not stand in an environment, which others may see. What is
-// told of a file is its name.
+// fromFiles sets a flag whose variable X is not set to the first line of the file that X_FILE names. So secrets need
+// not stand in an environment, which others may see. An error names the file and never its content.
 func fromFiles(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		file, given := os.LookupEnv(name + "_FILE")

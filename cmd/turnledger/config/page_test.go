@@ -45,12 +45,14 @@ func TestSettingsPage(t *testing.T) {
 		if f.Default != "" {
 			value = "`" + f.Default + "`"
 		}
-		_, _ = fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Envs[0], name, value, strings.ReplaceAll(f.Help, "|", `\|`))
+		_, _ = fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Envs[0], name, value, strings.ReplaceAll(f.Help, "|",
+			`\|`))
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(settingsPage, []byte(b.String()), 0o600))
 	}
-	require.Equal(t, b.String(), string(page), "write it anew: go test -run SettingsPage ./cmd/turnledger/config -update")
+	require.Equal(t, b.String(), string(page), "write it anew: go test -run SettingsPage ./cmd/turnledger/config "+
+		"-update")
 }
 
 // A setting that may hold a secret is not printed as it is.
@@ -79,6 +81,7 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 	unknown := config.Unknown(parser.Model)
 	require.Subset(t, unknown, []string{"TURNLEDGER_SILENCE", "TURNLEDGER_NO_FILE"})
 	for _, name := range unknown {
-		require.NotContains(t, []string{"TURNLEDGER_MODEL_SILENCE", "TURNLEDGER_MODEL_KEY_FILE", "TURNLEDGER_TEST_DATA"}, name)
+		require.NotContains(t, []string{"TURNLEDGER_MODEL_SILENCE", "TURNLEDGER_MODEL_KEY_FILE",
+			"TURNLEDGER_TEST_DATA"}, name)
 	}
 }

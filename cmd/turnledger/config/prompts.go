@@ -46,7 +46,8 @@ func (c prompts) Anthropic() bool {
 func (c prompts) validate(no *complaints) {
 	no.unless(slices.Contains([]string{"reject", "enqueue", "interrupt"}, c.OnPending),
 		"ON_PENDING", "must be reject, enqueue or interrupt")
-	for _, a := range [][2]string{{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL", c.MemoryURL}} {
+	for _, a := range [][2]string{{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL",
+		c.MemoryURL}} {
 		u, err := url.Parse(a[1])
 		no.when(a[1] != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"),
 			a[0], "must be a URL such as https://api.openai.com/v1")

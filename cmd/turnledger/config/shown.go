@@ -97,7 +97,8 @@ func Secretless(s string) string {
 	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
 		return s
 	}
-	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several, func(one string) bool { return !strings.Contains(one, "://") }) {
+	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several,
+		func(one string) bool { return !strings.Contains(one, "://") }) {
 		for i, one := range several { // servers of a cluster
 			several[i] = Secretless(one)
 		}

@@ -25,7 +25,8 @@ type certificates struct {
 }
 
 func (c certificates) validate(no *complaints, all Config) {
-	no.when((c.TLSCert == "") != (c.TLSKey == ""), "TLS_CERT", "and TURNLEDGER_TLS_KEY are files that are needed together")
+	no.when((c.TLSCert == "") != (c.TLSKey == ""), "TLS_CERT",
+		"and TURNLEDGER_TLS_KEY are files that are needed together")
 	no.when((c.NATSCert == "") != (c.NATSKey == ""),
 		"NATS_CERT", "and TURNLEDGER_NATS_KEY are files that are needed together")
 	embedded := all.NATSURL == ""

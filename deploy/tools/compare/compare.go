@@ -106,14 +106,18 @@ func (c *comparison) once(ctx context.Context, run int) error {
 				if w == reads {
 					return "read-" + strconv.Itoa((client*31+turn)%100)
 				}
-				return fmt.Sprintf("%s-%d-%d-%d", tag+strings.ReplaceAll(string(w), " ", ""), n, client, turn/turnsOfSession)
+				return fmt.Sprintf("%s-%d-%d-%d", tag+strings.ReplaceAll(string(w), " ", ""), n, client,
+					turn/turnsOfSession)
 			}); err != nil {
 				return err
 			}
 		}
 	}
 	if c.wants(c.workloads, "L") {
-		if err := c.each(ctx, long, 16, func(client, _ int) string { return "long-" + strconv.Itoa(client) }); err != nil {
+		if err := c.each(ctx, long, 16, func(client, _ int) string {
+			return "long-" +
+				strconv.Itoa(client)
+		}); err != nil {
 			return err
 		}
 	}
@@ -284,8 +288,9 @@ func mega(n int64) string {
 
 // ready asks until ask has no error, for up to ten minutes.
 func ready(ctx context.Context, ask func() error) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, ask() },
-		backoff.WithBackOff(backoff.NewConstantBackOff(50*time.Millisecond)), backoff.WithMaxElapsedTime(10*time.Minute))
+	every := backoff.WithBackOff(backoff.NewConstantBackOff(50 * time.Millisecond))
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, ask() }, every,
+		backoff.WithMaxElapsedTime(10*time.Minute))
 	return err
 }
 

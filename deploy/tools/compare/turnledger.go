@@ -273,7 +273,8 @@ func (t *turnledger) inBatch(ctx context.Context, session string) (int, error) {
 	var body bytes.Buffer
 	for i := range batch {
 		body.Write(encoded(turn{
-			Session: session + "-" + strconv.Itoa(i/turnsOfSession), Request: t.next(), Question: question, Answer: answer,
+			Session: session + "-" + strconv.Itoa(i/turnsOfSession), Request: t.next(), Question: question,
+			Answer: answer,
 		}))
 		body.WriteByte('\n')
 	}

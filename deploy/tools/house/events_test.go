@@ -36,7 +36,8 @@ func TestFilesThatNameAnEvent(t *testing.T) {
 	})
 	for fact := range facts {
 		require.NotEmpty(t, naming[fact], fact)
-		require.LessOrEqual(t, len(naming[fact]), mostFiles, "%s is named by %d files; let the catalogue answer for it: %v",
+		require.LessOrEqual(t, len(naming[fact]), mostFiles,
+			"%s is named by %d files; let the catalogue answer for it: %v",
 			fact, len(naming[fact]), naming[fact])
 		t.Logf("%s is named by %d files", fact, len(naming[fact]))
 	}

@@ -24,8 +24,8 @@ var ordered = map[int64]string{
 	0x01021994: "tmpfs",
 }
 
-// CheckFileSystem gives ErrFileSystem when a store directory, which need not be there
-// yet, lies where Group would not keep what was acknowledged.
+// CheckFileSystem returns ErrFileSystem for a store directory on a file system where Group would lose what was
+// acknowledged. The directory need not exist yet.
 func CheckFileSystem(dir string) error {
 	var st syscall.Statfs_t
 	err := syscall.Statfs(dir, &st)

@@ -18,8 +18,8 @@ import (
 // them again when there is.
 var ErrNoWrites = errors.New("the log takes no writes")
 
-// Healthy tells whether JetStream takes writes. It stops for good at a write that fails, such as on a full
-// disk (a store never writes after an error, or JetStream is switched off), and for as long as its files
+// Healthy returns why JetStream takes no writes, nil where it does. It stops for good at a write that fails, as on a
+// full disk (a store never writes after an error, or JetStream is switched off), and for as long as its files
 // have more than it allows itself: three quarters of them and of what was free when it started.
 func (s *Server) Healthy() error {
 	if _, why := s.sick(); why != "" {
@@ -71,16 +71,18 @@ func (s *Server) advice(used uint64) string {
 	case err != nil:
 		return err.Error()
 	case free < needed:
-		return fmt.Sprintf("the data directory has %d MB free and needs %d MB: make room, and writes go on by themselves", free>>20, needed>>20)
+		return fmt.Sprintf("the data directory has %d MB free and needs %d MB: make room, and writes go on by "+
+			"themselves", free>>20, needed>>20)
 	default:
-		return "the data directory has room: if writes do not go on within a minute, look at the log above, and restart Turnledger"
+		return "the data directory has room: if writes do not go on within a minute, look at the log above, and " +
+			"restart Turnledger"
 	}
 }
 
 // leastRoom is what must be free before it is worth to begin again, or a twentieth of a small disk.
 const leastRoom = 64 << 20
 
-// room tells how many bytes are free, and how many must be for a store of used bytes to take writes: it
+// room returns how many bytes are free, and how many must be free for a store of used bytes to take writes: JetStream
 // allows itself three quarters of both.
 func (s *Server) room(used uint64) (free, needed uint64, err error) {
 	var st syscall.Statfs_t
@@ -109,7 +111,8 @@ func (s *Server) Hold() (release func()) {
 
 // restoring reports whether a restore is under way in the server, or was broken off.
 func (s *Server) restoring() bool {
-	found, err := filepath.Glob(filepath.Join(escapeGlob(s.cfg.Dir), "jetstream", "*", "streams", layout.RestoringStream))
+	found, err := filepath.Glob(filepath.Join(escapeGlob(s.cfg.Dir), "jetstream", "*", "streams",
+		layout.RestoringStream))
 	return err != nil || len(found) > 0
 }
 

@@ -12,8 +12,10 @@ import (
 func TestABusyMachineIsNotASickStore(t *testing.T) {
 	t.Parallel()
 	busy := server.HealthzError{Type: server.HealthzErrorConn, Error: "failed to be ready for connections after 1ms: "}
-	full := server.HealthzError{Type: server.HealthzErrorJetStream, Error: "JetStream has not established contact with a meta leader"}
+	full := server.HealthzError{Type: server.HealthzErrorJetStream,
+		Error: "JetStream has not established contact with a meta leader"}
 	require.Empty(t, sickness(&server.HealthStatus{Status: "ok"}))
 	require.Empty(t, sickness(&server.HealthStatus{Status: "error", Errors: []server.HealthzError{busy}}))
-	require.Equal(t, full.Error, sickness(&server.HealthStatus{Status: "error", Errors: []server.HealthzError{busy, full}}))
+	require.Equal(t, full.Error, sickness(&server.HealthStatus{Status: "error", Errors: []server.HealthzError{busy,
+		full}}))
 }

@@ -43,7 +43,8 @@ const begunAnew = "JetStream is begun anew"
 func watched(t *testing.T) (s *embedded.Server, js jetstream.JetStream, streams string, log *lines) {
 	t.Helper()
 	log = &lines{}
-	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	cfg := embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, LookEvery: time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil))}
 	s = start(t, cfg)
 	nc, err := s.Connect()
 	require.NoError(t, err)
@@ -69,7 +70,8 @@ func TestAHeldServerIsNotBegunAnew(t *testing.T) {
 	s, _, streams, log := watched(t)
 	release := s.Hold()
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second, time.Millisecond, "Run sees it")
+	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second,
+		time.Millisecond, "Run sees it")
 	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	release()
 	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
@@ -83,7 +85,8 @@ func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: layout.RestoringStream})
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(streams, "BEING-RESTORED"), 0o700))
-	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second, time.Millisecond, "Run sees it")
+	require.Eventually(t, func() bool { return log.count("no turn can be recorded") > 0 }, 10*time.Second,
+		time.Millisecond, "Run sees it")
 	require.Never(t, func() bool { return log.count(begunAnew) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, js.DeleteStream(t.Context(), layout.RestoringStream))
 	require.Eventually(t, func() bool { return log.count(begunAnew) > 0 }, 10*time.Second, time.Millisecond)
@@ -94,7 +97,8 @@ func TestAServerInWhichAnotherProcessRestoresIsNotBegunAnew(t *testing.T) {
 func TestTwoLooksThatSeeTwoStreamsAreNoReasonToBeginAnew(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Logger: slog.New(slog.NewTextHandler(log,
+		nil))})
 	look := s.Watch()
 	streams := filepath.Join(s.GateDir(), "jetstream", "$G", "streams")
 	for i := range 4 {

@@ -37,10 +37,10 @@ func clearLeftovers(dir string) error {
 	return nil
 }
 
-// sealStreams mends the folders of streams that were being made, changed or deleted when the server was killed. It writes
-// what a stream is, and then a sum over that: where the sum is missing or is that of before, the stream is not opened,
-// with all its events (nats-server 2.15, fileStore.writeStreamMeta). A stream whose deletion has begun has no such file
-// any more; only the mark of a restore is then deleted here, as other folders may hold events.
+// sealStreams mends the folders of streams that were being made, changed or deleted when the server was killed. It
+// writes what a stream is, and then a sum over that: where the sum is missing or is that of before, the stream is
+// not opened, with all its events (nats-server 2.15, fileStore.writeStreamMeta). A stream whose deletion has begun
+// has no such file any more; only the mark of a restore is then deleted here, as other folders may hold events.
 func sealStreams(dir string) error {
 	folders, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "[^.]*"))
 	for _, folder := range folders {

@@ -73,7 +73,8 @@ func TestAStreamThatWasBeingChangedIsOpened(t *testing.T) {
 			streams := filepath.Join(cfg.Dir, "jetstream", "$G", "streams")
 			require.NoError(t, damage(filepath.Join(streams, "S", "meta.sum")))
 			require.NoError(t, os.Mkdir(filepath.Join(streams, layout.RestoringStream), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600), "as if it was killed")
+			require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "turnledger.running"), nil, 0o600),
+				"as if it was killed")
 
 			s = start(t, cfg)
 			require.NoError(t, s.Healthy())
@@ -108,7 +109,8 @@ func TestWhatAKilledServerForgotIsOverwritten(t *testing.T) {
 		require.NoError(t, err)
 		js, err := jetstream.New(nc)
 		require.NoError(t, err)
-		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}})
+		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S",
+			Subjects: []string{"s.*"}})
 		require.NoError(t, err)
 		return s, nc, js, stream
 	}

@@ -77,7 +77,7 @@ func scrubStream(msgs string) error {
 	return nil
 }
 
-// blocksOf gives the numbers of a stream's blocks, upwards.
+// blocksOf returns the numbers of a stream's blocks, upwards.
 func blocksOf(msgs string) ([]int, error) {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(msgs), "*.blk"))
 	var out []int
@@ -113,7 +113,7 @@ func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
 	return replace(blockName(msgs, n), block)
 }
 
-// records gives the records of a block by their offsets, as far as they can be read.
+// records iterates over the records of a block by their offsets, as far as they can be read.
 func records(block []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for at := 0; len(block)-at >= recordHeader; {
@@ -148,7 +148,8 @@ func overwrite(r []byte, seq uint64, key []byte) {
 // replace puts a block in the place of another in one step.
 func replace(name string, block []byte) error {
 	tmp := name + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of the store directory
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY,
+		0o600) //nolint:gosec // a file of the store directory
 	if err != nil {
 		return err
 	}

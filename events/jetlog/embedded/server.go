@@ -134,7 +134,8 @@ func options(cfg Config) (*server.Options, error) {
 		opts.Port = server.RANDOM_PORT
 	}
 	if !loopback(host) && (cfg.User == "" || cfg.Password == "") {
-		return nil, fmt.Errorf("%w: %s is not loopback: put credentials into it (nats://user:password@host:port)", ErrListen, cfg.Listen)
+		return nil, fmt.Errorf("%w: %s is not loopback: put credentials into it (nats://user:password@host:port)",
+			ErrListen, cfg.Listen)
 	}
 	if cfg.TLS != nil {
 		opts.TLSConfig, opts.TLSTimeout = cfg.TLS, tlsTimeout.Seconds()
@@ -193,7 +194,8 @@ func (s *Server) start(ctx context.Context, opts *server.Options) error {
 			return fmt.Errorf("nats server: %s", s.log.fatal())
 		case !ns.ReadyForConnections(10 * time.Millisecond):
 		case !ns.JetStreamEnabled():
-			return errors.New("nats server: JetStream did not start; look at the log above, and at the free space of the data directory")
+			return errors.New("nats server: JetStream did not start; look at the log above, and at the free space of " +
+				"the data directory")
 		default:
 			return nil
 		}
@@ -201,7 +203,7 @@ func (s *Server) start(ctx context.Context, opts *server.Options) error {
 	return ctx.Err()
 }
 
-// Connect gives a connection in process.
+// Connect returns a connection within the process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		nats.InProcessServer(s.ns), nats.MaxReconnects(-1), nats.Name("turnledger"),

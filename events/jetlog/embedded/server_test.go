@@ -54,7 +54,8 @@ func TestAddressesThatMayNotBeUsed(t *testing.T) {
 	} {
 		for _, user := range []string{"", "u"} {
 			dir := t.TempDir()
-			_, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Group, Listen: listen, User: user})
+			_, err := embedded.Start(t.Context(), embedded.Config{Dir: dir, Sync: embedded.Group, Listen: listen,
+				User: user})
 			require.ErrorIs(t, err, embedded.ErrListen, listen)
 			require.ErrorContains(t, err, says, listen)
 		}
@@ -63,7 +64,8 @@ func TestAddressesThatMayNotBeUsed(t *testing.T) {
 
 func TestListenerAsksForCredentials(t *testing.T) {
 	t.Parallel()
-	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "0.0.0.0:0", User: "u", Password: "p"})
+	s := start(t, embedded.Config{Dir: t.TempDir(), Sync: embedded.Group, Listen: "0.0.0.0:0", User: "u",
+		Password: "p"})
 	_, port, err := net.SplitHostPort(s.URL()[len("nats://"):])
 	require.NoError(t, err)
 	address := "nats://127.0.0.1:" + port

@@ -96,8 +96,9 @@ func (l *Log) remove(ctx context.Context) error {
 		all = append(all, events.StreamName(k))
 	}
 	for _, name := range all {
-		// A stream that is deleted while the files of one of its name are still being removed leaves its own behind, and
-		// the next one of its name would find their events (nats-server 2.15, fileStore.Delete; its error is dropped).
+		// A stream that is deleted while the files of one of its name are still being removed leaves its own behind,
+		// and the next one of its name would find their events (nats-server 2.15, fileStore.Delete; its error is
+		// dropped).
 		if s, err := l.inside.Wire.JS.Stream(ctx, name); err == nil && s.CachedInfo().State.Msgs > 0 {
 			if err := s.Purge(ctx); err != nil {
 				return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)

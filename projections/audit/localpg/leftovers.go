@@ -127,7 +127,8 @@ func (s *Server) refuseRival() error {
 	for _, p := range all {
 		if strings.Contains(p.args+" ", "-D "+s.cluster()+" ") {
 			return fmt.Errorf(
-				"%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(), p.pid)
+				"%s is still in use by a PostgreSQL that somebody else started, process %d: stop it first", s.cluster(),
+				p.pid)
 		}
 	}
 	return nil

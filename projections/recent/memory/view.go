@@ -117,7 +117,7 @@ func (v *generation) applyAll(p *partition, b projections.Batch) {
 	p.sweep(now)
 }
 
-// Load is described at recent.View. It takes microseconds and does no I/O.
+// Load is described at recent.Loader. It takes microseconds and does no I/O.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	g := v.served.Load()
 	p, err := g.partition(ctx, partition)

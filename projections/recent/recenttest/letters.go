@@ -36,7 +36,7 @@ func parked(t *testing.T, open Open) {
 	require.WithinDuration(t, time.Now(), got[0].ParkedAt, time.Minute)
 	e := w.log.Events[4]
 	require.Equal(t, projections.DeadLetter{
-		Projection: "recent", Position: e.Position, EventID: e.ID, Type: e.Type, SessionID: "s", Reason: "a test",
+		Projection: w.view.Name(), Position: e.Position, EventID: e.ID, Type: e.Type, SessionID: "s", Reason: "a test",
 		Attempts: 1, ParkedAt: got[0].ParkedAt,
 	}, got[0])
 	w.answer("s", "b").turn("s", "c").flush()

@@ -2,7 +2,7 @@ package recenttest
 
 import "testing"
 
-// Run holds a backend to the contract of recent.View. The backend must also tell its
+// Run holds a backend to the contract of recent.Reader. The backend must also tell its
 // dead letters and wait for a position.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {

@@ -220,7 +220,7 @@ func (v *View) NewReference(_ context.Context, partitions int) (projections.Refe
 // patient is a view for one who would rather wait than be told that Redis is slow.
 type patient struct{ *View }
 
-// Load implements recent.View.
+// Load implements recent.Loader.
 func (p patient) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	args := []string{p.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
 	answer, err := p.client.exec(ctx, loadScript, []string{p.pointer}, args).AsStrSlice()

@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Load is described at recent.View: one round trip. A Redis that does not answer is
+// Load is described at recent.Loader: one round trip. A Redis that does not answer is
 // an error, at once where it did not answer a moment ago.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	args := []string{v.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}

@@ -20,7 +20,8 @@ type Shown struct {
 func (k Key) Shown(text string) Shown {
 	return Shown{
 		Key: text, Prefix: k.Prefix, Name: k.Name, Scopes: k.Scopes, IdentityID: present(k.IdentityID),
-		CreatedAt: k.CreatedAt, ExpiresAt: present(k.ExpiresAt), RevokedAt: present(k.RevokedAt), State: k.State(time.Now()),
+		CreatedAt: k.CreatedAt, ExpiresAt: present(k.ExpiresAt), RevokedAt: present(k.RevokedAt),
+		State: k.State(time.Now()),
 	}
 }
 

@@ -56,7 +56,7 @@ func (s *stack) stream(path string, header ...string) *stream {
 	return &stream{s.t, resp, bufio.NewReader(resp.Body)}
 }
 
-// line gives the next line that is no heartbeat.
+// line returns the next line that is no heartbeat.
 func (s *stream) line() string {
 	s.t.Helper()
 	for {

@@ -73,8 +73,8 @@ func (h hostile) noise(n int) []byte {
 	return out
 }
 
-// fair gives a request in good form from a caller who may, so that what is wrong with it
-// is found by the API.
+// fair returns a request in good form from a caller with all scopes, so that the API itself finds what is wrong with
+// it.
 func (h hostile) fair() []byte {
 	path, body := h.path(), h.body()
 	if h.IntN(8) == 0 { // some are as they should be
@@ -88,7 +88,7 @@ func (h hostile) fair() []byte {
 		pick(h, "POST", "POST", "POST", "PUT", "GET", "DELETE"), path, hidden, len(body), body)
 }
 
-// request gives the bytes of one request, and whether they are in good form.
+// request returns the bytes of one request, and whether they are in good form.
 func (h hostile) request() (raw []byte, fair bool) {
 	if h.IntN(2) == 0 {
 		return h.fair(), true
@@ -96,7 +96,7 @@ func (h hostile) request() (raw []byte, fair bool) {
 	return h.foul(), false
 }
 
-// foul gives a request in no good form.
+// foul returns a malformed request.
 func (h hostile) foul() []byte {
 	body, b := h.body(), &bytes.Buffer{}
 	method := pick(h, "GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH",
@@ -149,7 +149,7 @@ func (h hostile) foul() []byte {
 	}
 }
 
-// send gives the statuses that came back, and all that did.
+// send returns the statuses that came back, and all bytes.
 func send(address string, raw []byte, fair bool) (statuses []int, all []byte, err error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

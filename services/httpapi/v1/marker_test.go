@@ -58,7 +58,7 @@ var places = []string{
 	`{"position":"%s"}`, `{"time":"%s"}`, `"%s\u0000"`, `"` + strings.Repeat("%[1]s", 30) + `"`,
 }
 
-// bodies gives for a call's members a body for every place of the marker.
+// bodies returns a body for each place that the marker can take among a call's members.
 func bodies(known []string) []string {
 	var out []string
 	for _, at := range known {

@@ -125,8 +125,8 @@ func TestTheMatrixOfAuthorisation(t *testing.T) { // alone: others wait for mome
 	require.Equal(t, 2*len(calls)*len(sets)*4, cells)
 }
 
-// documented gives the calls of the OpenAPI document with the scopes that it names, held
-// against the table and the router: none has a call that the others lack.
+// documented returns the calls of the OpenAPI document with the scopes that it names. It fails where the document, the
+// table and the router do not have the same calls.
 func documented(t *testing.T, s *stack) map[string]access.Scopes {
 	t.Helper()
 	doc := s.do("GET", "/openapi.json", nil).body

@@ -216,7 +216,8 @@ var told = []struct {
 	{is(projections.ErrNoRebuild), notThere, "no rebuild of the projection runs in this process: GET /v1/projections " +
 		"shows which do; ask the process that was asked for it"},
 	{is(projections.ErrNotFed), notFed, "this process does not feed the projection: ask the one that does, by --url " +
-		"or TURNLEDGER_URL (serve --roles audit feeds the audit, --roles recent the recent view in Redis)"},
+		"or TURNLEDGER_URL (its role has the name of the view: serve --roles audit feeds the audit, --roles recent " +
+		"the recent view in Redis)"},
 	{is(projections.ErrRebuilding), rebuildRunning, "the projection is being rebuilt or verified already: GET " +
 		"/v1/projections shows how far"},
 	{is(projections.ErrNotYet), auditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +

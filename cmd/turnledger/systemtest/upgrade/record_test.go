@@ -107,7 +107,8 @@ func (s *site) start(t testing.TB, binary, roles string, env ...string) *stack.P
 	args := []string{"dev", "--data-dir", s.dir}
 	if s.outside {
 		args = []string{"serve", "--roles", roles}
-		env = append(env, "TURNLEDGER_NATS_URL="+s.nats.ClientURL(), "TURNLEDGER_NATS_LISTEN=", "TURNLEDGER_PARTITIONS=4",
+		env = append(env, "TURNLEDGER_NATS_URL="+s.nats.ClientURL(), "TURNLEDGER_NATS_LISTEN=",
+			"TURNLEDGER_PARTITIONS=4",
 			"TURNLEDGER_REDIS_URL="+s.redis.URL(), "TURNLEDGER_MEMORY_URL="+s.memory.URL)
 	}
 	p := stack.LaunchProgram(t, binary, stack.FreeAddress(t), env, args...)

@@ -61,7 +61,10 @@ func TestSyncedFileSurvivesEveryCut(t *testing.T) {
 	t.Parallel()
 	d := mount(t, cutfstest.Options{})
 	d.save("f", "durable")
-	require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })))
+	require.Equal(t, []string{"durable"}, keys(d.outcomes(func(img *cutfstest.Image) string {
+		return file(t, img,
+			"f")
+	})))
 }
 
 func TestSyncReachesWhatOtherDescriptorsWrote(t *testing.T) {
@@ -75,7 +78,10 @@ func TestSyncReachesWhatOtherDescriptorsWrote(t *testing.T) {
 	_, err = f.WriteAt([]byte("DUR"), 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Fdatasync(int(d.open("f", 0).Fd())))
-	require.Equal(t, []string{"DURable"}, keys(d.outcomes(func(img *cutfstest.Image) string { return file(t, img, "f") })))
+	require.Equal(t, []string{"DURable"}, keys(d.outcomes(func(img *cutfstest.Image) string {
+		return file(t, img,
+			"f")
+	})))
 }
 
 func TestSynchronousDescriptorNeedsNoSync(t *testing.T) {
