@@ -27,8 +27,8 @@ const (
 	TypeErasureReceipt = "turnledger.erasure.receipt.v1"
 )
 
-// catalogue has one row for each type of event, past types included, by type. The rest of what is
-// known of an event are the methods of its Fact: a type that lacks one of them does not compile here.
+// catalogue has one row for each type of event, past types included, by type. The methods of its Fact say the rest
+// about an event: a type that lacks one of them does not compile here.
 var catalogue = byType(
 	event[TurnStarted](),
 	event[TurnFinalized](),
@@ -87,8 +87,8 @@ func SubjectOf(typ, id string, body []byte) string {
 
 func ofIdentity(f Fact) bool { return strings.HasPrefix(f.Subject(), IdentityRoot) }
 
-// decodeFact reads the body of an event type, upcast to the newest shape, and
-// holds it against the rules that need no session.
+// decodeFact reads the body of an event type, upcast to the newest shape, and checks it by the rules that need no
+// session.
 func decodeFact(typ string, body []byte) (Fact, Problem) {
 	r, known := catalogue[typ]
 	if !known {

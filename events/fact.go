@@ -27,7 +27,7 @@ type Fact interface {
 	// withdraws returns what the event takes away from all readers for ever. It depends on the
 	// type alone.
 	withdraws() Withdrawal
-	// check holds the fact, which was read from body, against the rules that need no session.
+	// check checks the fact, which was read from body, by the rules that need no session.
 	check(body []byte) Problem
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// namespace is that of all computed ids. It never changes.
+// namespace is the UUID namespace of all computed ids. It never changes.
 var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
 
 // TurnID computes the id of the turn that a request opens in a session:
@@ -21,8 +21,8 @@ func pairID(a, b string) uuid.UUID {
 	return uuid.NewSHA1(namespace, name)
 }
 
-// pairEventID is the id of an event that two texts and its type tell apart from all others.
-func pairEventID(a, b, typ string) string { return pairID(a, b).String() + "." + typ }
+// pairEventID returns the id of an event that names no turn: of two texts, and the verb of its type.
+func pairEventID(a, b, verb string) string { return pairID(a, b).String() + "." + verb }
 
 // ValidID returns ErrID if a text can't be the id of a session, a request or an identity.
 func ValidID(id string) error {

@@ -68,9 +68,8 @@ type SessionMark struct {
 	ShownPending   int `json:"shown_pending"`
 }
 
-// problem holds the tombstones against what the redaction states: each version
-// replaces the one before it, all have one place, and TurnID is among them. A list that is no such
-// chain would bring back turns that the redaction does not cover.
+// problem checks that the tombstones are the versions of one turn: each replaces the one before it, all have one place,
+// and TurnID is among them. Any other list would bring back turns that the redaction does not cover.
 func (f *TurnRedacted) problem() Problem {
 	if m := f.Session; m != nil && min(m.Finalized, m.Pending, m.ShownFinalized, m.ShownPending) < 0 {
 		return ProblemTombstones

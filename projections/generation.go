@@ -23,9 +23,9 @@ type View interface {
 	Projection
 	// Served returns what the store serves now; it claims nothing.
 	Served(ctx context.Context) (Served, error)
-	// Restore puts a session, as the log has it up to a sequence, in the place of what the view holds of it. It
-	// returns the positions of the dead letters that are settled with that; none where the view is not that far,
-	// or has applied or parked more of the session meanwhile. An error that is Permanent refuses the session.
+	// Restore replaces what the view holds of a session by the session as the log has it up to a sequence. It returns
+	// the positions of the dead letters that this settles. It changes nothing and returns none if the view is not that
+	// far, or has applied or parked more of the session meanwhile. An error that is Permanent refuses the session.
 	Restore(ctx context.Context, s Session) (settled []events.Position, err error)
 	// NewReference begins an empty reference for a log of so many partitions.
 	NewReference(ctx context.Context, partitions int) (Reference, error)
@@ -86,7 +86,7 @@ type Generation interface {
 	Drop(ctx context.Context) error
 }
 
-// StreamReader reports what a checkpoint is held against; *jetlog.Log is one.
+// StreamReader reports what SameStream compares a checkpoint with; *jetlog.Log implements it.
 type StreamReader interface {
 	// Created is when a partition's stream was made.
 	Created(partition int) time.Time
@@ -94,9 +94,9 @@ type StreamReader interface {
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 }
 
-// SameStream holds a checkpoint against the stream of its partition, by when that
-// was made, where it ends, and the event at the checkpoint, unless that was erased.
-// ErrStream, with what differs, where it is another or was put back.
+// SameStream fails with ErrStream if the stream of a checkpoint's partition is another stream than the checkpoint's, or
+// was restored from an older copy. The error names the difference: the time at which the stream was made, an end before
+// the checkpoint, or another event at the checkpoint. An erased event proves nothing.
 func SameStream(ctx context.Context, log StreamReader, cp Checkpoint) error {
 	if cp.Seq == 0 {
 		return nil

@@ -12,16 +12,16 @@ import (
 // (desk.Members). It only decides who tries: a runner that is wrong about the others is
 // fenced by the checkpoint's epoch.
 type Group interface {
-	// Beat notes that a member lives, and gives all that said so within alive, itself
-	// included, in any order.
+	// Beat notes that a member lives. It returns all members whose last beat is not older than alive, itself included,
+	// in any order.
 	Beat(ctx context.Context, member string, alive time.Duration) (members []string, err error)
 	// Leave takes a member out at once.
 	Leave(ctx context.Context, member string) error
 }
 
-// Share returns the partitions that fall to a member. All members that know of the same
-// ones come to the same answer; nobody has more than one above any other; and few
-// partitions move when a member comes or goes (rendezvous hashing with a bound).
+// Share returns a member's partitions. Callers that pass the same members get the same assignment. No member has more
+// than one partition more than another, and few partitions move when a member comes or goes (rendezvous hashing with a
+// bound).
 func Share(member string, members []string, partitions int) []int {
 	members = slices.Compact(slices.Sorted(slices.Values(members)))
 	if len(members) == 0 {

@@ -13,21 +13,20 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// SessionReader reads a session's events after a sequence and up to another, and tells how
-// many partitions the log has.
+// SessionReader reads a session's events after a sequence and up to another, and returns the log's number of
+// partitions.
 type SessionReader interface {
 	Partitions() int
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 }
 
-// Judge folds the events of one partition, in order, and gives each its verdict.
-// It keeps the slim states of sessions that are active, bounded by bytes; a session
-// that it does not hold is read from the log up to the event. Not safe for
-// concurrent use.
+// Judge folds the events of one partition, in order, and returns a verdict for each. It keeps the slim states of
+// sessions that are active, bounded by bytes; a session that it does not hold is read from the log up to the event. Not
+// safe for concurrent use.
 type Judge struct {
 	log   SessionReader
 	rules conversation.Rules
-	// states go by who was active last: a session's next event mostly comes soon.
+	// states drops the session that was silent longest: a session's next event mostly comes soon.
 	states *simplelru.LRU[string, held]
 	bytes  int
 	// seen holds all sessions since the log's beginning, and perhaps others, so that one
@@ -44,10 +43,12 @@ type held struct {
 const (
 	// judgeBytes bounds the states that a judge holds.
 	judgeBytes = 32 << 20
-	// judgeSessions of a log can be told from new ones with a hundredth of them asked for in
-	// vain, in 2.4 MB, which its partitions share; of more, more.
+	// judgeSessions is how many sessions of a log a filter of 2.4 MB distinguishes from new ones; the log's partitions
+	// share these bytes. The log is then asked in vain for one new session in a hundred, and for more of them if there
+	// are more sessions.
 	judgeSessions = 2_000_000
-	// leastSessions of a partition are told so, however many partitions there are.
+	// leastSessions is the least number of sessions that the filter of one partition is made for, however many
+	// partitions there are.
 	leastSessions = 50_000
 )
 
@@ -111,9 +112,9 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	return Judged{Recorded: e, Change: j.ownCopies(c, e.Fact), Head: s.Head(), First: first && s.Found()}, nil
 }
 
-// mayBePurged reports whether retention may have taken a session out of the log since its
-// last event: not before it was silent for its life, whoever's it is. It is read again, so
-// that its next event is judged as whoever folds the log later will.
+// mayBePurged reports whether retention may have taken a session out of the log since its last event: only if the
+// session was silent for its life. The judge then reads the session again, so that it judges the next event as a later
+// fold of the log will.
 func (j *Judge) mayBePurged(h held, now time.Time) bool {
 	return j.rules.SessionTTL > 0 && now.Sub(h.last) > j.rules.SessionTTL
 }
@@ -134,8 +135,8 @@ func judgeForeign(e events.Recorded) Judged {
 	return Judged{Recorded: e, Change: conversation.Change{Kind: conversation.Noted}}
 }
 
-// ownCopies makes the turns of a change the event's own, and gives the turn the
-// text that the event brought.
+// ownCopies replaces the turns of a change by copies that later events don't change, and fills in the text that the
+// event brought.
 func (j *Judge) ownCopies(c conversation.Change, f events.Fact) conversation.Change {
 	if c.Turn != nil {
 		t := *c.Turn

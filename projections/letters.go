@@ -49,7 +49,7 @@ func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) De
 // Keep takes a dead letter over.
 type Keep func(ctx context.Context, dead DeadLetter) error
 
-// MaxDeadLetters is how many letters a queue gives at once.
+// MaxDeadLetters is how many letters a queue returns at most.
 const MaxDeadLetters = 10_000
 
 // DeadLetterQueue is what an operator may do with the dead letters of a projection.
@@ -70,14 +70,13 @@ type DeadLetterQueue interface {
 	DropDeadLetter(ctx context.Context, at events.Position, d Drop) (DeadLetter, error)
 }
 
-// Retried is what became of a letter. One that was refused has the new reason.
+// Retried is the result of a retry. A letter that was refused again has the new reason.
 type Retried struct {
 	DeadLetter
 	Applied bool
 }
 
-// LogReader reads the log for a retry. At gives one event, found false where it was
-// erased.
+// LogReader reads the log for a retry. At returns one event; found is false if the event was erased.
 type LogReader interface {
 	SessionReader
 	At(ctx context.Context, at events.Position) (e events.Recorded, found bool, err error)

@@ -50,8 +50,8 @@ type Checkpoint struct {
 	Seq       uint64
 	EventID   string
 	Epoch     uint64
-	// Store and Generation tell whose checkpoint it is: the id that the store has given itself, and the
-	// generation of its rows. A projection that has one store and no generations leaves both out.
+	// Store and Generation identify whose checkpoint it is: the id that the store has given itself, and the generation
+	// of its rows. A projection that has one store and no generations leaves both out.
 	Store      string
 	Generation uint64
 }

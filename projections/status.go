@@ -11,12 +11,10 @@ import (
 // since the log does not answer.
 const Unknown = "unknown"
 
-// Status of a projection in one partition. Lag counts from the last event applied
-// to the log's head; LagSeconds is the age of the first event that is not applied yet,
-// 0 where there is none. Where the log does not tell its head, HeadUnknown is
-// set, and Head and both lags say nothing. Rate is in events a second, over the last
-// ten; ETA is the time left of a rebuild. With LagUnknown Position is in another log, so that neither lag says
-// anything.
+// Status of a projection in one partition. Lag counts from the last event applied to the log's head; LagSeconds is the
+// age of the first event that is not applied yet, 0 where there is none. If the log's head can't be read, HeadUnknown
+// is set, and Head and both lags mean nothing. Rate is in events a second, over the last ten; ETA is the time left of a
+// rebuild. With LagUnknown Position is in another log, so that neither lag says anything.
 type Status struct {
 	Name        string
 	Partition   int
@@ -36,14 +34,14 @@ type Status struct {
 	ETA         time.Duration
 }
 
-// follower is what a log tells of its events; jetlog.Log does.
+// follower reads single events of a log; *jetlog.Log implements it.
 type follower interface {
 	After(ctx context.Context, partition int, seq uint64) (uint64, bool, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 }
 
-// Measure fills in how far Position is behind Head. Where all that lay between was erased, and never comes, Position
-// is Head. An age that the log does not tell is 0.
+// Measure fills in how far Position is behind Head. If all events between the two were erased, Position becomes Head.
+// LagSeconds is 0 if the log does not return the first event's time.
 func (s *Status) Measure(ctx context.Context, log follower, now time.Time) {
 	if s.Head.Seq <= s.Position.Seq {
 		return

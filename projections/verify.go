@@ -10,11 +10,10 @@ import (
 // projection is; Compare says up to where. Nobody is served from it.
 type Reference interface {
 	Sink
-	// Compare holds what the view has of each session against the reference, each at a
-	// position where both have applied the same, which it asks of fold; the view goes on
-	// meanwhile. With sample above 0 it takes only so many sessions, at random among
-	// those that the view holds. It gives each difference to report, and tells how many
-	// sessions it looked at.
+	// Compare compares each session of the view with the reference, at a position where both have applied the same
+	// events; it asks fold for that position. The view goes on meanwhile. With sample above 0 it compares only so many
+	// sessions, at random among those that the view holds. It passes each difference to report, and returns how many
+	// sessions it compared.
 	Compare(ctx context.Context, sample int, fold Fold, report func(Difference) error) (sessions int, err error)
 	Drop(ctx context.Context) error
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// OnPending says what becomes of a message that comes while another is being answered.
+// OnPending says what happens to a message that comes while another message is being answered.
 type OnPending string
 
-// Reject refuses the message (conversation.ErrTurnPending), Enqueue lets it wait for its turn,
-// and Interrupt ends the answers before it where they are.
+// Reject refuses the message (conversation.ErrTurnPending). Enqueue lets it wait for its turn. Interrupt breaks off the
+// answers before it, and keeps what they have said so far.
 const (
 	Reject    OnPending = "reject"
 	Enqueue   OnPending = "enqueue"

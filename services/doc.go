@@ -3,7 +3,7 @@
 // return. Services return these types, and transports take interfaces in terms of them, so that
 // no mapper stands between.
 //
-// There is no logic here. What a view returns is declared in projections; what one session is
-// made of is declared in events/conversation. A wire form (the JSON of a transport, a client's own
-// types, a stored row) belongs to the package that reads and writes it.
+// There is no logic here. The types that a view returns are declared in projections, the parts of a session in
+// events/conversation. A wire form (the JSON of a transport, a client's own types, a stored row) belongs to the package
+// that reads and writes it.
 package services

@@ -21,7 +21,7 @@ type EventQuery struct {
 	Min []events.Position
 	// Since is the first time wanted, Until the first one not wanted, both in recorded time.
 	Since, Until time.Time
-	// Follow goes on with what comes, for ever or until To or Until is reached.
+	// Follow goes on with new events, for ever or until To or Until is reached.
 	Follow bool
 }
 

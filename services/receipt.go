@@ -11,9 +11,9 @@ import (
 // Erasure asks for a session or an identity to be forgotten. The log keeps Reason and By for ever.
 type Erasure struct{ Reason, By string }
 
-// ErasureWriter records that a session or an identity is to be forgotten, and returns the id of
-// the receipt that shows how far the erasure is. For what was erased before it returns the first
-// receipt. Its errors are those of TurnWriter.
+// ErasureWriter records that a session or an identity is to be erased, and returns the id of the receipt that shows how
+// far the erasure is. If the session or identity was erased before, it returns the first receipt. Its errors are those
+// of TurnWriter.
 type ErasureWriter interface {
 	EraseSession(ctx context.Context, sessionID string, c Erasure) (receiptID string, err error)
 	EraseIdentity(ctx context.Context, identityID string, c Erasure) (receiptID string, err error)

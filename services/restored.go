@@ -8,7 +8,7 @@ type Restored struct {
 	Erasures   struct {
 		// Applied are erasures that were written again.
 		Applied int `json:"applied"`
-		// Unknown are erasures of what the backup does not hold.
+		// Unknown counts erasures of sessions and identities that the backup does not hold.
 		Unknown int `json:"unknown"`
 	} `json:"erasures"`
 }

@@ -24,7 +24,7 @@ type SessionWriter interface {
 // Ask says how much of a session a read needs.
 type Ask struct {
 	SessionID string
-	// Shown is the number of finalized turns that are needed of those that prompts may show.
+	// Shown is how many of the finalized turns that prompts may show are needed.
 	Shown int
 	// Whole asks for all turns, with tombstones and replaced turns; Shown does not matter then.
 	Whole bool

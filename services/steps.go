@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Steps makes the parts of a request known that take their time. A step is named in a word; none has a text.
+// Steps measures the slow parts of a request. The name of a step is one word, and never a text of a client.
 type Steps interface {
 	// Step does something as a step of the request of ctx.
 	Step(ctx context.Context, name string, do func(context.Context) error) error
-	// Note makes a step known that was measured elsewhere.
+	// Note records a step that was measured elsewhere.
 	Note(ctx context.Context, name string, took time.Duration, err error)
 }

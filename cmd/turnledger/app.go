@@ -214,17 +214,16 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 	return a.chatting
 }
 
-// stopDeadline is how long requests in hand may take to end, and answersDeadline how long
-// models may go on answering: what is still said then is left, so that its client is told
-// and its turn stays pending.
+// stopDeadline is how long requests in hand may take to end. answersDeadline is how long models may go on answering;
+// after that their answers are broken off, so that the clients get an error and the turns stay pending.
 const (
 	stopDeadline    = 15 * time.Second
 	answersDeadline = 10 * time.Second
 )
 
-// run serves until ctx ends: then no request is taken any more, those in hand are
-// answered, the views commit what they have begun, and all is closed. It reports whether
-// it ended since the log was replaced, so that another app is to be opened.
+// run serves until ctx ends. Then it takes no more requests, answers those in hand, lets the views commit the batches
+// that they have begun, and closes everything. again is true if it ended because the log was replaced: the caller opens
+// another app then.
 func (a *app) run(ctx context.Context) (again bool, err error) {
 	defer a.close()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))

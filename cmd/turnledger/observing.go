@@ -30,8 +30,8 @@ func openTraces(ctx context.Context) (*trace.TracerProvider, error) {
 	return trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(of)), nil
 }
 
-// checks are what /readyz tells of: the log, without which nothing works, the stores of views, without which reads come
-// from the log, and the issuer, without which callers with a key can still be told apart.
+// checks returns what /readyz probes: the log, without which nothing works; the stores of views, without which reads
+// come from the log; and the issuer of tokens, without which callers with an API key are still let in.
 func (a *app) checks() []httpwire.Check {
 	out := []httpwire.Check{{Name: "log", Probe: a.store.ready}}
 	for _, store := range a.views.Checks() {

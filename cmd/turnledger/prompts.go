@@ -43,8 +43,7 @@ func (a *app) openMemory() error {
 	return nil
 }
 
-// snippets returns what gives prompts their memory: that outside, or the audit tables; nil where
-// there is neither.
+// snippets returns the memory of prompts: the memory outside, else the audit tables, and nil if there is neither.
 func (a *app) snippets() services.Memory {
 	switch {
 	case a.memory != nil:

@@ -8,9 +8,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// cleanMessages holds a list of chat messages against its form (objects with a
-// role) and takes base64 image data out. Messages without such data stay byte for
-// byte as they came.
+// cleanMessages checks that a field is a list of chat messages (objects with a role), and replaces base64 image data by
+// ImageText. Messages without such data stay byte for byte as they came.
 func cleanMessages(field string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		return nil, nil

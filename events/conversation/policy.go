@@ -87,7 +87,7 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	return c, dropped, nil
 }
 
-// NormalCorrect holds a correction against the rules that need no state.
+// NormalCorrect checks a correction by the rules that need no state, and returns it with clean texts.
 func (p Policy) NormalCorrect(c Correct) (Correct, error) {
 	if err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
 		return c, err

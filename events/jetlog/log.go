@@ -82,7 +82,7 @@ type partition struct {
 	whole await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
-	// checked is when the stream was last held against created, in Unix nanoseconds.
+	// checked is when the stream was last compared with created, in Unix nanoseconds.
 	checked    atomic.Int64
 	witness    witness
 	identities identities

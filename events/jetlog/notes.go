@@ -17,9 +17,9 @@ import (
 // NotesBucket is the key-value bucket of what side effects remember.
 const NotesBucket = "TURNLEDGER"
 
-// Notes are what is remembered outside the log, in the same servers: the dead letters and the runners of
-// views, how far side effects are, which chat took a turn over last, and the key of hashes that nobody has
-// set. What Commit writes is durable when it returns; all else may be lost in a power cut, and is rebuilt
+// Notes is a bucket beside the log, on the same servers. It holds the dead letters and the runners of views, the
+// progress of side effects, which chat took a turn over last, and the key of hashes if the operator has set none. A
+// value that Commit writes is durable when Commit returns; all other values may be lost in a power cut, and are rebuilt
 // from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct {
 	kv   jetstream.KeyValue
@@ -96,8 +96,8 @@ func (n *Notes) Write(ctx context.Context, key string, value any, revision uint6
 	return revision, notWritten(err)
 }
 
-// Once returns what stands under a key, and before that puts there what is drawn where nothing stands: so all processes
-// agree for ever.
+// Once returns the value of a key. If the key has none, Once first writes the value that draw returns. So all processes
+// agree on one value for ever.
 func (n *Notes) Once(ctx context.Context, key string, draw func() string) (value string, err error) {
 	for {
 		revision, err := n.Read(ctx, key, &value)
@@ -120,8 +120,8 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	return notWritten(err)
 }
 
-// Commit puts a value under a key, durably, or takes the key away where the value is nil. It does so only if
-// what stands under the key guard still has a revision; else ErrConflict.
+// Commit writes the value of a key durably, or deletes the key if the value is nil. It fails with ErrConflict, and
+// changes nothing, unless the key guard still has the given revision.
 func (n *Notes) Commit(ctx context.Context, key string, value any, guard string, revision uint64) error {
 	m := nats.NewMsg(noteSubject(key))
 	if value == nil {
@@ -154,7 +154,7 @@ func notWritten(err error) error {
 
 func noteSubject(key string) string { return "$KV." + NotesBucket + "." + key }
 
-// Note is what stands under a key, since At by the servers' clock.
+// Note is the value of a key, written at At by the servers' clock.
 type Note[T any] struct {
 	Key      string
 	Value    T
@@ -162,8 +162,7 @@ type Note[T any] struct {
 	At       time.Time
 }
 
-// EachNote hands on what stands under the keys that match a filter ("a.>"), in the order
-// of their revisions.
+// EachNote calls f with the notes whose keys match a filter ("a.>"), in the order of their revisions.
 func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T])) error {
 	return n.Each(ctx, filter, func(raw Note[json.RawMessage]) error {
 		var value T
@@ -175,7 +174,7 @@ func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T
 	})
 }
 
-// Each is EachNote for values that are not read yet; an error of f ends it.
+// Each is EachNote with undecoded values; an error of f ends it.
 func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMessage]) error) error {
 	all, err := n.kv.Watch(ctx, filter, jetstream.IgnoreDeletes())
 	if err != nil {

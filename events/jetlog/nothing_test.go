@@ -162,9 +162,8 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
 		rounds = 200
 	}
-	dir := t.TempDir()
-	ns, nc := diskServer(t, dir)
-	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{Deadline: 500 * time.Millisecond})
+	server := natstest.StartBegunAnew(t)
+	log, err := jetlog.Open(t.Context(), server.Conn, jetlog.Config{Deadline: 500 * time.Millisecond})
 	require.NoError(t, err)
 	const sessions = 10
 	var acknowledged [sessions]atomic.Int64
@@ -203,9 +202,7 @@ func TestJetStreamBegunAnewUnderLoadGivesTheWholeSessionOrAnError(t *testing.T) 
 	rng := rand.New(rand.NewPCG(1, 14))
 	for range rounds {
 		<-time.After(time.Duration(rng.IntN(30)) * time.Millisecond)
-		require.NoError(t, ns.ShutdownJetStream())
-		<-time.After(time.Duration(rng.IntN(5)) * time.Millisecond)
-		require.NoError(t, ns.EnableJetStream(&server.JetStreamConfig{StoreDir: dir}))
+		server.Begin(t, time.Duration(rng.IntN(5))*time.Millisecond)
 	}
 	close(done)
 	all.Wait()

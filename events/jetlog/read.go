@@ -213,8 +213,8 @@ func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	case end == more:
 		return false, nil
 	case r.lacking:
-		// The leader does not have what it had: it was erased meanwhile, or another server than before thinks that it
-		// leads. Who leads is asked again.
+		// The leader lacks an event that it had: the event was erased meanwhile, or another server than before takes
+		// itself for the leader. So the read asks again who leads.
 		r.contradicted++
 		err := r.leaderFirst(ctx)
 		if err == nil && r.after < r.mustReach && r.contradicted == 3 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// SeqAt returns the sequence before the first event that was recorded at or after a time: a tail after it delivers what
-// came since. Without such an event SeqAt returns the head.
+// SeqAt returns the sequence before the first event that was recorded at or after a time: a tail after it delivers the
+// events since that time. Without such an event SeqAt returns the head.
 func (l *Log) SeqAt(ctx context.Context, partition int, since time.Time) (uint64, error) {
 	p, err := l.partition(partition)
 	if err != nil {

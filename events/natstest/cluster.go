@@ -95,7 +95,7 @@ func (c *Cluster) waitForLeader(t testing.TB) {
 	}, 30*time.Second, 10*time.Millisecond, "the cluster has no meta leader")
 }
 
-// Leader waits until a stream has a leader among some servers, and gives its index.
+// Leader waits until one of some servers leads a stream, and returns that server's index.
 func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
 	t.Helper()
 	leader := -1

@@ -97,7 +97,7 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 	return n
 }
 
-// end ends the nodes, and tells of a failed test what they said last.
+// end kills the nodes. If the test failed, it prints the end of each node's log.
 func (n *Nodes) end(t testing.TB) {
 	for _, x := range n.nodes {
 		if x.cmd != nil {
@@ -176,7 +176,7 @@ func (n *Nodes) connect(t testing.TB, among ...int) *nats.Conn {
 	return nc
 }
 
-// Leader waits until a stream has a leader that some nodes know of, and gives it.
+// Leader waits until one of some nodes knows a stream's leader, and returns the leader's index.
 func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	t.Helper()
 	nc := n.connect(t, among...)

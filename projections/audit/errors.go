@@ -20,8 +20,9 @@ var (
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )
 
-// failure returns an error as what was attempted, and marks what trying again can't mend. PostgreSQL's messages about
-// the values of a row quote them, so only the code and the names of what was violated are said of these.
+// failure wraps an error with the attempted action, and marks errors that a retry can't mend. PostgreSQL's messages
+// about the values of a row quote these values; of such errors failure keeps only the code and the names of the table
+// and the constraint.
 func failure(attempted string, err error) error {
 	if err == nil || errors.Is(err, projections.ErrFenced) || errors.Is(err, ErrMissing) {
 		return err

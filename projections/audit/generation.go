@@ -113,8 +113,8 @@ func (g *generation) alterLarge(change string) string {
 		"; alter table {s}.event_ledger " + change)
 }
 
-// lock keeps other rebuilds and verifications of these tables off until the connection ends, and also keeps events from
-// being forgotten. It waits for one that is being forgotten: the log must be read as it is after that.
+// lock excludes other rebuilds and verifications of these tables until the connection ends, and calls of ForgetEvents
+// and ForgetEvent. It waits for such a call that is under way, since the log must be read as it is after that.
 func (g *generation) lock(ctx context.Context) error {
 	var got bool
 	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))",
@@ -144,7 +144,7 @@ func (g *generation) independent(ctx context.Context) error {
 	return err
 }
 
-// besideNames are those of all schemas that stand beside the served one for a while.
+// besideNames returns the names of the schemas that exist beside the served one for a while.
 func (a *Audit) besideNames() []string {
 	return []string{a.cfg.Schema + nextSuffix, a.cfg.Schema + formerSuffix, a.cfg.Schema + verifySuffix}
 }

@@ -118,8 +118,7 @@ func (l ledgerRow) source() string {
 	return ""
 }
 
-// knownID returns an id as it may stand in a row, and "" for one that breaks the rules of ids: only an event that
-// states no fact has such an id.
+// knownID returns an id, and "" if the id breaks the rules of ids: only an event that states no fact has such an id.
 func knownID(id string) string {
 	if events.ValidID(id) != nil {
 		return ""

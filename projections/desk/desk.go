@@ -2,10 +2,10 @@
 // notes: the dead letters of what could not be applied, the runners that share the partitions of a store, and
 // the lease of a rebuild.
 //
-// A checkpoint stays with its rows, so a letter and the checkpoint that passes its event are two writes. The
-// letter is durable first, and counts once the checkpoint stands (Queue). Who claims a partition takes its
-// letters over (Own): from then on no former owner can write one, and those of events that the checkpoint has
-// not passed go, since the new owner applies these events itself.
+// A checkpoint stays with its rows, so a letter and the checkpoint that passes its event are two writes. The letter is
+// durable first, and counts once the checkpoint stands (Queue). A process that claims a partition takes its letters
+// over (Own). From then on no former owner can write a letter. Own removes the letters of events that the checkpoint
+// has not passed, since the new owner applies these events itself.
 package desk
 
 import (
@@ -78,7 +78,7 @@ func storeKey(store string) string {
 	return strings.NewReplacer(".", "_", "*", "_", ">", "_", " ", "_").Replace(store)
 }
 
-// each hands on what stands under the keys that match a filter, as values of a type.
+// each calls f with the notes whose keys match a filter, decoded as values of type T.
 func each[T any](ctx context.Context, notes Notes, filter string, f func(jetlog.Note[T])) error {
 	return notes.Each(ctx, filter, func(raw jetlog.Note[json.RawMessage]) error {
 		n := jetlog.Note[T]{Key: raw.Key, Revision: raw.Revision, At: raw.At}

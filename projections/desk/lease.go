@@ -13,12 +13,12 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// holdFor is how long the holder of a lease may say nothing until another may take it. What fences the former
-// one then is the number of its generation, not the time.
+// holdFor is how long the holder of a lease may be silent until another process may take the lease. The time does not
+// fence the former holder; the number of its generation does.
 const holdFor = 15 * time.Second
 
-// Lease takes the right to rebuild a projection's store, until release. projections.ErrRebuilding where
-// another holder lives. It says who tries: stores hold off by themselves who has lost it.
+// Lease takes the right to rebuild a projection's store, until release. projections.ErrRebuilding where another holder
+// lives. The lease only decides who tries: a store itself fences a holder that has lost the lease.
 func (d *Desk) Lease(ctx context.Context, name, store string) (release func(context.Context), err error) {
 	notes, err := d.open(ctx)
 	if err != nil {

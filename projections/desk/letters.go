@@ -48,8 +48,9 @@ type Hold struct {
 	attempts map[events.Position]int
 }
 
-// Own takes over the letters of a partition that a checkpoint was claimed in. Letters of events behind that
-// checkpoint's sequence go: their owner never passed these events. ErrFenced where a later claim owns them.
+// Own takes over the letters of the partition in which a checkpoint was claimed. It removes letters of events after the
+// checkpoint's sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes
+// letters of another stream. It fails with ErrFenced if a later claim owns the letters.
 func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (*Hold, error) {
 	notes, err := d.open(ctx)
 	if err != nil {
@@ -89,8 +90,9 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 
 func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equal(b) }
 
-// Keep makes the letter of an event durable; one that was parked before counts the attempts. It counts when a
-// checkpoint of the claim has passed the event. ErrFenced where another claim owns the letters by now.
+// Keep makes the letter of an event durable. If a former owner parked the event before, the letter adds that owner's
+// attempts to its own. The letter counts once a checkpoint of the claim has passed the event. Keep fails with ErrFenced
+// if another claim owns the letters by now.
 func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) error {
 	dead.Projection = h.name
 	dead.Attempts += h.attempts[dead.Position]

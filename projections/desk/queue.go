@@ -21,9 +21,9 @@ type Source interface {
 	Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error)
 }
 
-// Queue is the dead letters of what a source serves (projections.DeadLetterQueue). A view can't apply an event
-// behind its checkpoint: a retry folds the session from the log, up to where the view stands, and the view puts
-// that in the place of what it holds.
+// Queue holds the dead letters of a source's served generation (projections.DeadLetterQueue). A view can't apply an
+// event before its checkpoint. So a retry folds the session from the log up to the view's position, and the view
+// replaces what it holds of the session by that.
 type Queue struct {
 	Source
 	desk  *Desk

@@ -1,6 +1,6 @@
 // Package effects lets a projection act on the outside world instead of keeping rows. It has no store of its own, so
-// its checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views.
-// What it does must be harmless when it is done again, since the checkpoint follows after.
+// its checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views. Its
+// action must be harmless when it is repeated, since the checkpoint is written after the action.
 //
 // An effect can't be rebuilt, and a rebuild of other views never runs it.
 package effects
@@ -120,7 +120,7 @@ func (e *Effect) Claim(ctx context.Context, partition int) (projections.Checkpoi
 	})
 }
 
-// Apply implements projections.Projection: what the batch asks for is done, and then noted.
+// Apply implements projections.Projection. It does what the batch asks for, and then moves the checkpoint.
 func (e *Effect) Apply(ctx context.Context, b projections.Batch) error {
 	if len(b.Events) > 0 {
 		if err := e.Handle(ctx, b.Events); err != nil {
@@ -135,7 +135,8 @@ func (e *Effect) Apply(ctx context.Context, b projections.Batch) error {
 	return err
 }
 
-// Applied implements projections.Projection: how far the effect has done what the log asks for.
+// Applied implements projections.Projection. It returns the position up to which the effect has done what the log asks
+// for.
 func (e *Effect) Applied(ctx context.Context, partition int) (events.Position, error) {
 	cp, err := e.move(ctx, partition, nil)
 	return cp.Position(), err

@@ -31,8 +31,8 @@ func (e *Effect) Served(ctx context.Context) (out projections.Served, err error)
 	return out, nil
 }
 
-// Restore implements desk.Source: the event is handled again, with the verdict that it had. There is nothing
-// to be done any more for one that was erased, or whose turn has been redacted or replaced since.
+// Restore implements desk.Source. It handles the event again, with the verdict that the event had. It does nothing if
+// the event was erased, or if its turn has been redacted or replaced since.
 func (e *Effect) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
 	at := slices.IndexFunc(s.Events, func(j projections.Judged) bool { return j.Position == s.Letter })
 	if at >= 0 && !isGone(s.State, &s.Events[at]) {
@@ -52,8 +52,8 @@ func isGone(s *conversation.State, e *projections.Judged) bool {
 	return now == nil || now.Status == conversation.Redacted || now.Status == conversation.Replaced
 }
 
-// again handles an event, and where its turn went away meanwhile also what came after it in its session, so that
-// nothing stays behind.
+// again handles an event. If its turn was redacted, replaced or erased meanwhile, it also handles the later events of
+// the session, so that nothing stays behind in the outside world.
 func (e *Effect) again(ctx context.Context, judged projections.Judged) error {
 	if err := e.Handle(ctx, []projections.Judged{judged}); err != nil || judged.SessionID == "" {
 		return err

@@ -1,6 +1,5 @@
-// Package fleet runs the views of one process: it feeds them, keeps readers from those that may not be read,
-// rebuilds and verifies them, and tells how they stand. It knows no view by name: what it does for one it does
-// for each.
+// Package fleet runs the views of one process: it feeds them, keeps readers from those that may not be read, rebuilds
+// and verifies them, and reports their status. It knows no view by name: it treats all alike.
 package fleet
 
 import (
@@ -39,7 +38,7 @@ type Entry struct {
 	// Open makes the view's store ready, and is tried again while its error is projections.ErrUnavailable; nil:
 	// the store is ready.
 	Open func(context.Context) error
-	// Feeds and Reads say what this process does with the view. With neither it only tells how the view stands.
+	// Feeds and Reads say what this process does with the view. With neither it only reports the view's status.
 	Feeds, Reads bool
 	// InMemory: the rows end with the process, and so do the dead letters. This process must feed the view (Feeds);
 	// no other can.
@@ -55,7 +54,7 @@ type Entry struct {
 	Close func()
 }
 
-// Fleet is the views of one process, and what is told beside them. Views are added before Run. Safe for
+// Fleet is the views of one process, and the effects that are listed beside them. Views are added before Run. Safe for
 // concurrent use from then on.
 type Fleet struct {
 	cfg   Config
@@ -79,11 +78,11 @@ func New(cfg Config) *Fleet {
 	return &Fleet{cfg: cfg, desk: desk.Of(cfg.Log), begun: make(chan *rebuild.Rebuild)}
 }
 
-// Desk is where the dead letters are of what outlives the process.
+// Desk returns the desk that keeps the dead letters of views and effects whose stores outlive the process.
 func (f *Fleet) Desk() *desk.Desk { return f.desk }
 
-// Add takes a view in. It tries its store once, so that where that answers the view is there from the first
-// request on, and returns an error that trying again can't mend.
+// Add takes a view in. It tries the view's store once: if the store answers, the view serves from the first request on.
+// It returns only errors that a retry can't mend.
 func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 	if e.InMemory && !e.Feeds {
 		return nil, fmt.Errorf("the view %s is in memory, so this process must feed it: set Feeds", e.View.Name())
@@ -109,7 +108,7 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 	return m, nil
 }
 
-// DeadLetters are the queues of all views, and of what is listed beside them.
+// DeadLetters returns the queues of all views, and of the effects beside them.
 func (f *Fleet) DeadLetters() []projections.DeadLetterQueue { return f.letters }
 
 // source is a view whose dead letters can be asked for once it is open.
@@ -142,7 +141,7 @@ func (f *Fleet) Beside(name string, r *runner.Runner, letters projections.DeadLe
 	}
 }
 
-// Run feeds the views until ctx ends. What is listed beside them runs by itself.
+// Run feeds the views until ctx ends. The effects that Beside has added run by themselves.
 func (f *Fleet) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range f.views {

@@ -127,8 +127,8 @@ func (m *Member) feeding() runner.Config {
 	return out
 }
 
-// follow feeds the view. One that follows another stream stops and is read by nobody, while the process goes
-// on, so that the view can be rebuilt; then it is fed again.
+// follow feeds the view. If the view's checkpoints belong to another stream, follow stops feeding and nobody reads the
+// view. The process goes on, so that the view can be rebuilt; after that, follow feeds it again.
 func (m *Member) follow(ctx context.Context) error {
 	for {
 		err := m.feed.Run(ctx)
@@ -162,7 +162,7 @@ func (m *Member) awaitRebuild(ctx context.Context) bool {
 	return false
 }
 
-// follows holds the view against the log's streams.
+// follows fails if the view's checkpoints belong to other streams than the log's.
 func (m *Member) follows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()

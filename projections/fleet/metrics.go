@@ -29,8 +29,8 @@ func (f *Fleet) Describe(d chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector: how far all is that this process feeds, and the dead letters of what
-// it feeds or reads, when the metrics are asked for.
+// Collect implements prometheus.Collector. Asked for metrics, it returns how far the views and effects are that this
+// process feeds, and counts the dead letters of those that it feeds or reads.
 func (f *Fleet) Collect(out chan<- prometheus.Metric) {
 	//nolint:forbidigo // a collector is given no context
 	ctx, cancel := context.WithTimeout(context.Background(), askDeadline)
@@ -43,7 +43,7 @@ func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, n float64, labels .
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 }
 
-// collectLag has no sample where the log does not tell its head: no lag would be a lie.
+// collectLag has no sample if the log's head can't be read: a lag of 0 would be wrong.
 func (f *Fleet) collectLag(ctx context.Context, out chan<- prometheus.Metric) {
 	heads := map[int]uint64{}
 	for _, s := range f.Status(ctx) {

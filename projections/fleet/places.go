@@ -21,15 +21,15 @@ func NewPlace(
 	return Place{log, name, applied}
 }
 
-// Places are those of all views that this process feeds or reads, of those in stores that others feed, and of
-// what is listed beside them: whoever is asked, an erasure is complete when all are done.
+// Places returns the places of all views that this process feeds or reads, of views in stores that other processes
+// feed, and of the effects beside them. So every process gives the same answer to whether an erasure is complete.
 func (f *Fleet) Places() []Place { return f.places }
 
 // Name of the place in receipts.
 func (p Place) Name() string { return p.name }
 
-// Reached reports whether the place has applied the log up to a position. Where all that it has not applied was
-// erased, it waits for nothing.
+// Reached reports whether the place has applied the log up to a position. Erased events up to there count as applied,
+// since they never come.
 func (p Place) Reached(ctx context.Context, at events.Position) (bool, error) {
 	applied, err := p.applied(ctx, at.Partition)
 	if err != nil || applied.Seq >= at.Seq {

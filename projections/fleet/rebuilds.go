@@ -99,8 +99,8 @@ func (f *Fleet) CancelRebuild(ctx context.Context, name string) (generation uint
 // verifyTick is the pause between two words on how far a verification is.
 const verifyTick = 500 * time.Millisecond
 
-// Verify holds a view against the log, or sample of its sessions. It reports progress now and then, and each
-// difference, one at a time, and returns how many sessions it looked at.
+// Verify compares a view, or sample of its sessions, with a new fold of the log. It reports progress now and then, and
+// each difference, one at a time, and returns how many sessions it compared.
 func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 	progress func(done, of uint64) error, found func(projections.Difference) error,
 ) (sessions int, err error) {

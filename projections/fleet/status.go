@@ -30,7 +30,7 @@ func (f *Fleet) Status(ctx context.Context) (out []projections.Status) {
 // Projections returns how far everything is that this process feeds, how far the generations are that its rebuilds
 // fill, and what the stores report of the views that others feed.
 func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ error) {
-	// Before what is served: a rebuild that has ended is seen in one of both.
+	// Before what is served: a rebuild that has ended shows in one of the two.
 	var filling []projections.Status
 	for _, m := range f.views {
 		if r := m.last.Load(); r != nil {
@@ -61,7 +61,7 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 
 func (m *Member) rebuildable() bool { return m != nil && m.Generations != nil }
 
-// generation that is served; 0 where the view does not tell it, or has none.
+// generation returns the served generation; 0 if the view has no generations, or can't be asked.
 func (m *Member) generation(ctx context.Context) uint64 {
 	if !m.rebuildable() {
 		return 0
@@ -73,7 +73,7 @@ func (m *Member) generation(ctx context.Context) uint64 {
 	return served.Generation
 }
 
-// stored holds the checkpoints of a view against the log.
+// stored returns a view's status from its stored checkpoints, compared with the log.
 func (m *Member) stored(ctx context.Context) []projections.Status {
 	served, silent := m.View.Served(ctx)
 	out := make([]projections.Status, m.fleet.cfg.Log.Partitions())
@@ -127,8 +127,8 @@ type Check struct {
 	Probe func(context.Context) error
 }
 
-// Checks are the stores of the views that this process feeds or reads. A probe's error is *NotReady: it tells a
-// view that may not be read from a store that is out.
+// Checks returns the stores of the views that this process feeds or reads. A probe's error is a *NotReady, whose Reason
+// says whether the store is down or the view may not be read.
 func (f *Fleet) Checks() (out []Check) {
 	for _, m := range f.views {
 		if m.Store != "" && (m.Feeds || m.Reads) {

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
-// filler brings one partition of the log into a sink. What comes next is read and
-// judged while the sink applies what came before.
+// filler brings one partition of the log into a sink. It reads and judges the next batch while the sink applies the one
+// before.
 type filler struct {
 	*progress
 	projections.Intake

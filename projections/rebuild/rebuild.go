@@ -104,8 +104,8 @@ func (r *Rebuild) Generation() uint64 { return r.gen.Number() }
 // dropDeadline bounds the removal of what a rebuild leaves behind.
 const dropDeadline = time.Minute
 
-// Cancel ends Run, waits for that, and tells whether it did: not where Run has ended, or
-// serves the generation by then.
+// Cancel ends Run, waits until it has ended, and reports whether the rebuild was cancelled. It was not if Run had
+// ended, or served the generation, by then.
 func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
 	if over, _ := r.ended(); over {
 		return false, nil

@@ -29,9 +29,8 @@ func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verifi
 	return v
 }
 
-// Run folds the log again to where the view is and gives each difference to report.
-// It returns how many sessions it looked at: all, or sample of those that the view
-// holds. The view may go on meanwhile.
+// Run folds the log again up to the view's position and passes each difference to report. It returns how many sessions
+// it compared: all of them, or sample of those that the view holds. The view may go on meanwhile.
 func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int,
 	err error) {
 	ref, err := v.view.NewReference(ctx, v.log.Partitions())

@@ -270,7 +270,7 @@ func (c comparison) session(ctx context.Context, id string) error {
 	return c.turns(id, snap.State, n)
 }
 
-// turns holds the turns that the view has against the newest of the reference.
+// turns compares the turns that the view holds with the newest turns of the reference.
 func (c comparison) turns(id string, s *conversation.State, n *note) error {
 	var all buffer
 	for _, t := range s.Turns {

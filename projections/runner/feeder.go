@@ -112,7 +112,7 @@ type feeder struct {
 	committed atomic.Uint64
 }
 
-// claim takes the partition over and holds the stream against the checkpoint.
+// claim takes the partition over, and fails if the checkpoint belongs to another stream.
 func (f *feeder) claim(ctx context.Context) error {
 	cp, err := f.proj.Claim(ctx, f.partition)
 	if err != nil {
@@ -198,7 +198,7 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 			return projections.ErrFenced
 		}
 	}
-	// Until all is applied, a panic included, nothing of what was judged stands.
+	// Verdicts count only once the whole batch is applied; an error or a panic in between makes the judge stale.
 	f.stale = true
 	judged, err := f.judgeAll(ctx, batch)
 	if err == nil {

@@ -42,8 +42,8 @@ type Config struct {
 	// Carry hands over the dead letters that the projection itself kept in a partition before there was a desk,
 	// and forgets those that were kept; nil where it never kept any.
 	Carry func(ctx context.Context, partition int, keep projections.Keep) error
-	// Beat is how often the runner tells its group that it lives; 1 s by default. One
-	// that has been silent for five beats counts as dead.
+	// Beat is how often the runner notes in its group that it lives; 1 s by default. A runner that was silent for five
+	// beats counts as dead.
 	Beat time.Duration
 }
 
@@ -97,9 +97,8 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	return r
 }
 
-// Run feeds the projection until ctx ends, and then returns nil. What can be mended
-// by trying again is tried again for ever; a stream that is not the one of the
-// checkpoint ends the run with ErrStream.
+// Run feeds the projection until ctx ends, and then returns nil. Run retries for ever where a retry can help. It ends
+// with ErrStream if the stream is not the checkpoint's.
 func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Group != nil {

@@ -63,9 +63,9 @@ func (p *progress) reached(seq uint64, applied int) {
 // statusDeadline bounds the questions of one Status.
 const statusDeadline = 3 * time.Second
 
-// Status reports how far the projection is, with the log's head asked now. Of what
-// another runner feeds it asks the projection's store, where that can tell. A log that
-// does not answer is said so, after 3 s at most, and never looks like no lag.
+// Status reports how far the projection is, and asks for the log's head now. If another runner feeds a partition,
+// Status asks the projection's store for that partition's position. If the log does not answer within 3 s, the status
+// says so; it never shows that as no lag.
 func (r *Runner) Status(ctx context.Context, now time.Time) []projections.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()

@@ -48,9 +48,9 @@ func (s Scopes) Names() []string {
 	return out
 }
 
-// Caller is the program or the user that sends a request. Name tells callers apart in the log
-// and is no secret. A caller with an IdentityID is bound: it reaches only sessions that are linked
-// to this identity, and any other looks like one that does not exist.
+// Caller is the program or the user that sends a request. Name identifies the caller in the log and is no secret. A
+// caller with an IdentityID is bound: it reaches only sessions that are linked to this identity, and any other looks
+// like one that does not exist.
 type Caller struct {
 	Name       string
 	Scopes     Scopes
@@ -69,6 +69,6 @@ var (
 		"TURNLEDGER_KEY); turnledger keys create makes one")
 	ErrKeyEnded   = errors.New("the key has expired or was revoked: turnledger keys create makes another")
 	ErrTokenEnded = errors.New("the token has expired: get another one from its issuer")
-	// ErrNoKeys: the token can't be checked, since its issuer has not told its keys yet.
+	// ErrNoKeys: the token can't be checked, since this process has not got the issuer's keys yet.
 	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )

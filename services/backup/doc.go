@@ -1,6 +1,5 @@
-// Package backup keeps copies of the log: it takes them from a server, piece by piece, into
-// a folder or a store that speaks S3, holds them against their sums, and packs them for a
-// server to restore.
+// Package backup keeps copies of the log: it takes them from a server, piece by piece, into a folder or a store that
+// speaks S3, checks them by their sums, and packs them for a server to restore.
 //
 // A backup is its manifest: that is written last, so that what was broken off is never
 // taken for one. It holds the log and nothing else. Views are rebuilt from it, receipts are

@@ -45,8 +45,7 @@ func (d *ErasureData) Turns() []uuid.UUID {
 }
 
 const (
-	// maxErasures bounds all erasures that come with a backup, in bytes, maxLine a line of
-	// what they are read from.
+	// maxErasures bounds all erasures that come with a backup, in bytes; maxLine bounds one line of their list.
 	maxErasures = 256 << 20
 	maxLine     = 16 << 20
 )

@@ -16,7 +16,7 @@ type Folder struct{ Dir string }
 
 var _ Store = Folder{}
 
-// Put implements Store. What it has kept is on disk.
+// Put implements Store. The file is on disk when it returns.
 func (f Folder) Put(_ context.Context, name string, from io.Reader) (err error) {
 	defer wrap(&err, "keep "+name)
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {

@@ -29,8 +29,8 @@ type Manifest struct {
 	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
 }
 
-// File is the copy of a partition. Bytes and SHA256 are of the file, RawBytes of what is
-// packed in it; First, Last and Events are the partition's when it was copied.
+// File is the copy of a partition. Bytes and SHA256 are of the packed file, RawBytes is its unpacked size; First, Last
+// and Events are the partition's when it was copied.
 type File struct {
 	Name      string `json:"name"`
 	Partition int    `json:"partition"`
@@ -70,7 +70,7 @@ func damaged(name, why string) error { return fmt.Errorf("%s %s: %w", name, why,
 // fileName of the copy of a partition.
 func fileName(partition int) string { return "TURNS-" + strconv.Itoa(partition) + ".snapshot" }
 
-// check holds a manifest against what a whole one has.
+// check fails if a manifest is not complete, or of another format.
 func (m *Manifest) check() error {
 	if m.Format != format {
 		return fmt.Errorf("%s has format %d, and this version reads %d: restore it with the version that took it "+

@@ -21,7 +21,7 @@ import (
 
 // Store keeps files by name.
 type Store interface {
-	// Put keeps what can be read, whole or not at all, in the place of what was there.
+	// Put stores all bytes of from, whole or not at all, and replaces a file of the same name.
 	Put(ctx context.Context, name string, from io.Reader) error
 	// Open opens a file, which the caller closes; fs.ErrNotExist where there is none.
 	Open(ctx context.Context, name string) (*os.File, error)
@@ -30,14 +30,12 @@ type Store interface {
 // Source is a log that copies can be taken of.
 type Source interface {
 	Partitions(ctx context.Context) (int, error)
-	// Snapshot begins a copy, and gives what File says of its sequences and bytes: RawBytes
-	// is about what is to come.
+	// Snapshot begins a copy, and returns it with a File that holds its sequences and sizes; RawBytes is an estimate.
 	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
 	DeadLetters(ctx context.Context) ([]projections.DeadLetter, error)
 }
 
-// Progress is told how much of a copy has come, of about how much, in bytes before
-// packing.
+// Progress is called with the bytes of a copy that have come, and with about how many will come, before packing.
 type Progress func(name string, done, of int64)
 
 // tries of a copy: one that is broken off is begun again.
@@ -79,8 +77,8 @@ func Take(ctx context.Context, from Source, to Store, version string, now time.T
 	return m, to.Put(ctx, manifestName, bytes.NewReader(append(raw, '\n')))
 }
 
-// copyOne copies a partition. What comes is unpacked beside, which finds a part that is
-// missing or broken before the copy is needed.
+// copyOne copies a partition. It also unpacks the bytes as they come, so that a missing or broken part is found before
+// the copy is needed.
 func copyOne(ctx context.Context, from Source, to Store, k int, progress Progress) (File, error) {
 	f, in, err := from.Snapshot(ctx, k)
 	if err != nil {
@@ -152,7 +150,7 @@ func (s *summing) Write(b []byte) (int, error) {
 
 func (s *summing) hex() string { return hex.EncodeToString(s.sum.Sum(nil)) }
 
-// counting counts what is written, and tells.
+// counting counts the bytes that are written, and calls told with their number.
 type counting struct {
 	n    int64
 	told func(int64)

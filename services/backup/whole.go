@@ -170,7 +170,7 @@ func (p *Packed) Next(partition int) (io.Reader, error) {
 	return &held{from: p.in, file: f, sum: summing{sum: sha256.New()}}, nil
 }
 
-// held is a file whose end is ErrDamaged where it is not what the manifest says.
+// held reads a file, and fails with ErrDamaged at its end if the bytes are not those of the manifest.
 type held struct {
 	from io.Reader
 	file File

@@ -103,7 +103,7 @@ type answering struct {
 	id    uuid.UUID // of the turn
 	turn  services.Turn
 	reply services.ChatReply
-	// said is the answer so far, for one that is broken off.
+	// said is the answer so far, for an answer that is broken off.
 	said strings.Builder
 
 	stop context.CancelCauseFunc
@@ -114,8 +114,8 @@ type answering struct {
 	since uint64
 }
 
-// begin records the message, tells the listener so, and makes this process known as the one that answers it. If the
-// message is being answered already, here or by another process, begin waits for that answer.
+// begin records the message, informs the listener, and announces that this process answers the message. If the message
+// is being answered already, here or by another process, begin waits for that answer.
 func (a *answering) begin(ctx context.Context) error {
 	other := a.register()
 	err := a.start(ctx)

@@ -115,7 +115,7 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 
 // watch ends an answer when the log shows a turn that interrupts it, whichever process took that turn, or when no
 // answer changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch
-// looks at what the view has by now. What a view that is behind does not show, it sees in the log itself.
+// reads the view. If the view is behind, watch reads the rest from the log.
 func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	for look := 1; pause.For(ctx, lookEvery); look++ {
 		known := a.since
@@ -174,9 +174,9 @@ func (a *answering) announce() (leave func()) {
 	return leave
 }
 
-// takeOver waits while another process answers a turn, and takes over a turn that nobody answers. Of several processes
-// that try, one gets the turn; for the others mine is false, and they look at what has become of it. A process
-// announces itself only when it answers: two that did so before would wait for each other.
+// takeOver waits while another process answers a turn, and takes over a turn that nobody answers. If several processes
+// try, one gets the turn; the others return with mine false, and look at the turn again. A process announces itself
+// only when it answers: two processes that announced themselves earlier would wait for each other.
 func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
@@ -247,7 +247,7 @@ func (a *answering) take(stop context.CancelCauseFunc) {
 	delete(a.failed, a.id)
 }
 
-// end ends the work on a turn. Of the turns that failed it keeps those that are young enough to be waited for.
+// end ends the work on a turn. It remembers failed turns while they are young enough that somebody may wait for them.
 func (a *answering) end(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -274,8 +274,8 @@ func (s *Service) interrupt(turns []uuid.UUID) {
 // errStopping ends answers since this process stops.
 var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", services.ErrModelFailed)
 
-// Stop ends the answers that are under way, and those that come: their turns stay
-// pending, their clients are told, and who sends the same request again has an answer.
+// Stop ends the answers that are under way, and those that begin later. Their turns stay pending, and their clients get
+// an error; a client that sends the same request again gets an answer.
 func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stopping = true

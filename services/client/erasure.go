@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Erase asks for a session or an identity to be forgotten: one of both is named. Reason
-// and RedactedBy are kept in the log for ever.
+// Erase asks for an erasure. It names either a session or an identity. Reason and RedactedBy are kept in the log for
+// ever.
 type Erase struct {
 	SessionID  string `json:"-"`
 	IdentityID string `json:"-"`

@@ -14,8 +14,8 @@ type RebuildError struct{ Why string }
 
 func (e *RebuildError) Error() string { return e.Why }
 
-// AwaitRebuild looks again and again how far the rebuild is that fills a generation of a view, and tells it in events,
-// until the generation is served. A *RebuildError says that it never will be.
+// AwaitRebuild polls the rebuild that fills a generation of a view until the generation is served, and calls told with
+// the rebuild's progress in events. It fails with a *RebuildError if the generation will never be served.
 func (c *Client) AwaitRebuild(
 	ctx context.Context, name string, generation int, every time.Duration, told func(done, of uint64),
 ) error {

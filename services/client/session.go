@@ -59,8 +59,8 @@ type Context struct {
 	Source          string            `json:"source"`
 }
 
-// Projection says how far a view is. While the log does not tell its head, Head is
-// empty and both lags are nil; these are too where the view follows another log. Rate is in events a second.
+// Projection says how far a view is. While the log's head can't be read, Head is empty and both lags are nil. Both lags
+// are also nil if the view follows another log. Rate is in events a second.
 type Projection struct {
 	Name        string   `json:"name"`
 	Partition   int      `json:"partition"`

@@ -21,8 +21,7 @@ type Start struct {
 	QuestionMessages   []json.RawMessage `json:"question_messages,omitempty"`
 }
 
-// Finalize is the answer of a turn. RequestID may be empty; where it is not, it is
-// held against the turn.
+// Finalize is the answer of a turn. RequestID may be empty; else the server checks that it is the turn's.
 type Finalize struct {
 	SessionID                  string            `json:"-"`
 	TurnID                     string            `json:"-"`
@@ -53,7 +52,7 @@ type Redact struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-// Turn is one question and its answer. What a turn lacks is empty or zero.
+// Turn is one question and its answer. A member that the turn lacks is empty or zero.
 type Turn struct {
 	TurnID                     string            `json:"turn_id"`
 	SessionID                  string            `json:"session_id"`

@@ -112,8 +112,8 @@ func (d *dialogue) messages() []Message {
 	return out
 }
 
-// message has a single text as a string, anything else as blocks: results of tools first, as the API wants them, and
-// calls last.
+// message returns a message. Its content is a string if it has a single text, and else blocks: results of tools first,
+// as the API requires, and calls last.
 func (a alternating) message() Message {
 	if len(a.blocks) == 1 && a.blocks[0].Type == "text" {
 		return textMessage(a.role, a.blocks[0].Text)

@@ -13,10 +13,9 @@ const (
 	historyWarnFrom = 15
 )
 
-// cleanHistory takes a client's own history: role and text of what is a message of a
-// user or an assistant; the rest is dropped, never refused. The last 20 messages and
-// 100 KB are kept, and of these whole exchanges up to the budget. Warnings say what was
-// cut off, or soon will be.
+// cleanHistory takes from a client's own history the role and text of each message of a user or an assistant. It drops
+// the rest, and never refuses. The last 20 messages and 100 KB are kept, and of these whole exchanges up to the budget.
+// Warnings say what was cut off, or soon will be.
 func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []string) {
 	for _, raw := range list {
 		var m struct {

@@ -87,7 +87,7 @@ func (p part) output() (content json.RawMessage, failed bool) {
 	return content, failed
 }
 
-// plainText is a message's text, with words in the place of what is none.
+// plainText returns a message's text, with words in place of parts that are not text.
 func plainText(m Message) string {
 	if m.stored == nil {
 		return m.text

@@ -168,8 +168,8 @@ func (m Message) answers() (ids []string) {
 // textMessage makes a plain message; the role needs no escapes.
 func textMessage(role, text string) Message { return Message{role: role, text: text} }
 
-// parseMessages reads a stored list. What is no object is left as it is, with no role: the list's form was checked when
-// it was recorded.
+// parseMessages reads a stored list. An element that is no object becomes a message without a role; the list's form was
+// checked when it was recorded.
 func parseMessages(list json.RawMessage) []Message {
 	var raws []json.RawMessage
 	if len(list) == 0 || json.Unmarshal(list, &raws) != nil {
@@ -228,7 +228,7 @@ func half(
 	return append(out, textMessage(role, neutral))
 }
 
-// in returns a stored message that carries its own translation in that language.
+// in returns a stored message in a language, if the message carries its own translation; else the message as it is.
 func (m Message) in(lang services.Language) Message {
 	if lang != services.Translated || m.stored.Translated == "" {
 		return m

@@ -258,9 +258,9 @@ func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Posi
 }
 
 // tail returns a session's events after a sequence to its very end, and moves head there. It may not end at the
-// barrier: between that and the read an erasure may have begun to take events out, and the event that says so stands
-// behind all of them. A reading that ended before it would be of a session that never was, perhaps with a redaction
-// gone and its text still there.
+// barrier. An erasure may have begun to take events out between the barrier and the read, and the erasure's own event
+// stands after them. A reading that ends before that event would show a session that never existed, perhaps without a
+// redaction and with the redacted text.
 func (r *Reader) tail(
 	ctx context.Context, sessionID string, after uint64, head *events.Position,
 ) ([]events.Recorded, error) {

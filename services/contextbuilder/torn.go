@@ -40,9 +40,9 @@ func looseEnds(list []Message) (calls, results []end) {
 	return calls, results
 }
 
-// mend makes text of the loose ends whose other half a turn has that the prompt may not show: one that was redacted, is
-// pending or was left behind by a boundary. Neither vendor takes a call without its result. What was recorded without
-// its other half is left as it came. places are those of the messages' turns.
+// mend turns a tool call or result into text if its other half stands in a turn that the prompt may not show: a
+// redacted turn, a pending one, or one before a boundary. The vendors refuse a call without its result. A call or
+// result that was recorded without its other half stays as it came. places are those of the messages' turns.
 func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
 		answered := func(h hidden) bool {
@@ -60,8 +60,8 @@ func mend(list []Message, places []uint64, calls, results []end, unseen []hidden
 	}
 }
 
-// hidden is a turn that a prompt may not show, with the ids of the calls and results in it. Of one that is gone
-// nobody knows them: it may have had any.
+// hidden is a turn that a prompt may not show, with the ids of the calls and results in it. The ids of an erased turn
+// are unknown: it may have had any.
 type hidden struct {
 	place          uint64
 	gone           bool

@@ -145,8 +145,8 @@ type Estimate struct{}
 // Count implements TokenCounter.
 func (Estimate) Count(text string) int { return (len(text) + 3) / 4 }
 
-// perMessage is what a message costs beside its texts: its role and its borders
-// (OpenAI's cookbook, "How to count tokens with tiktoken").
+// perMessage is how many tokens a message costs beside its texts: for its role and its delimiters (OpenAI's cookbook,
+// "How to count tokens with tiktoken").
 const perMessage = 4
 
 // tokensOf counts what a model reads of messages: texts and tool calls. Images are not

@@ -13,8 +13,9 @@ import (
 )
 
 // progress is how far something is in a partition, as the notes hold it. The eraser keeps two: up to where everything
-// is done, and up to where the pieces of the index reach without a gap. Both are true whoever says so, so that no
-// eraser needs to be fenced: two erasers of one partition do the same twice, and the higher progress stands.
+// is done, and up to where the pieces of the index reach without a gap. Both are true whichever eraser writes them, so
+// that no eraser needs to be fenced: two erasers of one partition do the same work twice, and the higher progress
+// stands.
 type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`

@@ -51,8 +51,8 @@ type Eraser struct {
 	stampers  []stamper
 }
 
-// stamper waits for one view at a time and notes what the view has reached, so that however much waits for a view that
-// is down asks for it once.
+// stamper polls one view's position and stamps the receipts that wait for that view. Receipts share one poll, however
+// many wait for a view that is down.
 type stamper struct {
 	place Place
 	*queue
@@ -89,7 +89,8 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 // Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Take implements projections.Task: it takes note of what is to be done. The stored progress follows when that is done.
+// Take implements projections.Task. It queues the work that the batch asks for; the stored progress follows once the
+// work is done.
 func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
@@ -133,7 +134,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	return nil
 }
 
-// late reports whether an event came after the redaction or the erasure of what it names.
+// late reports whether an event came after the redaction or erasure of the turn or session that it names.
 func late(j *projections.Judged) bool {
 	c := j.Change
 	switch {
@@ -151,7 +152,7 @@ func late(j *projections.Judged) bool {
 // saveEvery is the pause between two looks at the progress.
 const saveEvery = 200 * time.Millisecond
 
-// Run does what the events ask for until ctx ends; then it returns nil. What is left undone is found again by the
+// Run does what the events ask for until ctx ends; then it returns nil. The next Run finds unfinished work by the
 // stored progress.
 func (e *Eraser) Run(ctx context.Context) error {
 	var workers sync.WaitGroup

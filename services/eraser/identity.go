@@ -120,9 +120,9 @@ func (e *Eraser) closeMember(ctx context.Context, s *member, gone *events.Identi
 }
 
 // linkedTo returns the sessions of a partition that are linked to an identity, in log order, and the index that says
-// so. What the index does not know yet is read from the log: the index is what some eraser has looked at, and the log
-// is the truth. Of the identity's own partition nothing behind its erasure need be known, since the process that shows
-// the eraser the log closes what comes later.
+// so. It reads from the log what the index does not cover yet: the index holds what some eraser has looked at, and the
+// log is the truth. In the identity's own partition it reads nothing after the erasure, since the process that feeds
+// the eraser there closes sessions that are linked later.
 func (e *Eraser) linkedTo(
 	ctx context.Context, identity string, k int, gone events.Position,
 ) (known indexed, out []string, err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// leftover is a note of an event that came after the erasure of what it names. Once the event has left the log, only
-// this note says what is left to do beside the log.
+// leftover is a note of an event that came after the erasure of the turn or session that it names. Once the event has
+// left the log, only this note says what is left to do beside the log.
 type leftover struct {
 	Created   time.Time `json:"created"`
 	Seq       uint64    `json:"seq"`
@@ -24,8 +24,8 @@ func leftoverKey(partition int, seq string) string {
 	return fmt.Sprintf("eraser.late.%d.%s", partition, seq)
 }
 
-// eraseElsewhere takes out an event on a subject other than that of the session that it names, if what it names
-// there is gone.
+// eraseElsewhere erases an event that stands on another subject than the session that it names, if the named turn or
+// session is gone.
 func (e *Eraser) eraseElsewhere(ctx context.Context, j *job) (rest, error) {
 	r, found, err := e.log.At(ctx, j.at)
 	if err != nil || !found {

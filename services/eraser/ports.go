@@ -55,8 +55,8 @@ type Writer interface {
 	Durable(ctx context.Context, at events.Position) error
 }
 
-// Overwriter takes events out of the log: Erase each by itself, Purge those of a session up to a sequence. What it took
-// out is gone from the disk after Settle, or SettlePurge.
+// Overwriter removes events from the log: Erase removes one event, Purge the events of a session up to a sequence.
+// Their bytes are gone from the disk after Settle, or SettlePurge.
 type Overwriter interface {
 	Erase(ctx context.Context, at events.Position) (bool, error)
 	Settle(ctx context.Context, partition int) error
@@ -71,7 +71,7 @@ type Mirrored interface {
 	EraseIn(ctx context.Context, mirror string, seq uint64) error
 }
 
-// Place is a view: it keeps texts, and follows the log. What it holds of a turn or a session is gone when it has
+// Place is a view: it keeps texts, and follows the log. The texts of a turn or a session are gone from it once it has
 // applied the redaction or the erasure.
 type Place interface {
 	// Name of the place in receipts: [a-z0-9_-], at most 32.

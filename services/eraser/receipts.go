@@ -19,8 +19,8 @@ type Receipts struct {
 	log    Log
 	notes  *jetlog.Notes
 	places []Place
-	// closed has, by the receipt of an erased identity, where the log ended when its sessions were first seen closed.
-	// The views are held against that place, since a busy log's own end is ahead of every view for ever.
+	// closed has, by the receipt of an erased identity, where the log ended when its sessions were first seen closed. A
+	// view must reach that place, and not the log's present end, which in a busy log is ahead of every view for ever.
 	closed *lru.Cache[string, []events.Position]
 }
 

@@ -111,7 +111,7 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.Erasure
 	if _, err := e.notes.Read(ctx, key, &told); err != nil {
 		return told, err
 	}
-	// tell settles on the disk what was erased, and notes how far the erasure is.
+	// tell waits until the erasures so far are on disk, and notes how far the erasure is.
 	tell := func(ctx context.Context) error {
 		if err := e.log.Settle(ctx, c.at.Partition); err != nil {
 			return err

@@ -11,9 +11,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// stamp is what the notes keep of a redaction in one place; the note's own time says when. Erased counts events of the
-// log: all that there are to erase when the erasure begins, so that a crash in between does not change the count. While
-// the stamp is Open they are not all gone.
+// stamp is a note that a redaction has reached a place; the note's own time is the time of that. Erased counts events
+// of the log. It is written when the erasure begins, with all events to erase, so that a crash in between does not
+// change the count. While the stamp is Open, some of these events are not erased yet.
 type stamp struct {
 	Created time.Time `json:"created"`
 	Place   string    `json:"place"`
@@ -25,7 +25,8 @@ func stampsOf(at events.Position) string {
 	return fmt.Sprintf("eraser.redacted.%d.%d.", at.Partition, at.Seq)
 }
 
-// stamp notes that a redaction has reached a place, or that it begins there; the first time of each stands.
+// stamp notes that a redaction begins in a place, or that it has reached the place. The first stamp of each kind
+// stands.
 func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 	var old stamp
 	key, created := stampsOf(at)+s.Place, e.log.Created(at.Partition)
@@ -47,8 +48,8 @@ func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 	return err
 }
 
-// stamped says of the places of a redaction's receipt when they were reached. The log is done when the eraser has said
-// so, since it leaves what it must not take out.
+// stamped fills in when a redaction reached the places of its receipt. The log counts as done once the eraser's stamp
+// says so; its events can't show that, since some must stay.
 func (r *Receipts) stamped(ctx context.Context, out *services.Receipt) error {
 	return jetlog.EachNote(ctx, r.notes, stampsOf(out.Position)+"*", func(n jetlog.Note[stamp]) {
 		if n.Value.Open || !n.Value.Created.Equal(r.log.Created(out.Position.Partition)) {

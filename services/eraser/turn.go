@@ -11,8 +11,9 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// redact takes out what names a redacted turn before its redaction. It does so for all redactions of the session that
-// wait, unless one of them stands in the way.
+// redact erases the events that name a redacted turn and stand before its redaction. It carries out all waiting
+// redactions of the session in one go. If that would change what the session folds to, it carries out one after the
+// other.
 func (e *Eraser) redact(ctx context.Context, j *job) (rest, error) {
 	places := j.places()
 	done, err := e.redactAll(ctx, j.session, places)
@@ -64,8 +65,8 @@ func (e *Eraser) redactEach(
 	return carried, nil
 }
 
-// redactAll carries out some redactions. It does nothing and returns false if the session would fold to another one
-// without what they cover.
+// redactAll carries out some redactions. It does nothing and returns false if the session would fold to another state
+// without the events that the redactions cover.
 func (e *Eraser) redactAll(ctx context.Context, session string, places []events.Position) (bool, error) {
 	upTo := last(places)
 	state, err := e.fold(ctx, session, upTo.Seq, nil)

@@ -22,8 +22,8 @@ type File struct {
 	closes []func() error
 }
 
-// FileConfig says what a file is made of: the events of a replay, or the Turns that they fold into. Without a Path all
-// goes To a writer. One that Grows is gone on with where it ends.
+// FileConfig says what a file is made of: the events of a replay, or the Turns that they fold into. Without a Path the
+// file is written To a writer. If Grows is set, an existing file is continued at its end.
 type FileConfig struct {
 	Path   string
 	To     io.Writer

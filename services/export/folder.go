@@ -19,11 +19,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Folder folds a replay into turns. A turn may be corrected or redacted by any later
-// event, so that no row is certain before the end: the lines are put aside in files
-// that hold some sessions each, folded and sorted file by file, and merged. Memory is a
-// file's part of the replay, disk is the replay once more while it runs. What was redacted before the
-// replay is not in the files, since the server does not send it.
+// Folder folds a replay into turns. A turn may be corrected or redacted by any later event, so that no row is certain
+// before the end: the lines are put aside in files that hold some sessions each, folded and sorted file by file, and
+// merged. Memory is a file's part of the replay, disk is the replay once more while it runs. Texts that were redacted
+// before the replay are not in the files, since the server does not send them.
 type Folder struct {
 	dir   string
 	parts []*part

@@ -168,8 +168,8 @@ func (x *session) deliver(m jetlog.Message) {
 	}
 }
 
-// fold folds an event into a state. Of the texts it keeps only the questions of pending turns: the writer of the answer
-// is shown both. It returns the bytes by which these questions grew.
+// fold folds an event into a state. It keeps no texts but the questions of pending turns, since the writer of an answer
+// is shown question and answer. It returns the bytes by which these questions grew.
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
 	c = state.Fold(e)
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {

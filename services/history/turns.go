@@ -200,7 +200,8 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 	})
 }
 
-// texts reads what a turn lacks of its texts, by their positions. A tombstone has none.
+// texts reads from the log those texts of a turn that the state does not hold, by their positions. A tombstone has no
+// texts.
 func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil

@@ -82,8 +82,9 @@ func (m *Outside) DeleteTurns(ctx context.Context, at events.Position, _ string,
 	return err
 }
 
-// Forget deletes a session, of which a retention takes all events up to a position out of the log. What the forwarder
-// has not passed yet it may have read, and store again: until it has, the error is projections.ErrNotYet.
+// Forget deletes a session from the memory outside before a retention removes the session's events up to a position
+// from the log. It fails with projections.ErrNotYet until the forwarder has passed that position: until then the
+// forwarder may have read an event that it stores only after the deletion.
 func (m *Outside) Forget(ctx context.Context, sessionID string, upTo events.Position) error {
 	err := m.DeleteTurns(ctx, upTo, sessionID, nil)
 	if err == nil {

@@ -162,8 +162,8 @@ func Scope(identityID, sessionID string) string {
 	return "thread:" + scopeName(sessionID)
 }
 
-// plainName matches ids that may stand in a name, and hashName what looks like a hash: such an id is hashed, too, so
-// that no id is taken for another's.
+// plainName matches ids that may stand in a name as they are. hashName matches ids that look like a hash: these are
+// hashed too, since such an id could otherwise equal the hash of another one.
 var (
 	plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
 	hashName  = regexp.MustCompile(`^sha256-[0-9a-f]{64}$`)

@@ -11,8 +11,8 @@ import (
 )
 
 // backlog reads what a query wants of one partition: first the events up to an end that was the partition's head, and
-// for a follower what comes after them. The last events may have been erased, so that the event at the end never
-// comes: when nothing comes for a while, the backlog asks the log what there is.
+// for a follower what comes after them. The last events may have been erased, so that the event at the end never comes.
+// So when nothing comes for a while, the backlog asks the log whether events are left before the end.
 type backlog struct {
 	log        *jetlog.Log
 	partition  int
@@ -32,11 +32,11 @@ func (b *backlog) ofSession(ctx context.Context, id string) {
 	b.pull, b.stop = iter.Pull2(b.log.Session(ctx, id, b.after, b.end))
 }
 
-// stillFor is how long nothing comes before the log is asked.
+// stillFor is how long the tail may deliver nothing before the backlog asks the log whether events are left.
 const stillFor = 250 * time.Millisecond
 
-// more makes sure that there is a next message up to the end, and reports whether there is one. What comes after the
-// end stays for a follower.
+// more makes sure that there is a next message up to the end, and reports whether there is one. Messages after the end
+// stay for a follower.
 func (b *backlog) more(ctx context.Context) (bool, error) {
 	for len(b.ready) == 0 {
 		if b.after >= b.end {

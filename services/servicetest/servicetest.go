@@ -1,4 +1,4 @@
-// Package servicetest gives a test the services of one process on a log, joined as cmd joins them.
+// Package servicetest starts the services of one process on a log for a test, joined as cmd joins them.
 package servicetest
 
 import (
@@ -19,7 +19,7 @@ type Config struct {
 	Contexts contextbuilder.Config
 }
 
-// Services are those of one process. Several may share a log.
+// Services holds the services of one process. Several processes may share a log.
 type Services struct {
 	History  *history.Service
 	Reader   *contextbuilder.Reader

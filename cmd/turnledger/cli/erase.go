@@ -21,7 +21,7 @@ type eraseCmd struct {
 	remote
 }
 
-// Run asks for an erasure, and tells of its receipt.
+// Run asks for an erasure, and prints its receipt.
 func (c *eraseCmd) Run(e *Env) error {
 	named := 0
 	for _, s := range []string{c.ID, c.Session, c.Identity, c.Receipt} {

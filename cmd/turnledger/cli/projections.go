@@ -152,8 +152,8 @@ func (c *projectionsVerifyCmd) Run(e *Env) error {
 	})
 }
 
-// tellLetters names what else may be why a view differs: what was parked is in the log and not in the view, until it
-// is retried. A server that does not tell leaves it at the differences.
+// tellLetters prints that a view's dead letters may be why it differs: a parked event is in the log and not in the view
+// until it is retried. If the server does not list the letters, tellLetters prints nothing.
 func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string) {
 	letters, err := s.DeadLetters(e.Ctx, name)
 	if err != nil || len(letters) == 0 {

@@ -39,8 +39,9 @@ func (r remote) dialThrough(t http.RoundTripper, tries uint, do func(*client.Cli
 	return do(s)
 }
 
-// dialTwice runs do with a client for the calls before the server has answered once, and one for those after: these
-// outlast a server that is restarted meanwhile, since the client's patience of a minute ends before their tries.
+// dialTwice runs do with two clients: first is for calls before the server has answered once, later for the calls after
+// that. later has so many tries that only the client's patience of a minute ends them, so that its calls outlast a
+// restart of the server.
 func (r remote) dialTwice(do func(first, later *client.Client) error) error {
 	return r.dial(firstTries, func(first *client.Client) error {
 		return r.dial(1000, func(later *client.Client) error { return do(first, later) })

@@ -64,7 +64,7 @@ func (c *replayCmd) file(e *Env) (*export.File, error) {
 	return export.OpenFile(f)
 }
 
-// query holds what was asked against what can be done.
+// query returns the query of the flags, and fails if they can't go together.
 func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 	switch {
 	case c.Turns && (c.Follow || len(c.Type) > 0):

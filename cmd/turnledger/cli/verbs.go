@@ -1,5 +1,5 @@
 // Package cli has the verbs of the command line that talk to a running server, or need none
-// (docs/contract.md#command-line): a file each. What joins a server together is in the command itself.
+// (docs/contract.md#command-line): a file each. The command itself joins the parts of a server.
 package cli
 
 import (

@@ -78,7 +78,7 @@ func (c auth) validate(no *complaints) {
 	}
 }
 
-// Callers opens what tells callers apart; nil where nobody is asked for anything.
+// Callers opens the key file and the issuer that authenticate callers; nil if the API is open to everybody.
 func (c auth) Callers(logger *slog.Logger) (*bearer.Callers, error) {
 	sources, err := ParseAuth(c.Auth)
 	if err != nil || c.Auth == "" {

@@ -28,7 +28,8 @@ func (s *Server) Healthy() error {
 	return nil
 }
 
-// sick says why JetStream takes no writes, "" where it takes them. What is the same for as long as the reason is.
+// sick returns why JetStream takes no writes, "" if it takes them. The text of why may change while the reason lasts,
+// such as a size in it; what stays the same.
 func (s *Server) sick() (what, why string) {
 	if !s.ns.JetStreamEnabled() {
 		return "off", "JetStream is switched off"
@@ -43,9 +44,9 @@ func (s *Server) sick() (what, why string) {
 	return "", ""
 }
 
-// sickness says what is wrong with JetStream; "" where nothing is known to be. The server gives itself one
-// millisecond to see that it is ready for connections, and on a busy machine it does not get to look in that
-// (nats-server 2.15, readyForConnections): Start has waited for them, and JetStream is not begun anew for that.
+// sickness returns what is wrong with JetStream; "" if the server reports nothing. It ignores the report that the
+// server is not ready for connections. The server has one millisecond to check that, which on a busy machine is too
+// short (nats-server 2.15, readyForConnections); Start has waited until the server was ready.
 func sickness(h *server.HealthStatus) string {
 	for _, e := range h.Errors {
 		if e.Type != server.HealthzErrorConn {
@@ -100,10 +101,11 @@ const (
 	longestWait = 10 * time.Minute
 )
 
-// Hold keeps Run from beginning JetStream anew until release is called. Whoever takes streams away or puts copies in
-// their places must hold the server: meanwhile a stream's folder is there without its stream, which the server reports
-// as a stream that could not be recovered. Hold waits for a new beginning that is under way. A restore by another
-// process, over the server's listener, is known by the stream that stands until it ends.
+// Hold keeps Run from restarting JetStream until release is called. A caller that deletes streams or replaces them by
+// copies must hold the server: meanwhile a stream's folder exists without its stream, and the server reports that as a
+// stream that it could not recover. Hold waits for a restart that is under way. Another process may restore over the
+// server's listener and can't call Hold: Run notices that restore by layout.RestoringStream, which exists until the
+// restore ends.
 func (s *Server) Hold() (release func()) {
 	s.begin.RLock()
 	return s.begin.RUnlock
@@ -137,7 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 // watch is what Run has seen.
 type watch struct {
 	*Server
-	// before is what the last look saw; said: the log knows of it.
+	// before is the what that the last look saw; said notes that it was logged.
 	before string
 	said   bool
 	// next is when JetStream may be begun anew, and pause how long it is left alone after that.

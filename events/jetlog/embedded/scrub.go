@@ -16,12 +16,11 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// The server says that an event is gone (a tombstone at the log's end) before it
-// overwrites it. One that is killed in between forgets the event and leaves its bytes, and
-// nobody can ask for it to be overwritten any more. So after an unclean stop, and before
-// the server is started, what a tombstone speaks of is overwritten here, in the form
-// that the server itself gives to erased records (nats-server 2.15, filestore.go: eraseMsg
-// and rebuildStateFromBufLocked).
+// The server says that an event is gone (a tombstone at the log's end) before it overwrites it. A server that is killed
+// in between forgets the event and leaves its bytes, and nobody can ask for these bytes to be overwritten any more. So
+// this package overwrites the events of all tombstones after an unclean stop, before it starts the server. It writes
+// erased records in the form in which the server writes them (nats-server 2.15, filestore.go: eraseMsg and
+// rebuildStateFromBufLocked).
 const (
 	recordHeader = 22 // length, sequence, time, length of the subject
 	recordSum    = 8

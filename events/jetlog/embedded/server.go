@@ -238,8 +238,8 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Stop ends the server and gives the directory free; idempotent. Lame duck mode does
-// nothing without a listener, so connections are to be drained before.
+// Stop ends the server and releases the directory; it may be called again. Callers drain their connections before,
+// since lame duck mode does nothing without a listener.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		if s.ns != nil {

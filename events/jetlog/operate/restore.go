@@ -70,7 +70,7 @@ func (l *Log) empty(ctx context.Context, k int) error {
 	return err
 }
 
-// reopen makes streams what they were, also after the caller's ctx has ended.
+// reopen restores the former configuration of streams, even after the caller's ctx has ended.
 func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
 	defer cancel()
@@ -120,10 +120,10 @@ func (l *Log) delete(ctx context.Context, name string) error {
 }
 
 // Restore takes in the copies of all partitions, one after the other, after Vacate has made room. Copies returns the
-// copy of a partition, never a nil reader. If one of them fails, or whole has something against them when all are in,
-// Restore deletes the copies that it took in before, so that nobody takes a part of a log for a whole one. What was
-// restored is on disk once it is settled on a new jetlog.Log. Until Restored is called, only a log with
-// jetlog.Config.Restoring opens it and writes to it.
+// copy of a partition, never a nil reader. If a copy fails, or whole returns an error when all are in, Restore deletes
+// the copies that it took in before, so that nobody takes a part of a log for a whole one. The restored events are on
+// disk once they are settled on a new jetlog.Log. Until Restored is called, only a log with jetlog.Config.Restoring
+// opens it and writes to it.
 func (l *Log) Restore(
 	ctx context.Context, copies func(partition int) (io.Reader, error), whole func(context.Context) error,
 ) error {

@@ -1,3 +1,3 @@
-// Package overwrite takes events out of a log and out of its mirrors, so that their texts are gone from every disk.
-// What must go, and in which order, is the eraser's business.
+// Package overwrite takes events out of a log and out of its mirrors, so that their texts are gone from every disk. The
+// eraser decides which events go, and in which order.
 package overwrite

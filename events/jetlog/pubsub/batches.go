@@ -50,7 +50,7 @@ func (s *BatchSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *mess
 	return out, nil
 }
 
-// emit ends with ctx, or when the tail fails. The reader sees that the channel was closed.
+// emit emits batches until ctx ends or the tail fails. It emits a batch again until the reader acknowledges it.
 func (s *BatchSubscriber) emit(ctx context.Context, e emitter) {
 	for {
 		batch, err := s.tail.Next(ctx)

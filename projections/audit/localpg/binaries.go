@@ -40,8 +40,8 @@ var installDirs = []string{
 	"/usr/bin", "/usr/local/bin", "/usr/local/pgsql/bin",
 }
 
-// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. A dir
-// that is given is the only one looked at.
+// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. If dir is
+// set, it looks in that directory only.
 func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	var best binaries
 	var majors []string

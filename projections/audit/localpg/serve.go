@@ -86,7 +86,7 @@ func (s *Server) openLog() (f *os.File, size int64, err error) {
 	return f, size, err
 }
 
-// logSince is the end of what the log has from a size on.
+// logSince returns the log from an offset on, at most its last lines.
 func (s *Server) logSince(from int64) string {
 	text, _ := os.ReadFile(s.LogFile()) // the error that it is added to says more
 	return lastLines(text[min(int(from), len(text)):])

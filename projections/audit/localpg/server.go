@@ -22,8 +22,8 @@ type Config struct {
 	DataDir string
 	// Logger is told of starts, stops and what had to be cleaned up; nil: nobody.
 	Logger *slog.Logger
-	// Fast drops every promise about what survives a crash of the machine, and allows more connections: for tests.
-	// What survives a crash of the server or of this process is the same.
+	// Fast drops every promise about what survives a crash of the machine, and allows more connections: for tests. It
+	// does not weaken what survives a crash of the server or of this process.
 	Fast bool
 	// BinDir is the folder of the binaries; empty: the newest installed version, or the one that made the cluster.
 	BinDir string

@@ -120,8 +120,7 @@ func walk(v any, change func(any) any) any {
 	}
 }
 
-// storable changes a decoded value so that jsonb takes it. Decoding has put U+FFFD in the place of what is no
-// character.
+// storable changes a decoded value so that jsonb takes it. Decoding has replaced invalid characters by U+FFFD.
 func storable(v any) any {
 	switch v := v.(type) {
 	case string:

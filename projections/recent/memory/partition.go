@@ -58,7 +58,7 @@ func (p *partition) snapshot(load func() *conversation.State) (uint64, *conversa
 	return seq, state
 }
 
-// move wakes who waits.
+// move wakes all callers of wait.
 func (p *partition) move() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +66,8 @@ func (p *partition) move() {
 	p.moved = make(chan struct{})
 }
 
-// wait blocks until the checkpoint moves, and tells whether seq is reached. A
-// partition that is no longer served moves once more.
+// wait blocks until the checkpoint moves, and reports whether seq was reached already. A partition that is no longer
+// served moves once more.
 func (p *partition) wait(ctx context.Context, seq uint64) (bool, error) {
 	p.mu.Lock()
 	moved := p.moved

@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// BenchmarkLoad measures reads: of windows, of long sessions, and among many
-// sessions. Beside the mean it gives the 99th percentile.
+// BenchmarkLoad measures reads: of windows, of long sessions, and among many sessions. It reports the mean and the 99th
+// percentile.
 func BenchmarkLoad(b *testing.B, open Open, many ...int) {
 	for _, c := range []struct{ turns, shown int }{{20, 20}, {200, 20}, {200, 200}, {5000, 20}, {5000, 200}} {
 		b.Run(fmt.Sprintf("turns=%d/shown=%d", c.turns, c.shown), func(b *testing.B) {

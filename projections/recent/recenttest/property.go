@@ -209,8 +209,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	}
 }
 
-// drawRedaction redacts some version of a turn, with its tombstones or, as a foreign
-// publisher may, without.
+// drawRedaction redacts some version of a turn. The redaction carries the tombstones, or lacks them: a foreign
+// publisher may leave them out.
 func drawRedaction(rt *rapid.T, log *Log, s *conversation.State, at time.Time) {
 	id := drawTurn(rt, s)
 	d := s.DecideRedact(conversation.Redact{TurnID: id})

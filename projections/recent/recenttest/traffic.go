@@ -69,8 +69,8 @@ func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch
 	}
 }
 
-// judge does what a projections.Judge does, whose cache of sessions would be the
-// larger part of what is measured.
+// judge does what a projections.Judge does, without its cache of sessions, which would take the larger part of the
+// measured time.
 func judge(state *conversation.State, e events.Recorded) projections.Judged {
 	first := !state.Found()
 	c := state.Fold(e)

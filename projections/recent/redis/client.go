@@ -64,8 +64,8 @@ func (c *client) run(ctx context.Context, script *rueidis.Lua, keys, args []stri
 	return script.Exec(ctx, conn, keys, args)
 }
 
-// noted remembers that Redis gave no answer, until it gives one. A caller whose own ctx has
-// ended says nothing of it.
+// noted remembers that Redis did not answer, until Redis answers again. It ignores a caller whose own ctx has ended,
+// since that says nothing about Redis.
 func (c *client) noted(caller context.Context, r rueidis.RedisResult) rueidis.RedisResult {
 	switch answered := r.NonRedisError() == nil; {
 	case answered && c.down.Load() != 0:
@@ -100,7 +100,7 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 	return conn, nil
 }
 
-// close ends the connections. What is under way fails.
+// close ends the connections. Calls that are under way fail.
 func (c *client) close() {
 	c.gate <- struct{}{}
 	defer func() { <-c.gate }()

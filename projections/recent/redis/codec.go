@@ -150,7 +150,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond())) //nolint:gosec // not negative
 }
 
-// reader reads what was appended; after its end it gives zeros, and done tells.
+// reader reads what was appended. Past the end it returns zeros, and done reports that.
 type reader struct {
 	rest string
 	bad  bool

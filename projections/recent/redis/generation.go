@@ -30,8 +30,8 @@ var (
 	leaveScript = rueidis.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	// servedScript returns the pointers: the generation that is served, and the one that is filled.
 	servedScript = rueidis.NewLuaScript(`return {redis.call('GET', KEYS[1]) or '1', redis.call('GET', KEYS[2]) or ''}`)
-	// checkpointsScript returns the generation served, the store's id, and of each partition that
-	// has one the number and the checkpoint; it claims nothing. Who may not write gets no id.
+	// checkpointsScript returns the served generation, the store's id, and the number and checkpoint of each partition
+	// that has a checkpoint; it claims nothing. A Redis user that may not write gets no id.
 	checkpointsScript = rueidis.NewLuaScript(`local g = redis.call('GET', KEYS[1]) or '1'
 		local store = redis.call('GET', KEYS[2])
 		if not store then
@@ -68,8 +68,8 @@ func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 	return answer[0], answer[1], nil
 }
 
-// Served implements projections.View. The checkpoints are those of all partitions, whoever has claimed them: a process
-// that only reads, and one that rebuilds beside other runners, go by them.
+// Served implements projections.View. It returns the checkpoints of all partitions, whichever process has claimed them:
+// a process that only reads needs them, and one that rebuilds beside other runners.
 func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
 	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer, v.store()},
 		[]string{v.root, strconv.Itoa(len(v.generations)), uuid.NewString()}).AsStrSlice()
@@ -217,7 +217,7 @@ func (v *View) NewReference(_ context.Context, partitions int) (projections.Refe
 	return recent.NewReference(patient{v}, v.cfg.Limits, time.Now, partitions), nil
 }
 
-// patient is a view for one who would rather wait than be told that Redis is slow.
+// patient is a view for callers that wait for a slow Redis instead of failing.
 type patient struct{ *View }
 
 // Load implements recent.Loader.

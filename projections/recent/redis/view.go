@@ -68,8 +68,8 @@ func New(cfg Config) (*View, error) {
 	return &View{cfg: cfg, root: keys, pointer: keys + "en", client: newClient(opt), chunk: chunkBytes}, nil
 }
 
-// Admitted is ErrDenied where Redis answers and refuses the credentials. One that does
-// not answer may come later, and one whose user may not ping may still do all else.
+// Admitted returns ErrDenied if Redis answers and refuses the credentials. It returns nil if Redis does not answer,
+// since Redis may come later, and if the user may not ping, since that user may still be allowed all else.
 func (v *View) Admitted(ctx context.Context) error {
 	conn, err := v.client.connect(ctx)
 	if err == nil {
@@ -82,7 +82,7 @@ func (v *View) Admitted(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. What is under way fails.
+// Close ends the connections. Calls that are under way fail.
 func (v *View) Close() { v.client.close() }
 
 // Name of the projection.
@@ -177,8 +177,8 @@ func (v *View) apply(ctx context.Context, b projections.Batch, groups []*group) 
 	}
 }
 
-// commit returns the keys and the first arguments of a script that moves the
-// checkpoint if move, and else only holds the batch against it.
+// commit returns the keys and the first arguments of a script. With move the script moves the checkpoint; without, it
+// only checks that the batch begins there.
 func (v *View) commit(b projections.Batch, move bool) (keys, args []string, err error) {
 	if b.From.Partition < 0 || b.From.Partition >= len(v.generations) {
 		return nil, nil, errors.New("no such partition")

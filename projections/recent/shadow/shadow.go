@@ -1,6 +1,5 @@
-// Package shadow reads a second recent view beside the first, for who moves from one to
-// the other: answers come from the first, and what the second holds otherwise is counted
-// and logged, by session and digest, never with a text.
+// Package shadow reads a second recent view beside the first, for operators that move from one to the other. Answers
+// come from the first view. Differences of the second are counted and logged, by session and digest, never with a text.
 package shadow
 
 import (
@@ -38,8 +37,8 @@ type read struct {
 	partition int
 }
 
-// waiting is how many reads may wait for their comparison; what comes beyond is counted
-// as skipped, so that no answer waits.
+// waiting is how many reads may wait for their comparison; further reads are counted as skipped, so that no answer
+// waits.
 const waiting = 1024
 
 // New makes a shadow, with its counter in a registry; it does no I/O.

@@ -1,4 +1,4 @@
-// Package bearer tells callers apart by what they show: an API key, or a token of an issuer.
+// Package bearer authenticates callers by what they send: an API key, or a token of an issuer.
 package bearer
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
-// Callers knows who may call. Keys is nil where nobody has a key, Issuer where nobody has its tokens.
+// Callers knows who may call. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is.
 type Callers struct {
 	Keys   *apikeys.Ring
 	Issuer *tokens.Issuer

@@ -1,4 +1,4 @@
-// Package reread keeps a value that is made of files, and makes it again when they change.
+// Package reread keeps a value that is made from files, and makes it again when the files change.
 package reread
 
 import (
@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Files is a value that is made of files. Open and Run are for one goroutine after the other; Value is safe for
-// concurrent use.
+// Files holds a value that is made from the contents of files. Only one goroutine at a time may call Open or Run; Value
+// is safe for concurrent use.
 type Files[T any] struct {
 	Paths []string
-	// Every so often the files are looked at; 1 s by default.
+	// Every is the pause between two looks at the files; 1 s by default.
 	Every time.Duration
-	// Read reads a file, as os.ReadFile does by default. Make makes the value of what the files hold.
+	// Read reads a file, as os.ReadFile does by default. Make makes the value from the files' contents.
 	Read func(path string) ([]byte, error)
 	Make func(raw [][]byte) (T, error)
 	// Looked is called before each look, Changed with a new value, and Failed with an error that differs from the
@@ -63,8 +63,8 @@ func (f *Files[T]) reload() (bool, error) {
 	return true, nil
 }
 
-// Run looks at the files until ctx ends, and then returns nil. While they can't be used, the value that was made last
-// stays.
+// Run looks at the files until ctx ends, and then returns nil. While no value can be made from the files, Value keeps
+// returning the last one.
 func (f *Files[T]) Run(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer tick.Stop()

@@ -26,9 +26,8 @@ type Config struct {
 	URL string
 	// Audience that a token must name.
 	Audience string
-	// Algorithms of signatures that count, RS256 and ES256 by default; what a token or the
-	// issuer says of others does not. All are of key pairs: with a shared secret or "none"
-	// anybody who has the issuer's public key could make tokens.
+	// Algorithms of signatures that are accepted, RS256 and ES256 by default, whatever a token or the issuer names. All
+	// are of key pairs: with a shared secret or "none" anybody who has the issuer's public key could make tokens.
 	Algorithms []string
 	// IdentityClaim holds the identity_id of an end user, sub by default; ScopesClaim the
 	// scopes, as a text with spaces or a list, scope by default.
@@ -111,8 +110,8 @@ type Issuer struct {
 
 var _ access.Authenticator = (*Issuer)(nil)
 
-// New makes an Issuer; it does no network I/O. Until Run has the issuer's keys, or a token
-// made it ask for them, tokens are ErrNoKeys.
+// New makes an Issuer; it does no network I/O. Authenticate fails with access.ErrNoKeys until Run, or a token with an
+// unknown key, has fetched the issuer's keys.
 func New(cfg Config) (*Issuer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -126,8 +125,8 @@ func New(cfg Config) (*Issuer, error) {
 	return i, nil
 }
 
-// Run keeps the issuer's keys as they are there, until ctx ends, and then returns nil.
-// While the issuer does not answer, the keys that it told last go on to count.
+// Run fetches the issuer's keys again and again until ctx ends, and then returns nil. While the issuer does not answer,
+// the keys that were fetched last stay valid.
 func (i *Issuer) Run(ctx context.Context) error {
 	for {
 		wait := i.cfg.Refresh

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Answer of a model. What is set besides Text happens after its first word.
+// Answer of a model. The fields besides Text take effect after the first word of Text.
 type Answer struct {
 	Text string
 	// Every is the time between two words.
@@ -41,8 +41,8 @@ type Server struct {
 	script func(prompt []string) Answer
 }
 
-// New starts a model that ends with the test. Script gives its answers; the last line of
-// a prompt is the current message.
+// New starts a model that ends with the test. Script returns the model's answers; the last line of a prompt is the
+// current message.
 func New(t testing.TB, script func(prompt []string) Answer) *Server {
 	s := &Server{Asked: make(chan []string, 10_000), script: script}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

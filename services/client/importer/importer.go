@@ -170,8 +170,7 @@ func (im *importer) once(session string, text []byte) error {
 	}
 }
 
-// line records one conversation. What is wrong with the line is reported; only
-// what ends the run is an error.
+// line records one conversation. It reports faults of the line, and returns an error only if the run must end.
 func (im *importer) line(ctx context.Context, l line) error {
 	err := l.err
 	if errors.Is(err, errSameLine) {

@@ -90,7 +90,7 @@ func (im *importer) turn(ctx context.Context, t Turn) (there bool, err error) {
 	return turn.Duplicate && again.Duplicate, nil
 }
 
-// same holds what is imported against what stands in the log.
+// same reports whether the half in the log is the imported one.
 func (h half) same(stands half) bool {
 	return cmp.Or(h.neutral, h.translated) == stands.neutral && h.translated == stands.translated &&
 		slices.EqualFunc(h.messages, stands.messages, func(is, was json.RawMessage) bool {

@@ -1,5 +1,4 @@
-// Package prompttest holds prompts against the rules that the vendors publish for
-// their APIs. For tests.
+// Package prompttest checks prompts by the rules that the vendors publish for their APIs. For tests.
 package prompttest
 
 import (

@@ -94,8 +94,8 @@ func (c *Counter) Count(s string) int {
 }
 
 const (
-	// longWord is where a run of letters is cut: the time for a word grows with the
-	// square of its length. What is that long is no word of any language.
+	// longWord is where a run of letters is cut: the time for a word grows with the square of its length. No language
+	// has words that long.
 	longWord = 128
 	// longText is where a text is cut at the next space.
 	longText = 8 << 10

@@ -160,8 +160,8 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	return nil
 }
 
-// tell says of each earlier turn what the log alone tells; which of the others the
-// window showed is the server's to say.
+// tell notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For the turns that
+// remain, only the server knows which of them the window showed.
 func (x *Explanation) tell(today, then *conversation.State) {
 	for _, now := range today.Turns {
 		if now.Started >= x.asked.Seq || x.versions[now.ID] {

@@ -152,8 +152,8 @@ func (quietListener) Piece(string)                         {}
 // the log all the same, and a model that says nothing for too long is given up by itself.
 const chatPatience = 5 * time.Second
 
-// stream answers piece by piece: begun, delta, and done or error (a problem). What goes wrong before the turn has
-// begun is refused as for any other call.
+// stream answers piece by piece: begun, delta, and done or error (a problem). A failure before the turn has begun is
+// refused as in any other call.
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
 	to := &pieces{quietListener{r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
 	defer to.sse.End()

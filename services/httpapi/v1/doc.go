@@ -1,6 +1,6 @@
 // Package v1 is the native surface of the HTTP API: its routes, the JSON of docs/contract.md#http, the strictness of
 // its bodies, what a bound caller may reach by a path, and one table from errors to RFC 9457 problems. It decides
-// nothing; whatever it answers comes from the ports of its Config. What every surface needs is in wire.
+// nothing: its answers come from the ports of its Config. Package wire has what every surface needs.
 //
 // No error, log line or metric holds a text that a client sent. huma describes the calls and the schemas of their
 // types, and no request passes through it: each parameter is read by its type, and a body by decode, which names the

@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// securityScheme is the name of the only one.
+// securityScheme is the name of the only security scheme.
 const securityScheme = "key"
 
 // newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and

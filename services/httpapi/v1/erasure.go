@@ -95,8 +95,8 @@ func (a *surface) receipt(ctx context.Context, in *receiptIn) (receiptJSON, erro
 	return newReceiptJSON(&r, a.cfg.Now()), err
 }
 
-// concerned says services.ErrNoReceipt of a receipt that is not about the identity that the caller
-// is bound to, nor about a session of it. What was erased keeps its link.
+// concerned returns services.ErrNoReceipt if a receipt is about neither the identity that the caller is bound to nor a
+// session of that identity. An erased session keeps its link, so that its receipts can be checked too.
 func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
 	identity := bound(ctx)
 	switch {
@@ -157,7 +157,7 @@ func etaOf(p *services.ErasureProgress, now time.Time) *float64 {
 	return &left
 }
 
-// retains adds the call that takes out what is too old.
+// retains adds the call that applies the retention.
 func (a *surface) retains() {
 	call(a, a.sweep, op("sweep", access.Admin, "POST /retention",
 		"Take out what is too old, or with dry_run only count it"))

@@ -78,7 +78,7 @@ func known(asked url.Values) error {
 	return nil
 }
 
-// query returns what is asked for; what the parameters mean is held against the log by the port.
+// query returns the query that the parameters name. The port checks their meaning, since that needs the log.
 func (in *eventsIn) query() services.EventQuery {
 	q := services.EventQuery{
 		SessionID: in.SessionID.text(), IdentityID: in.IdentityID, From: in.From, To: in.To, Min: in.MinPosition,
@@ -162,7 +162,7 @@ func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream 
 	panic(http.ErrAbortHandler)
 }
 
-// bound keeps the reading of a caller who is bound to an identity to its sessions.
+// bound limits the query of a bound caller to the sessions of the caller's identity.
 func (a *surface) bound(ctx context.Context, q *services.EventQuery) error {
 	own := bound(ctx)
 	switch {
@@ -204,7 +204,7 @@ type eventWriter struct {
 	asked time.Time
 }
 
-// askedAfter is how long a reader who may read is not looked at again.
+// askedAfter is the pause between two checks that a reader may still read.
 const askedAfter = time.Second
 
 // errRevoked: the reader may not read any more.

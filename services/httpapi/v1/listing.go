@@ -91,9 +91,8 @@ func newPage(in *turnsIn) (p page, err error) {
 	return p, err
 }
 
-// pageOf returns the turns of a page, oldest first, with one more in front where there
-// are older ones. What the view holds is enough if it holds that one, too, or all
-// that there are; else the whole session is read.
+// pageOf returns the turns of a page, oldest first, with one more in front where there are older ones. The view is
+// enough if it holds that extra turn too, or the whole session; else the whole session is read.
 func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
 	ask := services.Ask{
 		SessionID: in.SessionID.text(), MinPosition: in.MinPosition,

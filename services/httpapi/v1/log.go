@@ -158,8 +158,8 @@ const (
 	headerBytes  = "Turnledger-Bytes"
 )
 
-// snapshot answers with a copy. One that is broken off ends without the end of its body,
-// which every client takes for an error.
+// snapshot answers with a copy. A copy that is broken off ends without the end of its body, which every client takes
+// for an error.
 func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotIn) error {
 	noPartition := newProblem(notThere, "there is no such partition: GET /v1/streams lists them")
 	partition, err := strconv.ParseUint(in.Partition, 10, 8)
@@ -190,7 +190,7 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	return err
 }
 
-// whyRestoring is told to all that ask for something while a backup is restored.
+// whyRestoring is the detail of every call that is refused while a backup is restored.
 const whyRestoring = "a backup is being restored: ask again when it is"
 
 // restore takes a backup in. Nothing else is answered meanwhile.

@@ -26,7 +26,7 @@ func invalid(field, why string) *conversation.Invalid {
 // id is an id that a client chose, in a path or a body.
 type id string
 
-// UnmarshalText holds the id against the form of ids.
+// UnmarshalText checks that the text has the form of an id.
 func (i *id) UnmarshalText(b []byte) error {
 	*i = id(b)
 	return validID("", string(b))
@@ -67,7 +67,7 @@ func parseTurnID(s string) uuid.UUID {
 // number is a number of things, from 1 on; 0 where none was sent.
 type number int
 
-// UnmarshalText reads a number. One that is out of range is as good as the largest.
+// UnmarshalText reads a number. A number that is out of range becomes the largest.
 func (n *number) UnmarshalText(b []byte) error {
 	v, err := strconv.ParseUint(string(b), 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) || v == 0 {

@@ -51,7 +51,7 @@ var (
 	sessionNotFound    = kind{conversation.CodeSessionNotFound, http.StatusNotFound, "There is no such session"}
 )
 
-// refusals are the kinds of what the history refuses.
+// refusals are the kinds of the problems for a *conversation.Refusal.
 var refusals = []kind{
 	sessionNotFound,
 	{conversation.CodeTurnNotStarted, http.StatusNotFound, "The turn was never started"},
@@ -65,8 +65,7 @@ var refusals = []kind{
 	{conversation.CodeSessionErased, http.StatusGone, "The session was erased"},
 }
 
-// problem is an RFC 9457 answer. It holds nothing of what the client sent but names
-// of fields.
+// problem is an RFC 9457 answer. Of the client's request it holds only names of fields.
 type problem struct {
 	Type   string         `json:"type" doc:"urn:turnledger:problem: and the code" example:"urn:turnledger:problem:turn_not_started"`
 	Title  string         `json:"title" doc:"What kind of problem it is; the same for each code"`
@@ -74,10 +73,10 @@ type problem struct {
 	Detail string         `json:"detail" doc:"What is wrong, and what to do"`
 	Code   string         `json:"code" doc:"Stable; what programs go by" example:"turn_not_started"`
 	Errors []problemField `json:"errors,omitempty" doc:"The fields that are wrong"`
-	// Current helps whoever lost a race of corrections.
+	// Current helps a client that lost a race of corrections.
 	Current *currentVersion `json:"current,omitempty" doc:"With turn_replaced: the version that stands"`
 	cause   error
-	// after is when the same request may come again; 0 where nothing is known.
+	// after is the least time until the same request may come again; 0 if it is not known.
 	after time.Duration
 }
 
@@ -131,7 +130,7 @@ func (f fieldErrors) problem() *problem {
 	return p
 }
 
-// errLetters: the store of a view's dead letters did not answer, or not as it should.
+// errLetters: the store of a view's dead letters failed.
 var errLetters = errors.New("the store of the dead letters does not answer")
 
 // problemOf returns what a client is answered for an error. The answer to an unknown error is "internal" and says
@@ -177,8 +176,9 @@ func as[E error](err error) error {
 const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: the same request again " +
 	"finds out"
 
-// told is the table of the errors of the ports and of wire. The first row whose match returns an error for the given
-// one decides: kind and detail are the answer to the client. Without a detail, it is the text of the matched error.
+// told is the table from errors of the ports and of wire to problems. The first row whose match returns an error
+// decides the kind and the detail of the answer. A row without a detail answers with the text of the matched error.
+// docs/operations.md#when-a-write-is-503 explains the rows of status 503 to operators.
 var told = []struct {
 	match  func(error) error
 	kind   kind
@@ -230,8 +230,8 @@ var told = []struct {
 	{is(jetlog.ErrTooLarge), tooLarge, "the turn is too large for the log: send shorter texts or messages"},
 	{verbatim(jetlog.ErrRefused), streamRefused, ""},
 	{verbatim(services.ErrBackup), notValid, ""},
-	{is(jetlog.ErrNoWrites), logUnavailable, "the log takes no writes, since its disk is full or failing; /readyz " +
-		"tells more, and the same request later finds out"},
+	{is(jetlog.ErrNoWrites), logUnavailable, "the log takes no writes, since it has no room or its disk fails; " +
+		"/readyz says more, and the same request later finds out"},
 	{is(jetlog.ErrUnavailable), logUnavailable, noAnswer},
 	{is(jetlog.ErrClosed), logUnavailable, noAnswer},
 	{is(jetlog.ErrStream), logUnavailable, noAnswer},
@@ -258,7 +258,8 @@ func refusalOf(err error) *problem {
 			return p
 		}
 	}
-	// After the table: a refusal that could not be recorded for the audit is answered as log_unavailable.
+	// The table comes first: an error that joins a refusal with an error of the log means that the refusal could not be
+	// recorded for the security audit, and is answered as log_unavailable.
 	if r, ok := errors.AsType[*conversation.Refusal](err); ok {
 		if i := slices.IndexFunc(refusals, func(k kind) bool { return k.code == r.Code }); i >= 0 {
 			p := newProblem(refusals[i], r.Detail)

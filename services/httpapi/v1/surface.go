@@ -58,8 +58,8 @@ func (a *surface) ofRole(role string, here bool, add func()) {
 	a.role = ""
 }
 
-// owned returns what holds a path against the identity that a caller is bound to; nil where the
-// path names neither a session nor an identity, unless the call bounds its callers by itself.
+// owned returns a function that checks whether a bound caller may reach what a path names. It returns nil if the path
+// names neither a session nor an identity, unless the call limits bound callers by itself.
 func (a *surface) owned(path string, bounds bool) func(*http.Request, string) error {
 	session, identity := strings.Contains(path, "{session_id}"), strings.Contains(path, "{identity_id}")
 	if !session && !identity && !bounds {

@@ -26,7 +26,7 @@ var (
 	ErrQuery = errors.New("the query is not percent-encoded as it should be")
 	// ErrBody: 400.
 	ErrBody = errors.New("the body ended early or came too slowly")
-	// ErrOverloaded: 503.
+	// ErrOverloaded: 503. API.enter decides it, by MaxRequests and MaxStreams.
 	ErrOverloaded = errors.New("as many requests are under way as may be: come again when the header Retry-After " +
 		"says so")
 )
@@ -54,7 +54,7 @@ type TooLarge struct{ Most int64 }
 // Error names the bound.
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
-// Held says that nothing is answered for now, and why: 503.
+// Held refuses all but public calls while the log is restored from a backup: 503. API.Hold and Closed make it.
 type Held struct{ Why Reason }
 
 // Error returns the reason.

@@ -22,8 +22,8 @@ type checkJSON struct {
 	Reason Reason    `json:"reason,omitempty"`
 }
 
-// Check is something that must answer before this process may take requests, or that it
-// can do without (Optional). Probe must end with its ctx.
+// Check is a dependency that must answer before this process may take requests; without an Optional one the process is
+// degraded. Probe must end with its ctx.
 type Check struct {
 	Name     string
 	Optional bool
@@ -35,14 +35,13 @@ type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// healthz reports that the process is alive, and nothing of what it needs.
+// healthz reports that the process is alive. It probes no dependency.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
-// readyz asks everything that requests need, at once. Why something does not answer
-// stands in the server's log, and in the answer only where it is a Reason. It is degraded,
-// and ready, where all that is out can be done without.
+// readyz probes all dependencies at once. The server's log says why a dependency fails; the answer says it only if the
+// error is a Reason. If only optional dependencies fail, the status is degraded, and the process ready.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
 	out, status := healthJSON{Status: "ok", Checks: map[string]checkJSON{}}, http.StatusOK
@@ -77,9 +76,8 @@ func probeAll(ctx context.Context, checks []Check) []error {
 	return errs
 }
 
-// Closed answers requests while a process has no API open: the process lives, and all but /healthz is refused with
-// Held, in the form of the surface that the path belongs to. Check is the name of what is missing, as /readyz
-// shows it.
+// Closed answers requests while a process has no API open. It refuses all calls but /healthz with Held, in the form of
+// the surface that the path belongs to. /readyz shows check, the name of the missing dependency, and why.
 func Closed(check string, why Reason, surfaces ...Surface) http.Handler {
 	forms := make([]*Surface, len(surfaces))
 	for i := range surfaces {

@@ -63,9 +63,9 @@ type ServerConfig struct {
 	MaxConnections int
 }
 
-// Serve serves a handler on l until ctx ends: then it takes no more requests and returns nil
-// when those under way are answered, or an error when they were not in time. What
-// the handler needs must live until Serve returns. l is closed.
+// Serve serves a handler on l until ctx ends. Then it takes no more requests, waits for those under way, and returns
+// nil, or an error if they were not answered in time. Callers keep open what the handler needs until Serve returns.
+// Serve closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, cfg ServerConfig) error {
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	server := &http.Server{

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Steps makes the parts of a request known that take their time: each is a span below
-// the request's, a measure, and a duration in the request's log line. None has a text.
+// Steps measures the slow parts of a request. Each step is a span below the request's, a sample of a metric, and a
+// duration in the request's log line. None has a text of a client.
 type Steps struct {
 	tracer trace.Tracer
 	took   *prometheus.HistogramVec
@@ -42,7 +42,7 @@ func (s *Steps) Step(ctx context.Context, name string, do func(context.Context) 
 	return err
 }
 
-// Note makes a step known that has no span of its own.
+// Note records a step that has no span of its own.
 func (s *Steps) Note(ctx context.Context, name string, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {

@@ -33,8 +33,8 @@ type Route struct {
 	// Role, where it is not empty, names the processes that answer the call. This process refuses it with OtherRole,
 	// and the route needs nothing else.
 	Role string
-	// Own holds what a request names against the identity that its caller is bound to. It is called for bound callers
-	// only, before the body is read. A route without it is for no bound caller.
+	// Own fails if a request names what the identity of its bound caller may not reach. It is called for bound callers
+	// only, before the body is read. A route without Own refuses bound callers.
 	Own func(r *http.Request, identityID string) error
 	// Long, where it is not 0, says that the call may take that long: it takes a place among the streams, and the
 	// server's deadline for an answer is longer by that.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Stats tell what became of the changes that were not durable at a cut.
+// Stats counts what became of the changes that were not durable at a cut.
 type Stats struct {
 	WritesKept, WritesLost, WritesTorn int // writes and truncations; a torn one counts as kept too
 	NamesKept, NamesLost               int // directory operations

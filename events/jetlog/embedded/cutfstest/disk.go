@@ -66,7 +66,7 @@ type entries struct {
 	now, durable map[string]*node
 }
 
-// attr is what stat(2) tells about a node.
+// attr holds what stat(2) returns for a node.
 type attr struct {
 	ino   uint64
 	mode  uint32
@@ -147,7 +147,7 @@ func (d *disk) isFrozen() bool {
 	}
 }
 
-// cut is freeze for who holds the lock.
+// cut is freeze for callers that hold the lock.
 func (d *disk) cut() {
 	if d.isFrozen() {
 		return

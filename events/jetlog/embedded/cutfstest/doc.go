@@ -1,10 +1,9 @@
 // Package cutfstest is a file system with a volatile write cache whose power can be cut. Tests put a
 // database's directory on it, cut, mount what survived, and look whether all that was promised is there.
 //
-// It lives in memory and is mounted through FUSE, so the program under test does real system calls.
-// A running program sees every change at once, as it sees the page cache. What it has not fsynced is
-// only likely to be there after the cut: every unsynced write, truncation and directory operation is
-// kept or lost by itself, drawn from a seed.
+// It lives in memory and is mounted through FUSE, so the program under test does real system calls. A running program
+// sees every change at once, as it sees the page cache. A change that the program has not fsynced may be gone after the
+// cut: every unsynced write, truncation and directory operation is kept or lost by itself, drawn from a seed.
 //
 // # Files
 //
@@ -37,6 +36,6 @@
 // # What is not modelled
 //
 // Mode and modification time always survive; the clock of the latter is coarse. There are no hard links, symbolic
-// links, extended attributes or shared writable mappings. Nothing rots: what was fsynced is there, bit for bit.
-// Locks (flock, fcntl) are the kernel's own and end with the mount.
+// links, extended attributes or shared writable mappings. Nothing rots: fsynced data is there, bit for bit. Locks
+// (flock, fcntl) are the kernel's own and end with the mount.
 package cutfstest

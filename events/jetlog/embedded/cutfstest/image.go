@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Image is what one cut left on a disk: all of it durable, none of it running. Safe for concurrent use.
+// Image is the content of a disk after one cut. No process writes to it. Safe for concurrent use.
 type Image struct {
 	disk  *disk
 	stats Stats

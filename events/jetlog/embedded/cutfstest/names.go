@@ -184,7 +184,8 @@ func (d *disk) remove(parent uint64, name string, dir bool) syscall.Errno {
 	})
 }
 
-// emptying are the operations that a directory's removal survives with.
+// emptying returns the pending operations that changed names in a directory. The directory's removal survives a cut
+// only if these operations survive it too; a file has none.
 func (d *disk) emptying(n *node) []*dirOp {
 	if n == nil || !n.isDir() {
 		return nil

@@ -47,8 +47,8 @@ type Gate struct {
 	Fsync func(*os.File) error
 }
 
-// folder is a folder's time of change. It counts as settled when it was old enough to tell a later change by another
-// time, whatever the clock's grain.
+// folder is a folder's time of change. It is settled if it was old enough when it was read that any later change gets
+// another time, whatever the clock's grain.
 type folder struct {
 	changed time.Time
 	settled bool
@@ -261,8 +261,8 @@ func (g *Gate) syncFile(path string) (uint64, error) {
 }
 
 // SettleRewritten returns when the blocks that the server has rewritten are on disk. The server syncs a block before it
-// puts the block in the place of the old one. What is left are the names in the folder, and the newest blocks, which
-// say which events are gone.
+// puts the block in the place of the old one. So SettleRewritten syncs only the names in the folder, and the newest
+// blocks, which say which events are gone.
 func (g *Gate) SettleRewritten(ctx context.Context) error {
 	return g.settle(ctx, func() error {
 		info, err := os.Stat(g.dir)

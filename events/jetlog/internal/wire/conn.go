@@ -34,8 +34,8 @@ func New(nc *nats.Conn) (*Conn, error) {
 const (
 	// ReadDeadline is how long a question to the server may take.
 	ReadDeadline = 2 * time.Second
-	// AskAgain is the pause after which a question without an answer is asked again. It is longer than an answer takes
-	// that has to be read from the disk.
+	// AskAgain is the pause after which a question without an answer is asked again. It is longer than the server takes
+	// for an answer that it must read from the disk.
 	AskAgain = ReadDeadline / 4
 )
 
@@ -52,9 +52,9 @@ func (c *Conn) Call(ctx context.Context, verb string, req, out any) error {
 	return json.Unmarshal(reply.Data, out)
 }
 
-// Ask is Call for a question that changes nothing: it asks again while there is no answer. Nobody answers a question
-// that finds no leader, neither does the leader that is elected a moment later. The first answer counts, whichever
-// attempt it answers.
+// Ask is Call for a question that changes nothing. It asks again while there is no answer: nobody answers a question
+// that was asked while there was no leader, not even the leader that is elected a moment later. The first answer
+// counts, whichever attempt it answers.
 func (c *Conn) Ask(ctx context.Context, verb string, req, out any) error {
 	body, err := asJSON(req)
 	if err != nil {

@@ -124,7 +124,7 @@ func (s *Server) Restart(data Data) {
 	s.run()
 }
 
-// Stop ends the server; nothing answers at its address then. What it held is kept for a Restart(Kept). Stopping a
+// Stop ends the server; nothing answers at its address then. The server's data is kept for a Restart(Kept). Stopping a
 // stopped server does nothing.
 func (s *Server) Stop() {
 	s.t.Helper()
@@ -173,7 +173,7 @@ func (s *Server) Config(policy string) {
 	}
 }
 
-// startLimit is that of a slow machine, busy with other tests, that loads a large dump.
+// startLimit bounds a start. A slow machine that is busy with other tests may have to load a large dump.
 const startLimit = time.Minute
 
 func (s *Server) run() {

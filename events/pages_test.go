@@ -1,0 +1,20 @@
+package events_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// The outside contract lists the types that a publisher may write and a reader may meet.
+func TestTheContractNamesEachEvent(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/contract.md")
+	require.NoError(t, err)
+	for _, typ := range events.Types() {
+		require.Contains(t, string(page), "`"+typ+"`")
+	}
+}
