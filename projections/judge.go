@@ -99,8 +99,10 @@ func (j *Judge) Judge(ctx context.Context, e events.Recorded) (Judged, error) {
 	} else {
 		s = conversation.New(e.SessionID, j.rules)
 		if j.seen == nil || j.seen.TestOrAddString(e.SessionID) {
-			if err := j.hydrate(ctx, s, e.Position.Seq-1); err != nil {
-				return Judged{}, err
+			var err error
+			s, err = conversation.Folded(s.SessionID, j.rules, j.log.Session(ctx, s.SessionID, 0, e.Position.Seq-1))
+			if err != nil {
+				return Judged{}, fmt.Errorf("hydrate a session: %w", err)
 			}
 		}
 	}
@@ -123,16 +125,6 @@ func (j *Judge) Forget(batch []Judged) {
 	for _, e := range batch {
 		j.states.Remove(e.SessionID)
 	}
-}
-
-func (j *Judge) hydrate(ctx context.Context, s *conversation.State, upTo uint64) error {
-	for e, err := range j.log.Session(ctx, s.SessionID, 0, upTo) {
-		if err != nil {
-			return fmt.Errorf("hydrate a session: %w", err)
-		}
-		s.Fold(e)
-	}
-	return nil
 }
 
 // judgeForeign judges what is on no session's subject.

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"iter"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -18,6 +19,18 @@ type Change struct {
 	// NewBoundary is true if the boundary moved: on, by a silence or a reset, or back,
 	// by a redaction that restores it (events.SessionMark).
 	NewBoundary bool
+}
+
+// Folded folds the events of a session, up to the first error among them.
+func Folded(sessionID string, rules Rules, all iter.Seq2[events.Recorded, error]) (*State, error) {
+	s := New(sessionID, rules)
+	for e, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		s.Fold(e)
+	}
+	return s, nil
 }
 
 // Fold applies one recorded event of the session and returns what it changed. An event that was

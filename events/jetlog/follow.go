@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Tailer opens tails. A Log is one.
@@ -45,7 +46,7 @@ func Follow(ctx context.Context, log Tailer, f Following) error {
 			return fmt.Errorf("follow partition %d: %w", f.Partition, err)
 		}
 		f.Warn(err)
-		await.Pause(ctx, f.Pause)
+		pause.For(ctx, f.Pause)
 	}
 	return nil
 }

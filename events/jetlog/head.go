@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Head returns the last durable position of a partition, at least as new as all that was acknowledged before the call.
@@ -49,7 +49,7 @@ func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	head, err := l.head(ctx, p)
 	// A follower may have applied, and shown to a tail, what its leader is about to apply.
 	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
-		await.Pause(ctx, 5*time.Millisecond)
+		pause.For(ctx, 5*time.Millisecond)
 		head, err = l.head(ctx, p)
 	}
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 func (l *Log) heard(ctx context.Context, p *partition, ask any) (streamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	for alone := error(nil); ; await.Pause(ctx, majorityAgain) {
+	for alone := error(nil); ; pause.For(ctx, majorityAgain) {
 		info, err := l.info(ctx, p, ask)
 		switch {
 		case errors.Is(err, errNoMajority):

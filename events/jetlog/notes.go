@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // NotesBucket is the key-value bucket of what side effects remember.
@@ -30,7 +31,7 @@ type Notes struct {
 // is slow to answer, and for a cluster that is about to elect leaders: a process may start
 // in the middle of that.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
-	for began := time.Now(); ; await.Pause(ctx, 50*time.Millisecond) {
+	for began := time.Now(); ; pause.For(ctx, 50*time.Millisecond) {
 		kv, err := l.openNotes(ctx)
 		switch {
 		case err == nil:

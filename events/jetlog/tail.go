@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // TailOptions say how a tail delivers.
@@ -202,7 +203,7 @@ const tailPull = 1000
 // same compares the stream with the one that the tail began on. With replicas, a leader whose log ends too early may
 // have been deposed without knowing yet.
 func (t *Tail) same(ctx context.Context) error {
-	for began := time.Now(); ; await.Pause(ctx, 100*time.Millisecond) {
+	for began := time.Now(); ; pause.For(ctx, 100*time.Millisecond) {
 		head, err := t.log.head(ctx, t.p)
 		switch {
 		case err != nil:

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 const (
@@ -43,7 +43,7 @@ func (l *Log) Warm(ctx context.Context, sessionID string) error {
 			return err
 		}
 		if took := time.Since(began); took > loadTime {
-			await.Pause(ctx, warmRest*took)
+			pause.For(ctx, warmRest*took)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -188,10 +189,8 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 		if codeOf(err) != lockNotAvailable {
 			return failure("swap the generations of the audit", err)
 		}
-		select { // a long read was in the way
-		case <-ctx.Done():
+		if !pause.For(ctx, 100*time.Millisecond) { // a long read was in the way
 			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

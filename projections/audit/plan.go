@@ -120,12 +120,5 @@ func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conve
 	if a.cfg.Log == nil {
 		return nil, errors.New("nothing is configured to read the log with (Config.Log)")
 	}
-	state := conversation.New(sessionID, a.cfg.Rules)
-	for e, err := range a.cfg.Log.Session(ctx, sessionID, 0, upTo) {
-		if err != nil {
-			return nil, err
-		}
-		state.Fold(e)
-	}
-	return state, nil
+	return conversation.Folded(sessionID, a.cfg.Rules, a.cfg.Log.Session(ctx, sessionID, 0, upTo))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -134,10 +135,8 @@ func (q *Queue) RetryDeadLetter(ctx context.Context, at events.Position) (out pr
 		if len(settled) > 0 {
 			return projections.Retried{DeadLetter: dead.Value.DeadLetter, Applied: true}, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, restorePause) {
 			return out, ctx.Err()
-		case <-time.After(restorePause):
 		}
 	}
 	return out, errBusy

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/projections/rebuild"
@@ -101,7 +102,7 @@ func (m *Member) run(ctx context.Context) error {
 			return err
 		}
 		m.fleet.cfg.Logger.Warn("a view waits for its store", "projection", m.View.Name(), "err", err)
-		if !pause(ctx, openEvery) {
+		if !pause.For(ctx, openEvery) {
 			return nil
 		}
 	}
@@ -153,7 +154,7 @@ func (m *Member) unguard(ctx context.Context) error {
 
 // awaitRebuild waits until the view follows the log's streams; false if ctx ends first.
 func (m *Member) awaitRebuild(ctx context.Context) bool {
-	for pause(ctx, rebuiltEvery) {
+	for pause.For(ctx, rebuiltEvery) {
 		if m.follows(ctx) == nil {
 			return true
 		}
@@ -172,14 +173,4 @@ func (m *Member) follows(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

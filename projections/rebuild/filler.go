@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -149,10 +150,8 @@ func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 		if !errors.Is(err, jetlog.ErrUnavailable) || errors.Is(err, jetlog.ErrStream) {
 			return answer, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, quiet) {
 			return answer, ctx.Err()
-		case <-time.After(quiet):
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -126,10 +127,7 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 		}
 		r.parts[k].set(retrying, err)
 		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(r.cfg.Pause):
-		}
+		pause.For(ctx, r.cfg.Pause)
 	}
 }
 

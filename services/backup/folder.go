@@ -17,27 +17,35 @@ type Folder struct{ Dir string }
 var _ Store = Folder{}
 
 // Put implements Store. The file is on disk when it returns.
-func (f Folder) Put(_ context.Context, name string, from io.Reader) error {
+func (f Folder) Put(_ context.Context, name string, from io.Reader) (err error) {
+	defer wrap(&err, "keep "+name)
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	to, err := renameio.NewPendingFile(filepath.Join(f.Dir, name), renameio.WithPermissions(0o600))
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	defer func() { _ = to.Cleanup() }()
 	if _, err := io.Copy(to, from); err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	if err := to.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	dir, err := os.Open(f.Dir)
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", name, err)
+		return err
 	}
 	defer func() { _ = dir.Close() }()
 	return dir.Sync()
+}
+
+// wrap says what an error kept a store from doing.
+func wrap(err *error, what string) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", what, *err)
+	}
 }
 
 // Open implements Store.

@@ -2,9 +2,11 @@ package backup
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
+	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
@@ -25,10 +27,14 @@ func (p Place) Open() (Store, error) {
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || bucket == "" {
 		return nil, ErrPlace
 	}
-	return NewS3(S3Config{
-		Endpoint: at.Host, Plain: at.Scheme == "http", Region: p.Region, Bucket: bucket, Prefix: prefix, Spool: p.Spool,
-		Credentials: credentials.NewChainCredentials([]credentials.Provider{
+	client, err := minio.New(at.Host, &minio.Options{
+		Secure: at.Scheme == "https", Region: p.Region,
+		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
 		}),
 	})
+	if err != nil {
+		return nil, fmt.Errorf("S3 at %s: %w", at.Host, err)
+	}
+	return &S3{bucket, prefix, p.Spool, client}, nil
 }

@@ -11,7 +11,7 @@ func (w *Whole) Send(erasures []Erasure, told func(done int64), to func(io.Reade
 	from, in := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := w.Pack(&tally{w: in, told: told}, erasures)
+		err := w.Pack(io.MultiWriter(in, &counting{told: told}), erasures)
 		_ = in.CloseWithError(err)
 		packed <- err
 	}()
@@ -21,19 +21,4 @@ func (w *Whole) Send(erasures []Erasure, told func(done int64), to func(io.Reade
 		return failed
 	}
 	return err
-}
-
-// tally counts what is written.
-type tally struct {
-	w    io.Writer
-	n    int64
-	told func(int64)
-}
-
-// Write implements io.Writer.
-func (t *tally) Write(b []byte) (int, error) {
-	n, err := t.w.Write(b)
-	t.n += int64(n)
-	t.told(t.n)
-	return n, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -53,8 +54,8 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 		if a.m.OnPending == services.Interrupt {
 			a.interrupt(ahead)
 		}
-		if err := pause(ctx, lookEvery); err != nil {
-			return 0, err
+		if !pause.For(ctx, lookEvery) {
+			return 0, context.Cause(ctx)
 		}
 	}
 }
@@ -116,7 +117,7 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 // answer changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch
 // reads the view. If the view is behind, watch reads the rest from the log.
 func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
-	for look := 1; pause(ctx, lookEvery) == nil; look++ {
+	for look := 1; pause.For(ctx, lookEvery); look++ {
 		known := a.since
 		if look%looksAtView == 0 {
 			known = 0
@@ -148,17 +149,6 @@ func (a *answering) over(state *conversation.State) error {
 		return errSettled
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // register begins the work on a turn and announces it. If this process is at work on the turn already, register returns
@@ -211,8 +201,8 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 		if a.isStopping() {
 			return false, errStopping
 		}
-		if err := pause(ctx, lookEvery); err != nil {
-			return false, err
+		if !pause.For(ctx, lookEvery) {
+			return false, context.Cause(ctx)
 		}
 	}
 	a.leave = a.announce()
@@ -230,7 +220,10 @@ func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err err
 	if err != nil {
 		return false, err
 	}
-	return false, pause(ctx, settling)
+	if !pause.For(ctx, settling) {
+		err = context.Cause(ctx)
+	}
+	return false, err
 }
 
 // mostSilent is how often in a row the question who answers a turn may fail until this process answers without a claim.

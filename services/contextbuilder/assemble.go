@@ -1,6 +1,7 @@
 package contextbuilder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,8 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		p.Warnings = append(p.Warnings, "memory: the session belongs to another identity than identity_id")
 		return ""
 	}
-	q := services.MemoryQuery{SessionID: req.SessionID, IdentityID: p.identity, Message: req.Message, Shown: p.shown}
-	if q.IdentityID == "" {
-		q.IdentityID = req.IdentityID
+	q := services.MemoryQuery{
+		SessionID: req.SessionID, IdentityID: cmp.Or(p.identity, req.IdentityID), Message: req.Message, Shown: p.shown,
 	}
 	if q.IdentityID == "" {
 		q.After = p.boundary

@@ -1,6 +1,7 @@
 package contextbuilder
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -49,25 +50,18 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Tokens == nil {
-		cfg.Tokens = Estimate{}
-	}
+	cfg.Tokens = cmp.Or[TokenCounter](cfg.Tokens, Estimate{})
 	return &Builder{reader: r, cfg: cfg}
 }
 
 // Build returns the messages to send to a model. It reads the history before anything else; an unknown session has
 // none, and Build does not create it.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
-	if req.MaxMessages == 0 {
-		req.MaxMessages = DefaultMessages
-	}
-	req.MaxMessages = min(req.MaxMessages, MostMessages)
+	req.MaxMessages = min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages)
 	if err := b.Valid(req); err != nil {
 		return services.Context{}, err
 	}
-	if req.SystemPrompt == "" {
-		req.SystemPrompt = b.cfg.SystemPrompt
-	}
+	req.SystemPrompt = cmp.Or(req.SystemPrompt, b.cfg.SystemPrompt)
 	p, err := b.history(ctx, req)
 	if err != nil {
 		return services.Context{}, err

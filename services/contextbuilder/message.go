@@ -177,25 +177,29 @@ func parseMessages(list json.RawMessage) []Message {
 	}
 	out := make([]Message, len(raws))
 	for i, raw := range raws {
-		m := &stored{raw: raw}
-		_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
-		if bytes.HasPrefix(m.Content, []byte("[")) {
-			_ = json.Unmarshal(m.Content, &m.parts)
-		}
-		if m.Refusal != "" && len(m.parts) == 0 {
-			m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
-		}
-		if m.Audio.Transcript != "" && len(m.parts) == 0 {
-			m.parts = []part{{Type: "text", Text: m.Audio.Transcript}}
-		}
-		for k := range m.ToolCalls {
-			if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
-				c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
-			}
-		}
-		out[i] = Message{role: m.Role, stored: m}
+		out[i] = parseMessage(raw)
 	}
 	return out
+}
+
+func parseMessage(raw json.RawMessage) Message {
+	m := &stored{raw: raw}
+	_ = json.Unmarshal(raw, m) // a member of an odd type leaves the rest readable
+	if bytes.HasPrefix(m.Content, []byte("[")) {
+		_ = json.Unmarshal(m.Content, &m.parts)
+	}
+	if m.Refusal != "" && len(m.parts) == 0 {
+		m.parts = []part{{Type: "refusal", Refusal: m.Refusal}}
+	}
+	if m.Audio.Transcript != "" && len(m.parts) == 0 {
+		m.parts = []part{{Type: "text", Text: m.Audio.Transcript}}
+	}
+	for k := range m.ToolCalls {
+		if c := &m.ToolCalls[k]; c.Function.Name == "" && c.Custom.Name != "" {
+			c.Function = function{c.Custom.Name, arguments(c.Custom.Input)}
+		}
+	}
+	return Message{role: m.Role, stored: m}
 }
 
 // appendMessages appends what a prompt shows of a turn.
@@ -229,19 +233,16 @@ func (m Message) in(lang services.Language) Message {
 	if lang != services.Translated || m.stored.Translated == "" {
 		return m
 	}
-	own := *m.stored
-	own.parts = nil
-	return m.with(own, own.Translated, nil)
+	return m.with(m.stored.Translated, nil)
 }
 
-// with returns the message with the stored form own, another content, and other members; a nil member is left out.
-func (m Message) with(own stored, content any, members map[string]any) Message {
+// with returns the message with another content, and other members; a nil member is left out.
+func (m Message) with(content any, members map[string]any) Message {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.stored.raw, &all) != nil {
 		return m
 	}
-	own.Content = marshal(content)
-	all["content"] = own.Content
+	all["content"] = marshal(content)
 	for name, value := range members {
 		if value == nil {
 			delete(all, name)
@@ -249,9 +250,11 @@ func (m Message) with(own stored, content any, members map[string]any) Message {
 			all[name] = marshal(value)
 		}
 	}
-	own.raw = marshal(all)
-	m.stored = &own
-	return m
+	out := parseMessage(marshal(all))
+	if _, text := content.(string); text {
+		out.stored.parts = nil // a refusal beside it is in the text
+	}
+	return out
 }
 
 // Words returns what the message says, also if its content is a list of parts.

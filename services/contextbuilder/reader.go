@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 )
@@ -132,10 +133,8 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 			if err != nil && wait.Err() == nil {
 				return events.Position{}, err
 			}
-			select {
-			case <-wait.Done():
+			if !pause.For(wait, 10*time.Millisecond) {
 				return events.Position{}, fmt.Errorf("%w: %s", services.ErrPositionNotReached, p)
-			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}

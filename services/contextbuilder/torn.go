@@ -110,37 +110,30 @@ func (m Message) saysCall(id string) Message {
 	if at := slices.IndexFunc(m.stored.parts, isCall); at >= 0 {
 		return m.saysPart(at, callText(m.stored.parts[at].call()))
 	}
-	own := *m.stored
 	members := map[string]any{}
 	var said toolCall
-	switch at := slices.IndexFunc(own.ToolCalls, func(c toolCall) bool { return c.ID == id }); {
+	switch at := slices.IndexFunc(m.stored.ToolCalls, func(c toolCall) bool { return c.ID == id }); {
 	case at >= 0:
 		var raw struct {
 			Calls []json.RawMessage `json:"tool_calls"`
 		}
-		if json.Unmarshal(own.raw, &raw) != nil {
+		if json.Unmarshal(m.stored.raw, &raw) != nil {
 			return m
 		}
-		said = own.ToolCalls[at]
-		own.ToolCalls = slices.Delete(slices.Clone(own.ToolCalls), at, at+1)
-		members["tool_calls"] = nil
-		if len(own.ToolCalls) > 0 {
+		said, members["tool_calls"] = m.stored.ToolCalls[at], nil
+		if len(raw.Calls) > 1 {
 			members["tool_calls"] = slices.Delete(raw.Calls, at, at+1)
 		}
-	case own.FunctionCall == nil:
+	case m.stored.FunctionCall == nil:
 		return m
 	default:
-		said = toolCall{Function: *own.FunctionCall}
-		own.FunctionCall = nil
-		members["function_call"] = nil
+		said, members["function_call"] = toolCall{Function: *m.stored.FunctionCall}, nil
 	}
 	var parts []json.RawMessage
-	if json.Unmarshal(own.Content, &parts) != nil || parts == nil {
-		own.parts = nil
-		return m.with(own, strings.TrimSpace(plainText(m)+"\n"+callText(said)), members)
+	if json.Unmarshal(m.stored.Content, &parts) != nil || parts == nil {
+		return m.with(strings.TrimSpace(plainText(m)+"\n"+callText(said)), members)
 	}
-	own.parts = append(slices.Clone(own.parts), part{Type: "text", Text: callText(said)})
-	return m.with(own, append(parts, textPart(callText(said))), members)
+	return m.with(append(parts, textPart(callText(said))), members)
 }
 
 // saysResult returns the message with one of its results as text.
@@ -158,11 +151,8 @@ func (m Message) saysPart(at int, text string) Message {
 	if json.Unmarshal(m.stored.Content, &parts) != nil {
 		return m
 	}
-	own := *m.stored
-	own.parts = slices.Clone(own.parts)
-	own.parts[at] = part{Type: "text", Text: text}
 	parts[at] = textPart(text)
-	return m.with(own, parts, nil)
+	return m.with(parts, nil)
 }
 
 func textPart(text string) json.RawMessage {

@@ -51,39 +51,57 @@ func window(pieces []piece, b budget) []piece {
 		}
 		from--
 	}
-	from = callsFirst(pieces, from)
+	links := linksOf(pieces)
+	from = callsFirst(links, from)
 	taken := pieces[from:]
 	if !slices.ContainsFunc(taken, piece.complete) {
 		if last := lastComplete(pieces[:from]); last >= 0 {
-			begin := callsFirst(pieces, last)
-			end := resultsToo(pieces, begin, last+1, from)
+			begin := callsFirst(links, last)
+			end := resultsToo(links, begin, last+1, from)
 			taken = append(slices.Clone(pieces[begin:end]), taken...)
 		}
 	}
 	return taken
 }
 
-// resultsToo moves the end of pieces[begin:end] on to the turn with the last result
-// of a call in it, where that is before a limit.
-func resultsToo(pieces []piece, begin, end, limit int) int {
-	open := map[string]bool{}
-	note := func(p piece) {
+// link joins two pieces by their indices: one calls a tool, and the other has the result.
+type link struct{ call, result int }
+
+// linksOf returns the links between pieces, in the order of the results. A result is that of the last call of its id
+// before it.
+func linksOf(pieces []piece) (links []link) {
+	calls := map[string]int{}
+	for i, p := range pieces {
 		for _, m := range p.messages {
-			for _, id := range m.calls() {
-				open[id] = true
-			}
 			for _, id := range m.answers() {
-				delete(open, id)
+				if call, found := calls[id]; found {
+					links = append(links, link{call, i})
+				}
+			}
+			for _, id := range m.calls() {
+				calls[id] = i
 			}
 		}
 	}
-	for _, p := range pieces[begin:end] {
-		note(p)
+	return links
+}
+
+// callsFirst moves the window's begin back to the turn with the call of every tool result in it, where there is one.
+func callsFirst(links []link, from int) int {
+	for _, l := range slices.Backward(links) {
+		if l.result >= from {
+			from = min(from, l.call)
+		}
 	}
-	for i := end; i < limit && len(open) > 0; i++ {
-		before := len(open)
-		if note(pieces[i]); len(open) < before {
-			end = i + 1
+	return from
+}
+
+// resultsToo moves the end of pieces[begin:end] on to the turn with the last result of a call in it, where that is
+// before a limit.
+func resultsToo(links []link, begin, end, limit int) int {
+	for _, l := range links {
+		if l.call >= begin && l.call < end && l.result < limit {
+			end = max(end, l.result+1)
 		}
 	}
 	return end
@@ -95,37 +113,6 @@ func lastComplete(pieces []piece) int {
 		last--
 	}
 	return last
-}
-
-// callsFirst moves the window's begin back to the turn with the call of every tool
-// result in it, where there is one.
-func callsFirst(pieces []piece, from int) int {
-	open := map[string]bool{}
-	need := func(p piece) {
-		for _, m := range slices.Backward(p.messages) {
-			for _, id := range m.calls() {
-				delete(open, id)
-			}
-			for _, id := range m.answers() {
-				open[id] = true
-			}
-		}
-	}
-	for _, p := range slices.Backward(pieces[from:]) {
-		need(p)
-	}
-	for i := from - 1; i >= 0 && len(open) > 0; i-- {
-		hasCall := func(m Message) bool {
-			return slices.ContainsFunc(m.calls(), func(id string) bool { return open[id] })
-		}
-		if slices.ContainsFunc(pieces[i].messages, hasCall) {
-			for _, p := range slices.Backward(pieces[i:from]) {
-				need(p)
-			}
-			from = i
-		}
-	}
-	return from
 }
 
 // sinceSilence drops the turns before the last silence that was longer than idle,

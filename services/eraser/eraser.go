@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -164,7 +165,7 @@ func (e *Eraser) Run(ctx context.Context) error {
 			workers.Go(func() { q.work(ctx, e) })
 		}
 	}
-	for e.saveAll(ctx); pause(ctx, saveEvery); e.saveAll(ctx) {
+	for e.saveAll(ctx); pause.For(ctx, saveEvery); e.saveAll(ctx) {
 	}
 	last, cancel := lastly(ctx)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
@@ -231,7 +232,7 @@ func (e *Eraser) awaitErased(ctx context.Context, s member) (int, error) {
 		if r := written[PlaceLog]; r != nil {
 			return r.Erased, nil
 		}
-		if !pause(ctx, lookEvery) {
+		if !pause.For(ctx, lookEvery) {
 			return 0, ctx.Err()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -74,7 +75,7 @@ func (r *Retention) Run(ctx context.Context) error {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
 			next = sweepAgain
 		}
-		if !pause(ctx, next) {
+		if !pause.For(ctx, next) {
 			return nil
 		}
 	}
@@ -247,7 +248,7 @@ func (r *Retention) purge(ctx context.Context, partition int, id string, all, ma
 
 // linked redacts the turns of a linked session that are too old.
 func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) error {
-	state, err := fold(ctx, r.log, conversation.New(id, r.cfg.Rules), maxSeq, nil)
+	state, err := conversation.Folded(id, r.cfg.Rules, r.log.Session(ctx, id, 0, maxSeq))
 	if err != nil || state.Identity == "" || state.Erased != 0 {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 const maxSeq = math.MaxUint64
@@ -65,7 +66,7 @@ func (s scan) each(ctx context.Context, end uint64, yield func(jetlog.Message) b
 			}
 			s.after = m.Position.Seq
 		}
-		if s.gentle && !pause(ctx, min(time.Since(began), stillFor)) {
+		if s.gentle && !pause.For(ctx, min(time.Since(began), stillFor)) {
 			return ctx.Err()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -175,7 +176,7 @@ func (e *Eraser) reachPlace(ctx context.Context, place Place, at []events.Positi
 			warned = true
 			e.cfg.Logger.Warn("the receipt of an erasure waits for a view", "projection", place.Name(), "err", err)
 		}
-		if !pause(ctx, lookEvery) {
+		if !pause.For(ctx, lookEvery) {
 			return ctx.Err()
 		}
 	}
@@ -192,13 +193,3 @@ func reachedAll(ctx context.Context, place Place, at []events.Position) (bool, e
 
 // lookEvery is the pause between two looks at what is waited for.
 const lookEvery = 50 * time.Millisecond
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}

@@ -141,13 +141,8 @@ func (e *Eraser) erase(ctx context.Context, at events.Position) error {
 
 // fold returns the session up to a sequence, without some events of it.
 func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
-	return fold(ctx, e.log, conversation.New(session, e.cfg.Rules), upTo, without)
-}
-
-func fold(
-	ctx context.Context, log Reader, s *conversation.State, upTo uint64, without []uint64,
-) (*conversation.State, error) {
-	for r, err := range log.Session(ctx, s.SessionID, 0, upTo) {
+	s := conversation.New(session, e.cfg.Rules)
+	for r, err := range e.log.Session(ctx, session, 0, upTo) {
 		if err != nil {
 			return nil, err
 		}

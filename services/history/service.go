@@ -55,15 +55,12 @@ const concurrentLoads = 16
 func New(log Log, cfg Config) *Service {
 	cfg.Rules.Slim = true
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
 		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
-		Clock:         clock{},
 	}
 	// A session that has been silent for its life has no claim on memory.
 	if cfg.Rules.SessionTTL > 0 {
@@ -74,26 +71,6 @@ func New(log Log, cfg Config) *Service {
 		s.parts = append(s.parts, &following{started: make(chan struct{})})
 	}
 	return s
-}
-
-// clock is the system's clock. It does not tick: Run looks for what has expired.
-type clock struct{}
-
-func (clock) NowNano() int64                      { return time.Now().UnixNano() }
-func (clock) Tick(time.Duration) <-chan time.Time { return nil }
-
-// dropExpired frees sessions that have expired, until ctx ends.
-func (s *Service) dropExpired(ctx context.Context) error {
-	tick := time.NewTicker(max(min(s.cfg.Rules.SessionTTL, time.Minute), time.Second))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			s.sessions.CleanUp()
-		}
-	}
 }
 
 // weight estimates the bytes of a held session.
@@ -107,11 +84,11 @@ func (x *session) weight(id string) uint32 {
 // Run follows the log until ctx ends, and then returns nil. It returns an error if the stream is no longer the one that
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.sessions.StopAllGoroutines()
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range s.parts {
 		g.Go(func() error { return s.follow(ctx, k) })
 	}
-	g.Go(func() error { return s.dropExpired(ctx) })
 	return g.Wait()
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/services"
@@ -112,7 +113,7 @@ func (r *Reader) heads(ctx, waiting context.Context, least []events.Position) (h
 	for k := range r.log.Partitions() {
 		head, err := r.log.Head(ctx, k)
 		for ; err == nil && !holds(head, least); head, err = r.log.Head(ctx, k) {
-			if pause(waiting) != nil {
+			if !pause.For(waiting, pollPause) {
 				return nil, fmt.Errorf("%w: partition %d ends at %s", services.ErrPositionNotReached, k, head)
 			}
 		}
@@ -147,18 +148,8 @@ func (r *Reader) follow(ctx context.Context, tables Tables, head events.Position
 				return nil
 			}
 		}
-		if pause(ctx) != nil {
+		if !pause.For(ctx, pollPause) {
 			return fmt.Errorf("%w: the audit tables are at %s of %s", services.ErrBehind, at, head)
 		}
-	}
-}
-
-// pause waits a moment, or returns that ctx has ended.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(pollPause):
-		return nil
 	}
 }

@@ -182,14 +182,7 @@ func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
 }
 
 func (f *Forwarder) fold(ctx context.Context, session string, upTo uint64) (*conversation.State, error) {
-	state := conversation.New(session, f.rules)
-	for r, err := range f.log.Session(ctx, session, 0, upTo) {
-		if err != nil {
-			return nil, err
-		}
-		state.Fold(r)
-	}
-	return state, nil
+	return conversation.Folded(session, f.rules, f.log.Session(ctx, session, 0, upTo))
 }
 
 func idsOf(turns []*conversation.Turn) (ids []uuid.UUID) {

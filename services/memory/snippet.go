@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -47,10 +48,7 @@ var _ services.Memory = (*Snippets)(nil)
 
 // NewSnippets makes snippets of what search finds; budget is 300 ms where it is 0.
 func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
-	if budget == 0 {
-		budget = 300 * time.Millisecond
-	}
-	return &Snippets{search, confirmed, budget}
+	return &Snippets{search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
 }
 
 // leavesOut reports whether a query wants nothing of what was found: the prompt shows it anyway, or it stands

@@ -79,6 +79,7 @@ func (b *backlog) fillSession(ctx context.Context) error {
 	e, err, there := b.pull()
 	switch {
 	case err != nil:
+		b.pull = func() (events.Recorded, error, bool) { return e, err, true } // a next call must not find an end
 		return err
 	case there:
 		b.ready = []jetlog.Message{jetlog.DecodedMessage(&e)}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,9 +26,7 @@ var _ services.EventReader = (*Replay)(nil)
 
 // New makes a reader of a log; it does no I/O.
 func New(log *jetlog.Log, logger *slog.Logger) *Replay {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	return &Replay{log: log, redactions: newRedactions(log, logger)}
 }
 

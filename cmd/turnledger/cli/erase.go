@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -95,7 +96,7 @@ func (c *eraseCmd) wait(e *Env, id string) error {
 			} else if p != nil {
 				bar.reach(uint64(max(p.Erased, 0)), uint64(max(p.Events, 0)))
 			}
-			look(e.Ctx)
+			pause.For(e.Ctx, lookEvery)
 		}
 	})
 }

@@ -100,14 +100,6 @@ func (r remote) explain(ctx context.Context, err error) error {
 // lookEvery is the pause between two looks at what a server does.
 const lookEvery = 200 * time.Millisecond
 
-// look waits for the next look, or until ctx ends.
-func look(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(lookEvery):
-	}
-}
-
 // Counted returns a number and what is counted, in the plural where it is not one.
 func Counted[N int | uint64](n N, of string) string {
 	if n == 1 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/internal/await"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // BatchSubscriber is the Watermill subscriber for projectors: one Watermill message is a batch of consecutive events of
@@ -60,7 +60,7 @@ func (s *BatchSubscriber) emit(ctx context.Context, e emitter) {
 		wait := backoff.NewExponentialBackOff()
 		wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
 		for e.deliver(ctx, message.NewMessage(watermill.NewShortUUID(), nil), batch) != acked {
-			await.Pause(ctx, wait.NextBackOff())
+			pause.For(ctx, wait.NextBackOff())
 			if ctx.Err() != nil {
 				return
 			}

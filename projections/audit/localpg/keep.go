@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // stopDeadline is how long the end of PostgreSQL may take.
@@ -23,10 +25,7 @@ func (s *Server) Keep(ctx context.Context) (stop func()) {
 			s.log.Warn("PostgreSQL has ended and is started again", "log", s.LogFile())
 			if err := s.Restart(life); err != nil && life.Err() == nil {
 				s.log.Error("PostgreSQL does not start; the audit catches up when it does", "err", err)
-				select {
-				case <-life.Done():
-				case <-time.After(5 * time.Second):
-				}
+				pause.For(life, 5*time.Second)
 			}
 		}
 	})

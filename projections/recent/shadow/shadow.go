@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
@@ -80,7 +81,7 @@ func (s *Shadow) Run(ctx context.Context) error {
 const (
 	// tries is how often both are read until they stand at the same position.
 	tries = 20
-	pause = 25 * time.Millisecond
+	rest  = 25 * time.Millisecond
 )
 
 func (s *Shadow) compare(ctx context.Context, r read) string {
@@ -105,10 +106,7 @@ func (s *Shadow) compare(ctx context.Context, r read) string {
 				first.Applied, "first", one, "second", two)
 			return "different"
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		pause.For(ctx, rest)
 	}
 	return "behind"
 }

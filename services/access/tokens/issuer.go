@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -135,10 +136,8 @@ func (i *Issuer) Run(ctx context.Context) error {
 				"err", err)
 			wait = min(wait, i.cfg.Pause)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

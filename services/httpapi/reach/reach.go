@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -82,12 +83,10 @@ func (r Rules) owner(ctx context.Context, sessionID string) (string, error) {
 // exists takes longer to look up than one that does not. Without the wait, a caller that is refused
 // could measure which of the two it was.
 func even(ctx context.Context, began time.Time, step time.Duration) error {
-	select {
-	case <-time.After(step - time.Since(began)%step):
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, step-time.Since(began)%step) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // Rate returns *TooOften for a request of a kind that comes too soon, before anything is done for it. The identity

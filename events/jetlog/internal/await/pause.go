@@ -3,6 +3,8 @@ package await
 import (
 	"context"
 	"time"
+
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // Patience is how long to wait before the next attempt: longer each time, up to a second. The zero value begins anew.
@@ -11,15 +13,5 @@ type Patience time.Duration
 // Wait waits before the next attempt, but not longer than ctx.
 func (p *Patience) Wait(ctx context.Context) {
 	*p = min(max(2**p, Patience(5*time.Millisecond)), Patience(time.Second))
-	Pause(ctx, time.Duration(*p))
-}
-
-// Pause waits, but not longer than ctx.
-func Pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	pause.For(ctx, time.Duration(*p))
 }
