@@ -13,3 +13,16 @@ var (
 	// ErrID says that a text can't be the id of a session, a request or an identity.
 	ErrID = errors.New("must be 1 to 256 bytes of UTF-8 without control characters, other than one or two dots")
 )
+
+// NotReady says why something can't be used: Reason in words that anybody may read, Err for whoever runs it. Err may be
+// nil.
+type NotReady struct {
+	Reason string
+	Err    error
+}
+
+func (n *NotReady) Error() string { return errors.Join(errors.New(n.Reason), n.Err).Error() }
+func (n *NotReady) Unwrap() error { return n.Err }
+
+// Public returns the reason.
+func (n *NotReady) Public() string { return n.Reason }

@@ -1,6 +1,9 @@
 package projections
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrFenced: another runner or a rebuild has taken the partition over, or has applied the events already. A runner
@@ -24,6 +27,13 @@ var (
 	ErrNotYet    = errors.New("what is to be forgotten is not applied yet")
 	errPermanent = errors.New("permanent")
 )
+
+// Wrap says what was attempted before an error, if there is one. It is for defer, with the result of the function.
+func Wrap(err *error, attempted string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(attempted, args...), *err)
+	}
+}
 
 // Permanent marks an error that trying again can't mend: the event is parked in
 // the dead letters.

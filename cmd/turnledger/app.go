@@ -9,9 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.opentelemetry.io/otel/sdk/trace"
-	oteltrace "go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
@@ -34,6 +31,7 @@ import (
 	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/tracing"
 )
 
 // app is a process in some roles: built, run, stopped.
@@ -53,7 +51,7 @@ type app struct {
 	erasing  *erasing
 	hashKey  []byte
 	handler  backup.Handler
-	traces   *trace.TracerProvider // nil where none are sent
+	traces   *tracing.Provider
 	steps    *httpwire.Steps
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
@@ -110,7 +108,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = runner.NewMetrics(a.registry)
-	if a.traces, err = openTraces(ctx); err != nil {
+	if a.traces, err = tracing.Open(ctx, version); err != nil {
 		return err
 	}
 	if err := a.openViews(ctx); err != nil {
@@ -122,7 +120,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	if err := a.openErasing(ctx); err != nil {
 		return err
 	}
-	a.steps = httpwire.NewSteps(a.registry, a.tracing())
+	a.steps = httpwire.NewSteps(a.registry, a.traces)
 	a.serve()
 	return nil
 }
@@ -132,7 +130,7 @@ func (a *app) serve() {
 	checks := a.checks()
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
-		Registry: a.registry, Logger: a.logger, Traces: a.tracing(), Checks: checks,
+		Registry: a.registry, Logger: a.logger, Traces: a.traces, Checks: checks,
 		MaxRequests: a.cfg.MaxRequests, MaxStreams: a.cfg.MaxStreams, Open: a.callers == nil,
 	}
 	if a.callers != nil {
@@ -193,7 +191,7 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 // identities reads the turns of identities from the audit tables.
 func (a *app) identities() *identities.Reader {
 	tables := a.views.audit
-	return identities.New(func() (identities.Tables, error) { return tables.get() }, a.store.log, 0)
+	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.log, 0)
 }
 
 // chat answers with the model that is configured, or an echo.
@@ -240,7 +238,7 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 		g.Go(func() error { return a.store.cert.Run(life) })
 	}
 	if a.chatting != nil {
-		g.Go(func() error { return a.endAnswers(ctx, life) })
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(answersDeadline, a.chatting.Stop) })()
 	}
 	a.front.open(ctx, a.handler)
 	g.Go(func() error {
@@ -309,43 +307,9 @@ func (a *app) followers() []func(context.Context) error {
 	return out
 }
 
-// tracing takes spans, or drops them where none are sent.
-func (a *app) tracing() oteltrace.TracerProvider {
-	if a.traces == nil {
-		return noop.NewTracerProvider()
-	}
-	return a.traces
-}
-
-// endAnswers ends answers that go on for too long after ctx has ended.
-func (a *app) endAnswers(ctx, life context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-life.Done():
-		return nil
-	}
-	late := time.NewTimer(answersDeadline)
-	defer late.Stop()
-	select {
-	case <-late.C:
-		a.chatting.Stop()
-	case <-life.Done():
-	}
-	return nil
-}
-
-// endTraces sends the spans that are left.
-func (a *app) endTraces() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := a.traces.Shutdown(ctx); err != nil {
-		a.logger.Warn("some traces were not sent", "err", err)
-	}
-}
-
 func (a *app) close() {
 	if a.traces != nil {
-		a.endTraces()
+		a.traces.Close(a.logger)
 	}
 	if a.views != nil {
 		a.views.Close()

@@ -13,7 +13,9 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/cli"
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/projections/audit/localpg"
+	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
 type devCmd struct {
@@ -32,7 +34,7 @@ func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 	}
 	_ = l.Close()
 	if c.NATSURL == "" && c.NATSListen == "" {
-		c.NATSListen = freeNATS(e.Ctx)
+		c.NATSListen = embedded.FreeListener(e.Ctx)
 	}
 	pg, err := c.postgres(e, logger)
 	if err != nil {
@@ -81,16 +83,16 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	} else if a.store.server != nil {
 		p("  NATS      in this process only (port 4222 is taken; set TURNLEDGER_NATS_LISTEN for another)")
 	} else {
-		p("  NATS      %s", config.Secretless(c.NATSURL))
+		p("  NATS      %s", secrets.Hide(c.NATSURL))
 	}
 	if c.PostgresURL != "" {
-		p("  Audit     %s", config.Secretless(c.PostgresURL))
+		p("  Audit     %s", secrets.Hide(c.PostgresURL))
 	} else {
 		p("  Audit     none: no PostgreSQL")
 	}
 	p("  Recent    %s", recentOf(c.Config))
 	if c.ModelURL != "" {
-		p("  Model     %s at %s", c.ModelName, config.Secretless(c.ModelURL))
+		p("  Model     %s at %s", c.ModelName, secrets.Hide(c.ModelURL))
 	} else {
 		p("  Model     an echo: set TURNLEDGER_MODEL_URL and TURNLEDGER_MODEL_NAME for a real one")
 	}
@@ -110,7 +112,7 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 
 func recentOf(c config.Config) string {
 	if c.RedisURL != "" {
-		return config.Secretless(c.RedisURL)
+		return secrets.Hide(c.RedisURL)
 	}
 	return "in memory"
 }

@@ -44,7 +44,8 @@ func (a *app) openErasing(ctx context.Context) (err error) {
 		return nil
 	}
 	c := eraser.Config{
-		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places, Forget: a.views.audit.forgetOne, Logger: a.logger,
+		Rules: a.cfg.Rules(), Rate: a.cfg.EraseRate, Places: places,
+		Forget: a.views.audit.ForgetEvent, Logger: a.logger,
 	}
 	if a.memory != nil {
 		c.Documents = []eraser.Documents{a.memory}
@@ -53,7 +54,7 @@ func (a *app) openErasing(ctx context.Context) (err error) {
 	x.eraser = eraser.New(log, a.notes, c)
 	x.feed = runner.NewTask(a.store.log, x.eraser, runner.Config{
 		Rules: a.cfg.Rules(), Group: desk.New(a.notes).Members(x.eraser.Name(), nil),
-		Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
+		Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 	})
 	a.views.Beside(x.eraser.Name(), x.feed, nil, nil)
 	x.retention = eraser.NewRetention(log, a.notes, eraser.RetentionConfig{
@@ -110,5 +111,5 @@ func (a *app) forget(
 			return err
 		}
 	}
-	return a.views.audit.forget(ctx, partition, gone, purge)
+	return a.views.audit.ForgetEvents(ctx, partition, gone, purge)
 }

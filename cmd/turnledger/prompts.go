@@ -50,7 +50,7 @@ func (a *app) snippets() services.Memory {
 		return memory.NewSnippets(a.memory, a.memory.Deletions.Confirmed, a.cfg.MemoryBudget)
 	case a.views.audit != nil:
 		tables := memory.Tables{
-			Open: func() (memory.Recaller, error) { return a.views.audit.get() },
+			Open: func() (memory.Recaller, error) { return a.views.audit.Get() },
 			Erased: func(ctx context.Context, identityID string) (bool, error) {
 				erased, err := a.store.log.IdentityErasedNow(ctx, identityID)
 				return erased != nil, err

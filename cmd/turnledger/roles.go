@@ -8,30 +8,28 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 )
 
-// role is what a process does.
-type role string
-
 // The roles of docs/contract.md#command-line that this version has.
 const (
-	roleAPI     role = "api"     // takes writes over HTTP
-	roleContext role = "context" // answers reads over HTTP
-	roleRecent  role = "recent"  // feeds the recent view in Redis
-	roleAudit   role = "audit"   // feeds the audit tables
-	roleEraser  role = "eraser"  // carries redactions and erasures out, and retention
-	roleChat    role = "chat"    // answers messages with a model
+	roleAPI     = "api"     // takes writes over HTTP
+	roleContext = "context" // answers reads over HTTP
+	roleRecent  = "recent"  // feeds the recent view in Redis
+	roleAudit   = "audit"   // feeds the audit tables
+	roleEraser  = "eraser"  // carries redactions and erasures out, and retention
+	roleChat    = "chat"    // answers messages with a model
 )
 
 var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleEraser, roleChat}
 
-type roles []role
+// roles is what a process does.
+type roles []string
 
-func (r roles) has(x role) bool { return slices.Contains(r, x) }
+func (r roles) has(x string) bool { return slices.Contains(r, x) }
 
 // parseRoles reads a list with commas.
 func parseRoles(s string) (roles, error) {
 	var out roles
 	for name := range strings.SplitSeq(s, ",") {
-		x := role(strings.TrimSpace(name))
+		x := strings.TrimSpace(name)
 		if !allRoles.has(x) {
 			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, "+
 				"audit, eraser, chat", config.ErrUsage, name)
@@ -62,10 +60,4 @@ func (r roles) fit(c config.Config) error {
 	}
 }
 
-func (r roles) String() string {
-	names := make([]string, len(r))
-	for i, x := range r {
-		names[i] = string(x)
-	}
-	return strings.Join(names, ",")
-}
+func (r roles) String() string { return strings.Join(r, ",") }

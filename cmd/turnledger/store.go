@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -17,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/services/access/certfile"
-	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
 // store is the log with the NATS it stands on.
@@ -95,18 +93,10 @@ func openOutside(ctx context.Context, cfg config.Config) (*store, error) {
 				config.ErrUsage)
 		}
 	}
-	opts := append([]nats.Option{
-		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
-		// A server that is paused, or whose machine is gone, closes no connection: three
-		// seconds of silence are enough to try the next one.
-		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
-		// A password that was changed is changed back, and credentials that ended are replaced.
-		nats.IgnoreAuthErrorAbort(),
-	}, cfg.NATSClient()...)
-	nc, err := nats.Connect(cfg.NATSURL, opts...)
+	nc, err := jetlog.Connect(cfg.NATSURL, cfg.NATSClient()...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w (is it running, and are TURNLEDGER_NATS_URL and its "+
-			"credentials right?)", config.Secretless(cfg.NATSURL), err)
+			"credentials right?)", secrets.Hide(cfg.NATSURL), err)
 	}
 	s := &store{nc: nc}
 	if s.log, err = s.reopened(ctx, cfg); err != nil {
@@ -145,49 +135,4 @@ func (s *store) close() {
 	if s.server != nil {
 		s.server.Stop()
 	}
-}
-
-// ready returns the reason why the log takes no writes, nil where it does.
-func (s *store) ready(ctx context.Context) error {
-	if err := s.log.Writable(ctx); err != nil {
-		if ctx.Err() != nil {
-			return httpwire.Reason("the log's server does not tell whether it takes writes: does its disk hang?")
-		}
-		return httpwire.Reason(err.Error())
-	}
-	for k := range s.log.Partitions() {
-		if _, err := s.log.Head(ctx, k); err != nil {
-			if errors.Is(err, jetlog.ErrStream) {
-				return errors.Join(httpwire.Reason("the log was restored, or made anew, by another process: restart "+
-					"this one when turnledger restore has ended"), err)
-			}
-			if errors.Is(err, jetlog.ErrNoWrites) {
-				return errors.Join(httpwire.Reason("an fsync failed: restart this process when its disk is well"), err)
-			}
-			if !s.nc.IsConnected() && notLetIn(s.nc.LastError()) {
-				return errors.Join(httpwire.Reason("NATS does not let this process in: are TURNLEDGER_NATS_URL and "+
-					"its credentials right?"), err)
-			}
-			why := httpwire.Reason("the log does not tell its head: NATS does not answer, or has no leader")
-			return errors.Join(why, err)
-		}
-	}
-	return nil
-}
-
-// notLetIn reports whether NATS refused the credentials, or stopped accepting them.
-func notLetIn(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err,
-		nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
-}
-
-// freeNATS returns the address that dev offers to pipelines: NATS's usual port on 127.0.0.1, or "" where another
-// process has it.
-func freeNATS(ctx context.Context) string {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
-	if err != nil {
-		return ""
-	}
-	_ = l.Close()
-	return "127.0.0.1:4222"
 }

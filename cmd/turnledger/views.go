@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -23,63 +20,8 @@ import (
 type views struct {
 	*fleet.Fleet
 	recent recent.Reader  // nil: reads go to the log alone
-	audit  *auditTables   // nil: nobody reads them here
+	audit  *audit.Guarded // nil: nobody reads them here
 	shadow *shadow.Shadow // nil where none is configured
-}
-
-// auditTables are the audit tables for readers, once PostgreSQL has answered; until then every use is
-// audit.ErrUnavailable. The log keeps all, so they catch up when it does.
-type auditTables struct {
-	tables   *audit.Audit
-	readable func() error
-}
-
-var errNoAudit = errors.Join(audit.ErrUnavailable,
-	errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
-
-func (a *auditTables) get() (*audit.Audit, error) {
-	if a == nil {
-		return nil, errNoAudit
-	}
-	if err := a.readable(); err != nil {
-		return nil, errors.Join(audit.ErrUnavailable, err)
-	}
-	return a.tables, nil
-}
-
-// SessionTurns returns the last turns of a linked session.
-func (a *auditTables) SessionTurns(ctx context.Context, sessionID string,
-	limit int) (*conversation.State, events.Position, error) {
-	t, err := a.get()
-	if err != nil {
-		return nil, events.Position{}, err
-	}
-	return t.SessionTurns(ctx, sessionID, limit)
-}
-
-// forget purges what a retention takes out of the log, and notes it in the audit's ledger.
-func (a *auditTables) forget(ctx context.Context, partition int, gone []uint64,
-	purge func(context.Context) error) error {
-	if a == nil {
-		return purge(ctx)
-	}
-	tables, err := a.get()
-	if err != nil {
-		return err
-	}
-	return tables.ForgetEvents(ctx, partition, gone, purge)
-}
-
-// forgetOne notes in the audit's ledger one event that the eraser took out of the log beside its session.
-func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
-	if a == nil {
-		return nil
-	}
-	tables, err := a.get()
-	if err != nil {
-		return err
-	}
-	return tables.ForgetEvent(ctx, at)
 }
 
 // openViews makes the views of the roles. Those in stores that only others use are added, too, so that every
@@ -87,7 +29,7 @@ func (a *auditTables) forgetOne(ctx context.Context, at events.Position) error {
 func (a *app) openViews(ctx context.Context) error {
 	a.views = &views{Fleet: fleet.New(fleet.Config{
 		Log: a.store.log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
-			Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.tracing(),
+			Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 		},
 	})}
 	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit} {
@@ -190,7 +132,7 @@ func (a *app) openAudit(ctx context.Context) error {
 	}
 	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		a.views.audit = &auditTables{tables, m.Readable}
+		a.views.audit = &audit.Guarded{Tables: tables, May: m.Readable}
 	}
 	return err
 }

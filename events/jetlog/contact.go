@@ -2,8 +2,14 @@ package jetlog
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/turnledger/turnledger/events"
 )
 
 const (
@@ -12,6 +18,18 @@ const (
 	// tried. It is longer than one question lasts.
 	contactLost = readDeadline + contactEvery
 )
+
+// Connect connects to an outside NATS. The connection is for good: it comes back from whatever ends it.
+func Connect(url string, of ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, append([]nats.Option{
+		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
+		// A server that is paused, or whose machine is gone, closes no connection: three
+		// seconds of silence are enough to try the next one.
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
+		// A password that was changed is changed back, and credentials that ended are replaced.
+		nats.IgnoreAuthErrorAbort(),
+	}, of...)...)
+}
 
 // Run keeps in touch with a cluster until ctx ends: if no partition answers with its head, Run moves the connection to
 // another server. The present server may be cut off from the others, of which NATS does not inform its clients. On a
@@ -79,5 +97,41 @@ func (l *Log) lookForMirrors(ctx context.Context) {
 	mirrors, err := l.wire.Mirrors(ctx)
 	for _, p := range l.partitions {
 		p.mirrored.Store(err != nil || len(mirrors[p.name]) > 0)
+	}
+}
+
+// Ready returns an *events.NotReady where the log takes no writes.
+func (l *Log) Ready(ctx context.Context) error {
+	if err := l.Writable(ctx); err != nil {
+		if ctx.Err() != nil {
+			return &events.NotReady{
+				Reason: "the log's server does not tell whether it takes writes: does its disk hang?",
+			}
+		}
+		return &events.NotReady{Reason: err.Error()}
+	}
+	for k := range l.partitions {
+		if _, err := l.Head(ctx, k); err != nil {
+			return &events.NotReady{Reason: l.silent(err), Err: err}
+		}
+	}
+	return nil
+}
+
+// silent says why a partition did not answer with its head.
+func (l *Log) silent(err error) string {
+	refuses := func(how error) bool { return errors.Is(l.wire.NC.LastError(), how) }
+	switch {
+	case errors.Is(err, ErrStream):
+		return "the log was restored, or made anew, by another process: " +
+			"restart this one when turnledger restore has ended"
+	case errors.Is(err, ErrNoWrites):
+		return "an fsync failed: restart this process when its disk is well"
+	case !l.wire.NC.IsConnected() && slices.ContainsFunc([]error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	}, refuses):
+		return "NATS does not let this process in: are TURNLEDGER_NATS_URL and its credentials right?"
+	default:
+		return "the log does not tell its head: NATS does not answer, or has no leader"
 	}
 }

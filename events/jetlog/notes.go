@@ -162,7 +162,7 @@ type Note[T any] struct {
 }
 
 // EachNote calls f with the notes whose keys match a filter ("a.>"), in the order of their revisions.
-func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T])) error {
+func EachNote[T any](ctx context.Context, n notesReader, filter string, f func(Note[T])) error {
 	return n.Each(ctx, filter, func(raw Note[json.RawMessage]) error {
 		var value T
 		if err := json.Unmarshal(raw.Value, &value); err != nil {
@@ -171,6 +171,11 @@ func EachNote[T any](ctx context.Context, n *Notes, filter string, f func(Note[T
 		f(Note[T]{raw.Key, value, raw.Revision, raw.At})
 		return nil
 	})
+}
+
+// notesReader is Notes, or what stands in for them.
+type notesReader interface {
+	Each(ctx context.Context, filter string, f func(Note[json.RawMessage]) error) error
 }
 
 // Each is EachNote with undecoded values; an error of f ends it.

@@ -15,7 +15,7 @@ import (
 
 // Apply implements projections.Projection.
 func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
-	kept := a.early.in(b.From.Partition)
+	kept := a.early[b.From.Partition].Load()
 	for i := range b.Parked {
 		// The letter may be retried before a link comes, or after: a link reads that session from the log.
 		kept.take(b.Parked[i].SessionID)

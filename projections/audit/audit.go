@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -59,9 +60,10 @@ func (c Config) withDefaults() (Config, error) {
 // Audit is the audit tables of one log. Safe for concurrent use; Apply of one partition is one runner's, and
 // fenced against others.
 type Audit struct {
-	cfg    Config
-	pool   *pgxpool.Pool
-	early  kept
+	cfg  Config
+	pool *pgxpool.Pool
+	// early has what is kept of each partition that was claimed here.
+	early  [events.Buckets]atomic.Pointer[early]
 	second *second
 	// mends says that tables that are gone are made again.
 	mends atomic.Bool

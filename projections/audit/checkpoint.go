@@ -38,7 +38,7 @@ func (a *Audit) Claim(ctx context.Context, partition int) (c projections.Checkpo
 	if err != nil {
 		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
 	}
-	a.early.begin(partition, a.cfg.Rules)
+	a.early[partition].Store(newEarly(a.cfg.Rules))
 	return c, nil
 }
 

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -96,27 +95,4 @@ func textBytes(f events.Fact) (n int) {
 		n += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(texts.Metadata)
 	}
 	return n
-}
-
-// kept has the early sessions of all partitions.
-type kept struct {
-	mu sync.Mutex
-	of map[int]*early
-}
-
-// begin forgets what is kept of a partition.
-func (x *kept) begin(partition int, rules conversation.Rules) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.of == nil {
-		x.of = map[int]*early{}
-	}
-	x.of[partition] = newEarly(rules)
-}
-
-// in returns what is kept of a partition; nil where nobody has claimed it here.
-func (x *kept) in(partition int) *early {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.of[partition]
 }

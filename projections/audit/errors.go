@@ -22,9 +22,10 @@ var (
 
 // failure wraps an error with the attempted action, and marks errors that a retry can't mend. PostgreSQL's messages
 // about the values of a row quote these values; of such errors failure keeps only the code and the names of the table
-// and the constraint.
+// and the constraint. An error of this package stays as it is.
 func failure(attempted string, err error) error {
-	if err == nil || errors.Is(err, projections.ErrFenced) || errors.Is(err, ErrMissing) {
+	is := func(known error) bool { return errors.Is(err, known) }
+	if err == nil || projections.IsPermanent(err) || slices.ContainsFunc(ours, is) {
 		return err
 	}
 	pg, answered := errors.AsType[*pgconn.PgError](err)
@@ -43,6 +44,9 @@ func failure(attempted string, err error) error {
 		return fmt.Errorf("%s: %w: %s (SQLSTATE %s)", attempted, ErrUnavailable, pg.Message, pg.Code)
 	}
 }
+
+var ours = []error{ErrUnavailable, ErrMissing, ErrDependent, projections.ErrFenced, projections.ErrBehind,
+	projections.ErrRebuilding}
 
 // aboutData are the classes of errors that come from the values of a row: data exception, integrity violation, limit
 // of the program.

@@ -185,10 +185,7 @@ const swapWait = "2s"
 func (g *generation) Swap(ctx context.Context, anyway bool) error {
 	for {
 		err := g.trySwap(ctx, anyway)
-		switch {
-		case errors.Is(err, projections.ErrBehind):
-			return err
-		case codeOf(err) != lockNotAvailable:
+		if codeOf(err) != lockNotAvailable {
 			return failure("swap the generations of the audit", err)
 		}
 		select { // a long read was in the way

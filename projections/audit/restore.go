@@ -40,14 +40,10 @@ func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []e
 		settled = []events.Position{s.Letter}
 		return a.rewrite(ctx, tx, projections.Batch{From: stands, To: stands, Events: s.Events})
 	})
-	switch {
-	case err == nil:
-		return settled, nil
-	case projections.IsPermanent(err), errors.Is(err, ErrUnavailable):
-		return nil, err
-	default:
+	if err != nil {
 		return nil, failure("restore a session of the audit", err)
 	}
+	return settled, nil
 }
 
 // rewrite writes the rows of events again, over the rows that exist.

@@ -77,15 +77,3 @@ func storeKey(store string) string {
 	}
 	return strings.NewReplacer(".", "_", "*", "_", ">", "_", " ", "_").Replace(store)
 }
-
-// each calls f with the notes whose keys match a filter, decoded as values of type T.
-func each[T any](ctx context.Context, notes Notes, filter string, f func(jetlog.Note[T])) error {
-	return notes.Each(ctx, filter, func(raw jetlog.Note[json.RawMessage]) error {
-		n := jetlog.Note[T]{Key: raw.Key, Revision: raw.Revision, At: raw.At}
-		err := json.Unmarshal(raw.Value, &n.Value)
-		if err == nil {
-			f(n)
-		}
-		return err
-	})
-}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -51,7 +50,8 @@ type Hold struct {
 // Own takes over the letters of the partition in which a checkpoint was claimed. It removes letters of events after the
 // checkpoint's sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes
 // letters of another stream. It fails with ErrFenced if a later claim owns the letters.
-func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (*Hold, error) {
+func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (_ *Hold, err error) {
+	defer projections.Wrap(&err, "own the dead letters")
 	notes, err := d.open(ctx)
 	if err != nil {
 		return nil, err
@@ -63,29 +63,31 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	var have owner
 	revision, err := notes.Read(ctx, h.own, &have)
 	if err != nil {
-		return nil, fmt.Errorf("own the dead letters: %w", err)
+		return nil, err
 	}
 	// A store without an id may have been emptied, and counts its epochs from the beginning again.
 	if have.Epoch > cp.Epoch && (cp.Store != "" || cp.Seq > 0) {
 		return nil, projections.ErrFenced
 	}
-	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); errors.Is(err, jetlog.ErrConflict) {
-		return nil, projections.ErrFenced
+	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); err != nil {
+		return nil, fenced(err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("own the dead letters: %w", err)
-	}
-	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition))
+	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition)+".>")
 	for _, l := range found {
 		if err == nil && (l.Value.Position.Seq > cp.Seq || !sameStream(l.Value.Created, cp.Created)) {
 			h.attempts[l.Value.Position] = l.Value.Attempts
 			err = notes.Commit(ctx, l.Key, nil, h.own, h.revision)
 		}
 	}
+	return h, fenced(err)
+}
+
+// fenced is ErrFenced where another claim has written meanwhile.
+func fenced(err error) error {
 	if errors.Is(err, jetlog.ErrConflict) {
-		return nil, projections.ErrFenced
+		return projections.ErrFenced
 	}
-	return h, err
+	return err
 }
 
 func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equal(b) }
@@ -93,18 +95,12 @@ func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equa
 // Keep makes the letter of an event durable. If a former owner parked the event before, the letter adds that owner's
 // attempts to its own. The letter counts once a checkpoint of the claim has passed the event. Keep fails with ErrFenced
 // if another claim owns the letters by now.
-func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) error {
+func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) (err error) {
 	dead.Projection = h.name
 	dead.Attempts += h.attempts[dead.Position]
 	l := letter{DeadLetter: dead, Created: created, Epoch: h.at.Epoch}
-	err := h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision)
-	if errors.Is(err, jetlog.ErrConflict) {
-		return projections.ErrFenced
-	}
-	if err != nil {
-		return fmt.Errorf("keep a dead letter: %w", err)
-	}
-	return nil
+	defer projections.Wrap(&err, "keep a dead letter")
+	return fenced(h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision))
 }
 
 // letters returns those of a generation in the partitions that match, in the order in which they were parked.
@@ -115,16 +111,15 @@ func (d *Desk) letters(
 	if err != nil {
 		return nil, err
 	}
-	filter := key(generationKey("letter", name, store, generation), partitions, "*")
-	if err := each(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) }); err != nil {
-		return nil, fmt.Errorf("read the dead letters: %w", err)
-	}
+	filter := key(generationKey("letter", name, store, generation), partitions)
+	defer projections.Wrap(&err, "read the dead letters")
+	err = jetlog.EachNote(ctx, notes, filter, func(n jetlog.Note[letter]) { out = append(out, n) })
 	slices.SortFunc(out, func(a, b jetlog.Note[letter]) int {
 		x, y := a.Value.Position, b.Value.Position
 		return cmp.Or(a.Value.ParkedAt.Compare(b.Value.ParkedAt), cmp.Compare(x.Partition, y.Partition),
 			cmp.Compare(x.Seq, y.Seq))
 	})
-	return out, nil
+	return out, err
 }
 
 // restoredStore is where the letters are that came with a backup: which store they were of is not known there.
@@ -133,7 +128,8 @@ const restoredStore = "restored"
 // Restore takes in the letters that came with a backup of the log. They count for a view that followed the log of
 // before, until it is rebuilt: an operator's word that an event stays out must not be lost with the log. A letter
 // whose event the restored log does not hold is left out.
-func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) error {
+func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) (err error) {
+	defer projections.Wrap(&err, "restore a dead letter")
 	notes, err := d.open(ctx)
 	if err != nil {
 		return err
@@ -144,7 +140,7 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 		}
 		e, found, err := log.At(ctx, dead.Position)
 		if err != nil {
-			return fmt.Errorf("restore a dead letter: %w", err)
+			return err
 		}
 		if !found || projections.Label(e.ID) != dead.EventID {
 			continue
@@ -157,7 +153,7 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 			err = notes.Commit(ctx, k, l, k, revision)
 		}
 		if err != nil {
-			return fmt.Errorf("restore a dead letter: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -42,18 +41,19 @@ func (m *Members) keys(ctx context.Context) (notes Notes, prefix string, err err
 
 // Beat implements projections.Group. It also removes members that died.
 func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) (living []string, err error) {
+	defer projections.Wrap(&err, "meet the other runners")
 	notes, prefix, err := m.keys(ctx)
 	if err == nil {
 		err = notes.Put(ctx, prefix+member, true)
 	}
 	seen := map[string]time.Time{}
 	if err == nil {
-		err = each(ctx, notes, prefix+"*", func(n jetlog.Note[bool]) {
+		err = jetlog.EachNote(ctx, notes, prefix+">", func(n jetlog.Note[bool]) {
 			seen[strings.TrimPrefix(n.Key, prefix)] = n.At
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("meet the other runners: %w", err)
+		return nil, err
 	}
 	for other, at := range seen {
 		switch silent := seen[member].Sub(at); {
@@ -71,13 +71,11 @@ func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) 
 const forgetAfter = 10
 
 // Leave implements projections.Group.
-func (m *Members) Leave(ctx context.Context, member string) error {
+func (m *Members) Leave(ctx context.Context, member string) (err error) {
+	defer projections.Wrap(&err, "leave the other runners")
 	notes, prefix, err := m.keys(ctx)
 	if err == nil {
 		err = notes.Drop(ctx, prefix+member)
 	}
-	if err != nil {
-		return fmt.Errorf("leave the other runners: %w", err)
-	}
-	return nil
+	return err
 }

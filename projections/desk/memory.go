@@ -107,26 +107,13 @@ func (s *shelf) Each(_ context.Context, filter string, f func(jetlog.Note[json.R
 	return nil
 }
 
-// sorted returns what matches, in the order of the revisions.
+// sorted returns what stands under a filter, "a.>", in the order of the revisions.
 func (s *shelf) sorted(filter string) (out []jetlog.Note[json.RawMessage]) {
 	for key, n := range s.notes {
-		if matches(strings.Split(filter, "."), strings.Split(key, ".")) {
+		if strings.HasPrefix(key, strings.TrimSuffix(filter, ">")) {
 			out = append(out, n)
 		}
 	}
 	slices.SortFunc(out, func(a, b jetlog.Note[json.RawMessage]) int { return cmp.Compare(a.Revision, b.Revision) })
 	return out
-}
-
-// matches reports whether a filter takes a key, both in tokens.
-func matches(filter, key []string) bool {
-	for i, token := range filter {
-		if token == ">" {
-			return i < len(key)
-		}
-		if i == len(key) || token != "*" && token != key[i] {
-			return false
-		}
-	}
-	return len(filter) == len(key)
 }

@@ -45,7 +45,7 @@ func (q *Queue) counting(ctx context.Context) (letters []jetlog.Note[letter], se
 	if served, err = q.Served(ctx); err != nil {
 		return nil, served, err
 	}
-	all, err := q.desk.letters(ctx, q.Name(), served.Store, served.Generation, "*")
+	all, err := q.desk.letters(ctx, q.Name(), served.Store, served.Generation, ">")
 	if err != nil {
 		return nil, served, err
 	}
@@ -53,7 +53,7 @@ func (q *Queue) counting(ctx context.Context) (letters []jetlog.Note[letter], se
 		cp := served.Of(n.Value.Position.Partition)
 		return n.Value.Position.Seq > cp.Seq || !sameStream(n.Value.Created, cp.Created)
 	})
-	restored, err := q.desk.letters(ctx, q.Name(), restoredStore, 0, "*")
+	restored, err := q.desk.letters(ctx, q.Name(), restoredStore, 0, ">")
 	for _, n := range restored {
 		if cp := served.Of(n.Value.Position.Partition); cp.Seq > 0 && !sameStream(n.Value.Created, cp.Created) {
 			letters = append(letters, n)
@@ -106,36 +106,29 @@ const (
 var errBusy = errors.New("the session goes on too fast: retry the letter again")
 
 // RetryDeadLetter implements projections.DeadLetterQueue.
-func (q *Queue) RetryDeadLetter(ctx context.Context, at events.Position) (projections.Retried, error) {
-	out, err := q.retry(ctx, at)
-	if err != nil {
-		return projections.Retried{}, fmt.Errorf("retry %s in %s: %w", at, q.Name(), err)
-	}
-	return out, nil
-}
-
-func (q *Queue) retry(ctx context.Context, at events.Position) (projections.Retried, error) {
+func (q *Queue) RetryDeadLetter(ctx context.Context, at events.Position) (out projections.Retried, err error) {
+	defer projections.Wrap(&err, "retry %s in %s", at, q.Name())
 	for range restoreTries {
 		dead, err := q.find(ctx, at)
 		if err != nil {
-			return projections.Retried{}, err
+			return out, err
 		}
 		folded, err := q.fold(ctx, dead)
 		if err != nil {
-			return projections.Retried{}, err
+			return out, err
 		}
 		settled, err := q.Restore(ctx, folded)
 		if projections.IsPermanent(err) {
 			reason := projections.BoundReason(err.Error())
-			refused, err := q.amend(ctx, at, func(l *letter) { l.Attempts, l.Reason = l.Attempts+1, reason })
-			return projections.Retried{DeadLetter: refused}, err
+			out.DeadLetter, err = q.amend(ctx, at, func(l *letter) { l.Attempts, l.Reason = l.Attempts+1, reason })
+			return out, err
 		}
 		if err != nil {
-			return projections.Retried{}, err
+			return out, err
 		}
 		for _, done := range settled {
 			if _, err := q.amend(ctx, done, nil); err != nil && !errors.Is(err, projections.ErrNoDeadLetter) {
-				return projections.Retried{}, err
+				return out, err
 			}
 		}
 		if len(settled) > 0 {
@@ -143,11 +136,11 @@ func (q *Queue) retry(ctx context.Context, at events.Position) (projections.Retr
 		}
 		select {
 		case <-ctx.Done():
-			return projections.Retried{}, ctx.Err()
+			return out, ctx.Err()
 		case <-time.After(restorePause):
 		}
 	}
-	return projections.Retried{}, errBusy
+	return out, errBusy
 }
 
 // fold reads the session of a letter from the log, or the one event where it is on no session's subject.
@@ -192,15 +185,17 @@ func (q *Queue) DropDeadLetter(
 }
 
 // amend changes a letter, durably, or takes it away where there is no change.
-func (q *Queue) amend(ctx context.Context, at events.Position, change func(*letter)) (projections.DeadLetter, error) {
+func (q *Queue) amend(
+	ctx context.Context, at events.Position, change func(*letter),
+) (now projections.DeadLetter, err error) {
 	notes, err := q.desk.open(ctx)
 	if err != nil {
-		return projections.DeadLetter{}, err
+		return now, err
 	}
 	for {
 		f, err := q.find(ctx, at)
 		if err != nil {
-			return projections.DeadLetter{}, err
+			return now, err
 		}
 		var value any
 		if change != nil {

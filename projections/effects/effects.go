@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -41,9 +40,6 @@ type Effect struct {
 	Handler
 	js  jetstream.JetStream
 	cfg Config
-
-	mu     sync.Mutex
-	bucket jetstream.KeyValue
 }
 
 var _ projections.Projection = (*Effect)(nil)
@@ -54,25 +50,17 @@ func New(js jetstream.JetStream, h Handler, cfg Config) *Effect {
 }
 
 // open returns the bucket, which is made where there is none.
-func (e *Effect) open(ctx context.Context) (_ jetstream.KeyValue, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.bucket != nil {
-		return e.bucket, nil
-	}
+func (e *Effect) open(ctx context.Context) (bucket jetstream.KeyValue, err error) {
 	name := "turnledger-" + e.Name()
-	e.bucket, err = e.js.KeyValue(ctx, name)
+	defer projections.Wrap(&err, "open the bucket %s", name)
+	bucket, err = e.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		e.bucket, err = e.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		bucket, err = e.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "how far the effect " + e.Name() + " is", Replicas: max(e.cfg.Replicas, 1),
 			History: 1,
 		})
 	}
-	if err != nil {
-		e.bucket = nil
-		return nil, fmt.Errorf("open the bucket %s: %w", name, err)
-	}
-	return e.bucket, nil
+	return bucket, err
 }
 
 // move reads the checkpoint of a partition, and writes what change makes of it. ErrFenced where change returns false,

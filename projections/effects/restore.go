@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -82,14 +81,15 @@ func (e *Effect) again(ctx context.Context, judged projections.Judged) error {
 
 // Carry hands over the dead letters of a partition that a version before kept in the bucket, and forgets those
 // that were kept.
-func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep) error {
+func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
+	defer projections.Wrap(&err, "carry over the dead letters")
 	bucket, err := e.open(ctx)
 	if err != nil {
 		return err
 	}
 	keys, err := bucket.ListKeysFiltered(ctx, "letter."+strconv.Itoa(partition)+".*")
 	if err != nil {
-		return fmt.Errorf("carry over the dead letters: %w", err)
+		return err
 	}
 	defer func() { _ = keys.Stop() }()
 	for key := range keys.Keys() {
@@ -108,7 +108,7 @@ func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep
 			err = bucket.Purge(ctx, key)
 		}
 		if err != nil {
-			return fmt.Errorf("carry over the dead letters: %w", err)
+			return err
 		}
 	}
 	return nil

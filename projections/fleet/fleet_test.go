@@ -173,7 +173,7 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 	checks := f.Checks()
 	require.Len(t, checks, 1)
 	require.Equal(t, "store", checks[0].Store)
-	not, ok := errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
+	not, ok := errors.AsType[*events.NotReady](checks[0].Probe(t.Context()))
 	require.True(t, ok)
 	require.Equal(t, "not read: the view kept does not follow this log; turnledger projections rebuild kept",
 		not.Reason)
@@ -183,7 +183,7 @@ func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
 	require.Eventually(t, func() bool { return m.Readable() == nil }, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, checks[0].Probe(t.Context()))
 	v.set(errors.New("no answer"))
-	not, ok = errors.AsType[*fleet.NotReady](checks[0].Probe(t.Context()))
+	not, ok = errors.AsType[*events.NotReady](checks[0].Probe(t.Context()))
 	require.True(t, ok)
 	require.Equal(t, "it is out", not.Reason)
 }

@@ -112,22 +112,13 @@ func (m *Member) storedStatus(ctx context.Context, cp projections.Checkpoint, er
 	return s
 }
 
-// NotReady is why a view can't be read, with what anybody may know of it.
-type NotReady struct {
-	Reason string
-	Err    error
-}
-
-func (n *NotReady) Error() string { return n.Err.Error() }
-func (n *NotReady) Unwrap() error { return n.Err }
-
 // Check is a store that should answer.
 type Check struct {
 	Store string
 	Probe func(context.Context) error
 }
 
-// Checks returns the stores of the views that this process feeds or reads. A probe's error is a *NotReady, whose Reason
+// Checks returns the stores of the views that this process feeds or reads. A probe's error is an *events.NotReady, whose Reason
 // says whether the store is down or the view may not be read.
 func (f *Fleet) Checks() (out []Check) {
 	for _, m := range f.views {
@@ -142,10 +133,10 @@ func (m *Member) ready(ctx context.Context) error {
 	name := m.View.Name()
 	if why := m.refused.Load(); why != nil && errors.Is(*why, projections.ErrStream) {
 		says := "not read: the view " + name + " does not follow this log; turnledger projections rebuild " + name
-		return &NotReady{says, *why}
+		return &events.NotReady{Reason: says, Err: *why}
 	}
 	if _, err := m.Applied(ctx, 0); err != nil {
-		return &NotReady{m.Reason, err}
+		return &events.NotReady{Reason: m.Reason, Err: err}
 	}
 	return nil
 }

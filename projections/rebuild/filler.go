@@ -78,7 +78,7 @@ func newFiller(
 
 // stop ends the work at an event that can't be applied.
 func stop(_ context.Context, b projections.Batch, why error) error {
-	return &Stopped{b.Events[0].Position, why}
+	return fmt.Errorf("the rebuild stopped at %s, which can't be applied: %w", b.Events[0].Position, why)
 }
 
 // leaveOut passes over an event that can't be applied where an operator has said so of the served generation, and keeps

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
@@ -33,18 +32,6 @@ func withDefaults(c Config, log *jetlog.Log) Config {
 	}
 	return c
 }
-
-// Stopped says which event can't be applied. Nothing was swapped.
-type Stopped struct {
-	Position events.Position
-	Reason   error
-}
-
-func (s *Stopped) Error() string {
-	return fmt.Sprintf("the rebuild stopped at %s, which can't be applied: %v", s.Position, s.Reason)
-}
-
-func (s *Stopped) Unwrap() error { return s.Reason }
 
 // Rebuild is one rebuild of one projection.
 type Rebuild struct {
@@ -120,7 +107,7 @@ func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
 }
 
 // Run fills the generation, swaps it in and drops the former one. On any error, that
-// of ctx too, the served generation is as it was: *Stopped where an event can't be
+// of ctx too, the served generation is as it was: one with its position where an event can't be
 // applied, ErrCancelled.
 func (r *Rebuild) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -20,8 +20,7 @@ type progress struct {
 	partition int
 
 	mu          sync.Mutex
-	from, seq   uint64
-	head        uint64
+	seq, head   uint64
 	events      int
 	since, last time.Time
 }
@@ -29,7 +28,7 @@ type progress struct {
 func (p *progress) began(seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.from, p.seq, p.since = seq, seq, time.Now()
+	p.seq, p.since = seq, time.Now()
 	p.last = p.since
 }
 

@@ -3,7 +3,6 @@ package rebuild
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -33,9 +32,10 @@ func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verifi
 // it compared: all of them, or sample of those that the view holds. The view may go on meanwhile.
 func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int,
 	err error) {
+	defer projections.Wrap(&err, "verify %s", v.view.Name())
 	ref, err := v.view.NewReference(ctx, v.log.Partitions())
 	if err != nil {
-		return 0, fmt.Errorf("verify %s: %w", v.view.Name(), err)
+		return 0, err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropDeadline)
@@ -43,17 +43,13 @@ func (v *Verification) Run(ctx context.Context, sample int, report func(projecti
 		err = errors.Join(err, ref.Drop(ctx))
 	}()
 	if sample > 0 {
-		sessions, err = v.sampled(ctx, ref, sample, report)
-	} else {
-		err = feed(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, fillers []*filler) (err error) {
-			sessions, err = ref.Compare(ctx, 0, whole{v, fillers}, report)
-			return err
-		})
+		return v.sampled(ctx, ref, sample, report)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("verify %s: %w", v.view.Name(), err)
-	}
-	return sessions, nil
+	err = feed(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, all []*filler) (err error) {
+		sessions, err = ref.Compare(ctx, 0, whole{v, all}, report)
+		return err
+	})
+	return sessions, err
 }
 
 func (v *Verification) sampled(ctx context.Context, ref projections.Reference, sample int,

@@ -175,7 +175,7 @@ func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 			f.stop()
 		default:
 			f.parts[f.partition].set(retrying, err)
-			f.cfg.Metrics.failed(f.proj.Name())
+			f.cfg.Metrics.failures.WithLabelValues(f.proj.Name()).Inc()
 			f.cfg.Logger.Warn("a batch is tried again",
 				"projection", f.proj.Name(), "position", f.At.Position(), "err", err)
 		}
@@ -258,8 +258,8 @@ func (f *feeder) park(ctx context.Context, b projections.Batch, why error) error
 
 func (f *feeder) done(b projections.Batch) {
 	f.committed.Store(b.To.Seq)
-	for range b.Parked {
-		f.cfg.Metrics.parked(f.proj.Name())
+	if len(b.Parked) > 0 {
+		f.cfg.Metrics.dead.WithLabelValues(f.proj.Name()).Add(float64(len(b.Parked)))
 	}
 	passed := slices.Concat(b.Events, b.Parked)
 	f.parts[f.partition].reached(b.To.Seq, len(passed))

@@ -7,7 +7,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Metrics of all runners of a process. A nil *Metrics counts nothing.
+// Metrics of all runners of a process.
 type Metrics struct {
 	events, anomalies, failures, dead *prometheus.CounterVec
 }
@@ -30,25 +30,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) applied(name string, batch []projections.Judged) {
-	if m == nil {
-		return
-	}
 	for _, e := range batch {
 		m.events.WithLabelValues(name, e.Change.Kind.String()).Inc()
 		if e.Change.Kind == conversation.Anomaly {
 			m.anomalies.WithLabelValues(name, e.Change.Reason).Inc()
 		}
-	}
-}
-
-func (m *Metrics) failed(name string) {
-	if m != nil {
-		m.failures.WithLabelValues(name).Inc()
-	}
-}
-
-func (m *Metrics) parked(name string) {
-	if m != nil {
-		m.dead.WithLabelValues(name).Inc()
 	}
 }

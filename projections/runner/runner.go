@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
@@ -26,8 +27,9 @@ type Config struct {
 	MaxBatch int
 	// Start returns the sequence after which a projection without a checkpoint begins;
 	// the log's beginning by default.
-	Start   func(ctx context.Context, partition int) (uint64, error)
-	Logger  *slog.Logger
+	Start  func(ctx context.Context, partition int) (uint64, error)
+	Logger *slog.Logger
+	// Metrics that count what is fed; by default ones that nobody asks for.
 	Metrics *Metrics
 	// Traces of what is applied; nil: none.
 	Traces trace.TracerProvider
@@ -50,27 +52,21 @@ type Config struct {
 type Runner struct {
 	log  *jetlog.Log
 	proj projections.Projection
-	// task: the projection is a Task.
+	// task: see NewTask.
 	task  bool
 	cfg   Config
 	parts []*progress
 }
 
-// NewTask makes a runner of a task; it does no I/O.
-func NewTask(log *jetlog.Log, t projections.Task, cfg Config) *Runner {
-	r := New(log, asProjection{t}, cfg)
+// NewTask makes a runner of a projection whose work is done later than it is asked for, and may be done twice by two
+// processes: the eraser. The runner shows it each event, parks none, and fences nobody: Claim returns up to where the
+// work of a partition is done, by whichever process; Apply notes what a batch asks for, and fails only where trying
+// again may help; for Applied, what a process has only noted does not count. NewTask does no I/O.
+func NewTask(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
+	r := New(log, p, cfg)
 	r.task = true
 	return r
 }
-
-// asProjection is a task as the runner feeds it.
-type asProjection struct{ projections.Task }
-
-func (a asProjection) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	return a.Resume(ctx, partition)
-}
-
-func (a asProjection) Apply(ctx context.Context, b projections.Batch) error { return a.Take(ctx, b) }
 
 // New makes a runner; it does no I/O.
 func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
@@ -85,6 +81,9 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	}
 	if cfg.Beat <= 0 {
 		cfg.Beat = time.Second
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	if cfg.Desk == nil {
 		cfg.Desk = desk.Of(log)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/access/apikeys"
+	"github.com/turnledger/turnledger/services/access/bearer"
 )
 
 type keysCmd struct {
@@ -25,7 +26,7 @@ type keyring struct {
 }
 
 func (k keyring) file() (apikeys.File, error) {
-	sources, err := config.ParseAuth(k.Auth)
+	sources, err := bearer.ParseSources(k.Auth)
 	if err == nil && sources.Keys == "" {
 		err = errors.New("has no keys:FILE")
 	}

@@ -1,13 +1,11 @@
 package config
 
 import (
-	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
-	"github.com/turnledger/turnledger/services/access/apikeys"
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/access/secrets"
 	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
@@ -22,41 +20,10 @@ type auth struct {
 	AuthLeeway        time.Duration `help:"How far the issuer's clock may be from ours." default:"1m" env:"TURNLEDGER_AUTH_LEEWAY"`
 }
 
-// Sources is TURNLEDGER_AUTH taken apart; what is empty is not asked.
-type Sources struct {
-	Keys   apikeys.File
-	Issuer string
-}
-
-// ParseAuth reads TURNLEDGER_AUTH. Its errors don't repeat it: it may be a key that went
-// astray.
-func ParseAuth(auth string) (Sources, error) {
-	var out Sources
-	wrong := errors.New("must be keys:FILE, with a file that turnledger keys create makes, or oidc:ISSUER, with the " +
-		"address of an issuer of tokens, or both with a comma between")
-	if auth == "" {
-		return out, nil
-	}
-	for part := range strings.SplitSeq(auth, ",") {
-		kind, value, _ := strings.Cut(strings.TrimSpace(part), ":")
-		switch {
-		case value == "":
-			return Sources{}, wrong
-		case kind == "keys" && out.Keys == "":
-			out.Keys = apikeys.File(value)
-		case kind == "oidc" && out.Issuer == "":
-			out.Issuer = value
-		default:
-			return Sources{}, wrong
-		}
-	}
-	return out, nil
-}
-
 // ShownAuth is TURNLEDGER_AUTH as anybody may see it.
 func ShownAuth(auth string) string {
-	if _, err := ParseAuth(auth); err != nil {
-		return given(auth)
+	if _, err := bearer.ParseSources(auth); err != nil {
+		return secrets.Given(auth)
 	}
 	return auth
 }
@@ -70,7 +37,7 @@ func (c auth) tokens(issuer string, logger *slog.Logger) tokens.Config {
 }
 
 func (c auth) validate(no *complaints) {
-	sources, err := ParseAuth(c.Auth)
+	sources, err := bearer.ParseSources(c.Auth)
 	no.when(err != nil, "AUTH", "%s", err)
 	if sources.Issuer != "" {
 		err := c.tokens(sources.Issuer, nil).Validate()
@@ -80,16 +47,10 @@ func (c auth) validate(no *complaints) {
 
 // Callers opens the key file and the issuer that authenticate callers; nil if the API is open to everybody.
 func (c auth) Callers(logger *slog.Logger) (*bearer.Callers, error) {
-	sources, err := ParseAuth(c.Auth)
-	if err != nil || c.Auth == "" {
+	sources, err := bearer.ParseSources(c.Auth)
+	if err != nil {
 		return nil, wrong("TURNLEDGER_AUTH", err)
 	}
-	out := &bearer.Callers{}
-	if sources.Keys != "" {
-		out.Keys, err = apikeys.Open(sources.Keys, apikeys.Config{Logger: logger})
-	}
-	if err == nil && sources.Issuer != "" {
-		out.Issuer, err = tokens.New(c.tokens(sources.Issuer, logger))
-	}
+	out, err := sources.Open(c.tokens("", logger))
 	return out, wrong("TURNLEDGER_AUTH", err)
 }

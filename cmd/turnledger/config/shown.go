@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"reflect"
 	"slices"
@@ -13,6 +11,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
 // Options are what the command line needs to read settings.
@@ -43,11 +43,11 @@ func shown(f *kong.Flag) string {
 	text := Text(f.Target.Interface())
 	switch f.Tag.Get("show") {
 	case "url":
-		return Secretless(text)
+		return secrets.Hide(text)
 	case "auth":
 		return ShownAuth(text)
 	case "given":
-		return given(text)
+		return secrets.Given(text)
 	default:
 		return text
 	}
@@ -64,13 +64,6 @@ func Text(value any) string {
 		}
 	}
 	return fmt.Sprint(value)
-}
-
-func given(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "(set)"
 }
 
 // Unknown returns the variables of the environment that look like settings and that no flag reads, so that nobody
@@ -90,36 +83,6 @@ func Unknown(model *kong.Application) (names []string) {
 		}
 	}
 	return names
-}
-
-// Secretless returns an address or a URL without its password, and without what may be one.
-func Secretless(s string) string {
-	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
-		return s
-	}
-	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several,
-		func(one string) bool { return !strings.Contains(one, "://") }) {
-		for i, one := range several { // servers of a cluster
-			several[i] = Secretless(one)
-		}
-		return strings.Join(several, ",")
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
-		return "(set)" // such as a PostgreSQL connection string of keywords
-	}
-	postgres := u.Scheme == "postgres" || u.Scheme == "postgresql"
-	q := u.Query()
-	for name := range q {
-		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key there
-			q.Set(name, "xxxxx")
-		}
-	}
-	u.RawQuery = q.Encode()
-	if _, ok := u.User.Password(); u.User != nil && !ok && !postgres {
-		u.User = url.User("xxxxx") // a token
-	}
-	return u.Redacted()
 }
 
 // readDuration reads "24h", "30d" or "off", in place of kong's own reading.

@@ -73,17 +73,11 @@ func (c certificates) Redis() (*x509.CertPool, error) {
 }
 
 func pair(name, cert, key string, logger *slog.Logger) (*certfile.Pair, error) {
-	if cert == "" {
-		return nil, nil //nolint:nilnil // none is configured
-	}
 	p, err := certfile.Open(certfile.Config{Cert: cert, Key: key, Logger: logger})
 	return p, wrong(name, err)
 }
 
 func authorities(name, file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil //nolint:nilnil // none are configured
-	}
 	pool, err := certfile.Authorities(file)
 	return pool, wrong(name, err)
 }

@@ -250,3 +250,13 @@ func (s *Server) Stop() {
 		_ = s.lock.Unlock()
 	})
 }
+
+// FreeListener returns the usual port of 127.0.0.1 if nobody has it, else "".
+func FreeListener(ctx context.Context) string {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:4222")
+	if err != nil {
+		return ""
+	}
+	_ = l.Close()
+	return "127.0.0.1:4222"
+}

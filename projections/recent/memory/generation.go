@@ -31,41 +31,35 @@ func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
 	served := v.served.Load()
 	g := &generation{
 		limits: served.limits, rules: served.rules, now: served.now, seed: maphash.MakeSeed(),
-		number: v.last.Add(1), store: served.store,
+		number: v.last.Add(1), store: served.store, view: v,
 	}
 	if !v.next.CompareAndSwap(nil, g) {
 		return nil, projections.ErrRebuilding
 	}
-	return &filled{g, v}, nil
-}
-
-// filled is a generation that a rebuild fills.
-type filled struct {
-	*generation
-	view *View
+	return g, nil
 }
 
 var (
 	_ projections.Rebuildable = (*View)(nil)
-	_ projections.Generation  = (*filled)(nil)
+	_ projections.Generation  = (*generation)(nil)
 )
 
 // Name of the projection.
-func (f *filled) Name() string { return f.view.Name() }
+func (v *generation) Name() string { return recent.Name }
 
 // Number implements projections.Generation.
-func (f *filled) Number() uint64 { return f.number }
+func (v *generation) Number() uint64 { return v.number }
 
 // Swap implements projections.Generation. It holds the runners of both generations
 // still, and no reader.
-func (f *filled) Swap(ctx context.Context, anyway bool) error {
+func (v *generation) Swap(ctx context.Context, anyway bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if f.view.next.Load() != f.generation {
+	if v.view.next.Load() != v {
 		return projections.ErrFenced
 	}
-	old := f.view.served.Load()
+	old := v.view.served.Load()
 	behind := false
 	var pairs [][2]*partition
 	for k := range events.Buckets {
@@ -73,7 +67,7 @@ func (f *filled) Swap(ctx context.Context, anyway bool) error {
 		if was == nil {
 			continue
 		}
-		is, err := f.part(k)
+		is, err := v.part(k)
 		if err != nil {
 			return err
 		}
@@ -94,8 +88,8 @@ func (f *filled) Swap(ctx context.Context, anyway bool) error {
 		// Whoever feeds the view has to claim what is served from now on.
 		p[1].at.Epoch = max(p[0].at.Epoch, p[1].at.Epoch) + 1
 	}
-	f.view.served.Store(f.generation)
-	f.view.next.CompareAndSwap(f.generation, nil)
+	v.view.served.Store(v)
+	v.view.next.CompareAndSwap(v, nil)
 	for _, p := range pairs {
 		p[0].move()
 	}
@@ -103,8 +97,8 @@ func (f *filled) Swap(ctx context.Context, anyway bool) error {
 }
 
 // Drop implements projections.Generation; the garbage collector does the rest.
-func (f *filled) Drop(context.Context) error {
-	f.view.next.CompareAndSwap(f.generation, nil)
+func (v *generation) Drop(context.Context) error {
+	v.view.next.CompareAndSwap(v, nil)
 	return nil
 }
 

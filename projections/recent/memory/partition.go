@@ -26,7 +26,11 @@ type partition struct {
 const shards = 64
 
 func newPartition(k int) *partition {
-	return &partition{at: projections.Checkpoint{Partition: k}, moved: make(chan struct{})}
+	p := &partition{at: projections.Checkpoint{Partition: k}, moved: make(chan struct{})}
+	for i := range p.shards {
+		p.shards[i].begin()
+	}
+	return p
 }
 
 func (p *partition) shard(hash uint64) *shard { return &p.shards[hash%shards] }

@@ -10,9 +10,10 @@ import (
 // shard is a part of the sessions, behind one lock. They also stand in a list in the
 // order of their last activity, so that a sweep looks at none that stay.
 type shard struct {
-	mu             sync.RWMutex
-	sessions       map[string]*session
-	oldest, newest *session
+	mu       sync.RWMutex
+	sessions map[string]*session
+	// ends is between the newest session and the oldest: the list is a ring.
+	ends session
 	// left are sessions that were given up to the log, by the event that was parked last.
 	left map[string]uint64
 }
@@ -22,6 +23,11 @@ type session struct {
 	conversation.State
 	expires      int64
 	older, newer *session
+}
+
+func (s *shard) begin() {
+	s.sessions, s.left = map[string]*session{}, map[string]uint64{}
+	s.ends.older, s.ends.newer = &s.ends, &s.ends
 }
 
 func (s *shard) load(sessionID string, shown int, now int64) *conversation.State {
@@ -52,11 +58,7 @@ func newest(turns []*conversation.Turn, shown int) int {
 // add takes a session in; the caller dates it.
 func (s *shard) add(sessionID string, rules conversation.Rules) *session {
 	// The id may be part of a longer string.
-	state := conversation.New(strings.Clone(sessionID), rules)
-	held := &session{State: *state}
-	if s.sessions == nil {
-		s.sessions = map[string]*session{}
-	}
+	held := &session{State: *conversation.New(strings.Clone(sessionID), rules)}
 	s.sessions[held.SessionID] = held
 	delete(s.left, sessionID)
 	s.append(held)
@@ -69,10 +71,8 @@ func (s *shard) date(held *session, expires int64) {
 		return
 	}
 	held.expires = expires
-	if s.newest != held {
-		s.unlink(held)
-		s.append(held)
-	}
+	held.unlink()
+	s.append(held)
 }
 
 // giveUp drops a session of which an event was parked.
@@ -82,44 +82,25 @@ func (s *shard) giveUp(sessionID string, parked uint64) {
 	if held := s.sessions[sessionID]; held != nil {
 		s.drop(held)
 	}
-	if s.left == nil {
-		s.left = map[string]uint64{}
-	}
 	s.left[sessionID] = parked
 }
 
 // sweep drops up to most sessions whose time is over.
 func (s *shard) sweep(now int64, most int) {
-	for ; most > 0 && s.oldest != nil && s.oldest.expires < now; most-- {
-		s.drop(s.oldest)
+	for oldest := s.ends.newer; most > 0 && oldest != &s.ends && oldest.expires < now; oldest = s.ends.newer {
+		s.drop(oldest)
+		most--
 	}
 }
 
 func (s *shard) drop(held *session) {
 	delete(s.sessions, held.SessionID)
-	s.unlink(held)
+	held.unlink()
 }
 
 func (s *shard) append(held *session) {
-	held.older = s.newest
-	if s.newest == nil {
-		s.oldest = held
-	} else {
-		s.newest.newer = held
-	}
-	s.newest = held
+	held.older, held.newer = s.ends.older, &s.ends
+	held.older.newer, s.ends.older = held, held
 }
 
-func (s *shard) unlink(held *session) {
-	if held.older == nil {
-		s.oldest = held.newer
-	} else {
-		held.older.newer = held.newer
-	}
-	if held.newer == nil {
-		s.newest = held.older
-	} else {
-		held.newer.older = held.older
-	}
-	held.older, held.newer = nil, nil
-}
+func (s *session) unlink() { s.older.newer, s.newer.older = s.newer, s.older }

@@ -34,6 +34,7 @@ type generation struct {
 	seed   maphash.Seed
 	number uint64
 	store  string
+	view   *View // that it may be swapped into; nil for the first one
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -69,10 +70,11 @@ func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint
 }
 
 // Claim takes a partition of the generation over.
-func (v *generation) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+func (v *generation) Claim(ctx context.Context, partition int) (_ projections.Checkpoint, err error) {
+	defer projections.Wrap(&err, "claim partition %d in memory", partition)
 	p, err := v.partition(ctx, partition)
 	if err != nil {
-		return projections.Checkpoint{}, fmt.Errorf("claim partition %d in memory: %w", partition, err)
+		return projections.Checkpoint{}, err
 	}
 	p.applying.Lock()
 	defer p.applying.Unlock()
@@ -92,15 +94,13 @@ func (v *View) Apply(ctx context.Context, b projections.Batch) error {
 }
 
 // Apply applies a batch to the generation.
-func (v *generation) Apply(ctx context.Context, b projections.Batch) error {
+func (v *generation) Apply(ctx context.Context, b projections.Batch) (err error) {
+	defer projections.Wrap(&err, "apply to memory after %s", b.From.Position())
 	p, err := v.partition(ctx, b.From.Partition)
 	if err == nil {
 		err = p.commit(b, func() { v.applyAll(p, b) })
 	}
-	if err != nil {
-		return fmt.Errorf("apply to memory after %s: %w", b.From.Position(), err)
-	}
-	return nil
+	return err
 }
 
 func (v *generation) applyAll(p *partition, b projections.Batch) {
@@ -141,19 +141,15 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 }
 
 // Wait blocks until the view has applied a position, or ctx ends: then its error.
-func (v *View) Wait(ctx context.Context, at events.Position) error {
-	for {
-		p, err := v.served.Load().partition(ctx, at.Partition)
-		if err == nil {
-			var there bool
-			if there, err = p.wait(ctx, at.Seq); there {
-				return nil
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("wait for %s in memory: %w", at, err)
+func (v *View) Wait(ctx context.Context, at events.Position) (err error) {
+	defer projections.Wrap(&err, "wait for %s in memory", at)
+	for there := false; !there && err == nil; {
+		var p *partition
+		if p, err = v.served.Load().partition(ctx, at.Partition); err == nil {
+			there, err = p.wait(ctx, at.Seq)
 		}
 	}
+	return err
 }
 
 func (v *generation) hash(sessionID string) uint64 { return maphash.String(v.seed, sessionID) }

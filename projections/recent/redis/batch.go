@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // group is what a batch does to one session.
@@ -61,15 +62,15 @@ func (v *View) add(g *group, e *projections.Judged, now int64) {
 		g.operation("drop", e, 0, nil, nil)
 		return
 	}
-	g.head, g.expires = rueidis.BinaryString(appendHead(nil, e.Head)), strconv.FormatInt(expires, 10)
+	g.head, g.expires = rueidis.BinaryString(recent.AppendHead(nil, e.Head)), strconv.FormatInt(expires, 10)
 	t := e.Change.Turn
 	switch k {
 	case conversation.Started:
-		g.operation("start", e, t.Place, t.ID[:], pendingRecord(t))
+		g.operation("start", e, t.Place, t.ID[:], recent.PendingRecord(t))
 	case conversation.Answered:
-		g.operation("answer", e, t.Place, t.ID[:], appendAnswer(nil, t))
+		g.operation("answer", e, t.Place, t.ID[:], recent.AppendAnswer(nil, t))
 	case conversation.Corrected:
-		g.operation("correct", e, t.Place, t.Replaces[:], finalizedRecord(t))
+		g.operation("correct", e, t.Place, t.Replaces[:], recent.FinalizedRecord(t))
 	case conversation.TurnGone:
 		g.operation("redact", e, 0, ids(e.Change.Turns), nil)
 	case conversation.Erased:

@@ -58,6 +58,7 @@ func (c Config) options() (rueidis.ClientOption, error) {
 		opt.TLSConfig.RootCAs = c.Authorities
 	}
 	opt.Dialer.Timeout = dialTimeout
+	opt.DialCtxFn = answering(opt.DialCtxFn)
 	opt.DisableCache, opt.DisableRetry = true, true
 	opt.ClientName = "turnledger"
 	// Two connections of modest buffers: a large batch on one does not hold up the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // InSteps has each script carry one session only.
@@ -35,22 +36,22 @@ func (v *View) Pointer() string { return v.pointer }
 
 // Roundtrip encodes and decodes a turn and a head.
 func Roundtrip(t *conversation.Turn, h conversation.Head) (*conversation.Turn, conversation.Head, error) {
-	record := pendingRecord(t)
+	record := recent.PendingRecord(t)
 	if t.Status == conversation.Finalized {
-		record = finalizedRecord(t)
+		record = recent.FinalizedRecord(t)
 	}
-	back, err := turn(string(record))
+	back, err := recent.ReadTurn(string(record))
 	if err != nil {
 		return nil, h, err
 	}
-	h, err = head(string(appendHead(nil, h)))
+	h, err = recent.ReadHead(string(recent.AppendHead(nil, h)))
 	return back, h, err
 }
 
 // ReadRecord reads what stands in Redis.
 func ReadRecord(record string) error {
-	_, err := turn(record)
-	_, err2 := head(record)
+	_, err := recent.ReadTurn(record)
+	_, err2 := recent.ReadHead(record)
 	if err == nil || err2 == nil {
 		return nil
 	}

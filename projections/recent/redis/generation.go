@@ -71,13 +71,14 @@ func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 // Served implements projections.View. It returns the checkpoints of all partitions, whichever process has claimed them:
 // a process that only reads needs them, and one that rebuilds beside other runners.
 func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
+	defer projections.Wrap(&err, "read the checkpoints in Redis")
 	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer, v.store()},
 		[]string{v.root, strconv.Itoa(len(v.generations)), uuid.NewString()}).AsStrSlice()
 	if err == nil && len(answer)%5 != 2 {
 		err = ErrAnswer
 	}
 	if err != nil {
-		return out, fmt.Errorf("read the checkpoints in Redis: %w", err)
+		return out, err
 	}
 	out.Store = answer[1]
 	out.Generation, err = strconv.ParseUint(answer[0], 10, 64)
@@ -88,21 +89,22 @@ func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
 		out.At, err = append(out.At, cp), errors.Join(err, wrong, none)
 	}
 	if err != nil {
-		return projections.Served{}, fmt.Errorf("read the checkpoints in Redis: %w", ErrAnswer)
+		return projections.Served{}, ErrAnswer
 	}
 	return out, nil
 }
 
 // NewGeneration implements projections.Rebuildable. Both generations take memory in
 // the Redis until the swap.
-func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error) {
+func (v *View) NewGeneration(ctx context.Context) (_ projections.Generation, err error) {
+	defer projections.Wrap(&err, "begin a generation in Redis")
 	if err := v.client.evictsNothing(ctx); err != nil {
-		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
+		return nil, err
 	}
 	keys := []string{v.pointer, v.next(), strings.TrimSuffix(v.root, "g") + "last"}
 	number, err := v.client.exec(ctx, beginScript, keys, nil).ToString()
 	if err != nil {
-		return nil, fmt.Errorf("begin a generation in Redis: %w", err)
+		return nil, err
 	}
 	filled := &View{cfg: v.cfg, root: v.root, pointer: v.next(), client: v.client, chunk: v.chunk, only: number}
 	g := &generation{View: filled, served: v, number: number}
@@ -110,7 +112,7 @@ func (v *View) NewGeneration(ctx context.Context) (projections.Generation, error
 		err = v.sweep(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("begin a generation in Redis: %w", err), g.leave(ctx))
+		return nil, errors.Join(err, g.leave(ctx))
 	}
 	return g, nil
 }
@@ -155,11 +157,9 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 }
 
 // Drop implements projections.Generation.
-func (g *generation) Drop(ctx context.Context) error {
-	if err := errors.Join(g.leave(ctx), g.served.sweep(ctx)); err != nil {
-		return fmt.Errorf("drop a generation in Redis: %w", err)
-	}
-	return nil
+func (g *generation) Drop(ctx context.Context) (err error) {
+	defer projections.Wrap(&err, "drop a generation in Redis")
+	return errors.Join(g.leave(ctx), g.served.sweep(ctx))
 }
 
 // sweep removes all generations but the served one and the one being filled.
@@ -183,13 +183,16 @@ func (v *View) sweep(ctx context.Context) error {
 // Sessions returns the ids of the sessions that the served generation holds in a
 // partition of so many, in no order; one may come twice, and those that come or go
 // meanwhile or not.
-func (v *View) Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error {
+func (v *View) Sessions(
+	ctx context.Context, partition, partitions int, take func(sessionID string) error,
+) (err error) {
+	defer projections.Wrap(&err, "list the sessions in Redis")
 	served, _, err := v.numbers(ctx)
 	if err != nil {
-		return fmt.Errorf("list the sessions in Redis: %w", err)
+		return err
 	}
 	heads := v.root + served + ":h:"
-	err = v.client.scan(ctx, globbed(heads)+"*", func(keys []string) error {
+	return v.client.scan(ctx, globbed(heads)+"*", func(keys []string) error {
 		for _, key := range keys {
 			id := strings.TrimPrefix(key, heads)
 			if events.Partition(id, partitions) != partition {
@@ -201,10 +204,6 @@ func (v *View) Sessions(ctx context.Context, partition, partitions int, take fun
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("list the sessions in Redis: %w", err)
-	}
-	return nil
 }
 
 // globbed escapes what a pattern of SCAN would take for more than itself.
@@ -222,10 +221,7 @@ type patient struct{ *View }
 
 // Load implements recent.Loader.
 func (p patient) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	args := []string{p.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
-	answer, err := p.client.exec(ctx, loadScript, []string{p.pointer}, args).AsStrSlice()
-	if err != nil {
-		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
-	}
-	return p.snapshot(sessionID, partition, answer)
+	return p.load(sessionID, partition, shown, func(keys, args []string) rueidis.RedisResult {
+		return p.client.exec(ctx, loadScript, keys, args)
+	})
 }

@@ -7,39 +7,43 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
 // Load is described at recent.Loader: one round trip. A Redis that does not answer is
 // an error, at once where it did not answer a moment ago.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
-	args := []string{v.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
-	answer, err := v.client.try(ctx, v.cfg.LoadTimeout, loadScript, []string{v.pointer}, args).AsStrSlice()
-	if err != nil {
-		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
-	}
-	snap, err := v.snapshot(sessionID, partition, answer)
-	if err != nil {
-		return recent.Snapshot{}, fmt.Errorf("load a session from Redis: %w", err)
-	}
-	return snap, nil
+	return v.load(sessionID, partition, shown, func(keys, args []string) rueidis.RedisResult {
+		return v.client.try(ctx, v.cfg.LoadTimeout, loadScript, keys, args)
+	})
 }
 
-// snapshot reads an answer of load.lua.
-func (v *View) snapshot(sessionID string, partition int, answer []string) (recent.Snapshot, error) {
+// load asks by load.lua, and reads the answer.
+func (v *View) load(
+	sessionID string, partition, shown int, ask func(keys, args []string) rueidis.RedisResult,
+) (snap recent.Snapshot, err error) {
+	defer projections.Wrap(&err, "load a session from Redis")
+	args := []string{v.root, strconv.Itoa(partition), sessionID, strconv.Itoa(shown)}
+	answer, err := ask([]string{v.pointer}, args).AsStrSlice()
+	if err != nil {
+		return snap, err
+	}
 	seq, err := strconv.ParseUint(answer[0], 10, 64)
 	if err != nil {
-		return recent.Snapshot{}, ErrAnswer
+		return snap, ErrAnswer
 	}
-	snap := recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}}
+	snap = recent.Snapshot{Applied: events.Position{Partition: partition, Seq: seq}}
 	if len(answer) < 5 {
 		return snap, nil
 	}
-	h, err := head(answer[3])
+	h, err := recent.ReadHead(answer[3])
 	if err != nil {
-		return recent.Snapshot{}, err
+		return recent.Snapshot{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if v.cfg.Limits.Expires(h).UnixMilli() < time.Now().UnixMilli() {
 		return snap, nil
@@ -53,9 +57,9 @@ func (v *View) snapshot(sessionID string, partition int, answer []string) (recen
 	s.Whole = answer[2] == "1" && answer[4] == strconv.Itoa(len(records))
 	s.Turns = make([]*conversation.Turn, 0, len(records))
 	for _, r := range slices.Backward(records) {
-		t, err := turn(r)
+		t, err := recent.ReadTurn(r)
 		if err != nil {
-			return recent.Snapshot{}, err
+			return recent.Snapshot{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 		}
 		s.Turns = append(s.Turns, t)
 	}
@@ -71,21 +75,19 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 
 // Wait blocks until the view has applied a position, asking every few milliseconds;
 // else it ends with ctx and its error, or with Redis's.
-func (v *View) Wait(ctx context.Context, at events.Position) error {
+func (v *View) Wait(ctx context.Context, at events.Position) (err error) {
+	defer projections.Wrap(&err, "wait for %s in Redis", at)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s in Redis: %w", at, ctx.Err())
+			return ctx.Err()
 		case <-timer.C:
 		}
 		applied, err := v.Applied(ctx, at.Partition)
-		if err != nil {
-			return fmt.Errorf("wait for %s: %w", at, err)
-		}
-		if applied.Seq >= at.Seq {
-			return nil
+		if err != nil || applied.Seq >= at.Seq {
+			return err
 		}
 		timer.Reset(pause)
 	}

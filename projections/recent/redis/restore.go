@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the script
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
 )
 
 //go:embed restore.lua
@@ -28,7 +28,8 @@ var (
 )
 
 // Restore implements projections.View: one script.
-func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
+func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.Position, err error) {
+	defer projections.Wrap(&err, "restore a session in Redis")
 	folded := s.State
 	expires := v.cfg.Limits.Expires(folded.Head()).UnixMilli()
 	args := []string{
@@ -42,28 +43,26 @@ func (v *View) Restore(ctx context.Context, s projections.Session) ([]events.Pos
 		if folded.Whole {
 			whole = "1"
 		}
-		args = append(args, whole, rueidis.BinaryString(appendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
+		args = append(args, whole, rueidis.BinaryString(recent.AppendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
 		for _, t := range folded.Turns {
-			record := pendingRecord(t)
+			record := recent.PendingRecord(t)
 			if t.Status == conversation.Finalized {
-				record = finalizedRecord(t)
+				record = recent.FinalizedRecord(t)
 			}
 			args = append(args, strconv.FormatUint(t.Place, 10), rueidis.BinaryString(record))
 		}
 	}
 	done, err := v.client.exec(ctx, restoreScript, []string{v.pointer}, args).AsInt64()
-	if err != nil {
-		return nil, fmt.Errorf("restore a session in Redis: %w", err)
-	}
-	if done == 0 {
-		return nil, nil
+	if err != nil || done == 0 {
+		return nil, err
 	}
 	return s.Letters, nil
 }
 
 // Carry hands over the dead letters of a partition that a version before kept in the served generation, and
 // forgets those that were kept.
-func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) error {
+func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
+	defer projections.Wrap(&err, "carry over the dead letters in Redis")
 	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()
 	for _, r := range records {
 		var dead projections.DeadLetter
@@ -78,8 +77,5 @@ func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) 
 			err = v.client.exec(ctx, forgetScript, []string{v.pointer}, []string{v.root, r}).Error()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("carry over the dead letters in Redis: %w", err)
-	}
-	return nil
+	return err
 }

@@ -90,15 +90,8 @@ func (v *View) Name() string { return recent.Name }
 
 // Claim takes a partition over, in the generation that is served now. A Redis that
 // evicts keys is refused with ErrEviction.
-func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
-	cp, err := v.claim(ctx, partition)
-	if err != nil {
-		return projections.Checkpoint{}, fmt.Errorf("claim partition %d in Redis: %w", partition, err)
-	}
-	return cp, nil
-}
-
-func (v *View) claim(ctx context.Context, partition int) (cp projections.Checkpoint, err error) {
+func (v *View) Claim(ctx context.Context, partition int) (cp projections.Checkpoint, err error) {
+	defer projections.Wrap(&err, "claim partition %d in Redis", partition)
 	if partition < 0 || partition >= len(v.generations) {
 		return cp, errors.New("no such partition")
 	}
@@ -146,16 +139,9 @@ func checkpoint(answer []string) (cp projections.Checkpoint, err error) {
 
 // Apply applies a batch. A batch above 16 MiB goes in several steps, each of which
 // can be taken again.
-func (v *View) Apply(ctx context.Context, b projections.Batch) error {
-	err := v.apply(ctx, b, v.operations(b, time.Now().UnixMilli()))
-	if err != nil {
-		return fmt.Errorf("apply to Redis after %s: %w", b.From.Position(), err)
-	}
-	return nil
-}
-
-func (v *View) apply(ctx context.Context, b projections.Batch, groups []*group) error {
-	for {
+func (v *View) Apply(ctx context.Context, b projections.Batch) (err error) {
+	defer projections.Wrap(&err, "apply to Redis after %s", b.From.Position())
+	for groups := v.operations(b, time.Now().UnixMilli()); ; {
 		n, size := 0, 0
 		for n < len(groups) && (n == 0 || size+groups[n].bytes <= v.chunk) {
 			size += groups[n].bytes

@@ -3,6 +3,7 @@ package bearer
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,52 @@ import (
 type Callers struct {
 	Keys   *apikeys.Ring
 	Issuer *tokens.Issuer
+}
+
+// ErrSources says that a list of sources can't be read. It does not repeat it: it may be a key that went astray.
+var ErrSources = errors.New("must be keys:FILE, with a file that turnledger keys create makes, " +
+	"or oidc:ISSUER, with the address of an issuer of tokens, or both with a comma between")
+
+// Sources are where callers are looked up; what is empty is not asked.
+type Sources struct {
+	Keys   apikeys.File
+	Issuer string
+}
+
+// ParseSources reads a list such as keys:FILE,oidc:ISSUER.
+func ParseSources(list string) (out Sources, err error) {
+	if list == "" {
+		return out, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		kind, value, _ := strings.Cut(strings.TrimSpace(part), ":")
+		switch {
+		case value != "" && kind == "keys" && out.Keys == "":
+			out.Keys = apikeys.File(value)
+		case value != "" && kind == "oidc" && out.Issuer == "":
+			out.Issuer = value
+		default:
+			return Sources{}, ErrSources
+		}
+	}
+	return out, nil
+}
+
+// Open opens the sources; of tokens.Config it takes all but the issuer's address. It returns nil where there are none.
+func (s Sources) Open(c tokens.Config) (*Callers, error) {
+	if s == (Sources{}) {
+		return nil, nil //nolint:nilnil // nobody is asked for anything
+	}
+	out := &Callers{}
+	var err error
+	if s.Keys != "" {
+		out.Keys, err = apikeys.Open(s.Keys, apikeys.Config{Logger: c.Logger})
+	}
+	if err == nil && s.Issuer != "" {
+		c.URL = s.Issuer
+		out.Issuer, err = tokens.New(c)
+	}
+	return out, err
 }
 
 var _ access.Authenticator = Callers{}

@@ -36,8 +36,11 @@ type Pair struct {
 // should have.
 const soon = 7 * 24 * time.Hour
 
-// Open reads the files. Its errors name them and hold nothing of them.
+// Open reads the files. Its errors name them and hold nothing of them. Where no file is named it returns nil.
 func Open(cfg Config) (*Pair, error) {
+	if cfg.Cert == "" {
+		return nil, nil //nolint:nilnil // none is configured
+	}
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	var warned time.Time
 	p := &Pair{reread.Files[*tls.Certificate]{
@@ -88,8 +91,11 @@ func (p *Pair) Client() *tls.Config {
 	}
 }
 
-// Authorities reads the certificates of authorities (PEM).
+// Authorities reads the certificates of authorities (PEM). Where no file is named it returns nil.
 func Authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // none are configured
+	}
 	raw, err := os.ReadFile(file) //nolint:gosec // the file that the operator named
 	if err != nil {
 		return nil, err

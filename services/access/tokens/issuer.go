@@ -15,6 +15,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -142,10 +143,11 @@ func (i *Issuer) Run(ctx context.Context) error {
 	}
 }
 
-// Ready returns access.ErrNoKeys until the issuer has answered with its keys.
-func (i *Issuer) Ready() error {
+// Ready returns an *events.NotReady of access.ErrNoKeys until the issuer has answered with its keys.
+func (i *Issuer) Ready(context.Context) error {
 	if i.keys.held.Load() == nil {
-		return access.ErrNoKeys
+		return &events.NotReady{Err: access.ErrNoKeys, Reason: "the issuer of tokens has not told its keys yet: " +
+			"check TURNLEDGER_AUTH, and whether it answers from here"}
 	}
 	return nil
 }

@@ -286,10 +286,10 @@ func TestTheIssuersKeysChange(t *testing.T) {
 	i := newIssuer(t, "k1")
 	first := i.token("k1", nil)
 	v := i.verifier(func(c *tokens.Config) { c.Refresh, c.Pause = 20*time.Millisecond, time.Hour })
-	require.ErrorIs(t, v.Ready(), access.ErrNoKeys)
+	require.ErrorIs(t, v.Ready(t.Context()), access.ErrNoKeys)
 	_, err := v.Authenticate(t.Context(), first)
 	require.NoError(t, err, "the first token has the keys asked for")
-	require.NoError(t, v.Ready())
+	require.NoError(t, v.Ready(t.Context()))
 	for range 100 {
 		_, err := v.Authenticate(t.Context(), signed(t, jose.ES256, "made-up", key(t), i.claims(nil)))
 		require.ErrorIs(t, err, access.ErrUnauthenticated)

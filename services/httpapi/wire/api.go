@@ -192,7 +192,7 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 }
 
 // Hold refuses all but public calls with Held until release is called. ok is false if another Hold is in force.
-func (a *API) Hold(why Reason) (release func(), ok bool) {
+func (a *API) Hold(why string) (release func(), ok bool) {
 	held := &Held{why}
 	return func() { a.held.CompareAndSwap(held, nil) }, a.held.CompareAndSwap(nil, held)
 }

@@ -55,7 +55,7 @@ type TooLarge struct{ Most int64 }
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
 // Held refuses all but public calls while the log is restored from a backup: 503. API.Hold and Closed make it.
-type Held struct{ Why Reason }
+type Held struct{ Why string }
 
 // Error returns the reason.
-func (e *Held) Error() string { return string(e.Why) }
+func (e *Held) Error() string { return e.Why }

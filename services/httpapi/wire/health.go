@@ -19,7 +19,7 @@ type healthJSON struct {
 type checkJSON struct {
 	OK     bool      `json:"ok"`
 	Since  time.Time `json:"since,omitzero"`
-	Reason Reason    `json:"reason,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Check is a dependency that must answer before this process may take requests; without an Optional one the process is
@@ -30,18 +30,19 @@ type Check struct {
 	Probe    func(ctx context.Context) error
 }
 
-// Reason is an error whose text may stand in the answer of /readyz, which anybody may read.
-type Reason string
-
-func (r Reason) Error() string { return string(r) }
+// public is an error of which anybody may read something in the answer of /readyz.
+type public interface {
+	error
+	Public() string
+}
 
 // healthz reports that the process is alive. It probes no dependency.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
-// readyz probes all dependencies at once. The server's log says why a dependency fails; the answer says it only if the
-// error is a Reason. If only optional dependencies fail, the status is degraded, and the process ready.
+// readyz probes all dependencies at once. The server's log says why a dependency fails; the answer says only
+// what is public of the error. If only optional dependencies fail, the status is degraded, and the process ready.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
 	out, status := healthJSON{Status: "ok", Checks: map[string]checkJSON{}}, http.StatusOK
@@ -52,8 +53,11 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		since, _ := a.outages.LoadOrStore(c.Name, time.Now().UTC())
-		reason, _ := errors.AsType[Reason](errs[i])
-		out.Checks[c.Name] = checkJSON{Since: since.(time.Time), Reason: reason}
+		shown := checkJSON{Since: since.(time.Time)}
+		if not, ok := errors.AsType[public](errs[i]); ok {
+			shown.Reason = not.Public()
+		}
+		out.Checks[c.Name] = shown
 		if !c.Optional {
 			out.Status, status = "not ready", http.StatusServiceUnavailable
 		} else if status == http.StatusOK {
@@ -78,7 +82,7 @@ func probeAll(ctx context.Context, checks []Check) []error {
 
 // Closed answers requests while a process has no API open. It refuses all calls but /healthz with Held, in the form of
 // the surface that the path belongs to. /readyz shows check, the name of the missing dependency, and why.
-func Closed(check string, why Reason, surfaces ...Surface) http.Handler {
+func Closed(check string, why string, surfaces ...Surface) http.Handler {
 	forms := make([]*Surface, len(surfaces))
 	for i := range surfaces {
 		forms[i] = &surfaces[i]

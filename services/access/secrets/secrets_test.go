@@ -1,4 +1,4 @@
-package config
+package secrets
 
 import (
 	"testing"
@@ -25,6 +25,6 @@ func TestConfigShowsNoSecret(t *testing.T) {
 		"nats://u:p,w@a:1,nats://u:pw@b:2":               "(set)",
 		"nats://u:pw@a:1,b:2":                            "nats://u:xxxxx@a:1,b:2",
 	} {
-		require.Equal(t, out, Secretless(in))
+		require.Equal(t, out, Hide(in))
 	}
 }

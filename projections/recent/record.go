@@ -1,9 +1,9 @@
-package redis
+package recent
 
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,9 +12,9 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// A record in Redis is: version, state, turn id, the half that the start gave, and
-// for a finalized turn the half that the answer gave. Nothing is escaped, so that
-// the script can put the halves together and texts stay byte for byte.
+// A record, as a Redis holds it, is: version, state, turn id, the half that the start gave,
+// and for a finalized turn the half that the answer gave. Nothing is escaped, so that a
+// script can put the halves together and texts stay byte for byte.
 const (
 	version   = 1
 	pending   = 'p'
@@ -27,12 +27,12 @@ const (
 	flagReplaces
 )
 
-// pendingRecord is a turn without an answer.
-func pendingRecord(t *conversation.Turn) []byte { return appendStart(nil, pending, t) }
+// PendingRecord is a turn without an answer.
+func PendingRecord(t *conversation.Turn) []byte { return appendStart(nil, pending, t) }
 
-// finalizedRecord is a whole turn.
-func finalizedRecord(t *conversation.Turn) []byte {
-	return appendAnswer(appendStart(nil, finalized, t), t)
+// FinalizedRecord is a whole turn.
+func FinalizedRecord(t *conversation.Turn) []byte {
+	return AppendAnswer(appendStart(nil, finalized, t), t)
 }
 
 func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
@@ -60,7 +60,8 @@ func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
 	return appendText(appendText(b, q.QuestionMessages), q.Metadata)
 }
 
-func appendAnswer(b []byte, t *conversation.Turn) []byte {
+// AppendAnswer appends the half of a record that the answer gave.
+func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 	a, flags := t.Answer, byte(0)
 	if a.AnswerTranslatedIsFallback {
 		flags |= flagFallback
@@ -72,11 +73,11 @@ func appendAnswer(b []byte, t *conversation.Turn) []byte {
 	return appendText(appendText(b, a.AnswerMessages), t.AnswerMetadata)
 }
 
-// turn reads a record.
-func turn(record string) (*conversation.Turn, error) {
+// ReadTurn reads a record of a turn.
+func ReadTurn(record string) (*conversation.Turn, error) {
 	r := &reader{rest: record}
 	if r.byte() != version {
-		return nil, fmt.Errorf("%w: a turn of an unknown version", ErrAnswer)
+		return nil, errors.New("a turn of an unknown version")
 	}
 	q := &events.Question{}
 	t := &conversation.Turn{Question: q}
@@ -109,7 +110,8 @@ func (r *reader) answer(t *conversation.Turn) {
 	a.AnswerMessages, t.AnswerMetadata = r.raw(), r.raw()
 }
 
-func appendHead(b []byte, h conversation.Head) []byte {
+// AppendHead appends what a session is without its turns.
+func AppendHead(b []byte, h conversation.Head) []byte {
 	b = appendText(append(b, version), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
 		b = binary.AppendUvarint(b, n)
@@ -123,10 +125,11 @@ func appendHead(b []byte, h conversation.Head) []byte {
 	return b
 }
 
-func head(record string) (h conversation.Head, err error) {
+// ReadHead reads what AppendHead wrote.
+func ReadHead(record string) (h conversation.Head, err error) {
 	r := &reader{rest: record}
 	if r.byte() != version {
-		return h, fmt.Errorf("%w: a session of an unknown version", ErrAnswer)
+		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
 	for _, n := range []*uint64{&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased} {
@@ -178,16 +181,14 @@ func (r *reader) id() (id uuid.UUID) {
 	return id
 }
 
-func (r *reader) uint() (n uint64) {
-	for shift := 0; shift < 64; shift += 7 {
-		b := r.byte()
-		n |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			return n
-		}
+func (r *reader) uint() uint64 {
+	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		r.bad, r.rest = true, ""
+		return 0
 	}
-	r.bad = true
-	return 0
+	r.rest = r.rest[size:]
+	return n
 }
 
 func (r *reader) int() int64 {
@@ -212,7 +213,7 @@ func (r *reader) raw() json.RawMessage {
 
 func (r *reader) done() error {
 	if r.bad || r.rest != "" {
-		return fmt.Errorf("%w: a record is cut or too long", ErrAnswer)
+		return errors.New("a record is cut or too long")
 	}
 	return nil
 }

@@ -1,0 +1,74 @@
+// Package secrets reads secrets from files, and shows settings without theirs.
+package secrets
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+)
+
+// most bounds a file with a secret, in bytes.
+const most = 64 << 10
+
+// Read returns the one line that a file holds. Its errors name the file, and hold nothing of it.
+func Read(file string) (string, error) {
+	f, err := os.Open(file) //nolint:gosec // the file that the operator named
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, most+1))
+	value := strings.TrimRight(string(raw), "\r\n")
+	switch {
+	case err != nil:
+		return "", err
+	case len(raw) > most || strings.ContainsAny(value, "\r\n\x00"):
+		return "", errors.New(file + " must hold one line")
+	case value == "":
+		return "", errors.New(file + " is empty")
+	default:
+		return value, nil
+	}
+}
+
+// Given returns only whether a setting is set.
+func Given(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(set)"
+}
+
+// Hide returns an address or a URL without its password, and without what may be one.
+func Hide(s string) string {
+	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
+		return s
+	}
+	notURL := func(one string) bool { return !strings.Contains(one, "://") }
+	if several := strings.Split(s, ","); len(several) > 1 && !slices.ContainsFunc(several, notURL) {
+		for i, one := range several { // servers of a cluster
+			several[i] = Hide(one)
+		}
+		return strings.Join(several, ",")
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
+		return "(set)" // such as a PostgreSQL connection string of keywords
+	}
+	postgres := u.Scheme == "postgres" || u.Scheme == "postgresql"
+	q := u.Query()
+	for name := range q {
+		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key there
+			q.Set(name, "xxxxx")
+		}
+	}
+	u.RawQuery = q.Encode()
+	if _, ok := u.User.Password(); u.User != nil && !ok && !postgres {
+		u.User = url.User("xxxxx") // a token
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,47 @@
+// Package tracing sends spans where OpenTelemetry's own environment says.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Provider takes spans.
+type Provider struct {
+	oteltrace.TracerProvider
+	shutdown func(context.Context) error
+}
+
+// Open sends spans to OTEL_EXPORTER_OTLP_ENDPOINT, and drops them where there is none.
+func Open(ctx context.Context, version string) (*Provider, error) {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return &Provider{noop.NewTracerProvider(), func(context.Context) error { return nil }}, nil
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the traces: %w (is OTEL_EXPORTER_OTLP_ENDPOINT right?)", err)
+	}
+	of := resource.NewSchemaless(attribute.String("service.name", "turnledger"),
+		attribute.String("service.version", version))
+	p := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(of))
+	return &Provider{p, p.Shutdown}, nil
+}
+
+// Close sends the spans that are left.
+func (p *Provider) Close(logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := p.shutdown(ctx); err != nil {
+		logger.Warn("some traces were not sent", "err", err)
+	}
+}
