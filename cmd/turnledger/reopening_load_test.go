@@ -59,8 +59,8 @@ func TestStreamsThatChangeUnderLoadAreSeenWholeOr503(t *testing.T) {
 	})
 }
 
-// applyStreams runs turnledger streams apply, again where servers that are slow, and without a leader meanwhile, did not
-// answer it in time.
+// applyStreams runs turnledger streams apply, and again where slow servers, which may have no leader meanwhile, did not
+// answer in time.
 func applyStreams(t *testing.T, p *stack.Process, args ...string) {
 	for began := time.Now(); ; {
 		code, _, errs := p.Run(t, append([]string{"streams", "apply"}, args...)...)
