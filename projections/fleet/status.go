@@ -118,8 +118,8 @@ type Check struct {
 	Probe func(context.Context) error
 }
 
-// Checks returns the stores of the views that this process feeds or reads. A probe's error is an *events.NotReady, whose Reason
-// says whether the store is down or the view may not be read.
+// Checks returns the stores of the views that this process feeds or reads. A probe's error is an *events.NotReady,
+// whose Reason says whether the store is down or the view may not be read.
 func (f *Fleet) Checks() (out []Check) {
 	for _, m := range f.views {
 		if m.Store != "" && (m.Feeds || m.Reads) {

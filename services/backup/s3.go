@@ -11,8 +11,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// S3 is a Store in a bucket that is there. The spool is a folder with room for the largest partition's copy, twice while
-// one is restored: a store may pause for longer than a server that copies waits.
+// S3 is a Store in a bucket that is there. The spool is a folder with room for the largest partition's copy, twice
+// while one is restored: a store may pause for longer than a server that copies waits.
 type S3 struct {
 	bucket, prefix, spoolDir string
 	client                   *minio.Client

@@ -96,8 +96,8 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	return err
 }
 
-// Applied implements projections.Projection: up to where all is erased, whoever did it; what this process has only looked at
-// does not count.
+// Applied implements projections.Projection: up to where all is erased, whoever did it; what this process has only
+// looked at does not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
 	p, err := e.done(ctx, partition)
 	return events.Position{Partition: partition, Seq: p.Seq}, err

@@ -89,8 +89,8 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 // Name implements projections.Projection.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Apply implements projections.Projection. It queues the work that the batch asks for; the stored progress follows once the
-// work is done.
+// Apply implements projections.Projection. It queues the work that the batch asks for; the stored progress follows
+// once the work is done.
 func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {

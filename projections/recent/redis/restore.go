@@ -43,7 +43,8 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.P
 		if folded.Whole {
 			whole = "1"
 		}
-		args = append(args, whole, rueidis.BinaryString(recent.AppendHead(nil, folded.Head())), strconv.FormatInt(expires, 10))
+		args = append(args, whole, rueidis.BinaryString(recent.AppendHead(nil, folded.Head())),
+			strconv.FormatInt(expires, 10))
 		for _, t := range folded.Turns {
 			record := recent.PendingRecord(t)
 			if t.Status == conversation.Finalized {
