@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,7 +96,7 @@ func runApp(ctx context.Context, cfg config.Config, roles roles, logger *slog.Lo
 // openApp opens all that the roles need.
 func openApp(ctx context.Context, a *app) (*app, error) {
 	if err := a.open(ctx); err != nil {
-		a.close()
+		a.close(ctx)
 		return nil, err
 	}
 	return a, nil
@@ -108,7 +110,8 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = runner.NewMetrics(a.registry)
-	if a.traces, err = tracing.Open(ctx, version); err != nil {
+	wanted := slices.ContainsFunc(tracing.Variables, func(name string) bool { return os.Getenv(name) != "" })
+	if a.traces, err = tracing.Open(ctx, version, wanted); err != nil {
 		return err
 	}
 	if err := a.openViews(ctx); err != nil {
@@ -223,7 +226,7 @@ const (
 // that they have begun, and closes everything. again is true if it ended because the log was replaced: the caller opens
 // another app then.
 func (a *app) run(ctx context.Context) (again bool, err error) {
-	defer a.close()
+	defer a.close(ctx)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, life := errgroup.WithContext(life)
@@ -307,9 +310,9 @@ func (a *app) followers() []func(context.Context) error {
 	return out
 }
 
-func (a *app) close() {
+func (a *app) close(ctx context.Context) {
 	if a.traces != nil {
-		a.traces.Close(a.logger)
+		a.traces.Close(ctx, a.logger)
 	}
 	if a.views != nil {
 		a.views.Close()

@@ -38,7 +38,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	defer s.close()
 	a, err := openApp(t.Context(), &app{cfg: cfg, roles: allRoles, logger: logger, store: s, front: &front{}})
 	require.NoError(t, err)
-	defer a.close()
+	defer a.close(t.Context())
 	out, all := map[string]string{}, make(chan *prometheus.Desc)
 	go func() {
 		a.registry.Describe(all)

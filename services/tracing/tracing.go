@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,15 +15,18 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
+// Variables name where spans go; the exporter reads them itself.
+var Variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+
 // Provider takes spans.
 type Provider struct {
 	oteltrace.TracerProvider
 	shutdown func(context.Context) error
 }
 
-// Open sends spans to OTEL_EXPORTER_OTLP_ENDPOINT, and drops them where there is none.
-func Open(ctx context.Context, version string) (*Provider, error) {
-	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+// Open sends spans to where one of Variables says, and drops them where none is set.
+func Open(ctx context.Context, version string, set bool) (*Provider, error) {
+	if !set {
 		return &Provider{noop.NewTracerProvider(), func(context.Context) error { return nil }}, nil
 	}
 	exporter, err := otlptracehttp.New(ctx)
@@ -37,9 +39,9 @@ func Open(ctx context.Context, version string) (*Provider, error) {
 	return &Provider{p, p.Shutdown}, nil
 }
 
-// Close sends the spans that are left.
-func (p *Provider) Close(logger *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+// Close sends the spans that are left, also where ctx has ended.
+func (p *Provider) Close(ctx context.Context, logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.shutdown(ctx); err != nil {
 		logger.Warn("some traces were not sent", "err", err)

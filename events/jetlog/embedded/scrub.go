@@ -147,8 +147,7 @@ func overwrite(r []byte, seq uint64, key []byte) {
 // replace puts a block in the place of another in one step.
 func replace(name string, block []byte) error {
 	tmp := name + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY,
-		0o600) //nolint:gosec // a file of the store directory
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of the store
 	if err != nil {
 		return err
 	}

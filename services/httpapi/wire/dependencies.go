@@ -21,7 +21,7 @@ func (Dependencies) Describe(d chan<- *prometheus.Desc) { d <- dependencyUp }
 
 // Collect implements prometheus.Collector.
 func (c Dependencies) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectDeadline)
+	ctx, cancel := context.WithTimeout(context.Background(), collectDeadline) //nolint:forbidigo // a collector has none
 	defer cancel()
 	for _, check := range c {
 		up := 1.0
