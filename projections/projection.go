@@ -30,6 +30,18 @@ type Projection interface {
 	Applied(ctx context.Context, partition int) (events.Position, error)
 }
 
+// Task is the variant of a Projection for work that is done later than it is asked for, and that two
+// processes may do twice: the eraser. A runner shows it each event, parks none, and fences nobody.
+type Task interface {
+	Name() string
+	// Resume returns up to where the work of a partition is done, by whichever process. The runner begins there.
+	Resume(ctx context.Context, partition int) (Checkpoint, error)
+	// Take notes what a batch asks for. It fails only where trying again may help.
+	Take(ctx context.Context, b Batch) error
+	// Applied returns up to where the work is done; what a process has only taken does not count.
+	Applied(ctx context.Context, partition int) (events.Position, error)
+}
+
 // Checkpoint says up to where a projection has applied a partition: the stream by
 // the time it was made, the sequence, the event id there, and who may go on.
 type Checkpoint struct {

@@ -53,21 +53,27 @@ type Config struct {
 type Runner struct {
 	log  *jetlog.Log
 	proj projections.Projection
-	// task: see NewTask.
+	// task: the projection is a Task.
 	task  bool
 	cfg   Config
 	parts []*progress
 }
 
-// NewTask makes a runner of a projection whose work is done later than it is asked for, and may be done twice by two
-// processes: the eraser. The runner shows it each event, parks none, and fences nobody: Claim returns up to where the
-// work of a partition is done, by whichever process; Apply notes what a batch asks for, and fails only where trying
-// again may help; for Applied, what a process has only noted does not count. NewTask does no I/O.
-func NewTask(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
-	r := New(log, p, cfg)
+// NewTask makes a runner of a task; it does no I/O.
+func NewTask(log *jetlog.Log, t projections.Task, cfg Config) *Runner {
+	r := New(log, asProjection{t}, cfg)
 	r.task = true
 	return r
 }
+
+// asProjection is a task as the runner feeds it.
+type asProjection struct{ projections.Task }
+
+func (a asProjection) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+	return a.Resume(ctx, partition)
+}
+
+func (a asProjection) Apply(ctx context.Context, b projections.Batch) error { return a.Take(ctx, b) }
 
 // New makes a runner; it does no I/O.
 func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {

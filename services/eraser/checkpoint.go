@@ -66,8 +66,8 @@ func (e *Eraser) done(ctx context.Context, partition int) (progress, error) {
 	return p, err
 }
 
-// Claim implements projections.Projection. The eraser looks again at what is done where the index of links lacks it.
-func (e *Eraser) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
+// Resume implements projections.Task. The eraser looks again at what is done where the index of links lacks it.
+func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	noted, err := e.done(ctx, partition)
 	if err != nil {
 		return projections.Checkpoint{}, err
@@ -96,7 +96,7 @@ func (e *Eraser) save(ctx context.Context, p *part) error {
 	return err
 }
 
-// Applied implements projections.Projection: up to where all is erased, whoever did it; what this process has only
+// Applied implements projections.Task: up to where all is erased, whoever did it; what this process has only
 // looked at does not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
 	p, err := e.done(ctx, partition)

@@ -34,7 +34,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Eraser erases. A runner shows it the log (runner.NewTask), and Run does what the log asks for. It parks nothing:
+// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log asks for. It parks nothing:
 // what can't be erased keeps its receipt open, and is tried again.
 type Eraser struct {
 	log   Log
@@ -58,7 +58,7 @@ type stamper struct {
 	*queue
 }
 
-var _ projections.Projection = (*Eraser)(nil)
+var _ projections.Task = (*Eraser)(nil)
 
 // identitiesAtOnce is how many erasures of identities look at the log for what became of their sessions. The sessions
 // are erased one after the other anyway.
@@ -86,12 +86,12 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	return e
 }
 
-// Name implements projections.Projection.
+// Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Apply implements projections.Projection. It queues the work that the batch asks for; the stored progress follows
-// once the work is done.
-func (e *Eraser) Apply(ctx context.Context, b projections.Batch) error {
+// Take implements projections.Task. It queues the work that the batch asks for; the stored progress follows once the
+// work is done.
+func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
 		if err := e.look(ctx, p, &b.Events[i]); err != nil {

@@ -62,7 +62,7 @@ func TestTheSessionsOfAnIdentityAreKnown(t *testing.T) {
 	looked("first")
 	stop()
 	begins := func() uint64 {
-		at, err := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules}).Claim(t.Context(), 0)
+		at, err := eraser.New(on(inOnePiece(w.log)), w.notes, eraser.Config{Rules: rules}).Resume(t.Context(), 0)
 		require.NoError(t, err)
 		return at.Seq
 	}
