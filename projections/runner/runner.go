@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,7 +134,8 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 		}
 		r.parts[k].set(retrying, err)
 		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
-		pause.For(ctx, r.cfg.Pause)
+		// Two runners that fence each other must not keep step.
+		pause.For(ctx, r.cfg.Pause/2+rand.N(r.cfg.Pause))
 	}
 }
 

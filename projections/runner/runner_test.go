@@ -91,7 +91,13 @@ func (s *sink) reached(k int) uint64 {
 
 func start(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func() error) {
 	t.Helper()
-	r := runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond})
+	return startWith(t, log, p, 5*time.Millisecond)
+}
+
+// startWith runs a runner that pauses so long after it broke off.
+func startWith(t testing.TB, log *jetlog.Log, p projections.Projection, pause time.Duration) (stop func() error) {
+	t.Helper()
+	r := runner.New(log, p, runner.Config{MaxBatch: 7, Pause: pause})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -176,7 +182,9 @@ func TestTwoRunnersNeverApplyTwice(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := newSink()
-	a, b := start(t, log, s), start(t, log, s)
+	// Long enough for the other runner to claim, open its tail and apply: two that pause for less take turns for long.
+	const pause = 40 * time.Millisecond
+	a, b := startWith(t, log, s, pause), startWith(t, log, s, pause)
 	fill(t, log, 3, 30)
 	require.Eventually(t, func() bool { return s.reached(0) == 180 }, 30*time.Second, time.Millisecond)
 	require.NoError(t, a())

@@ -184,9 +184,12 @@ func TestImports(t *testing.T) {
 		if rest, ok := strings.CutPrefix(pkg, "github.com/turnledger/turnledger/"); ok {
 			// What jetlog keeps inside belongs to it.
 			rest, _, _ = strings.Cut(rest, "/internal/")
-			require.Contains(t, []string{"events", "events/conversation", "events/jetlog", "events/jetlog/operate",
-				"projections", "services", "services/access", "services/httpapi/reach", "services/httpapi/wire",
-				"services/httpapi/v1"}, rest)
+			require.Contains(t, []string{
+				"events", "events/conversation", "events/jetlog", "events/jetlog/operate", "events/pause",
+				"projections", "services", "services/access", "services/httpapi/reach",
+				"services/httpapi/wire", "services/httpapi/v1",
+			}, rest)
+
 		}
 	}
 }
