@@ -105,11 +105,20 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 }
 
 // createStream waits a while for the servers of a cluster to gather.
+// creation is how long one request for a stream may take. A request, or its answer, is lost where the servers change
+// their leader meanwhile; the same request again finds the stream or makes it.
+const creation = 5 * time.Second
+
 func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var between await.Patience
 	for began := time.Now(); ; {
-		stream, err := l.wire.JS.CreateStream(ctx, want)
-		if code, _ := apiError(err); code != codeNoSuitablePeers || time.Since(began) > gathering {
+		once, cancel := context.WithTimeout(ctx, creation)
+		stream, err := l.wire.JS.CreateStream(once, want)
+		cancel()
+		code, _ := apiError(err)
+		lost := errors.Is(err, context.DeadlineExceeded) && time.Since(began) < 5*creation
+		alone := code == codeNoSuitablePeers && time.Since(began) < gathering
+		if !lost && !alone {
 			return stream, err
 		}
 		between.Wait(ctx)
