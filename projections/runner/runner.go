@@ -135,7 +135,7 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 		r.parts[k].set(retrying, err)
 		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
 		// Two runners that fence each other must not keep step.
-		pause.For(ctx, r.cfg.Pause/2+rand.N(r.cfg.Pause))
+		pause.For(ctx, r.cfg.Pause/2+rand.N(r.cfg.Pause)) //nolint:gosec // no secret
 	}
 }
 
