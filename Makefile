@@ -90,7 +90,7 @@ lint: ## check form, vet, lint, the rules of the house and module files
 		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
-	@cd deploy/tools/house && $(GO) test -count=1
+	@cd deploy/tools/house && GOLANGCI='$(GO) run $(GOLANGCI)' $(GO) test -count=1
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

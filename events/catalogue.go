@@ -12,23 +12,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// The types of events. A type is never renamed and never
-// changes its meaning: a new shape is a new version and an upcast.
+// The types of events. A type is never renamed and never changes its meaning: a new shape gets a new version of the
+// type, and old events are converted to it when they are read.
 const (
-	TypeTurnStarted    = "turnledger.turn.started.v1"
-	TypeTurnFinalized  = "turnledger.turn.finalized.v1"
-	TypeTurnCorrected  = "turnledger.turn.corrected.v1"
-	TypeTurnRedacted   = "turnledger.turn.redacted.v1"
-	TypeSessionLinked  = "turnledger.session.linked.v1"
-	TypeLinkRefused    = "turnledger.session.link_refused.v1"
-	TypeSessionReset   = "turnledger.session.reset.v1"
-	TypeSessionErased  = "turnledger.session.erased.v1"
-	TypeIdentityErased = "turnledger.identity.erased.v1"
-	TypeErasureReceipt = "turnledger.erasure.receipt.v1"
+	TypeTurnStarted      = "turnledger.turn.started.v1"
+	TypeTurnFinalized    = "turnledger.turn.finalized.v1"
+	TypeTurnCorrected    = "turnledger.turn.corrected.v1"
+	TypeTurnRedacted     = "turnledger.turn.redacted.v1"
+	TypeSessionLinked    = "turnledger.session.linked.v1"
+	TypeLinkRefused      = "turnledger.session.link_refused.v1"
+	TypeSessionReset     = "turnledger.session.reset.v1"
+	TypeSessionDescribed = "turnledger.session.described.v1"
+	TypeSessionErased    = "turnledger.session.erased.v1"
+	TypeIdentityErased   = "turnledger.identity.erased.v1"
+	TypeErasureReceipt   = "turnledger.erasure.receipt.v1"
 )
 
-// catalogue has one row for each type of event, past types included, by type. The methods of its Fact say the rest
-// about an event: a type that lacks one of them does not compile here.
+// catalogue has one row for each type of event, past types included. The methods of the type's Fact hold everything
+// else about it: a type that lacks one of them does not compile here.
 var catalogue = byType(
 	event[TurnStarted](),
 	event[TurnFinalized](),
@@ -37,13 +38,14 @@ var catalogue = byType(
 	event[SessionLinked](),
 	event[LinkRefused](),
 	event[SessionReset](),
+	event[SessionDescribed](),
 	event[SessionErased](),
 	event[IdentityErased](),
 	event[ErasureReceipt](),
 )
 
-// row is a row of the catalogue. The fact of zero is empty: it says what holds for all events of
-// its type. A past type's read returns the newest shape of its fact.
+// row is a row of the catalogue. zero is an empty fact of the type. The read of a past type returns the newest shape of
+// its fact.
 type row struct {
 	zero Fact
 	read func(body []byte) (Fact, error)
@@ -73,8 +75,8 @@ func byType(rows ...row) map[string]row {
 // Types returns the event types of the catalogue, past ones included, in order.
 func Types() []string { return slices.Sorted(maps.Keys(catalogue)) }
 
-// SubjectOf returns the subject of an event of which only the type, the body and the id in its
-// subject are known: that of an identity, or of a session.
+// SubjectOf returns the subject of an event, from its type, its body and the id in its subject: the subject of an
+// identity, or of a session.
 func SubjectOf(typ, id string, body []byte) string {
 	r, known := catalogue[typ]
 	if known && ofIdentity(r.zero) {
@@ -104,9 +106,8 @@ func decodeFact(typ string, body []byte) (Fact, Problem) {
 	return fact, ""
 }
 
-// asBefore makes the decoder take what encoding/json takes: the log keeps messages and metadata as their
-// senders wrote them, including a name that stands twice.
-// An id has one form only, that of the schemas.
+// asBefore makes the decoder accept what encoding/json accepts, since the log keeps messages and metadata as their
+// senders wrote them, even with duplicate names. An id must have the one form of the schemas.
 var asBefore = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(readUUID)))
 
 // uuidLength is the length of the form with hyphens. No other form has 36 characters.

@@ -37,7 +37,7 @@ func TestCatalogue(t *testing.T) {
 				types = append(types, f.Type())
 			}
 			require.ElementsMatch(t, events.Types(), types,
-				"add it to fullFacts and leastFacts in events/facts_test.go")
+				"add it to fullFacts and leastFacts in events/samples_test.go")
 		}
 	})
 	for _, typ := range events.Types() {

@@ -12,7 +12,7 @@ import (
 // any of the event's content.
 type Problem = string
 
-// The problems of an event by itself.
+// The problems that an event can have by itself, whatever its session holds.
 const (
 	ProblemUnknownType   Problem = "unknown_type"
 	ProblemNoCloudEvent  Problem = "not_a_cloudevent"
@@ -25,11 +25,12 @@ const (
 	ProblemMetadata      Problem = "malformed_metadata"
 	ProblemTombstones    Problem = "malformed_tombstones"
 	ProblemReceipt       Problem = "malformed_receipt"
+	ProblemDescription   Problem = "malformed_description"
 	ProblemEmptyQuestion Problem = "empty_question"
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )
 
-// badMessages and badObject get parts of a body that was read as JSON, so a part that begins like an object is an
+// badMessages and badObject check parts of a body that was read as JSON, so a part that begins like an object is an
 // object.
 func badMessages(raw json.RawMessage) Problem {
 	if len(raw) == 0 {

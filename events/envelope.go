@@ -23,8 +23,8 @@ const (
 	HeaderTime        = "ce-time"
 	HeaderContentType = "content-type"
 	HeaderMsgID       = "Nats-Msg-Id"
-	// HeaderTraceParent is the distributed tracing extension of CloudEvents: W3C's traceparent of
-	// the request that wrote the event. It states nothing.
+	// HeaderTraceParent is the distributed tracing extension of CloudEvents: W3C's traceparent of the request that
+	// wrote the event. It does not change what the event states.
 	HeaderTraceParent = "ce-" + TraceParent
 )
 
@@ -34,9 +34,8 @@ const TraceParent = "traceparent"
 // Header is a message's header. Names are kept in the case they were sent in.
 type Header map[string][]string
 
-// Value returns the value of a header name in any case, since clients of other languages may
-// canonicalise names. The exact name goes first, then the first in byte order, so that every
-// reader reads the same.
+// Value returns the value of a header, whatever the case of its name, since clients in other languages may canonicalise
+// names. The exact name wins, then the first name in byte order, so that every reader gets the same value.
 func (h Header) Value(name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
@@ -56,8 +55,8 @@ type Envelope struct {
 	Body    []byte
 }
 
-// Encode puts a fact into its envelope; now becomes ce-time, which informs and
-// decides nothing. The body is JSON without HTML escaping.
+// Encode puts a fact into its envelope. now becomes ce-time, which is only information. The body is JSON without HTML
+// escaping.
 func Encode(f Fact, now time.Time) (Envelope, error) {
 	body, err := JSON(f)
 	if err != nil {
@@ -88,9 +87,8 @@ func JSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// Recorded is an event read back from the log. Time is JetStream's recorded time.
-// Fact is nil where the envelope states none; Problem then says why, in a word
-// that holds none of its content. Digest differs for different bodies.
+// Recorded is an event read back from the log. Time is JetStream's recorded time. If the envelope states no fact, Fact
+// is nil, and Problem is the reason, a word without any of the content. Different bodies have different Digests.
 type Recorded struct {
 	Position Position
 	Time     time.Time
@@ -99,7 +97,7 @@ type Recorded struct {
 	Type     string
 	Source   string
 	SentAt   string
-	// TraceParent is as its publisher wrote it, and may be anything.
+	// TraceParent is the value that the publisher wrote; it may be anything.
 	TraceParent string
 	SessionID   string
 	IdentityID  string
@@ -109,8 +107,8 @@ type Recorded struct {
 	Body        []byte
 }
 
-// Decode reads an envelope recorded at a position. It never fails: what states no
-// fact comes back with a Problem, for the fold to report as an anomaly.
+// Decode reads an envelope recorded at a position. It never fails: an envelope without a fact gets a Problem, and the
+// fold reports it as an anomaly.
 func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	r := Recorded{
 		Position: at, Time: recorded.UTC(), Subject: env.Subject, Body: env.Body,
@@ -149,7 +147,7 @@ func Decode(env Envelope, at Position, recorded time.Time) Recorded {
 	return r
 }
 
-// seed makes the digests of each process its own, so that nobody can prepare two bodies with one digest.
+// seed makes the digests of each process different, so that nobody can prepare two bodies with one digest.
 var seed = maphash.MakeSeed()
 
 // Digest returns a number that differs for different bodies. It holds within one process.

@@ -2,7 +2,9 @@ package events_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,9 +174,11 @@ func factEdits() []edit {
 		finalized = events.TurnFinalized
 		corrected = events.TurnCorrected
 		redacted  = events.TurnRedacted
+		described = events.SessionDescribed
 	)
 	full := fullFacts()
 	s, f, r, c := *full[0].(*started), *full[1].(*finalized), *full[3].(*redacted), *full[4].(*corrected)
+	d := *full[len(full)-1].(*described)
 	raw := func(v string) json.RawMessage { return json.RawMessage(v) }
 	return []edit{
 		{"a wrong turn id", with(s, func(f *started) { f.TurnID = c1 }), nil, "wrong_turn_id"},
@@ -212,6 +216,35 @@ func factEdits() []edit {
 		{"a link to nobody", &events.SessionLinked{SessionID: "s1"}, nil, "malformed_id"},
 		{"a refused link to nobody", &events.LinkRefused{SessionID: "s1"}, nil, "malformed_id"},
 		{"a reset of nothing", &events.SessionReset{}, nil, "malformed_id"},
+		{"a description of nothing", &events.SessionDescribed{RequestID: "d"}, nil, "malformed_id"},
+		{"a description of no request", &events.SessionDescribed{SessionID: "s1"}, nil, "malformed_id"},
+		{"a long title", with(d, func(f *described) { f.Title = strings.Repeat("ü", 201) }), nil,
+			"malformed_description"},
+		{"a title with NUL", with(d, func(f *described) { f.Title = "a\x00" }), nil, "malformed_description"},
+		{"an empty key", with(d, func(f *described) { f.Metadata = map[string]string{"": "v"} }), nil,
+			"malformed_description"},
+		{"a long key", with(d, func(f *described) { f.Metadata = map[string]string{strings.Repeat("k", 65): "v"} }),
+			nil, "malformed_description"},
+		{"a long value", with(d, func(f *described) {
+			f.Metadata = map[string]string{"k": strings.Repeat("v", 513)}
+		}), nil, "malformed_description"},
+		{"a value with NUL", with(d, func(f *described) { f.Metadata = map[string]string{"k": "\x00"} }), nil,
+			"malformed_description"},
+		{"many keys", with(d, func(f *described) {
+			f.Metadata = map[string]string{}
+			for i := range 17 {
+				f.Metadata[fmt.Sprint(i)] = ""
+			}
+		}), nil, "malformed_description"},
+		{"a description that names its own beginning alone", with(d, func(f *described) { f.Earlier = nil }), nil,
+			"malformed_description"},
+		{"a description without its beginning", with(d, func(f *described) { f.CreatedAt = nil }), nil,
+			"malformed_description"},
+		{"a request that is no hash", with(d, func(f *described) { f.Earlier = []string{"d1"} }), nil,
+			"malformed_description"},
+		{"many earlier requests", with(d, func(f *described) {
+			f.Earlier = slices.Repeat([]string{events.RequestHash("d1")}, 257)
+		}), nil, "malformed_description"},
 		{"an erasure without receipt", &events.SessionErased{SessionID: "s1"}, nil, "malformed_id"},
 		{"an identity's erasure without receipt", &events.IdentityErased{IdentityID: "a"}, nil, "malformed_id"},
 		{"a receipt of nobody", &events.ErasureReceipt{ReceiptID: "x"}, nil, "malformed_id"},

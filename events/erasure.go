@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// SessionErased closes a session for ever and takes its turns out of every view.
-// IdentityID is set if the session is erased with its identity.
+// SessionErased closes a session for ever and removes its turns from every view. IdentityID is set if the session is
+// erased with its identity.
 type SessionErased struct {
 	SessionID  string `json:"session_id"`
 	IdentityID string `json:"identity_id,omitempty"`
@@ -36,7 +36,7 @@ func (f *SessionErased) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), badID(f.IdentityID), badID(f.ReceiptID))
 }
 
-// IdentityErased says: all sessions of an identity go, also those linked later.
+// IdentityErased erases all sessions of an identity, also those that are linked later.
 type IdentityErased struct {
 	IdentityID string `json:"identity_id"`
 	ReceiptID  string `json:"receipt_id"`
@@ -69,9 +69,8 @@ func (f *IdentityErased) Of(sessionID string) *SessionErased {
 	}
 }
 
-// ErasureReceipt says what an erasure has reached in one place of storage. It is the receipt of a
-// session, or of an identity with so many Sessions, and stands in the log behind the events that
-// it is about.
+// ErasureReceipt says what an erasure has done in one place of storage. It belongs to an erased session, or to an
+// erased identity with Sessions sessions. It stands in the log after the erasure.
 type ErasureReceipt struct {
 	IdentityID string `json:"identity_id,omitempty"`
 	SessionID  string `json:"session_id,omitempty"`

@@ -14,8 +14,7 @@ var (
 	ErrID = errors.New("must be 1 to 256 bytes of UTF-8 without control characters, other than one or two dots")
 )
 
-// NotReady says why something can't be used: Reason in words that anybody may read, Err for whoever runs it. Err may be
-// nil.
+// NotReady says why something can't be used. Reason may be shown to anybody; Err is for the operator and may be nil.
 type NotReady struct {
 	Reason string
 	Err    error

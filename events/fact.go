@@ -6,16 +6,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Fact is what an event states: one of the types of this package, by pointer. Its methods are the
-// event's row in the catalogue. The interface is sealed, and a linter checks that each type
-// switch over a Fact has a case for each event; a nil Fact is that of an event that states none.
+// Fact is what an event states: one of the types of this package, by pointer. Its methods are the event's row in the
+// catalogue. The interface is sealed, and a linter checks that each type switch over a Fact has a case for each event.
+// An event that states no fact has a nil Fact.
 //
 //sumtype:decl
 type Fact interface {
 	// Type returns the type under which the log keeps the event (ce-type).
 	Type() string
-	// EventID returns the id that serves as ce-id and Nats-Msg-Id. It is computed from the
-	// statement alone.
+	// EventID returns the id that serves as ce-id and Nats-Msg-Id. It is computed from the fact alone.
 	EventID() string
 	// Subject returns the subject on which the event stands in the log.
 	Subject() string
@@ -24,8 +23,7 @@ type Fact interface {
 	names() Names
 	// texts returns the texts that the event brings to its turn; the zero Texts if it brings none.
 	texts() Texts
-	// withdraws returns what the event takes away from all readers for ever. It depends on the
-	// type alone.
+	// withdraws returns what the event withdraws from all readers for ever. It depends only on the type.
 	withdraws() Withdrawal
 	// check checks the fact, which was read from body, by the rules that need no session.
 	check(body []byte) Problem
@@ -44,25 +42,26 @@ type Names struct {
 type Texts struct {
 	Question *Question
 	Answer   *Answer
-	// Metadata comes with Answer and is laid over that of the question.
+	// Metadata comes with Answer, and overrides members of the question's metadata.
 	Metadata json.RawMessage
 }
 
-// Withdrawal is what an event takes away from all readers for ever.
+// Withdrawal says what an event withdraws from all readers for ever.
 type Withdrawal uint8
 
-// The withdrawals. WithdrawsVersion takes away the version of a turn that a correction replaces,
-// WithdrawsTurn a turn with all its versions, WithdrawsSession a session, and WithdrawsIdentity
-// all sessions of an identity, also those that are linked to it later.
+// The withdrawals. WithdrawsDescription withdraws the descriptions of the session that it replaces, WithdrawsVersion
+// the version of a turn that a correction replaces, WithdrawsTurn a turn with all its versions, WithdrawsSession a
+// session, and WithdrawsIdentity all sessions of an identity, also those that are linked to it later.
 const (
 	WithdrawsNothing Withdrawal = iota
+	WithdrawsDescription
 	WithdrawsVersion
 	WithdrawsTurn
 	WithdrawsSession
 	WithdrawsIdentity
 )
 
-// WithdrawalOf returns what events of a type take away. An unknown type takes away nothing.
+// WithdrawalOf returns what events of a type withdraw. An unknown type withdraws nothing.
 func WithdrawalOf(typ string) Withdrawal {
 	if r, known := catalogue[typ]; known {
 		return r.zero.withdraws()
@@ -86,8 +85,8 @@ func TextsOf(f Fact) Texts {
 	return f.texts()
 }
 
-// Remains returns what may be shown of a fact when a turn that it names is redacted: the ids alone.
-// It reports false for a fact that stays whole: one that names no turn, and the redaction itself.
+// Remains returns what may be shown of a fact when a turn that it names is redacted: the ids alone. It reports false
+// for a fact that stays whole: a fact that names no turn, and the redaction itself.
 func Remains(f Fact) (Names, bool) {
 	n := f.names()
 	return n, n.TurnID != uuid.Nil && f.withdraws() < WithdrawsTurn

@@ -108,6 +108,10 @@ func goldens() []struct {
 			ErasedBy: "ops"}, conversation.Anomaly},
 		{events.TypeErasureReceipt, &events.ErasureReceipt{IdentityID: identity, ReceiptID: "rcp-2", Place: "log",
 			Erased: 12}, conversation.Anomaly},
+		{events.TypeSessionDescribed, &events.SessionDescribed{SessionID: session, RequestID: "name-2",
+			After: events.Position{Seq: 10}, Title: "Quarks & <leptons>",
+			Metadata:  map[string]string{"folder": "physics", "pinned": "yes"},
+			CreatedAt: &first, Earlier: []string{events.RequestHash("name-1")}}, conversation.Anomaly},
 	}
 }
 
@@ -145,8 +149,7 @@ func TestRecordedEnvelopes(t *testing.T) {
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-				*events.SessionErased,
-				*events.IdentityErased, *events.ErasureReceipt:
+				*events.SessionDescribed, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}
 		}

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// KeyedHash turns what must not be kept, such as an address or a user agent, into 8
-// bytes in hex that differ for different values: HMAC-SHA-256 under a key that is kept
-// elsewhere. Without the key nobody can try all addresses. Kind keeps hashes of
-// different things apart; the hash of an empty value is empty.
+// KeyedHash hashes a value that must not be stored, such as an address or a user agent, to 8 bytes in hex: HMAC-SHA-256
+// under a key that is stored elsewhere. Without the key nobody can try all addresses. kind separates the hashes of
+// different things. The hash of an empty value is empty.
 func KeyedHash(key []byte, kind, value string) string {
 	if value == "" {
 		return ""
@@ -21,8 +20,8 @@ func KeyedHash(key []byte, kind, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// HashIP is the keyed hash of an address for metadata's ip_hash. All ways to write an address have the same hash. An
-// IPv6 address has the hash of its /64, since all of that belongs to one customer.
+// HashIP returns the keyed hash of an address for metadata's ip_hash. All spellings of an address have the same hash.
+// An IPv6 address has the hash of its /64, which belongs to one customer.
 func HashIP(key []byte, address string) string {
 	address = strings.TrimSpace(address)
 	if ip, err := netip.ParseAddr(address); err == nil {
@@ -35,7 +34,7 @@ func HashIP(key []byte, address string) string {
 	return KeyedHash(key, "ip", address)
 }
 
-// HashUserAgent is the keyed hash of a user agent for metadata's user_agent_hash.
+// HashUserAgent returns the keyed hash of a user agent for metadata's user_agent_hash.
 func HashUserAgent(key []byte, agent string) string {
 	return KeyedHash(key, "user_agent", strings.TrimSpace(agent))
 }

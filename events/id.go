@@ -11,8 +11,8 @@ import (
 // namespace is the UUID namespace of all computed ids. It never changes.
 var namespace = uuid.MustParse("6f1d1d0e-8a55-5c0e-9d1b-0c7a3d2f4b10")
 
-// TurnID computes the id of the turn that a request opens in a session:
-// UUIDv5 over session id, 0x00, request id. A retry needs no look-up to know it.
+// TurnID returns the id of the turn that a request opens in a session: UUIDv5 over session id, 0x00, request id. So a
+// retry computes the same id without a look-up.
 func TurnID(sessionID, requestID string) uuid.UUID { return pairID(sessionID, requestID) }
 
 func pairID(a, b string) uuid.UUID {
@@ -21,7 +21,7 @@ func pairID(a, b string) uuid.UUID {
 	return uuid.NewSHA1(namespace, name)
 }
 
-// pairEventID returns the id of an event that names no turn: of two texts, and the verb of its type.
+// pairEventID returns the id of an event that names no turn, made of two texts and the verb of its type.
 func pairEventID(a, b, verb string) string { return pairID(a, b).String() + "." + verb }
 
 // ValidID returns ErrID if a text can't be the id of a session, a request or an identity.

@@ -42,6 +42,7 @@ func TestEventIDs(t *testing.T) {
 			pyPair["s1|mallory"] + ".link_refused",
 			pyPair["alice@example.org|x2"] + ".identity_erased",
 			pyPair["s1|x2|log"] + ".receipt",
+			pyPair["s1|d2"] + ".described",
 		}, got)
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
@@ -85,5 +86,6 @@ var pyPair = map[string]string{
 	"s1|mallory":           "ed30aade-4972-5d29-a30a-ba75e2ba7e12",
 	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
 	"s1|x2|log":            "b184614e-8df1-5385-8970-a30b092fde4f",
+	"s1|d2":                "dd5bf02c-e516-5b4a-b777-5cb8c9368b40",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

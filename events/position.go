@@ -63,8 +63,8 @@ func ParsePositions(s string) ([]Position, error) {
 	return out, nil
 }
 
-// Cursor says how far each partition was read: reading goes on after it. A partition
-// that it does not name is read from its beginning.
+// Cursor says how far each partition was read. Reading continues after it. A partition that it does not name is read
+// from the beginning.
 type Cursor map[int]uint64
 
 // NewCursor makes a cursor of positions, at most one a partition.

@@ -7,10 +7,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// TurnRedacted says: the turn, with all its versions, must never be shown again.
-// Tombstones holds every version, oldest first, so that a replay returns the same
-// tombstones when the turn's own events are physically gone; Session
-// does the same for the session.
+// TurnRedacted says: the turn, with all its versions, must never be shown again. Tombstones holds every version, oldest
+// first, so that a replay returns the same tombstones when the turn's own events are physically gone. Session does the
+// same for the session.
 type TurnRedacted struct {
 	TurnID     uuid.UUID    `json:"turn_id"`
 	SessionID  string       `json:"session_id"`
@@ -37,9 +36,9 @@ func (f *TurnRedacted) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem())
 }
 
-// Tombstone is what stays of a redacted turn: everything but its texts. Place is
-// the position that orders the turn in its session, Position and Final are those
-// of the events that opened and answered it, Status is what it was before.
+// Tombstone is what stays of a redacted turn: everything but its texts. Place is the position that orders the turn in
+// its session. Position and Final are the positions of the events that opened and answered it. Status is the turn's
+// status before the redaction.
 type Tombstone struct {
 	TurnID           uuid.UUID  `json:"turn_id"`
 	RequestID        string     `json:"request_id"`
@@ -54,14 +53,14 @@ type Tombstone struct {
 	ReplacedByTurnID *uuid.UUID `json:"replaced_by_turn_id,omitempty"`
 }
 
-// SessionMark is the state in which a redaction found its session. The turn's own events also
-// decided where a silence of the session ended. A replay without them would see a longer silence
-// and hide turns behind it; the mark prevents that.
+// SessionMark is the session's state just before a redaction. It is needed because the turn's own events ended silences
+// of the session. A replay without these events would see a longer silence, and hide the turns before it; the mark
+// prevents that.
 type SessionMark struct {
 	Boundary     Position  `json:"boundary"`
 	CreatedAt    time.Time `json:"created_at"`
 	LastActiveAt time.Time `json:"last_active_at"`
-	// Counts of turns: all, and those after the boundary.
+	// Numbers of turns: all of them, and those after the boundary.
 	Finalized      int `json:"finalized"`
 	Pending        int `json:"pending"`
 	ShownFinalized int `json:"shown_finalized"`

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// SessionLinked says: the session belongs to an identity, from its beginning on.
+// SessionLinked says: the session, from its beginning on, belongs to an identity.
 type SessionLinked struct {
 	SessionID  string `json:"session_id"`
 	IdentityID string `json:"identity_id"`
@@ -25,7 +25,7 @@ func (f *SessionLinked) texts() Texts          { return Texts{} }
 func (f *SessionLinked) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *SessionLinked) check([]byte) Problem  { return cmp.Or(badID(f.SessionID), badID(f.IdentityID)) }
 
-// LinkRefused says: somebody asked to link a session that belongs to another identity.
+// LinkRefused says: a caller asked to link the session, which belongs to another identity.
 type LinkRefused struct {
 	SessionID  string `json:"session_id"`
 	IdentityID string `json:"identity_id"`
@@ -46,9 +46,8 @@ func (f *LinkRefused) texts() Texts          { return Texts{} }
 func (f *LinkRefused) withdraws() Withdrawal { return WithdrawsNothing }
 func (f *LinkRefused) check([]byte) Problem  { return cmp.Or(badID(f.SessionID), badID(f.IdentityID)) }
 
-// SessionReset says: prompts and history start after it; nothing is deleted. After is
-// the session's last position when the reset was decided; it makes the event
-// id of each reset its own.
+// SessionReset says: prompts and history start after it; nothing is deleted. After is the session's last position when
+// the reset was decided; it gives each reset an event id of its own.
 type SessionReset struct {
 	SessionID string   `json:"session_id"`
 	After     Position `json:"after"`

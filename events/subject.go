@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Buckets is the fixed number of logical buckets; a stream owns a
-// contiguous range of them.
+// Buckets is the fixed number of logical buckets. Each stream owns a contiguous range of them.
 const Buckets = 256
 
 const (
@@ -17,7 +16,7 @@ const (
 	identityRoot = "identities"
 )
 
-// IdentityRoot begins the subjects of what concerns identities, and only those.
+// IdentityRoot is the prefix of the subjects for events of identities.
 const IdentityRoot = identityRoot + "."
 
 // Token returns the subject token of an id: the id itself if it matches
@@ -29,8 +28,7 @@ func Token(id string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
-// ParseToken returns the id that Token turned into t, and ErrSubject for a text
-// that Token never returns.
+// ParseToken returns the id whose token is t. It fails with ErrSubject if Token never returns t.
 func ParseToken(t string) (string, error) {
 	if plain(t) {
 		return t, nil
@@ -55,18 +53,17 @@ func plain(id string) bool {
 	return true
 }
 
-// Bucket is FNV-1a-32 of the token mod Buckets: the same as NATS's own
-// partition(256, token).
+// Bucket returns FNV-1a-32 of the token modulo Buckets, the same as NATS's own partition(256, token).
 func Bucket(token string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(token))
 	return int(h.Sum32() % Buckets)
 }
 
-// SessionSubject is the one subject of a session's events.
+// SessionSubject returns the one subject of a session's events.
 func SessionSubject(sessionID string) string { return subject(sessionRoot, sessionID) }
 
-// IdentitySubject is the subject of what concerns an identity and not one session.
+// IdentitySubject returns the subject of an identity's own events.
 func IdentitySubject(identityID string) string { return subject(identityRoot, identityID) }
 
 func subject(root, id string) string {
@@ -74,8 +71,8 @@ func subject(root, id string) string {
 	return root + "." + strconv.Itoa(Bucket(t)) + "." + t
 }
 
-// ParseSubject returns the id in a subject, and whether it is that of an identity. The error is
-// ErrSubject if the bucket is wrong, the root is foreign, or Token never returns such a token.
+// ParseSubject returns the id in a subject, and whether it is an identity's. The error is ErrSubject if the root or the
+// bucket is wrong, or if Token never returns such a token.
 func ParseSubject(s string) (id string, identity bool, err error) {
 	root, rest, _ := strings.Cut(s, ".")
 	bucket, token, ok := strings.Cut(rest, ".")
@@ -91,15 +88,15 @@ func ParseSubject(s string) (id string, identity bool, err error) {
 	return id, root == identityRoot, nil
 }
 
-// Partition returns which of so many partitions owns the bucket of an id.
+// Partition returns which of the given number of partitions owns the bucket of an id.
 func Partition(id string, partitions int) int {
 	return Bucket(Token(id)) * partitions / Buckets
 }
 
-// StreamName is the stream of a partition.
+// StreamName returns the name of a partition's stream.
 func StreamName(partition int) string { return "TURNS-" + strconv.Itoa(partition) }
 
-// StreamSubjects are the subjects that the stream of a partition captures.
+// StreamSubjects returns the subjects that the stream of a partition captures.
 func StreamSubjects(partition, partitions int) []string {
 	if partitions == 1 {
 		return []string{sessionRoot + ".*.*", identityRoot + ".*.*"}

@@ -7,9 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Question is the first half of a turn. Messages, where present, is a JSON array
-// of chat messages in the OpenAI form, kept as it came; Metadata is a JSON object
-// of allowed keys.
+// Question is the first half of a turn. QuestionMessages, if present, is a JSON array of chat messages in the OpenAI
+// form, kept as it came. Metadata is a JSON object of allowed keys.
 type Question struct {
 	PipelineName       string          `json:"pipeline_name,omitempty"`
 	Consultant         string          `json:"consultant,omitempty"`
@@ -21,7 +20,7 @@ type Question struct {
 	Metadata           json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Answer is the second half of a turn; the forms are those of Question.
+// Answer is the second half of a turn. Its fields have the same forms as those of Question.
 type Answer struct {
 	AnswerNeutral              string          `json:"answer_neutral"`
 	AnswerTranslated           string          `json:"answer_translated,omitempty"`
@@ -69,7 +68,7 @@ func (f *TurnStarted) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID), f.problem())
 }
 
-// TurnFinalized says: the turn has its answer. Metadata is laid over that of the start.
+// TurnFinalized says: the turn has its answer. Members of Metadata override those of the start.
 type TurnFinalized struct {
 	TurnID    uuid.UUID `json:"turn_id"`
 	SessionID string    `json:"session_id"`
@@ -93,7 +92,7 @@ func (f *TurnFinalized) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID), f.problem(), badObject(f.Metadata))
 }
 
-// TurnCorrected says: a whole replacing turn, in the place of ReplacesTurnID.
+// TurnCorrected says: a whole new turn replaces ReplacesTurnID, in its place.
 type TurnCorrected struct {
 	TurnID         uuid.UUID `json:"turn_id"`
 	SessionID      string    `json:"session_id"`

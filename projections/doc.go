@@ -1,7 +1,7 @@
-// Package projections folds the log into views: the Projection that a view
-// implements, and the Judge that gives it each event with the fold's verdict
-// (docs/design.md#projections). Package runner feeds it in batches, once, in order, across restarts.
+// Package projections folds the log into views. It declares the Projection that a view implements, and the Judge that
+// adds the fold's verdict to each event (docs/design.md#projections). Package runner feeds a projection in batches,
+// each event once and in order, across restarts.
 //
-// The checkpoint stands in the view's own store and is written in one transaction
-// with the rows. Redelivery is harmless: what is not after the checkpoint is dropped.
+// The checkpoint is stored in the view's own store, in one transaction with the rows. Redelivery is harmless: events up
+// to the checkpoint are dropped.
 package projections

@@ -6,19 +6,21 @@ import (
 )
 
 var (
-	// ErrFenced: another runner or a rebuild has taken the partition over, or has applied the events already. A runner
-	// that gets it stops.
+	// ErrFenced: another runner or a rebuild has claimed the partition, or has applied the events already. A runner
+	// that gets this error stops.
 	ErrFenced = errors.New("another runner, or a rebuild, has taken this partition over")
-	// ErrStream: the stream is not the one of the checkpoint. The projection must be
-	// rebuilt.
-	ErrStream = errors.New("the stream is not the one that the projection followed: rebuild it with turnledger " +
-		"projections rebuild")
-	// ErrUnavailable: the view's store does not answer, and may later.
+	// ErrStream: the checkpoint belongs to another stream than the log's. The projection must be rebuilt.
+	ErrStream = errors.New("the stream is not the one that the projection followed: " +
+		"rebuild it with turnledger projections rebuild")
+	// ErrUnavailable: the view's store does not answer now, but may later.
 	ErrUnavailable = errors.New("the view's store does not answer")
-	// ErrNoDeadLetter: a projection has no dead letter of that position.
+	// ErrNoDeadLetter: the projection has no dead letter at this position.
 	ErrNoDeadLetter = errors.New("there is no such dead letter: turnledger deadletters list shows those that there are")
 	// ErrNoProjection: no view has that name.
 	ErrNoProjection = errors.New("there is no such projection")
+	// ErrNotRebuildable is the ErrNoProjection for a projection that exists, but serves nothing: there is nothing to
+	// rebuild or verify.
+	ErrNotRebuildable = fmt.Errorf("%w that can be rebuilt or verified", ErrNoProjection)
 	// ErrNotFed: the view is fed by another process.
 	ErrNotFed = errors.New("this process does not feed the projection")
 	// ErrNoRebuild: no rebuild of the view runs in this process.
@@ -28,18 +30,17 @@ var (
 	errPermanent = errors.New("permanent")
 )
 
-// Wrap says what was attempted before an error, if there is one. It is for defer, with the result of the function.
+// Wrap adds to an error, if there is one, what was attempted. It is for defer, with the function's result.
 func Wrap(err *error, attempted string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(attempted, args...), *err)
 	}
 }
 
-// Permanent marks an error that trying again can't mend: the event is parked in
-// the dead letters.
+// Permanent marks an error that a retry can't mend: the event becomes a dead letter.
 func Permanent(err error) error { return &marked{err, errPermanent} }
 
-// IsPermanent reports whether an error was marked so.
+// IsPermanent reports whether Permanent has marked an error.
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
 // Unavailable marks an error as ErrUnavailable; its text stays.
@@ -48,7 +49,7 @@ func Unavailable(err error) error { return &marked{err, ErrUnavailable} }
 // NotYet marks an error as ErrNotYet; its text stays.
 func NotYet(err error) error { return &marked{err, ErrNotYet} }
 
-// marked is an error that is also another one, in its own words.
+// marked is an error with its own text that errors.Is also matches with another error.
 type marked struct{ err, as error }
 
 func (m *marked) Error() string        { return m.err.Error() }

@@ -11,43 +11,43 @@ import (
 )
 
 var (
-	// ErrRebuilding: somebody, in this process or another, is filling a new generation
-	// of the projection.
+	// ErrRebuilding: this or another process is filling a new generation of the projection.
 	ErrRebuilding = errors.New("the projection is being rebuilt already: see turnledger projections list")
 	// ErrBehind: the served generation has applied more than the new one.
 	ErrBehind = errors.New("the served generation is further")
 )
 
-// View is a projection that keeps rows in a store, and can be derived from the log anew.
+// View is a projection that keeps rows in a store, and can be rebuilt from the log.
 type View interface {
 	Projection
 	// Served returns what the store serves now; it claims nothing.
 	Served(ctx context.Context) (Served, error)
-	// Restore replaces what the view holds of a session by the session as the log has it up to a sequence. It returns
-	// the positions of the dead letters that this settles. It changes nothing and returns none if the view is not that
-	// far, or has applied or parked more of the session meanwhile. An error that is Permanent refuses the session.
+	// Restore replaces the view's session by the session as the log has it up to a sequence. It returns the positions
+	// of the dead letters that this settles. It changes nothing and returns none if the view has not reached that
+	// sequence, or has applied or parked more events of the session meanwhile. An error that is Permanent refuses the
+	// session.
 	Restore(ctx context.Context, s Session) (settled []events.Position, err error)
-	// NewReference begins an empty reference for a log of so many partitions.
+	// NewReference begins an empty reference for a log with this number of partitions.
 	NewReference(ctx context.Context, partitions int) (Reference, error)
 }
 
-// Rebuildable is a view of which a new generation can be filled beside the one that is served, while reads
-// and the view's runner go on.
+// Rebuildable is a view whose new generation can be filled beside the served one, while reads and the view's runner
+// continue.
 type Rebuildable interface {
-	// NewGeneration begins an empty generation, after what an earlier rebuild left behind has been removed.
-	// ErrRebuilding where the store knows of another one that is being filled.
+	// NewGeneration removes what an earlier rebuild has left behind, and begins an empty generation. It fails with
+	// ErrRebuilding if the store has another generation that is being filled.
 	NewGeneration(ctx context.Context) (Generation, error)
 }
 
-// Served is what a store serves: the id that the store has given itself, the number of the generation, from
-// 1, and the checkpoint of each partition that it has begun.
+// Served is what a store serves: the store's own id, the number of the generation, from 1, and the checkpoint of each
+// partition that has one.
 type Served struct {
 	Store      string
 	Generation uint64
 	At         []Checkpoint
 }
 
-// Of returns the checkpoint of a partition, which is empty where that has not begun.
+// Of returns the checkpoint of a partition, empty if there is none.
 func (s Served) Of(partition int) Checkpoint {
 	for _, cp := range s.At {
 		if cp.Partition == partition {
@@ -57,36 +57,37 @@ func (s Served) Of(partition int) Checkpoint {
 	return Checkpoint{Partition: partition, Store: s.Store, Generation: s.Generation}
 }
 
-// Session is a session as the log has it up to a sequence, for View.Restore. An event that is on no session's
-// subject has a Session of its own, without an id.
+// Session is a session as the log has it up to a sequence, for View.Restore. An event that is on no session's subject
+// gets a Session of its own, without an id.
 type Session struct {
 	ID        string
 	Partition int
 	UpTo      uint64
-	// Letter is retried; Letters are all that the session has up to there, Letter among them.
+	// Letter is the letter to retry. Letters are all letters of the session up to the sequence, including Letter.
 	Letter  events.Position
 	Letters []events.Position
-	// State is folded from all events, and is the view's own from then on. Events lack those of the other letters.
+	// State is folded from all events, and the view may keep and change it. Events leave out those of the other
+	// letters.
 	State  *conversation.State
 	Events []Judged
 }
 
-// Generation is a projection in a place of its own, filled by one rebuild.
+// Generation is a second copy of a projection, filled by one rebuild.
 type Generation interface {
 	Sink
-	// Number of the generation; above that of every earlier one.
+	// Number of the generation; higher than every earlier one.
 	Number() uint64
-	// Swap makes it the served one, in one step for every reader, and fences the
-	// runners of the former one. Where the former one is further in a partition it does
-	// nothing but fence its runners, so that they pause, and returns ErrBehind: catch up
-	// and swap again. Anyway is for a former one that follows another stream.
+	// Swap makes this generation the served one, in one step for every reader, and fences the runners of the former
+	// one. If the former generation is further in a partition, Swap only fences its runners, so that they pause, and
+	// returns ErrBehind; the caller catches up and swaps again. anyway skips that check, for a former generation that
+	// follows another stream.
 	Swap(ctx context.Context, anyway bool) error
-	// Drop removes the generation that is not served: after Swap the former one, else
-	// this one. It may be called again.
+	// Drop removes the generation that is not served: after Swap the former one, otherwise this one. It may be called
+	// again.
 	Drop(ctx context.Context) error
 }
 
-// StreamReader reports what SameStream compares a checkpoint with; *jetlog.Log implements it.
+// StreamReader returns what SameStream compares a checkpoint with; *jetlog.Log implements it.
 type StreamReader interface {
 	// Created is when a partition's stream was made.
 	Created(partition int) time.Time

@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// Group lets the runners that feed one store, in several processes, know of each other
-// (desk.Members). It only decides who tries: a runner that is wrong about the others is
-// fenced by the checkpoint's epoch.
+// Group lets the runners that feed one store, in several processes, know of each other (desk.Members). It only decides
+// who tries: if a runner is wrong about the others, the checkpoint's epoch fences one of them.
 type Group interface {
-	// Beat notes that a member lives. It returns all members whose last beat is not older than alive, itself included,
-	// in any order.
+	// Beat notes that a member lives. It returns all members whose last beat is no older than alive, including the
+	// caller, in any order.
 	Beat(ctx context.Context, member string, alive time.Duration) (members []string, err error)
-	// Leave takes a member out at once.
+	// Leave removes a member at once.
 	Leave(ctx context.Context, member string) error
 }
 
-// Share returns a member's partitions. Callers that pass the same members get the same assignment. No member has more
-// than one partition more than another, and few partitions move when a member comes or goes (rendezvous hashing with a
-// bound).
+// Share returns a member's partitions. Callers that pass the same members get the same assignment. The numbers of
+// partitions of two members differ by one at most, and few partitions move when a member comes or goes (rendezvous
+// hashing with a bound).
 func Share(member string, members []string, partitions int) []int {
 	members = slices.Compact(slices.Sorted(slices.Values(members)))
 	if len(members) == 0 {
 		return nil
 	}
-	// The first partitions%len(members) that are full with one more are the ones that may.
+	// Only partitions%len(members) members may have one more partition: the first ones to reach it.
 	least, more := partitions/len(members), partitions%len(members)
 	held := make(map[string]int, len(members))
 	var own []int

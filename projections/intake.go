@@ -2,12 +2,12 @@ package projections
 
 import "context"
 
-// Intake brings judged events of one partition into a sink, in order, and keeps the checkpoint.
+// Intake applies judged events of one partition to a sink, in order, and keeps the checkpoint.
 type Intake struct {
 	Sink Sink
 	At   Checkpoint
-	// Park is asked about a batch of one event that can't be applied. The event is passed by where it returns nil;
-	// it has kept a dead letter then. A nil Park passes no event by.
+	// Park is called with a batch of one event that can't be applied. If it returns nil, it has kept a dead letter, and
+	// the event is skipped. With a nil Park no event is skipped.
 	Park func(ctx context.Context, b Batch, why error) error
 	// Done is called after each commit.
 	Done func(b Batch)
@@ -37,15 +37,15 @@ func (i *Intake) Apply(ctx context.Context, run []Judged) error {
 	return i.Commit(ctx, Batch{From: b.From, To: b.To, Parked: run})
 }
 
-// Pass moves the checkpoint over events that are not to be applied. The event that was applied last stays named: in
-// another stream, another event would stand there.
+// Pass moves the checkpoint over events that need not be applied. The checkpoint still names the last applied event,
+// which proves later that the stream is the same.
 func (i *Intake) Pass(ctx context.Context, seq uint64) error {
 	to := i.At
 	to.Seq = seq
 	return i.Commit(ctx, Batch{From: i.At, To: to})
 }
 
-// Commit applies a batch that goes on from the checkpoint.
+// Commit applies a batch that begins at the checkpoint.
 func (i *Intake) Commit(ctx context.Context, b Batch) error {
 	err := i.Sink.Apply(ctx, b)
 	if err == nil {

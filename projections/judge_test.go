@@ -83,7 +83,7 @@ func TestJudgeDoesNotGrowWithTheLog(t *testing.T) {
 			for _, seq := range []uint64{2*(uint64(i)*sessions+n) + 1, 2*(uint64(i)*sessions+n) + 2} {
 				judged, err := j.Judge(t.Context(), log.event(seq))
 				require.NoError(t, err)
-				if !judged.Change.Kind.Applied() {
+				if !judged.Change.Kind.ChangesView() {
 					t.Fatalf("event %d: %v", seq, judged.Change)
 				}
 			}

@@ -12,14 +12,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// DeadLetter is an event that a projection could not apply: where it stands and why,
-// never its text. It waits until it is retried with success, or dropped.
+// DeadLetter is an event that a projection could not apply: its position and the reason, never its text. It waits until
+// it is retried with success, or dropped.
 type DeadLetter struct {
 	Projection string          `json:"projection"`
 	Position   events.Position `json:"position"`
 	EventID    string          `json:"event_id"`
 	Type       string          `json:"type"`
-	// SessionID is empty where the event is on no session's subject.
+	// SessionID is empty if the event is on no session's subject.
 	SessionID string    `json:"session_id,omitempty"`
 	Reason    string    `json:"reason"`
 	Attempts  int       `json:"attempts"`
@@ -27,17 +27,17 @@ type DeadLetter struct {
 	Dropped   *Drop     `json:"dropped,omitempty"`
 }
 
-// Drop says who let a dead letter go, why, and when.
+// Drop says who dropped a dead letter, why, and when.
 type Drop struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
 }
 
-// NewDeadLetter is the letter of an event that was parked at a time.
+// NewDeadLetter makes the letter of an event that was parked at a time.
 func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) DeadLetter {
 	session := e.SessionID
-	if !utf8.ValidString(session) { // it could not be written down as it is
+	if !utf8.ValidString(session) { // such an id can't be stored
 		session = ""
 	}
 	return DeadLetter{
@@ -46,31 +46,29 @@ func NewDeadLetter(projection string, e *Judged, reason string, at time.Time) De
 	}
 }
 
-// Keep takes a dead letter over.
+// Keep stores a dead letter.
 type Keep func(ctx context.Context, dead DeadLetter) error
 
-// MaxDeadLetters is how many letters a queue returns at most.
+// MaxDeadLetters bounds the letters that a queue returns.
 const MaxDeadLetters = 10_000
 
-// DeadLetterQueue is what an operator may do with the dead letters of a projection.
-// Safe for concurrent use, also with the projection's runner.
+// DeadLetterQueue is what an operator can do with a projection's dead letters. Safe for concurrent use, also with the
+// projection's runner.
 type DeadLetterQueue interface {
 	// Name of the projection.
 	Name() string
-	// DeadLetters returns those that wait and those that were dropped, the oldest first, at
-	// most MaxDeadLetters.
+	// DeadLetters returns the waiting and the dropped letters, the oldest first, at most MaxDeadLetters.
 	DeadLetters(ctx context.Context) ([]DeadLetter, error)
-	// RetryDeadLetter applies the event again by the projection's own rules. Since what
-	// came behind it is applied already, its session is derived from the log anew. A
-	// letter that was applied is gone; one that was refused again counts the attempt.
-	// ErrNoDeadLetter where there is none.
+	// RetryDeadLetter applies the event again, by the projection's own rules. Later events are applied already, so its
+	// session is folded from the log again. If the event is applied, its letter is removed; if it is refused again, the
+	// letter counts the attempt. It fails with ErrNoDeadLetter if there is no such letter.
 	RetryDeadLetter(ctx context.Context, at events.Position) (Retried, error)
-	// DropDeadLetter says that the event stays out. The letter stays, with who and why; it
-	// may still be retried. ErrNoDeadLetter where there is none.
+	// DropDeadLetter decides that the event stays out. The letter stays, with the person and the reason; it may still
+	// be retried. It fails with ErrNoDeadLetter if there is no such letter.
 	DropDeadLetter(ctx context.Context, at events.Position, d Drop) (DeadLetter, error)
 }
 
-// Retried is the result of a retry. A letter that was refused again has the new reason.
+// Retried is the result of a retry. If the event was refused again, the letter has the new reason.
 type Retried struct {
 	DeadLetter
 	Applied bool
@@ -82,9 +80,8 @@ type LogReader interface {
 	At(ctx context.Context, at events.Position) (e events.Recorded, found bool, err error)
 }
 
-// Label returns a word of an envelope for a place that holds no text: as it is where it
-// has the form of ids, types and hashes, else its digest. Whoever publishes may write
-// anything there.
+// Label returns a word of an envelope for a place that may hold no text: the word itself if it looks like an id, a type
+// or a hash, and otherwise its digest. A publisher may write anything into an envelope.
 func Label(s string) string {
 	if len(s) <= 256 && strings.IndexFunc(s, notOfLabels) < 0 {
 		return s
@@ -98,8 +95,7 @@ func notOfLabels(r rune) bool {
 	return !letter && !strings.ContainsRune("._:~=+/-", r)
 }
 
-// BoundReason makes a reason that comes from an error fit for storage: valid UTF-8
-// without U+0000, of at most about 1,000 bytes.
+// BoundReason makes an error's text fit for storage: valid UTF-8 without U+0000, at most about 1,000 bytes.
 func BoundReason(s string) string {
 	const most = 1000
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")

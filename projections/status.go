@@ -7,14 +7,13 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Unknown is the State of a projection whose distance from the log can't be told,
-// since the log does not answer.
+// Unknown is the State of a projection whose lag is not known, since the log does not answer.
 const Unknown = "unknown"
 
-// Status of a projection in one partition. Lag counts from the last event applied to the log's head; LagSeconds is the
-// age of the first event that is not applied yet, 0 where there is none. If the log's head can't be read, HeadUnknown
-// is set, and Head and both lags mean nothing. Rate is in events a second, over the last ten; ETA is the time left of a
-// rebuild. With LagUnknown Position is in another log, so that neither lag says anything.
+// Status of a projection in one partition. Lag counts from the last applied event to the log's head. LagSeconds is the
+// age of the first event that is not applied, 0 if there is none. If HeadUnknown is set, the log's head could not be
+// read, and Head and both lags mean nothing. If LagUnknown is set, Position is in another log, and both lags mean
+// nothing. Rate is in events per second, over the last ten seconds. ETA is the time left of a rebuild.
 type Status struct {
 	Name        string
 	Partition   int
@@ -27,9 +26,9 @@ type Status struct {
 	Rate        float64
 	State       string
 	LastError   string
-	// Generation that this is; 0 where it is not known.
+	// Generation of the rows; 0 if it is not known.
 	Generation uint64
-	// Rebuildable: what this process feeds is a view, and no effect on the outside.
+	// Rebuildable: this process feeds a view, and not an effect on the outside world.
 	Rebuildable bool
 	ETA         time.Duration
 }

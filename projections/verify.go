@@ -6,13 +6,13 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Reference is a second fold of the log, by the rules of one view. It is filled as a
-// projection is; Compare says up to where. Nobody is served from it.
+// Reference is a second fold of the log, by the rules of one view. It is filled like a projection, up to the position
+// that Compare asks for. It serves no reads.
 type Reference interface {
 	Sink
-	// Compare compares each session of the view with the reference, at a position where both have applied the same
-	// events; it asks fold for that position. The view goes on meanwhile. With sample above 0 it compares only so many
-	// sessions, at random among those that the view holds. It passes each difference to report, and returns how many
+	// Compare compares each session of the view with the reference, at a position at which both have applied the same
+	// events; it calls fold to reach that position. The view continues meanwhile. With sample above 0 it compares only
+	// sample sessions, picked at random from the view. It passes each difference to report, and returns how many
 	// sessions it compared.
 	Compare(ctx context.Context, sample int, fold Fold, report func(Difference) error) (sessions int, err error)
 	Drop(ctx context.Context) error
@@ -26,8 +26,8 @@ type Fold interface {
 	Session(ctx context.Context, sessionID string, at events.Position) error
 }
 
-// Difference between a view and the log: a session, what of it, and the digests of
-// both sides, empty where a side has none. No texts.
+// Difference between a view and the log: the session, what differs, and the digests of both sides, empty if a side has
+// none. It holds no texts.
 type Difference struct {
 	SessionID string
 	What      string

@@ -7,19 +7,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// OnPending says what happens to a message that comes while another message is being answered.
+// OnPending decides what happens to a message that arrives while another message is being answered.
 type OnPending string
 
-// Reject refuses the message (conversation.ErrTurnPending). Enqueue lets it wait for its turn. Interrupt breaks off the
-// answers before it, and keeps what they have said so far.
+// Reject refuses the message (conversation.ErrTurnPending). Enqueue lets it wait until it is next. Interrupt ends the
+// earlier answers, and keeps their text so far.
 const (
 	Reject    OnPending = "reject"
 	Enqueue   OnPending = "enqueue"
 	Interrupt OnPending = "interrupt"
 )
 
-// ChatMessage is what a user says in a thread, with the options of a context. An empty ThreadID,
-// or "new", makes a thread; an empty RequestID is made up.
+// ChatMessage is what a user says in a thread, with the options of a context. With an empty ThreadID or "new" a new
+// thread is made; an empty RequestID is replaced by a new one.
 type ChatMessage struct {
 	ThreadID, UserID, RequestID, Content string
 	OnPending                            OnPending
@@ -33,8 +33,7 @@ type ChatMessage struct {
 // Finish says why an answer ended.
 type Finish string
 
-// An answer is whole, or was cut by the model's limit of tokens, by its filter, or by a later
-// message.
+// An answer is whole, or was cut by the model's limit of tokens, by its filter, or by a later message.
 const (
 	FinishStop        Finish = "stop"
 	FinishLength      Finish = "length"
@@ -42,23 +41,23 @@ const (
 	FinishInterrupted Finish = "interrupted"
 )
 
-// ChatReply is the model's answer. Turn is empty for a message of the system.
+// ChatReply is the model's answer. Turn is empty for a message of the system user.
 type ChatReply struct {
 	ThreadID       string
 	Turn           Turn
 	Content, Model string
-	// HistoryTurns, HistoryMessages, DroppedTurns and Source are those of the prompt.
+	// HistoryTurns, HistoryMessages, DroppedTurns and Source describe the prompt.
 	HistoryTurns, HistoryMessages, DroppedTurns int
 	Source                                      Source
 	RewrittenQuery                              string
-	// Again: the request was answered before.
+	// Again: the same request was answered before.
 	Again bool
-	// Finish says why the answer ended; "" where there is none.
+	// Finish says why the answer ended; "" if there is no answer.
 	Finish Finish
 }
 
-// ChatListener is told of a reply while it is made. Its methods are called by one goroutine, in
-// order; they must not block for long.
+// ChatListener receives a reply while it is made. One goroutine calls its methods, in order; they must not block for
+// long.
 type ChatListener interface {
 	// Begun names the thread and the turn, before the model is called.
 	Begun(threadID string, turnID uuid.UUID)

@@ -13,7 +13,7 @@ import (
 // Language of the texts of a context.
 type Language string
 
-// The neutral text, or the translated one where there is one.
+// The neutral text, or its translation if there is one.
 const (
 	Neutral    Language = "neutral"
 	Translated Language = "translated"
@@ -36,14 +36,14 @@ type ContextRequest struct {
 	SystemPrompt string
 	MaxMessages  int // 0: 20
 	MaxTokens    int // 0: no bound
-	// IdleTimeout: nil is the deployment's, 0 is off.
+	// IdleTimeout: nil means the deployment's setting, 0 means off.
 	IdleTimeout    *time.Duration
 	Language       Language
 	IncludePending bool
 	Memory         bool
 	Rewrite        bool
 	IdentityID     string
-	// History, where not nil, is the client's own instead of the stored one.
+	// History, if set, is the client's own history and replaces the stored one.
 	History     []json.RawMessage
 	Format      Format
 	AsOf        *AsOf
@@ -57,8 +57,8 @@ type AsOf struct {
 	Time     time.Time
 }
 
-// Message is a chat message that writes itself as JSON. The caller must not change what JSON
-// returns. Text is the content where that is a string, else "".
+// Message is a chat message that encodes itself as JSON. The caller must not change what JSON returns. Text returns the
+// content if it is a string, else "".
 type Message interface {
 	Role() string
 	Text() string
@@ -66,8 +66,8 @@ type Message interface {
 	AppendJSON(to []byte) []byte
 }
 
-// Context is what a model is to be sent. Messages are in the format that was asked for; in the
-// Anthropic format System stands apart from them.
+// Context is the prompt for a model. Messages are in the requested format; in the Anthropic format System is apart from
+// them.
 type Context struct {
 	Messages        []Message
 	System          string
@@ -89,18 +89,17 @@ type ContextBuilder interface {
 	Build(ctx context.Context, req ContextRequest) (Context, error)
 }
 
-// MemoryQuery asks for what is known about a message. IdentityID is empty for an anonymous
-// session. Shown are the turns that the prompt shows anyway. After is the boundary of an anonymous
-// session, a silence or a reset: turns at that place or before it may not be shown.
+// MemoryQuery asks what is known about a message. IdentityID is empty for an anonymous session. Shown are the turns
+// that the prompt shows anyway. After is the boundary of an anonymous session, set by a silence or a reset: turns at
+// that place or before it may not be shown.
 type MemoryQuery struct {
 	SessionID, IdentityID, Message string
 	Shown                          []uuid.UUID
 	After                          uint64
 }
 
-// Memory returns what is known of an identity, or of an anonymous session, that the history does
-// not say: whole sentences, at most 2,000 characters. It answers within a budget of its own.
-// ErrWithheld where a deletion is not confirmed.
+// Memory returns what is known of an identity, or of an anonymous session, beyond the history: whole sentences, at most
+// 2,000 characters. It answers within its own time budget. It fails with ErrWithheld while a deletion is not confirmed.
 type Memory interface {
 	Snippet(ctx context.Context, q MemoryQuery) (string, error)
 }

@@ -2,17 +2,20 @@ package services
 
 import "errors"
 
-// Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each
-// transport has its own words for what a client can do about them.
+// Errors of the ports, besides those of events/conversation, events/jetlog and projections. Each transport says in its
+// own words what a client can do about them.
 var (
-	// ErrPositionNotReached: a read named a position that is not there when its deadline ends.
+	// ErrPositionNotReached: a read named a position that the log had not reached by the read's deadline.
 	ErrPositionNotReached = errors.New("the position is not reached yet: the log ends before it")
-	// ErrBehind: a view has not applied what the log holds when the deadline of a read ends.
+	// ErrBehind: a view had not applied the log's events by the read's deadline.
 	ErrBehind = errors.New("the view is behind the log")
-	// ErrModelFailed: the model did not answer, or not to the end. The turn is pending.
+	// ErrBusy comes with jetlog.ErrUnavailable: a session got so many concurrent writes that this write lost every
+	// race. It had no effect.
+	ErrBusy = errors.New("the session is too busy to decide on; try again")
+	// ErrModelFailed: the model sent no answer, or broke off. The turn is pending.
 	ErrModelFailed = errors.New("the model did not answer")
-	// ErrNoReceipt: nothing was erased under a receipt.
+	// ErrNoReceipt: there is no receipt with this id.
 	ErrNoReceipt = errors.New("there is no such receipt")
-	// ErrWithheld: a memory keeps back what it has, since a deletion in it is not confirmed yet.
+	// ErrWithheld: a memory withholds its texts, since a deletion in it is not confirmed yet.
 	ErrWithheld = errors.New("withheld until a deletion is confirmed")
 )

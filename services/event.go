@@ -7,21 +7,21 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// EventQuery says which events are wanted. Zero values are no bounds.
+// EventQuery selects events. Zero values are no bounds.
 type EventQuery struct {
-	// SessionID asks for the events of one session, IdentityID for those of all sessions that are
-	// linked to it, also the ones from before their link. One of the two at most.
+	// SessionID selects the events of one session. IdentityID selects those of all sessions that are linked to the
+	// identity, including events from before the link. At most one of the two may be set.
 	SessionID, IdentityID string
 	// Types are event types of the catalogue.
 	Types []string
-	// From is where a reading ended that this one goes on after; To is the last position wanted.
-	// At most one of a partition; a partition that is not named has no bound.
+	// From is the position after which the reading begins, usually where an earlier one ended; To is the last position
+	// wanted. Each holds at most one position per partition; a partition that is not named has no bound.
 	From, To []events.Position
-	// Min are positions that the log must hold, else ErrPositionNotReached.
+	// Min are positions that the log must have reached; otherwise the reading fails with ErrPositionNotReached.
 	Min []events.Position
-	// Since is the first time wanted, Until the first one not wanted, both in recorded time.
+	// Since is the first recorded time wanted, Until the first one not wanted.
 	Since, Until time.Time
-	// Follow goes on with new events, for ever or until To or Until is reached.
+	// Follow continues with new events, for ever or until To or Until is reached.
 	Follow bool
 }
 
@@ -32,9 +32,8 @@ type Event struct {
 	JSON     []byte
 }
 
-// EventStream is one reading of the log, for one reader. Next returns events until io.EOF, and
-// may be called again when its ctx ended. Position is how far the reading is, what the query
-// leaves out included.
+// EventStream is one reading of the log, for one reader. Next returns events until io.EOF, and may be called again
+// after its ctx ended. Position is how far the reading is, including events that the query leaves out.
 type EventStream interface {
 	Next(ctx context.Context) ([]Event, error)
 	From() events.Cursor
@@ -43,8 +42,8 @@ type EventStream interface {
 	Close()
 }
 
-// EventReader reads the log. Errors of OpenEvents are ErrPositionNotReached,
-// *conversation.Invalid, and those of events/jetlog; ctx lives as long as the reading.
+// EventReader reads the log. Errors of OpenEvents are ErrPositionNotReached, *conversation.Invalid, and those of
+// events/jetlog. ctx must live as long as the reading.
 type EventReader interface {
 	OpenEvents(ctx context.Context, q EventQuery) (EventStream, error)
 }

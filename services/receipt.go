@@ -12,21 +12,22 @@ import (
 type Erasure struct{ Reason, By string }
 
 // ErasureWriter records that a session or an identity is to be erased, and returns the id of the receipt that shows how
-// far the erasure is. If the session or identity was erased before, it returns the first receipt. Its errors are those
-// of TurnWriter.
+// far the erasure is. For a session or identity that was erased before, it returns the first receipt. Its errors are
+// those of TurnWriter.
 type ErasureWriter interface {
 	EraseSession(ctx context.Context, sessionID string, c Erasure) (receiptID string, err error)
 	EraseIdentity(ctx context.Context, identityID string, c Erasure) (receiptID string, err error)
 }
 
-// Receipt shows what an erasure has reached. It is of the session or of the identity that it
-// names; with TurnID it is of a redaction.
+// Receipt shows how far an erasure is. It belongs to the session or the identity that it names, or with TurnID to a
+// redaction. It is no event, though four fields are named as in events.Recorded: ID is the receipt's, and the others
+// name what is erased.
 type Receipt struct {
 	ID, SessionID, IdentityID, TurnID string
 	Position                          events.Position
 	RequestedAt                       time.Time
 	Places                            []ReceiptPlace
-	// Progress of what is under way; nil where none is known.
+	// Progress of an unfinished erasure; nil if it is not known.
 	Progress *ErasureProgress
 }
 
@@ -35,8 +36,7 @@ func (r Receipt) Complete() bool {
 	return !slices.ContainsFunc(r.Places, func(p ReceiptPlace) bool { return !p.Done })
 }
 
-// ReceiptPlace is what an erasure has done in one place. At is when that was written down, and
-// zero where nobody has.
+// ReceiptPlace is what an erasure has done in one place. At is when that was recorded, zero if it was not recorded.
 type ReceiptPlace struct {
 	Place  string
 	Done   bool
@@ -44,8 +44,8 @@ type ReceiptPlace struct {
 	At     time.Time
 }
 
-// ErasureProgress counts what an erasure that is under way has done. The notes of the log store
-// it in this form. Counts are 0 where they are not known.
+// ErasureProgress counts what an unfinished erasure has done. The notes of the log store it in this form. A count is 0
+// if it is not known.
 type ErasureProgress struct {
 	Began        time.Time `json:"began"`
 	Events       int       `json:"events"`
@@ -55,17 +55,17 @@ type ErasureProgress struct {
 	SessionsDone int       `json:"sessions_done,omitempty"`
 }
 
-// ReceiptReader returns receipts; ErrNoReceipt where there is none.
+// ReceiptReader returns receipts. It fails with ErrNoReceipt if there is none.
 type ReceiptReader interface {
 	Receipt(ctx context.Context, id string) (Receipt, error)
 }
 
-// Swept counts what retention took out of the log, or would take out: Events of anonymous
-// Sessions, and Turns of LinkedSessions.
+// Swept counts what retention removed from the log, or would remove: Events of anonymous Sessions, and Turns of
+// LinkedSessions.
 type Swept struct{ Sessions, Events, LinkedSessions, Turns int }
 
-// Retention takes out of the log what is too old, or with dry only counts it.
-// projections.ErrNotYet where a view is not ready for that.
+// Retention removes what is too old from the log, or with dry only counts it. It fails with projections.ErrNotYet if a
+// view is not ready for that.
 type Retention interface {
 	Sweep(ctx context.Context, dry bool) (Swept, error)
 }

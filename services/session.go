@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 )
 
 // Session is the answer to a write on a session.
@@ -15,30 +16,31 @@ type Session struct {
 	Duplicate bool
 }
 
-// SessionWriter records what concerns a whole session.
+// SessionWriter records facts about a whole session.
 type SessionWriter interface {
 	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
+	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
 }
 
 // Ask says how much of a session a read needs.
 type Ask struct {
 	SessionID string
-	// Shown is how many of the finalized turns that prompts may show are needed.
+	// Shown is how many finalized turns the read needs, counted among the turns that prompts may show.
 	Shown int
-	// Whole asks for all turns, with tombstones and replaced turns; Shown does not matter then.
+	// Whole asks for all turns, including tombstones and replaced turns; Shown is ignored then.
 	Whole bool
-	// Pending: turns without an answer count among the shown ones.
+	// Pending: Shown also counts turns without an answer.
 	Pending bool
-	// MinPosition that the reading must have reached.
+	// MinPosition are positions that the reading must include.
 	MinPosition []events.Position
-	// Known, where it is above 0, is a sequence in the session's partition. The caller saw it
-	// durable after all that the reading must show, so that the read neither asks the log for
-	// its end nor waits until what others wrote meanwhile is on disk.
+	// Known, if above 0, is a sequence in the session's partition. The caller knows it to be durable, and knows that it
+	// stands after all that the reading must show. So the read need not ask the log for its end, nor wait until other
+	// writers' events are on disk.
 	Known uint64
 }
 
-// Source says where a reading comes from.
+// Source is where a reading comes from.
 type Source string
 
 // The sources of a reading (docs/contract.md#context).
@@ -49,17 +51,37 @@ const (
 	FromRequest Source = "request"
 )
 
-// Reading is a session as it is at Position. The state is the caller's own.
+// Reading is a session as it is at Position. The caller owns the state.
 type Reading struct {
 	State    *conversation.State
 	Position events.Position
 	Source   Source
-	// Gone are turns that a reading of the past left out, since they were redacted later.
+	// Gone are turns that a reading of the past leaves out because they were redacted later.
 	Gone []*conversation.Turn
 }
 
-// SessionReader reads sessions, at least as new as what was acknowledged before the call and as
-// Ask.MinPosition (else ErrPositionNotReached). A failure is an error and never an empty session.
+// SessionReader reads sessions. A reading includes all that was acknowledged before the call, and reaches
+// Ask.MinPosition, or else fails with ErrPositionNotReached. A failure is an error and never an empty session.
 type SessionReader interface {
 	Read(ctx context.Context, ask Ask) (Reading, error)
+}
+
+// SessionsAsk asks for a page of sessions, at most Limit.
+type SessionsAsk struct {
+	projections.SessionFilter
+	Limit       int
+	Cursor      string
+	MinPosition []events.Position
+}
+
+// SessionPage is a page of sessions, the one that was active last first; NextCursor is empty at the end.
+type SessionPage struct {
+	Sessions   []projections.ListedSession
+	NextCursor string
+}
+
+// SessionLister lists sessions, exactly: all that was acknowledged before the call is in the list. Its errors are those
+// of an IdentityReader.
+type SessionLister interface {
+	Sessions(ctx context.Context, ask SessionsAsk) (SessionPage, error)
 }

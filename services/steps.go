@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Steps measures the slow parts of a request. The name of a step is one word, and never a text of a client.
+// Steps measures the slow parts of a request. The name of a step is one word, and never a text from a client.
 type Steps interface {
-	// Step does something as a step of the request of ctx.
+	// Step runs do as a step of the request that ctx belongs to.
 	Step(ctx context.Context, name string, do func(context.Context) error) error
 	// Note records a step that was measured elsewhere.
 	Note(ctx context.Context, name string, took time.Duration, err error)

@@ -8,29 +8,40 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Turn is a turn with what its session adds. Position is that of the event that an answer
-// rests on; in a listing it is that of the turn's start.
+// Turn is a turn with what its session adds. Position is the position of the event that an answer rests on; in a
+// listing it is the position of the turn's start.
 type Turn struct {
 	conversation.Turn
 	SessionID, IdentityID string
 	Position              events.Position
-	// Duplicate: the log held the turn before the call.
-	Duplicate bool
+	// Duplicate: the call recorded nothing of the turn. Stood: the log held the turn's start before the call, which may
+	// have added the answer.
+	Duplicate, Stood bool
 	// DroppedMetadata are the keys that are not on the allowlist and were not kept.
 	DroppedMetadata []string
+}
+
+// TurnOutcome is what became of one command among many: a turn without its texts, or an error.
+type TurnOutcome struct {
+	Turn Turn
+	Err  error
 }
 
 // TurnWriter records turns. Its errors are those of events/conversation and events/jetlog. When
 // a method returns without an error, the event that the answer rests on is durable.
 type TurnWriter interface {
 	StartTurn(ctx context.Context, c conversation.Start) (Turn, error)
+	// StartTurns does for each command what StartTurn does, those of one session in their order, and returns their
+	// outcomes in the order of the commands. After an outcome that is neither a turn nor a refusal, the later commands
+	// of the session are not tried, and have the same outcome.
+	StartTurns(ctx context.Context, commands []conversation.Start) []TurnOutcome
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
 	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
 }
 
-// IdentityAsk names a page of an identity's turns: at most Limit turns that were created at or
-// after Since and before Until (zero: no bound), from where the cursor of the last page ends.
+// IdentityAsk asks for a page of an identity's turns: at most Limit turns, created at or after Since and before Until
+// (zero: no bound), from the end of the cursor's page on.
 type IdentityAsk struct {
 	IdentityID   string
 	Since, Until time.Time
@@ -39,15 +50,14 @@ type IdentityAsk struct {
 	MinPosition  []events.Position
 }
 
-// IdentityPage is a page; NextCursor is empty at the end.
+// IdentityPage is a page of turns; NextCursor is empty at the end.
 type IdentityPage struct {
 	Turns      []Turn
 	NextCursor string
 }
 
-// IdentityReader lists the turns of an identity across its sessions. Its errors are
-// projections.ErrUnavailable, ErrPositionNotReached, ErrBehind, and *conversation.Invalid for a
-// cursor that it never returned.
+// IdentityReader lists the turns of an identity across its sessions. Its errors are projections.ErrUnavailable,
+// ErrPositionNotReached, ErrBehind, and *conversation.Invalid for a cursor that it did not return.
 type IdentityReader interface {
 	IdentityTurns(ctx context.Context, ask IdentityAsk) (IdentityPage, error)
 }

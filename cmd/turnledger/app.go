@@ -16,16 +16,18 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/projections/follower"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/chat"
-	"github.com/turnledger/turnledger/services/chat/anthropic"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
-	"github.com/turnledger/turnledger/services/chat/openai"
+	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -36,21 +38,24 @@ import (
 	"github.com/turnledger/turnledger/services/tracing"
 )
 
-// app is a process in some roles: built, run, stopped.
+// app is a process in some roles: it is built, run and stopped.
 type app struct {
 	cfg    config.Config
 	roles  roles
 	logger *slog.Logger
 
 	front    *front // the process's; it outlives the app, as the store does
-	store    *store
+	store    logStore
 	views    *views
 	memory   *memory.Outside // nil where the audit tables are the memory
+	follower *follower.Follower
 	history  *history.Service
+	owners   *owners.Index
 	replay   *replay.Replay
-	callers  *bearer.Callers // nil where nobody is asked who he is
+	callers  *bearer.Callers // nil if callers are not authenticated
 	notes    *jetlog.Notes
-	erasing  *erasing
+	receipts *eraser.Receipts
+	eraser   *eraser.Service // nil without the role
 	hashKey  []byte
 	handler  backup.Handler
 	traces   *tracing.Provider
@@ -58,36 +63,44 @@ type app struct {
 	chatting *chat.Service // nil without the role
 	registry *prometheus.Registry
 	metrics  *runner.Metrics
-	// still ends all that follows the log; replaced is closed when the app is to be opened again.
+	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
 }
 
-// runApp listens, opens an app and runs it until ctx ends, and opens another where the log was replaced under it;
-// opened is called with each. The address and the connection to NATS stay the same.
+// runApp listens, opens an app and runs it until ctx ends. If the app's log is replaced, it opens another app. It calls
+// opened with each. The address and the connection to NATS stay the same.
 func runApp(ctx context.Context, cfg config.Config, roles roles, logger *slog.Logger, opened func(*app)) (err error) {
 	f, err := openFront(ctx, cfg, logger)
 	if err != nil {
 		return err
 	}
-	// Where an app has run, the server has ended with it.
+	// After an app has run, the server has ended with it.
 	defer func() { err = errors.Join(err, f.close()) }()
+	if cfg.Pprof != "" {
+		profiles, err := httpwire.OpenProfiles(ctx, cfg.Pprof)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = profiles.Close() }()
+		logger.Info("profiles", "url", "http://"+profiles.Addr+"/debug/pprof/")
+	}
 	store, err := openStore(ctx, cfg, logger)
 	if err != nil {
 		return err
 	}
-	defer store.close()
+	defer store.Close()
 	for {
 		a, err := openApp(ctx, &app{cfg: cfg, roles: roles, logger: logger, front: f, store: store})
 		if err != nil {
 			return err
 		}
 		opened(a)
-		// Where the process was stopped while its log was replaced, the next start opens it.
+		// If the process is stopped while its log is replaced, the next start opens the new log.
 		if again, err := a.run(ctx); err != nil || !again || ctx.Err() != nil {
 			return err
 		}
-		if err := store.reopen(ctx, cfg); err != nil {
+		if err := store.Reopen(ctx); err != nil {
 			return err
 		}
 	}
@@ -114,21 +127,37 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.traces, err = tracing.Open(ctx, version, wanted); err != nil {
 		return err
 	}
+	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}
+	if a.store.Server != nil {
+		following.Loads, following.Rest = 1, 1
+	}
+	a.follower = follower.New(a.store.Log, following)
 	if err := a.openViews(ctx); err != nil {
 		return err
 	}
 	if err := a.openMemory(); err != nil {
 		return err
 	}
-	if err := a.openErasing(ctx); err != nil {
+	if a.notes, err = a.store.Log.Notes(ctx); err != nil {
 		return err
 	}
+	if a.hashKey, err = v1.KeptHashKey(ctx, a.notes, a.cfg.HashKey); err != nil {
+		return err
+	}
+	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
+		a.history = history.New(history.On(a.store.Log), history.Config{
+			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
+			Follower: a.follower, Logger: a.logger,
+		})
+	}
+	a.owners = owners.On(a.store.Log, a.follower, a.logger)
+	a.openErasing()
 	a.steps = httpwire.NewSteps(a.registry, a.traces)
 	a.serve()
 	return nil
 }
 
-// serve wires the HTTP API to what the roles have.
+// serve connects the HTTP API to the services of the roles.
 func (a *app) serve() {
 	checks := a.checks()
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
@@ -150,24 +179,19 @@ func (a *app) serve() {
 	}
 	reader, builder := a.readSide()
 	c.Owners = reader
-	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
-		a.history = history.New(history.On(a.store.log), history.Config{
-			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
-			Logger: a.logger,
-		})
-	}
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
-	c.Receipts = a.erasing.receipts
-	c.Streams, c.Backups = operate.On(a.store.log), a.backups()
-	if a.roles.has(roleEraser) {
-		c.Retention = a.erasing.retention
+	c.Receipts = a.receipts
+	c.Streams, c.Backups = operate.On(a.store.Log), a.backups()
+	if a.eraser != nil {
+		c.Retention = a.eraser.Retention
 	}
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
-		c.Identities = a.identities()
-		a.replay = replay.New(a.store.log, a.logger)
+		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
+		c.Identities, c.Lists = across, across
+		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}
 	if a.roles.has(roleChat) {
@@ -177,7 +201,7 @@ func (a *app) serve() {
 	a.handler = api
 }
 
-// readSide reads from the views that there are, and the log.
+// readSide reads from the views and the log.
 func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 	rc := contextbuilder.ReaderConfig{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.views.recent != nil {
@@ -186,7 +210,7 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 	if a.views.audit != nil {
 		rc.Archive = a.views.audit
 	}
-	reader := contextbuilder.NewReader(a.store.log, rc)
+	reader := contextbuilder.NewReader(a.store.Log, rc)
 	builder := contextbuilder.NewBuilder(reader, a.prompts())
 	return reader, contextbuilder.SteppedBuilder{Builder: builder, Steps: a.steps}
 }
@@ -194,45 +218,39 @@ func (a *app) readSide() (*contextbuilder.Reader, chat.Contexts) {
 // identities reads the turns of identities from the audit tables.
 func (a *app) identities() *identities.Reader {
 	tables := a.views.audit
-	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.log, 0)
+	return identities.New(func() (identities.Tables, error) { return tables.Get() }, a.store.Log, 0)
 }
 
-// chat answers with the model that is configured, or an echo.
+// chat answers with the configured model, or an echo.
 func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) services.Chat {
-	at := endpoint.Config{URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence}
-	var model chat.Model = chat.Echo{}
-	switch {
-	case at.URL == "":
-	case a.cfg.Anthropic():
-		model = anthropic.New(at)
-	default:
-		model = openai.New(at)
-	}
+	model := models.New(a.cfg.ModelAPI, endpoint.Config{
+		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
+	})
 	a.chatting = chat.New(chat.Config{
 		Turns: a.history, Sessions: reader, Contexts: builder, Model: chat.SteppedModel{Model: model, Steps: a.steps},
-		Presence: presence.New(a.store.nc, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
+		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 	})
 	return a.chatting
 }
 
-// stopDeadline is how long requests in hand may take to end. answersDeadline is how long models may go on answering;
-// after that their answers are broken off, so that the clients get an error and the turns stay pending.
+// stopDeadline bounds how long running requests may take to end. answersDeadline bounds how long models may go on
+// answering. After that their answers are cut off: the clients get an error, and the turns stay pending.
 const (
 	stopDeadline    = 15 * time.Second
 	answersDeadline = 10 * time.Second
 )
 
-// run serves until ctx ends. Then it takes no more requests, answers those in hand, lets the views commit the batches
-// that they have begun, and closes everything. again is true if it ended because the log was replaced: the caller opens
-// another app then.
+// run serves until ctx ends. Then it accepts no more requests, completes the running ones, lets the views commit the
+// batches that they have begun, and closes everything. again is true if it ended because the log was replaced; the
+// caller then opens another app.
 func (a *app) run(ctx context.Context) (again bool, err error) {
 	defer a.close(ctx)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, life := errgroup.WithContext(life)
 	a.follow(life, g)
-	if a.store.server != nil {
-		g.Go(func() error { return a.store.server.Run(life) })
+	if a.store.Server != nil {
+		g.Go(func() error { return a.store.Server.Run(life) })
 	}
 	if a.callers != nil {
 		g.Go(func() error { return a.callers.Run(life) })
@@ -245,7 +263,7 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 	}
 	a.front.open(ctx, a.handler)
 	g.Go(func() error {
-		// What handlers need lives until they are done.
+		// The handlers' dependencies live until the handlers are done.
 		defer end()
 		return a.untilDone(context.WithoutCancel(ctx), life)
 	})
@@ -258,18 +276,18 @@ func (a *app) run(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// untilDone waits until no request is in hand any more, and none comes.
+// untilDone waits until no request is running, and no more can come.
 func (a *app) untilDone(ctx, life context.Context) error {
 	select {
 	case <-a.front.ended:
-		// Connections that were still open were closed, and their requests end: the store may not go before, since one
-		// may be about to take back what it has restored.
+		// Connections that were still open were closed, and their requests end. The store must stay open until then,
+		// since one of these requests may be undoing a restore.
 		return a.front.Empty(ctx)
 	case <-life.Done():
 		_ = a.front.close() // again: runApp returns the error
 	case <-a.replaced:
-		// The last request in hand is the one that replaced the log, and its client waits for the answer. A client that
-		// takes nothing is not waited for without end.
+		// The last running request is the restore that replaced the log, and its client waits for the answer. The wait
+		// is bounded, since the client may read nothing.
 		if err := a.front.Empty(ctx); err != nil {
 			a.logger.Warn("the app is closed under requests that don't end", "err", err)
 		}
@@ -277,7 +295,7 @@ func (a *app) untilDone(ctx, life context.Context) error {
 	return nil
 }
 
-// follow begins what follows the log, which can be stopped while a request is still answered.
+// follow starts everything that follows the log. It can be stopped while a request is still answered.
 func (a *app) follow(ctx context.Context, g *errgroup.Group) {
 	ctx, still := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -295,14 +313,20 @@ func (a *app) follow(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// followers is all that reads on in the log.
+// followers returns everything that follows the log.
 func (a *app) followers() []func(context.Context) error {
-	out := []func(context.Context) error{a.store.log.Run, a.views.run, a.erasing.run}
+	out := []func(context.Context) error{a.store.Log.Run, a.follower.Run, a.views.run}
+	if a.eraser != nil {
+		out = append(out, a.eraser.Run)
+	}
 	if a.history != nil {
 		out = append(out, a.history.Run)
 	}
-	if a.replay != nil {
+	switch {
+	case a.replay != nil:
 		out = append(out, a.replay.Run)
+	case a.eraser != nil:
+		out = append(out, func(ctx context.Context) error { return a.owners.Run(ctx) })
 	}
 	if a.memory != nil {
 		out = append(out, a.memory.Run)

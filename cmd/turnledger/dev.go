@@ -22,12 +22,13 @@ type devCmd struct {
 	config.Config
 }
 
-// Run runs everything on this machine: NATS in the process, the recent view in
-// memory, PostgreSQL from the installed binaries unless one is given.
+// Run runs everything on this machine: NATS in the process, the recent view in memory, and PostgreSQL from the
+// installed binaries unless a URL is set.
 func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
-	// The screen says what there is to say; the log speaks up when something is wrong.
+	// The screen shows the start; the log shows only problems.
 	logger := newLogger(e.Err, slog.LevelWarn, c.Config, k)
-	// A taken port is known before PostgreSQL is started.
+	tuneRuntime(c.Config, devShare, logger)
+	// The port is taken first, so that a conflict shows before PostgreSQL is started.
 	l, err := listen(e.Ctx, c.Config)
 	if err != nil {
 		return err
@@ -50,18 +51,17 @@ func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 	return err
 }
 
-// postgres starts the private PostgreSQL, where none is given and one is
-// installed.
+// postgres starts the private PostgreSQL, if no URL is set and PostgreSQL is installed.
 func (c *devCmd) postgres(e *cli.Env, logger *slog.Logger) (*localpg.Server, error) {
 	if c.PostgresURL != "" {
-		return nil, nil //nolint:nilnil // one is given
+		return nil, nil //nolint:nilnil // a URL is set
 	}
 	ctx, cancel := context.WithTimeout(e.Ctx, time.Minute)
 	defer cancel()
 	pg, err := localpg.Start(ctx, localpg.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Logger: logger})
 	if errors.Is(err, localpg.ErrNotInstalled) {
-		_, _ = fmt.Fprintf(e.Err, "There is no audit: %v\nThe log keeps everything, so the audit catches up when "+
-			"PostgreSQL is there.\n", err)
+		_, _ = fmt.Fprintf(e.Err, "There is no audit: %v\n"+
+			"The log keeps everything, so the audit catches up when PostgreSQL is there.\n", err)
 		return nil, nil //nolint:nilnil // dev goes on without an audit
 	}
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	p("Turnledger %s is running.", version)
 	p("")
 	p("  API       %s/v1     (described at %s/docs)", url, url)
-	if a.store.server != nil && a.store.server.URL() != "" {
-		p("  NATS      %s", a.store.server.URL())
-	} else if a.store.server != nil {
+	if a.store.Server != nil && a.store.Server.URL() != "" {
+		p("  NATS      %s", a.store.Server.URL())
+	} else if a.store.Server != nil {
 		p("  NATS      in this process only (port 4222 is taken; set TURNLEDGER_NATS_LISTEN for another)")
 	} else {
 		p("  NATS      %s", secrets.Hide(c.NATSURL))

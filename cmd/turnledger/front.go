@@ -18,31 +18,31 @@ import (
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// front is the HTTP server of a process. It outlives the apps that answer behind it. While a log is replaced by a
-// backup, the front keeps the address, so that no other process can take it and answer in its place, and answers 503.
+// front is the HTTP server of a process. It outlives the apps behind it. While a log is replaced by a backup, the front
+// keeps the address, so that no other process can take it, and answers 503.
 type front struct {
 	cfg      config.Config
 	logger   *slog.Logger
 	listener net.Listener
 	cert     *certfile.Pair // nil where the server speaks plain HTTP
 
-	// Door is where requests come in: shut while no app is open.
+	// Door admits requests; it is shut while no app is open.
 	*backup.Door
 
-	// Once serve was called: stop ends the server, ended is closed when it has ended, and err says how.
+	// After serve was called: stop ends the server, ended is closed when it has ended, and err says why.
 	stop  context.CancelFunc
 	ended chan struct{}
 	err   error
 }
 
-// openFront listens. That comes before anything else is started, so that a taken port is known at once.
+// openFront listens. It comes before anything else is started, so that a taken port shows at once.
 func openFront(ctx context.Context, cfg config.Config, logger *slog.Logger) (*front, error) {
 	f := &front{cfg: cfg, logger: logger, Door: backup.NewDoor(closed), ended: make(chan struct{})}
 	var err error
 	if f.cert, err = cfg.API(logger); err != nil {
 		return nil, err
 	}
-	if f.cert == nil && httpwire.CheckListen(cfg.Listen, false) != nil {
+	if f.cert == nil && !httpwire.Loopback(cfg.Listen) {
 		logger.Warn("keys and turns cross the network in clear: set TURNLEDGER_TLS_CERT and TURNLEDGER_TLS_KEY, or "+
 			"let only a proxy that ends TLS reach this address", "listen", cfg.Listen)
 	}
@@ -50,7 +50,7 @@ func openFront(ctx context.Context, cfg config.Config, logger *slog.Logger) (*fr
 	return f, err
 }
 
-// listen takes the address of the API.
+// listen listens on the API's address.
 func listen(ctx context.Context, cfg config.Config) (net.Listener, error) {
 	if err := httpwire.CheckListen(cfg.Listen, cfg.Auth != ""); err != nil {
 		return nil, fmt.Errorf("%w: %w", config.ErrUsage, err)
@@ -68,8 +68,8 @@ func listen(ctx context.Context, cfg config.Config) (net.Listener, error) {
 	return l, nil
 }
 
-// serve answers requests until ctx ends or close is called, and then waits for those in hand. Requests are taken
-// from the first open on; until then they wait.
+// serve answers requests until ctx ends or close is called, and then waits for the running ones. Until the first open,
+// requests wait.
 func (f *front) serve(ctx context.Context) {
 	ctx, f.stop = context.WithCancel(ctx)
 	go func() {
@@ -87,7 +87,7 @@ func (f *front) serve(ctx context.Context) {
 	}()
 }
 
-// server returns the bounds of connections; those of requests are the API's.
+// server returns the bounds of connections; the API bounds requests.
 func (f *front) server() httpwire.ServerConfig {
 	s := httpwire.ServerConfig{
 		Logger: f.logger, Drain: stopDeadline, HeaderTimeout: f.cfg.HeaderTimeout, ReadTimeout: f.cfg.ReadTimeout,
@@ -100,7 +100,7 @@ func (f *front) server() httpwire.ServerConfig {
 	return s
 }
 
-// close ends the server, waits for the requests in hand, and lets the address go.
+// close ends the server, waits for the running requests, and frees the address.
 func (f *front) close() error {
 	if f.stop == nil {
 		return f.listener.Close()
@@ -110,7 +110,7 @@ func (f *front) close() error {
 	return f.err
 }
 
-// open lets requests through to a handler; the first call begins to serve.
+// open lets requests through to a handler; the first call starts the server.
 func (f *front) open(ctx context.Context, h backup.Handler) {
 	f.Open(h)
 	if f.stop == nil {
@@ -118,7 +118,7 @@ func (f *front) open(ctx context.Context, h backup.Handler) {
 	}
 }
 
-// closed answers while no app is open, since its log is being replaced.
+// closed answers while no app is open because its log is being replaced.
 var closed = httpwire.Closed(
 	"log", "the log is being replaced by a backup: come again when the header Retry-After says so", v1.Form(),
 )

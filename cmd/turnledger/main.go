@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-// wrongArgument reports whether the server named what is wrong with what a verb was given.
+// wrongArgument reports whether the server rejected an argument of the verb.
 func wrongArgument(err error) bool {
 	problem, ok := errors.AsType[*client.Error](err)
 	return ok && len(problem.Fields) > 0

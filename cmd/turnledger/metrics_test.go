@@ -35,7 +35,7 @@ func describedMetrics(t *testing.T) map[string]string {
 	logger := slog.New(slog.NewTextHandler(&stack.Buffer{}, nil))
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)
-	defer s.close()
+	defer s.Close()
 	a, err := openApp(t.Context(), &app{cfg: cfg, roles: allRoles, logger: logger, store: s, front: &front{}})
 	require.NoError(t, err)
 	defer a.close(t.Context())

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -15,22 +16,18 @@ import (
 	"github.com/turnledger/turnledger/services/memory/supermemory"
 )
 
-// openMemory opens the memory that is configured; there is none where the audit tables are it.
+// openMemory opens the configured external memory, if there is one. Otherwise the audit tables are the memory.
 func (a *app) openMemory() error {
 	if a.cfg.MemoryURL == "" {
 		return nil
 	}
-	js, err := jetstream.New(a.store.nc)
+	js, err := jetstream.New(a.store.NC)
 	if err != nil {
 		return fmt.Errorf("open the memory's checkpoints: %w", err)
 	}
-	to := supermemory.Config{URL: a.cfg.MemoryURL, Key: a.cfg.MemoryKey}
-	var service memory.Service = supermemory.NewV5(to)
-	if a.cfg.MemoryAPI == "v4" {
-		service = supermemory.NewV4(to)
-	}
+	service := supermemory.New(a.cfg.MemoryAPI, supermemory.Config{URL: a.cfg.MemoryURL, Key: a.cfg.MemoryKey})
 	c := memory.OutsideConfig{
-		Config:   runner.Config{Rules: a.cfg.Rules(), Metrics: a.metrics, Logger: a.logger},
+		Config:   runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger},
 		Replicas: a.cfg.Replicas, Registry: a.registry,
 	}
 	if a.roles.has(roleAudit) {
@@ -38,32 +35,28 @@ func (a *app) openMemory() error {
 	} else {
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
-	a.memory = memory.NewOutside(a.store.log, js, service, c)
-	a.views.Beside(a.memory.Name(), a.memory.Feed, a.memory.Letters, a.memory.Effect.Applied)
+	a.memory = memory.NewOutside(a.store.Log, js, service, c)
+	a.views.Beside(fleet.Follower{
+		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
+	})
 	return nil
 }
 
-// snippets returns the memory of prompts: the memory outside, else the audit tables, and nil if there is neither.
+// snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.
 func (a *app) snippets() services.Memory {
+	gate := projections.Gate{Log: a.store.Log}
 	switch {
 	case a.memory != nil:
-		return memory.NewSnippets(a.memory, a.memory.Deletions.Confirmed, a.cfg.MemoryBudget)
+		return a.memory.Snippets(gate, a.cfg.MemoryBudget)
 	case a.views.audit != nil:
-		tables := memory.Tables{
-			Open: func() (memory.Recaller, error) { return a.views.audit.Get() },
-			Erased: func(ctx context.Context, identityID string) (bool, error) {
-				erased, err := a.store.log.IdentityErasedNow(ctx, identityID)
-				return erased != nil, err
-			},
-			CaughtUp: a.identities().CaughtUp,
-		}
-		return memory.NewSnippets(tables, tables.Confirmed, a.cfg.MemoryBudget)
+		tables := memory.NewTables(a.views.audit, a.identities().CaughtUp)
+		return tables.Snippets(gate, a.cfg.MemoryBudget)
 	default:
 		return nil
 	}
 }
 
-// prompts configures the context builder with what there is.
+// prompts returns the configuration of the context builder.
 func (a *app) prompts() contextbuilder.Config {
 	c := contextbuilder.Config{SystemPrompt: a.cfg.SystemPrompt, IdleTimeout: a.cfg.IdleTimeout}
 	if counter, err := tokens.ForModel(a.cfg.ModelName); err != nil {

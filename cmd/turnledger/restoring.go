@@ -6,13 +6,9 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-// backups copies the log out and in.
+// backups copies and restores the log.
 func (a *app) backups() *backup.Log {
-	s := a.store
-	return &backup.Log{
-		Log: s.log, NC: s.nc, Config: s.logConfig(a.cfg), Server: s.server, Door: a.front.Door, Host: host{a},
-		Logger: a.logger,
-	}
+	return &backup.Log{Store: a.store.Store, Door: a.front.Door, Host: host{a}, Logger: a.logger}
 }
 
 // host is an app whose log is replaced.

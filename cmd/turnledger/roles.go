@@ -20,19 +20,19 @@ const (
 
 var allRoles = roles{roleAPI, roleContext, roleRecent, roleAudit, roleEraser, roleChat}
 
-// roles is what a process does.
+// roles are the roles of a process.
 type roles []string
 
 func (r roles) has(x string) bool { return slices.Contains(r, x) }
 
-// parseRoles reads a list with commas.
+// parseRoles parses a list with commas.
 func parseRoles(s string) (roles, error) {
 	var out roles
 	for name := range strings.SplitSeq(s, ",") {
 		x := strings.TrimSpace(name)
 		if !allRoles.has(x) {
-			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; it has api, context, recent, "+
-				"audit, eraser, chat", config.ErrUsage, name)
+			return nil, fmt.Errorf("%w: --roles: %q is not a role of this version; "+
+				"it has api, context, recent, audit, eraser, chat", config.ErrUsage, name)
 		}
 		if !out.has(x) {
 			out = append(out, x)
@@ -41,7 +41,7 @@ func parseRoles(s string) (roles, error) {
 	return out, nil
 }
 
-// fit refuses what can't work, and says what to set.
+// fit refuses settings that can't work with the roles, and says what to set.
 func (r roles) fit(c config.Config) error {
 	embedded := c.NATSURL == ""
 	switch {

@@ -25,6 +25,7 @@ func (c *serveCmd) Run(e *cli.Env, k *kong.Context) error {
 		return err
 	}
 	logger := newLogger(e.Err, slog.LevelInfo, c.Config, k)
+	tuneRuntime(c.Config, serveShare, logger)
 	if c.PostgresURL == "" && roles.has(roleAudit) {
 		logger.Warn("there is no audit: TURNLEDGER_POSTGRES_URL is not set; the log keeps everything, " +
 			"so the audit catches up when it is")
@@ -34,8 +35,8 @@ func (c *serveCmd) Run(e *cli.Env, k *kong.Context) error {
 	})
 }
 
-// newLogger makes the process's log, and begins it with the variables that have no effect, so that nobody relies on
-// them.
+// newLogger makes the process's logger. Its first lines name the environment variables that have no effect, so that
+// nobody relies on them.
 func newLogger(w io.Writer, level slog.Level, cfg config.Config, k *kong.Context) *slog.Logger {
 	if cfg.Verbose {
 		level = slog.LevelDebug

@@ -16,20 +16,20 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// views are the fleet of a process, and what its readers read of it.
+// views are the fleet of a process, and the views that its readers use.
 type views struct {
 	*fleet.Fleet
 	recent recent.Reader  // nil: reads go to the log alone
 	audit  *audit.Guarded // nil: nobody reads them here
-	shadow *shadow.Shadow // nil where none is configured
+	shadow *shadow.Shadow // nil if none is configured
 }
 
-// openViews makes the views of the roles. Those in stores that only others use are added, too, so that every
-// process can tell how far they are.
+// openViews makes the views of the roles. It also adds views in stores that only other processes use, so that every
+// process can report how far they are.
 func (a *app) openViews(ctx context.Context) error {
 	a.views = &views{Fleet: fleet.New(fleet.Config{
-		Log: a.store.log, Known: []string{recent.Name, audit.Name}, Config: runner.Config{
-			Rules: a.cfg.Rules(), Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
+		Log: a.store.Log, Known: []string{recent.Name, audit.Name, shadow.Name}, Config: runner.Config{
+			Rules: a.cfg.Rules(), Follower: a.follower, Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 		},
 	})}
 	for _, open := range []func(context.Context) error{a.openRecent, a.openShadow, a.openAudit} {
@@ -53,12 +53,12 @@ func (a *app) openRecent(ctx context.Context) error {
 			kept.Close()
 			return err
 		}
-		entry.View, reader, entry.Generations = kept, kept, kept
-		entry.Carry, entry.Close = kept.Carry, kept.Close
+		entry.View, reader, entry.Rebuildable = kept, kept, kept
+		entry.Letters, entry.Carry, entry.Close = recent.Letters, kept.Carry, kept.Close
 		entry.Store, entry.Reason = "redis", "Redis does not answer, or may not be used"
 	case a.roles.has(roleContext):
 		kept := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
-		entry.View, reader, entry.Generations, entry.Start = kept, kept, kept, a.youngest
+		entry.View, reader, entry.Rebuildable, entry.Start = kept, kept, kept, a.youngest
 		entry.Feeds, entry.InMemory = true, true
 	default:
 		return nil
@@ -81,32 +81,35 @@ func (a *app) openRedis(url string) (*redis.View, error) {
 	return redis.New(redis.Config{URL: url, Authorities: trusted, Limits: a.cfg.Limits(), Rules: a.cfg.Rules()})
 }
 
-// youngest is where a recent view in memory begins: what is older than the TTL has left it. Sessions that began
-// before are known as not whole.
+// youngest returns the sequence at which a recent view in memory begins: older events have left it by the TTL. Sessions
+// that began before are known as not whole.
 func (a *app) youngest(ctx context.Context, partition int) (uint64, error) {
-	return a.store.log.SeqAt(ctx, partition, time.Now().Add(-a.cfg.SessionTTL))
+	return a.store.Log.SeqAt(ctx, partition, time.Now().Add(-a.cfg.SessionTTL))
 }
 
-// openShadow opens the second recent view, where one is configured. Nothing is served from it.
+// openShadow opens the second recent view, if one is configured. It serves no reads. A process that has the first view
+// feeds the second and compares their answers; another process only looks how far a second view in Redis is, so that
+// its receipts wait for it.
 func (a *app) openShadow(ctx context.Context) error {
-	if a.cfg.RecentShadow == "" || a.views.recent == nil {
-		return nil
-	}
-	entry := fleet.Entry{Feeds: true}
+	compared := a.views.recent != nil
+	entry := fleet.Entry{Feeds: compared}
 	var second recent.Loader
-	if a.cfg.RecentShadow == "memory" {
+	switch {
+	case a.cfg.RecentShadow == "", a.cfg.RecentShadow == "memory" && !compared:
+		return nil
+	case a.cfg.RecentShadow == "memory":
 		view := memory.New(a.cfg.Limits(), a.cfg.Rules(), nil)
 		entry.View, second = shadow.Second{View: view}, view
 		entry.InMemory, entry.Start = true, a.youngest
-	} else {
+	default:
 		view, err := a.openRedis(a.cfg.RecentShadow)
 		if err != nil {
 			return fmt.Errorf("TURNLEDGER_RECENT_SHADOW: %w", err)
 		}
 		entry.View, second = shadow.Second{View: view}, view
-		entry.Carry, entry.Close = view.Carry, view.Close
+		entry.Letters, entry.Carry, entry.Close = recent.Letters, view.Carry, view.Close
 	}
-	if _, err := a.views.Add(ctx, entry); err != nil {
+	if _, err := a.views.Add(ctx, entry); err != nil || !compared {
 		return err
 	}
 	a.views.shadow = shadow.New(a.views.recent, second, a.registry, a.logger)
@@ -119,13 +122,13 @@ func (a *app) openAudit(ctx context.Context) error {
 		return nil
 	}
 	tables, err := audit.Look(ctx, audit.Config{
-		URL: a.cfg.PostgresURL, Rules: a.cfg.Rules(), Log: a.store.log, Logger: a.logger,
+		URL: a.cfg.PostgresURL, Rules: a.cfg.Rules(), Log: a.store.Log, Logger: a.logger,
 	})
 	if err != nil {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Generations: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
+		View: tables, Rebuildable: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
 		MaxBatch: 10_000,
 		Feeds:    a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",

@@ -8,7 +8,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Correct asks for a turn to be replaced. A nil member is left as it is.
+// Correct asks to replace a turn. A nil text stays as it is.
 type Correct struct {
 	SessionID, RequestID                string
 	TurnID                              uuid.UUID
@@ -16,9 +16,9 @@ type Correct struct {
 	AnswerNeutral, AnswerTranslated     *string
 }
 
-// CorrectRefused decides a correction as far as that needs no texts. It returns the decision if the
-// log has the correction already or refuses it, and ok false if DecideCorrect must decide, which
-// needs the texts of the old turn.
+// CorrectRefused decides a correction as far as that is possible without texts. It returns the decision if the log has
+// the correction already, or refuses it. Otherwise ok is false, and DecideCorrect must decide, which needs the texts of
+// the old turn.
 func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}, true
@@ -39,7 +39,7 @@ func (s *State) CorrectRefused(c Correct) (d Decision, ok bool) {
 	return Decision{Err: refusal}, true
 }
 
-// replacedRefusal is ErrTurnReplaced with the version that stands now.
+// replacedRefusal returns ErrTurnReplaced with the turn's current version.
 func (s *State) replacedRefusal(turn uuid.UUID) *Refusal {
 	chain := s.Chain(s.Turn(turn))
 	current := chain[len(chain)-1]
@@ -63,8 +63,8 @@ func (s *State) DecideCorrect(c Correct, old *Turn) Decision {
 	return Decision{Facts: []events.Fact{f}, Expect: true}
 }
 
-// question lays the correction over a question. A neutral text that was only a copy of
-// the translated one follows it, until it is corrected itself.
+// question applies the correction to a question. If the neutral text was only a copy of the translated one, it changes
+// with it, unless it is corrected itself.
 func (c Correct) question(q *events.Question) {
 	others, fallbackMark := without(q.Metadata, FallbackKey)
 	fallback := fallbackMark == "true"
@@ -82,7 +82,7 @@ func (c Correct) question(q *events.Question) {
 		}
 	}
 	if c.AnswerNeutral != nil {
-		q.Metadata, _ = without(q.Metadata, FinishKey) // it was the old answer's
+		q.Metadata, _ = without(q.Metadata, FinishKey) // it belonged to the old answer
 	}
 	if worded || c.QuestionTranslated != nil {
 		to := words{"user", q.QuestionNeutral, q.QuestionTranslated}
@@ -101,8 +101,8 @@ func without(metadata json.RawMessage, key string) (others json.RawMessage, valu
 	return object(m), value
 }
 
-// answer does the same for an answer; a translation that was only a copy of the
-// neutral text follows it.
+// answer applies the correction to an answer. If the translation was only a copy of the neutral text, it changes with
+// it.
 func (c Correct) answer(a *events.Answer) {
 	worded := c.AnswerNeutral != nil
 	if worded {
@@ -120,7 +120,7 @@ func (c Correct) answer(a *events.Answer) {
 	}
 }
 
-// uncorrectable returns why a turn takes no correction, nil for a turn that takes one.
+// uncorrectable returns why a turn can't be corrected, or nil if it can.
 func uncorrectable(t *Turn) *Refusal {
 	if t == nil {
 		return ErrTurnNotFound

@@ -10,24 +10,24 @@ import (
 // words are the corrected texts of one half of a turn, and the role of its speaker.
 type words struct{ role, neutral, translated string }
 
-// halfMessages are the messages of one half of a turn while they are corrected. A prompt shows the
-// messages and not the texts of the half. So the corrected text must stand in them, and nothing
-// that the speaker said before. Calls and results of tools, system messages and images stay.
+// halfMessages are the messages of one half of a turn while they are corrected. A prompt shows these messages in place
+// of the half's texts. So they must hold the corrected text, and no earlier words of the speaker. Calls and results of
+// tools, system messages and images stay.
 type halfMessages struct {
 	role string
 	list []map[string]json.RawMessage
 }
 
-// correct puts the words into the messages of the half. If worded is false, only the translation
-// was corrected: the words stay as they are, but the words of several messages become one message, as
-// the translation is one. It returns nil if the texts alone say everything.
+// correct puts the words into the messages of the half. If worded is false, only the translation was corrected. Then
+// the words stay, but if several messages have words, they become one message, since there is only one translation.
+// correct returns nil if the texts alone are enough.
 func (to words) correct(raw json.RawMessage, worded bool) json.RawMessage {
 	s := halfMessages{role: to.role}
 	if !events.HasMessages(raw) || json.Unmarshal(raw, &s.list) != nil {
 		return nil
 	}
 	if !worded && !slices.ContainsFunc(s.list, s.isSpeakers) {
-		return raw // the speaker says nothing in any language
+		return raw // the speaker has no message
 	}
 	worded = worded || s.withWords() > 1 && to.neutral != ""
 	at := s.textIndex()
@@ -87,8 +87,8 @@ func hasWords(m map[string]json.RawMessage) bool {
 	return text(m["content"]) != "" || slices.ContainsFunc(partsOf(m["content"]), isText)
 }
 
-// replaceText returns a message with other words in the place of its text, or without text if words is nil;
-// nil if nothing is left. It keeps only members that it knows, since others may repeat the old text.
+// replaceText returns a message with its text replaced by words, or removed if words is nil. It returns nil if nothing
+// is left. It keeps only the members that it knows, since any other member may repeat the old text.
 func replaceText(m map[string]json.RawMessage, words *string) map[string]json.RawMessage {
 	parts := slices.DeleteFunc(partsOf(m["content"]), func(p map[string]json.RawMessage) bool {
 		return !slices.Contains(textless, text(p["type"]))
@@ -134,6 +134,6 @@ func partsOf(content json.RawMessage) (parts []map[string]json.RawMessage) {
 }
 
 func text(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s) // what is no string is none
+	_ = json.Unmarshal(raw, &s) // if raw is no string, s stays empty
 	return s
 }

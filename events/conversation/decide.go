@@ -8,17 +8,16 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Decision is what a command asks of the log, or the answer that the log already
-// has. After an append the caller decides again, on the state that holds the appended events. The
-// second decision is the verdict, since another process may have appended before.
+// Decision says what a command wants to append to the log, or holds the answer that the log already has. After an
+// append the caller decides again, on the state that holds the appended events. Only the second decision is final,
+// since another process may have appended first.
 type Decision struct {
-	// Facts are appended in one atomic batch. With Err they are what must be recorded of the refusal.
+	// Facts are appended in one atomic batch. With Err they record the refusal.
 	Facts []events.Fact
 	// Expect: the append must state the session's last sequence, since the answer
 	// depends on it.
 	Expect bool
-	// Turn is the answer where nothing is to be appended, and RestsOn the sequence of the event that
-	// the answer rests on.
+	// Turn is the answer if nothing is to be appended. RestsOn is the sequence of the event that the answer rests on.
 	Turn    *Turn
 	RestsOn uint64
 	// StatedAt is the sequence of the event that states the command, where that differs from RestsOn;
@@ -28,28 +27,35 @@ type Decision struct {
 	Err error
 }
 
-// Start asks for a turn. Question is normal (see Policy).
+// Start asks for a turn. Question and Answer are normal (see Policy).
 type Start struct {
 	SessionID, RequestID, IdentityID string
 	Question                         events.Question
-	SourceHash                       string
+	// Answer, where not nil, makes the turn whole: its start and its final are one append. The turn's metadata is that
+	// of the question.
+	Answer     *events.Answer
+	SourceHash string
+	// OnlyNew leaves a turn that stands as it is: it gets no answer, and its session no link.
+	OnlyNew bool
 	// Busy, where not nil, refuses a new turn while it returns true for a turn that is pending
 	// (chat's policy reject).
 	Busy func(*Turn) bool
 }
 
-// DecideStart decides a start. A retry of a start that the log has is answered with its turn.
+// DecideStart decides a start. A retry of a start that the log has is answered with its turn. An answer that the start
+// brings is recorded where the turn has none yet (docs/contract.md#whole-turns).
 func (s *State) DecideStart(c Start) Decision {
 	if d, refused := s.refuseStart(c); refused {
 		return d
 	}
+	id := events.TurnID(c.SessionID, c.RequestID)
+	t := s.Turn(id)
 	var facts []events.Fact
-	if c.IdentityID != "" && s.Identity == "" {
+	stays := t != nil && c.OnlyNew
+	if c.IdentityID != "" && s.Identity == "" && !stays {
 		facts = append(facts, &events.SessionLinked{SessionID: c.SessionID, IdentityID: c.IdentityID})
 	}
 	expect := len(facts) > 0 || c.Busy != nil
-	id := events.TurnID(c.SessionID, c.RequestID)
-	t := s.Turn(id)
 	if t == nil {
 		busy := func(t *Turn) bool { return c.Busy != nil && t.Status == Pending && c.Busy(t) }
 		if at := slices.IndexFunc(s.Turns, busy); at >= 0 {
@@ -59,14 +65,32 @@ func (s *State) DecideStart(c Start) Decision {
 			TurnID: id, SessionID: c.SessionID, RequestID: c.RequestID, Question: c.Question,
 		})
 	}
+	if c.Answer != nil && (t == nil || t.Status == Pending && !stays) {
+		facts = append(facts, c.final(t))
+	}
 	if len(facts) > 0 {
 		return Decision{Facts: facts, Expect: expect}
 	}
-	restsOn := t.Started
+	stated := t.Started
+	if c.Answer != nil {
+		stated = max(stated, t.Final)
+	}
+	restsOn := stated
 	if c.IdentityID != "" {
 		restsOn = max(restsOn, s.LinkedAt)
 	}
-	return Decision{Turn: t, RestsOn: restsOn, StatedAt: t.Started}
+	return Decision{Turn: t, RestsOn: restsOn, StatedAt: stated}
+}
+
+// final returns the fact of the answer that a start brings. Where the turn stands already, its own question says
+// whether a translation was asked for.
+func (c Start) final(stands *Turn) *events.TurnFinalized {
+	translate := c.Question.TranslateChat
+	if stands != nil {
+		translate = stands.TranslateChat
+	}
+	f := Finalize{SessionID: c.SessionID, TurnID: events.TurnID(c.SessionID, c.RequestID), Answer: *c.Answer}
+	return f.fact(translate)
 }
 
 func (s *State) refuseStart(c Start) (Decision, bool) {
@@ -89,19 +113,19 @@ func (s *State) refuseLink(identity, source string) Decision {
 	}
 }
 
-// Finalize asks for the answer of a turn to be recorded. RequestID may be empty. StartFirst, for
-// development, is the start to append if the turn was never started.
+// Finalize asks to record the answer of a turn. RequestID may be empty. StartFirst, for development, is the start to
+// append if the turn was never started.
 type Finalize struct {
 	SessionID, RequestID string
 	TurnID               uuid.UUID
 	Answer               events.Answer
 	Metadata             []byte
-	// FinishReason stands in the log's metadata as FinishKey, where it is not "".
+	// FinishReason, if set, is stored in the log's metadata under FinishKey.
 	FinishReason string
 	StartFirst   *Start
 }
 
-// DecideFinalize decides a finalize. The first answer of a turn stands.
+// DecideFinalize decides a finalize. The first answer of a turn stays.
 func (s *State) DecideFinalize(c Finalize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
@@ -128,7 +152,8 @@ func (s *State) DecideFinalize(c Finalize) Decision {
 	}
 }
 
-// fact copies the neutral answer where a translation was asked for and none came.
+// fact returns the fact to append. If a translation was asked for but is missing, the fact has a copy of the neutral
+// answer.
 func (c Finalize) fact(translate bool) *events.TurnFinalized {
 	f := &events.TurnFinalized{TurnID: c.TurnID, SessionID: c.SessionID, Answer: c.Answer, Metadata: c.Metadata}
 	if translate && f.AnswerTranslated == "" && f.AnswerNeutral != "" {
@@ -137,8 +162,8 @@ func (c Finalize) fact(translate bool) *events.TurnFinalized {
 	return f
 }
 
-// DecideLink decides a link of the session to an identity. Source is a keyed hash of where the caller
-// is; it is recorded with a refusal.
+// DecideLink decides a link of the session to an identity. source is a keyed hash of the caller's address, and is
+// recorded with a refusal.
 func (s *State) DecideLink(identity, source string) Decision {
 	switch {
 	case s.Erased != 0:
@@ -153,7 +178,7 @@ func (s *State) DecideLink(identity, source string) Decision {
 	}
 }
 
-// Redact asks for a turn, with all its versions, to be shown nowhere any more.
+// Redact asks to hide a turn, with all its versions, everywhere.
 type Redact struct {
 	TurnID             uuid.UUID
 	Reason, RedactedBy string
@@ -174,12 +199,12 @@ func (s *State) DecideRedact(c Redact) Decision {
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
 		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,
-		Tombstones: s.Tombstones(s.Chain(t), c.Partition), Session: s.mark(c.Partition),
+		Tombstones: s.Tombstones(s.Chain(t), c.Partition), Session: s.sessionMark(c.Partition),
 	}}}
 }
 
-// DecideErase decides to close the session for ever and to take its turns out of
-// everything. If the session was erased before, the first receipt stands.
+// DecideErase decides to close the session for ever, and to remove its turns from everything. If the session was erased
+// before, its first receipt is the answer.
 func (s *State) DecideErase(f *events.SessionErased) Decision {
 	switch {
 	case s.Erased != 0:

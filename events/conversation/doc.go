@@ -1,7 +1,6 @@
-// Package conversation is the pure core: Fold says what an event changes in a
-// session, decide says what a command asks of the log. No clock, no I/O.
+// Package conversation is the pure core, without clock or I/O: Fold says what an event changes in a session, and the
+// Decide functions say what a command wants to append to the log.
 //
-// The fold is the judge: of facts that contradict each other the first
-// in log order stands, whatever process published them; the rest are anomalies and change
-// nothing. It applies facts and never fails.
+// The fold is the judge. If facts contradict each other, the first in log order counts, whatever process published it;
+// the others are anomalies and change nothing. The fold never fails.
 package conversation

@@ -25,13 +25,17 @@ const (
 	CodeSecondFinal = "second_final"
 	// CodeWrongPosition is the reason of an event that claims to rest on an event after it.
 	CodeWrongPosition = "wrong_position"
+	// CodeDescriptionReplaced is the reason of a description that was decided before the one that stands;
+	// CodeSecondDescription of one that contradicts it.
+	CodeDescriptionReplaced = "description_replaced"
+	CodeSecondDescription   = "second_description"
 )
 
 // Refusal is a command that the state of its session does not allow.
 type Refusal struct {
 	Code   string
 	Detail string
-	// Current is the version of the turn that stands. Only CodeTurnReplaced has it.
+	// Current is the turn's current version. Only a refusal with CodeTurnReplaced has it.
 	Current *Version
 }
 

@@ -12,16 +12,17 @@ type Change struct {
 	Kind Kind
 	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn was started or answered, or replaces another.
+	// Turn is the turn that was started or answered, or that replaces another one.
 	Turn *Turn
-	// Turns are what a redaction covers, oldest version first; or the turn that a correction replaces.
+	// Turns are the versions that a redaction or an erasure covers, oldest first, or the turn that a correction
+	// replaces.
 	Turns []*Turn
-	// NewBoundary is true if the boundary moved: on, by a silence or a reset, or back,
-	// by a redaction that restores it (events.SessionMark).
+	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
+	// it (events.SessionMark).
 	NewBoundary bool
 }
 
-// Folded folds the events of a session, up to the first error among them.
+// Folded folds the events of a session. It stops at the first error.
 func Folded(sessionID string, rules Rules, all iter.Seq2[events.Recorded, error]) (*State, error) {
 	s := New(sessionID, rules)
 	for e, err := range all {
@@ -31,6 +32,21 @@ func Folded(sessionID string, rules Rules, all iter.Seq2[events.Recorded, error]
 		s.Fold(e)
 	}
 	return s, nil
+}
+
+// OwnerOf returns the identity that the events of a session link it to, or "". It stops reading at the link, since a
+// session is never linked again.
+func OwnerOf(sessionID string, all iter.Seq2[events.Recorded, error]) (string, error) {
+	s := New(sessionID, Rules{Slim: true})
+	for e, err := range all {
+		if err != nil {
+			return "", err
+		}
+		if s.Fold(e); s.Identity != "" {
+			break
+		}
+	}
+	return s.Identity, nil
 }
 
 // Fold applies one recorded event of the session and returns what it changed. An event that was
@@ -50,11 +66,11 @@ func (s *State) Fold(e events.Recorded) Change {
 		return afterErasure(e.Fact)
 	}
 	before := s.Boundary
-	c := s.fold(e)
+	c := s.foldFact(e)
 	switch c.Kind {
 	case Started, Answered, Linked, Corrected, Reset:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Erased, Refused, Noted: // nobody's part in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
@@ -69,7 +85,7 @@ func (s *State) foldProblem(e events.Recorded) Change {
 	return anomaly(e.Problem)
 }
 
-// afterErasure folds a fact of a session that was erased before it.
+// afterErasure folds a fact of a session that is already erased.
 func afterErasure(f events.Fact) Change {
 	if _, erased := f.(*events.SessionErased); erased {
 		return Change{Kind: Duplicate}
@@ -77,8 +93,7 @@ func afterErasure(f events.Fact) Change {
 	return anomaly(CodeSessionErased)
 }
 
-// count keeps the counts. A boundary moves behind all turns but the turn that the
-// event itself opened.
+// count updates the counts. After a new boundary, only a turn that this event itself started is shown.
 func (s *State) count(c Change) {
 	if c.NewBoundary && c.Kind != TurnGone {
 		s.ShownFinalized, s.ShownPending = 0, 0
@@ -100,12 +115,12 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Refused, Noted:
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Refused, Noted:
 	}
 }
 
-// uncount takes a turn out of the counts that has just become a tombstone. A turn that came back
-// from a tombstone alone was never counted.
+// uncount subtracts a turn that has just become a tombstone. A turn that was restored from a tombstone alone was never
+// counted.
 func (s *State) uncount(t *Turn) {
 	switch {
 	case t.fromTombstone:
@@ -140,7 +155,8 @@ func (s *State) touch(e events.Recorded) {
 	s.LastActive = e.Time
 }
 
-func (s *State) fold(e events.Recorded) Change {
+// foldFact folds an event by the rule of its fact.
+func (s *State) foldFact(e events.Recorded) Change {
 	switch f := e.Fact.(type) {
 	case *events.TurnStarted:
 		return s.start(e, f)
@@ -154,11 +170,13 @@ func (s *State) fold(e events.Recorded) Change {
 		return s.correct(e, f)
 	case *events.SessionReset:
 		return s.reset(e, f)
+	case *events.SessionDescribed:
+		return s.describe(e, f)
 	case *events.SessionErased:
 		return s.erase(e)
 	case *events.LinkRefused:
 		return Change{Kind: Refused}
-	case *events.IdentityErased, *events.ErasureReceipt, nil: // states nothing of a session's course
+	case *events.IdentityErased, *events.ErasureReceipt, nil: // does not belong on a session's subject
 	}
 	return anomaly(events.ProblemWrongSubject)
 }
@@ -166,7 +184,7 @@ func (s *State) fold(e events.Recorded) Change {
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	if t := s.Turn(f.TurnID); t != nil {
 		if t.Corrects() {
-			return stated(t, false, CodeRequestIDInUse)
+			return stated(t, otherWords, CodeRequestIDInUse)
 		}
 		return stated(t, t.startDigest == e.Digest, CodeSecondStart)
 	}
@@ -195,14 +213,16 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 
 // fill adds the texts of a fact to a turn, unless the state is slim.
 func (s *State) fill(t *Turn, f events.Fact) {
-	if !s.rules.Slim {
-		s.rules.Fill(t, f)
+	if !s.slim {
+		s.rules().Fill(t, f)
 	}
 }
 
-// stated judges a fact about a turn that has it already: the same words are a
-// duplicate, and other words are an anomaly. Any words about a redacted turn are an anomaly,
-// since they bring its text back.
+// otherWords is passed to stated when a fact's words differ from the turn's.
+const otherWords = false
+
+// stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a
+// redacted turn even the same words are an anomaly, since they would bring its text back.
 func stated(t *Turn, same bool, otherwise string) Change {
 	switch {
 	case t.Status == Redacted:
@@ -246,8 +266,8 @@ func (s *State) correct(e events.Recorded, f *events.TurnCorrected) Change {
 	return Change{Kind: Corrected, Turn: t, Turns: []*Turn{old}}
 }
 
-// reset moves the boundary. If the session was reset since this reset was decided, the event says
-// nothing new: it came twice or lost a race, and turns that began in between stay.
+// reset moves the boundary. If another reset was folded after this reset was decided, the event changes nothing: it was
+// sent twice or lost a race, and turns that began in between stay shown.
 func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	switch {
 	case f.After.Seq >= e.Position.Seq:
@@ -260,17 +280,18 @@ func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	}
 }
 
-// erase leaves what the log still says when everything but the links is gone from it.
+// erase removes from the state all that an erasure removes from the log: everything but the link.
 func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
+	s.HeldDescription, s.described = HeldDescription{}, nil
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}
 }
 
-// Forget closes the session as the erasure of its identity will. The log has the erasure of the
-// identity already, but not yet that of this session.
+// Forget closes the session as the erasure of its identity will close it. It is for the time in which the log holds the
+// identity's erasure, but not yet the session's.
 func (s *State) Forget() {
 	s.erase(events.Recorded{Position: events.Position{Seq: max(s.Applied, 1)}})
 	s.Counts = Counts{}

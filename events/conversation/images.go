@@ -9,15 +9,15 @@ import (
 // ImageText stands for an image whose data is not kept.
 const ImageText = "[Image sent: photo]"
 
-// imageStart matches where base64 image data begins in a text: a data URL, whose slashes may be escaped as in JSON; or
-// without a data URL the first bytes of a PNG, JPEG, GIF, WebP, TIFF, AVIF or HEIC.
+// imageStart matches the beginning of base64 image data in a text: a data URL, whose slashes may be escaped as in JSON,
+// or without a data URL the first bytes of a PNG, JPEG, GIF, WebP, TIFF, AVIF or HEIC.
 var imageStart = regexp.MustCompile(`(?i:data:image\\?/[a-z0-9.+-]+(?:; ?[a-z0-9._"=-]+)*; ?base64,)` +
 	`|iVBORw0KGgo|\\?/9j\\?/|R0lGOD[dl]h|UklGR[A-Za-z0-9+/_-]{6}XRUJQ|SUkqA|AAAA[A-Za-z0-9+/_-]{4}ZnR5cG`)
 
 // leastImage is how many base64 characters in a row count as image data without a data URL.
 const leastImage = 64
 
-// mayHoldImage reports false for a text that imageStart can't match. It is quick, and few texts pass it.
+// mayHoldImage reports false for texts that imageStart can't match. It is quick, and false for most texts.
 func mayHoldImage(s string) bool {
 	for _, magic := range [...]string{"iVBORw0KGgo", "/9j", "R0lGOD", "UklGR", "SUkqA", "ZnR5cG"} {
 		if strings.Contains(s, magic) {
@@ -37,7 +37,7 @@ func containsFold(s, text string) bool {
 	return false
 }
 
-// cleanText puts ImageText in the place of inline base64 images.
+// cleanText replaces inline base64 images by ImageText.
 func cleanText(s string) string {
 	if !mayHoldImage(s) {
 		return s
@@ -56,7 +56,7 @@ func cleanText(s string) string {
 			end += base64Run(s[data:])
 		}
 		if end == data || !url && end-from < leastImage {
-			at = data // it only looks like one
+			at = data // no image data after all
 			continue
 		}
 		out.WriteString(s[rest:from])
@@ -70,21 +70,19 @@ func cleanText(s string) string {
 	return out.String()
 }
 
-// inWord reports whether what follows a text continues base64 that began in it.
+// inWord reports whether the text before a match ends in base64, so that the match lies inside a longer run of base64.
 func inWord(before string) bool {
 	n := len(before)
 	if n == 0 || !isBase64(before[n-1]) {
 		return false
 	}
-	return n < 2 || before[n-2] != '\\' // an escaped line feed of a JSON text
+	return n < 2 || before[n-2] != '\\' // the n of an escaped line feed in JSON is no base64
 }
 
-// wrapped is the least length of a line that encoders wrap base64 to (64 and 76 are
-// usual).
+// wrapped is the shortest line that counts as wrapped base64 (64 and 76 characters are usual).
 const wrapped = 48
 
-// base64Run returns the length of the base64 that a text begins with, over line breaks
-// if it is wrapped.
+// base64Run returns the length of the base64 at the beginning of a text, across line breaks if it is wrapped.
 func base64Run(s string) int {
 	end, line := 0, 0
 	for {
@@ -125,8 +123,7 @@ func isBase64(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("+/=_-%", c) >= 0
 }
 
-// lineBreak returns the length of a line break, plain or escaped, with the blanks behind
-// it.
+// lineBreak returns the length of a line break, plain or escaped, with the blanks after it.
 func lineBreak(s string) int {
 	n := 0
 	for _, brk := range [...]string{"\r\n", "\n", `\r\n`, `\n`} {
@@ -141,8 +138,7 @@ func lineBreak(s string) int {
 	return n
 }
 
-// isBlob reports whether a text that stands in the place of image data is base64 and
-// nothing else. A digest in hex is not.
+// isBlob reports whether a text in the place of image data is base64 and nothing else. A digest in hex is not.
 func isBlob(s string) bool {
 	s = strings.Join(strings.Fields(s), "")
 	if len(s) < leastImage || strings.Trim(s, "0123456789abcdefABCDEF") == "" {

@@ -158,6 +158,12 @@ func (m *machine) erased(t *rapid.T) {
 			gone[seq] = true
 		}
 	}
+	replaced := m.covered(func(e events.Recorded) bool {
+		return e.Type == events.TypeSessionDescribed && e.Position.Seq != m.live.Description().DescribedAt
+	})
+	for _, seq := range replaced[:rapid.IntRange(0, len(replaced)).Draw(t, "replaced so far")] {
+		gone[seq] = true
+	}
 	if m.live.Erased != 0 {
 		for _, seq := range m.covered(func(e events.Recorded) bool {
 			return e.Position.Seq != m.live.Erased &&

@@ -53,7 +53,7 @@ func WithoutImages(message json.RawMessage) json.RawMessage {
 // withoutImages returns a message whose base64 images have become ImageText, and
 // false if it has none.
 func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
-	// The type alone may say that there is an image, and its name may be written in escapes.
+	// A type alone may declare an image, and its name may be written with escapes.
 	if text := string(m); !mayHoldImage(text) && !containsFold(text, "image") && !containsFold(text, `\u00`) {
 		return nil, false
 	}
@@ -64,15 +64,18 @@ func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
 	if holdsImageData(message) {
 		return encode(map[string]any{"role": message["role"], "content": ImageText}), true
 	}
-	clean, changed := scrub(message, false)
+	clean, changed := scrub(message, noImage)
 	if !changed {
 		return nil, false
 	}
 	return encode(clean), true
 }
 
-// scrub takes image data out of a JSON value; image says that the value is part of
-// what calls itself an image.
+// noImage is passed to scrub for a value outside any object that declares itself an image.
+const noImage = false
+
+// scrub removes image data from a JSON value. image is true if the value belongs to an object that declares itself an
+// image.
 func scrub(v any, image bool) (any, bool) {
 	switch v := v.(type) {
 	case string:
@@ -105,23 +108,22 @@ func scrub(v any, image bool) (any, bool) {
 	}
 }
 
-// cleanObject takes image data out of the values of a JSON object.
+// cleanObject removes image data from the values of a JSON object.
 func cleanObject(members map[string]json.RawMessage) {
 	for k, raw := range members {
 		var value any
 		if !mayHoldImage(string(raw)) || decode(raw, &value) != nil {
 			continue
 		}
-		if clean, changed := scrub(value, false); changed {
+		if clean, changed := scrub(value, noImage); changed {
 			members[k] = encode(clean)
 		}
 	}
 }
 
-// holdsImageData knows the content parts of the vendors that carry image bytes:
-// data URLs in OpenAI's image_url and input_image, Anthropic's base64 source, the
-// data of MCP's images and Gemini's inline data, the image of the AI SDK, and files
-// that are images.
+// holdsImageData recognises the vendors' content parts with image bytes: data URLs in OpenAI's image_url and
+// input_image, Anthropic's base64 source, the data of MCP's images and Gemini's inline data, the image of the AI SDK,
+// and files that are images.
 func holdsImageData(part map[string]any) bool {
 	image := part["type"] == "image"
 	if imageBytes(part, image) || isDataURL(part["image_url"]) || isImage(part["image"]) || isImage(part["file_data"]) {
@@ -157,8 +159,7 @@ func isDataURL(v any) bool {
 	return ok && len(s) > 5 && strings.EqualFold(s[:5], "data:")
 }
 
-// holdsNonText reports whether some message has a part without text, such as an
-// image, or no text at all.
+// holdsNonText reports whether some message has a part without text, such as an image, or no text at all.
 func holdsNonText(raw json.RawMessage) bool {
 	var list []struct {
 		Content json.RawMessage `json:"content"`
@@ -197,6 +198,6 @@ func decode(raw []byte, into any) error {
 }
 
 func encode(v any) json.RawMessage {
-	raw, _ := events.JSON(v) // nothing comes here that JSON does not know
+	raw, _ := events.JSON(v) // never fails: v came from JSON
 	return raw
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Metadata returns what views may show of a metadata object. Events of other publishers may hold any
-// metadata. FallbackKey and FinishKey may always be shown with the values that Turnledger writes.
+// Metadata returns the metadata that views may show. Events of other publishers may hold any keys. FallbackKey and
+// FinishKey may always be shown with the values that Turnledger writes.
 func (r Rules) Metadata(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if r.MetadataKeys == nil || len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
 		return raw
 	}
 	if len(dropOthers(m, func(k string) bool { return slices.Contains(r.MetadataKeys, k) || isOwn(k, m[k]) })) == 0 {
-		return raw // as it was written
+		return raw // unchanged
 	}
 	return object(m)
 }
 
-// isOwn reports whether Turnledger itself writes such a member.
+// isOwn reports whether a member is one that Turnledger itself writes.
 func isOwn(key string, value json.RawMessage) bool {
 	switch v := string(value); key {
 	case FallbackKey:
@@ -32,7 +32,7 @@ func isOwn(key string, value json.RawMessage) bool {
 	return false
 }
 
-// dropOthers takes out the members that are not allowed, and returns their keys in order.
+// dropOthers removes the members that are not allowed, and returns their keys in order.
 func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dropped []string) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if !allowed(k) {
@@ -44,7 +44,7 @@ func dropOthers(m map[string]json.RawMessage, allowed func(key string) bool) (dr
 }
 
 // Allowed returns what views may show of a question by the state's rules.
-func (s *State) Allowed(q *events.Question) *events.Question { return s.rules.Question(q) }
+func (s *State) Allowed(q *events.Question) *events.Question { return s.rules().Question(q) }
 
 // Question returns what views may show of a question; the fact stays as it is.
 func (r Rules) Question(q *events.Question) *events.Question {
@@ -57,7 +57,7 @@ func (r Rules) Question(q *events.Question) *events.Question {
 	return &own
 }
 
-// Fill adds to a turn the texts that a fact brings, as far as views may show them. A nil fact brings none.
+// Fill adds to a turn the texts of a fact that views may show. A nil fact adds none.
 func (r Rules) Fill(t *Turn, f events.Fact) {
 	texts := events.TextsOf(f)
 	if texts.Question != nil {

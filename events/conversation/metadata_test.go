@@ -31,7 +31,8 @@ func TestTheFoldDropsMetadataThatIsNotAllowed(t *testing.T) {
 		for i, f := range facts {
 			env, err := events.Encode(f, time.Now())
 			require.NoError(t, err)
-			require.True(t, s.Fold(events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now())).Kind.Applied())
+			e := events.Decode(env, events.Position{Seq: uint64(i + 1)}, time.Now())
+			require.True(t, s.Fold(e).Kind.ChangesView())
 		}
 		return s
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Named returns the turns that an event names, uuid.Nil for none. An event that states no
-// fact may hold a turn's text all the same, so the turns are taken from its id and its body.
+// Named returns the turns that an event names, or uuid.Nil. An event without a fact may still hold a turn's text, so
+// for such an event Named reads the turns from its id and its body.
 func Named(e events.Recorded) (turn, replaces uuid.UUID) {
 	if e.Fact == nil {
 		return named(e)
@@ -24,7 +24,7 @@ func named(e events.Recorded) (turn, replaces uuid.UUID) {
 		TurnID         json.RawMessage `json:"turn_id"`
 		ReplacesTurnID json.RawMessage `json:"replaces_turn_id"`
 	}
-	_ = json.Unmarshal(e.Body, &body) // what is no object names nothing
+	_ = json.Unmarshal(e.Body, &body) // a body that is no object names no turn
 	id, _, _ := strings.Cut(e.ID, ".")
 	byID := anyUUID([]byte(id))
 	turn, replaces = anyUUID(body.TurnID), anyUUID(body.ReplacesTurnID)
@@ -45,8 +45,8 @@ func anyUUID(raw []byte) uuid.UUID {
 	return id
 }
 
-// OtherSession returns the session that an event without a fact names in its body, if the event's
-// subject belongs to another session; else "".
+// OtherSession returns the session that an event without a fact names in its body, if that is not the session of its
+// subject; else "".
 func OtherSession(e events.Recorded) string {
 	var body struct {
 		SessionID string `json:"session_id"`

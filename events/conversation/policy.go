@@ -7,22 +7,22 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// FallbackKey is the key of metadata that marks a neutral question that is a copy of the translated one.
+// FallbackKey is the metadata key that marks a neutral question as a copy of the translated one.
 const FallbackKey = "question_neutral_is_fallback"
 
-// FinishKey is the key of metadata that says why an answer that is not whole ended: in OpenAI's words
-// (length, content_filter), or interrupted.
+// FinishKey is the metadata key that says why an incomplete answer ended: in OpenAI's words (length, content_filter),
+// or interrupted.
 const FinishKey = "finish_reason"
 
-// Policy is what the boundary lets into the log.
+// Policy says what Turnledger accepts into the log.
 type Policy struct {
-	// MetadataKeys are the allowed keys of metadata; others are dropped and named.
+	// MetadataKeys are the allowed metadata keys. Other keys are dropped, and the caller is told which.
 	MetadataKeys []string
 }
 
-// NormalStart returns a start as the log may hold it: with a fallback question, allowed
-// metadata and no base64 images. It also returns the metadata keys that were dropped. The error is
-// Invalid if the command is wrong whatever the session holds. The caller's values are not edited.
+// NormalStart returns a start in the form that the log may hold: with a fallback question, allowed metadata and no
+// base64 images. It also returns the metadata keys that were dropped. The error is Invalid if the command is wrong
+// whatever the session holds. The caller's values are not edited.
 func (p Policy) NormalStart(c Start) (Start, []string, error) {
 	err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID)
 	if err == nil && c.IdentityID != "" {
@@ -32,7 +32,7 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 		return c, nil, err
 	}
 	q := &c.Question
-	wordless := holdsNonText(q.QuestionMessages) // before images become text
+	wordless := holdsNonText(q.QuestionMessages) // checked before images become text
 	if q.QuestionMessages, err = cleanMessages("question_messages", q.QuestionMessages); err != nil {
 		return c, nil, err
 	}
@@ -55,6 +55,13 @@ func (p Policy) NormalStart(c Start) (Start, []string, error) {
 			"or question_messages with something that has no text, such as an image"}
 	}
 	q.Metadata = object(metadata)
+	if c.Answer != nil {
+		a := *c.Answer
+		if err := normalAnswer(&a); err != nil {
+			return c, nil, err
+		}
+		c.Answer = &a
+	}
 	return c, dropped, nil
 }
 
@@ -67,14 +74,8 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	a := &c.Answer
-	if a.AnswerMessages, err = cleanMessages("answer_messages", a.AnswerMessages); err != nil {
+	if err := normalAnswer(&c.Answer); err != nil {
 		return c, nil, err
-	}
-	a.AnswerNeutral, a.AnswerTranslated = cleanText(a.AnswerNeutral), cleanText(a.AnswerTranslated)
-	if a.AnswerNeutral == "" && !events.HasMessages(a.AnswerMessages) {
-		return c, nil, &Invalid{"answer_neutral", "is required: send the answer's text, " +
-			"or answer_messages with at least one message"}
 	}
 	metadata, dropped, err := p.filter(c.Metadata)
 	if err != nil {
@@ -85,6 +86,19 @@ func (p Policy) NormalFinalize(c Finalize) (Finalize, []string, error) {
 	}
 	c.Metadata = object(metadata)
 	return c, dropped, nil
+}
+
+// normalAnswer cleans an answer, and refuses an empty one.
+func normalAnswer(a *events.Answer) (err error) {
+	if a.AnswerMessages, err = cleanMessages("answer_messages", a.AnswerMessages); err != nil {
+		return err
+	}
+	a.AnswerNeutral, a.AnswerTranslated = cleanText(a.AnswerNeutral), cleanText(a.AnswerTranslated)
+	if a.AnswerNeutral == "" && !events.HasMessages(a.AnswerMessages) {
+		return &Invalid{"answer_neutral", "is required: send the answer's text, " +
+			"or answer_messages with at least one message"}
+	}
+	return nil
 }
 
 // NormalCorrect checks a correction by the rules that need no state, and returns it with clean texts.
@@ -120,7 +134,7 @@ func (p Policy) filter(raw json.RawMessage) (map[string]json.RawMessage, []strin
 		return nil, nil, &Invalid{"metadata", tooDeep}
 	}
 	if in == nil {
-		in = map[string]json.RawMessage{} // it said null
+		in = map[string]json.RawMessage{} // the metadata was null
 	}
 	dropped := dropOthers(in, func(k string) bool { return slices.Contains(p.MetadataKeys, k) })
 	cleanObject(in)
@@ -134,7 +148,7 @@ func object(m map[string]json.RawMessage) json.RawMessage {
 	return encode(m)
 }
 
-// ValidIDs returns an Invalid for the first id that none can be. Fields and their ids stand by turns.
+// ValidIDs returns an Invalid for the first id with a wrong form. pairs holds fields and their ids in turn.
 func ValidIDs(pairs ...string) error {
 	for pair := range slices.Chunk(pairs, 2) {
 		if err := events.ValidID(pair[1]); err != nil {

@@ -26,7 +26,7 @@ func TestAnyHistory(t *testing.T) {
 			"command":   m.command,
 			"command 2": m.command,
 			"raw":       m.raw,
-			"again":     m.again,
+			"again":     m.publishAgain,
 			"catch up":  m.catchUp,
 			"redeliver": m.redeliver,
 			"wait":      m.wait,
@@ -58,7 +58,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
 	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
-		"reset", "finalize first"}).Draw(t, "command"); name {
+		"reset", "finalize first", "describe", "describe"}).Draw(t, "command"); name {
 	case "start":
 		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
@@ -83,6 +83,10 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		return command{name, func(s *conversation.State) conversation.Decision {
 			return s.DecideRedact(conversation.Redact{TurnID: id})
 		}}
+	case "describe":
+		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
+			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "link":
 		identity := identities.Filter(func(s string) bool { return s != "" }).Draw(t, "identity")
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideLink(identity, "") }}
@@ -110,7 +114,7 @@ func (m *machine) command(t *rapid.T) {
 			continue
 		}
 		for _, f := range d.Facts {
-			if change := m.append(f); current && !change.Kind.Applied() {
+			if change := m.append(f); current && !change.Kind.ChangesView() {
 				t.Fatalf("%s asked for %T in no race, and it is %s", c.name, f, m.describe(change))
 			}
 		}
@@ -124,7 +128,7 @@ func (m *machine) command(t *rapid.T) {
 
 func (m *machine) answered(t *rapid.T, c command, d conversation.Decision) {
 	switch {
-	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset":
+	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset" && c.name != "describe":
 		t.Fatalf("%s is answered without a turn", c.name)
 	case d.RestsOn > m.head, d.Err == nil && d.RestsOn == 0 && c.name != "reset":
 		t.Fatalf("%s rests on %d, the head is %d", c.name, d.RestsOn, m.head)
@@ -145,6 +149,8 @@ func (m *machine) raw(t *rapid.T) {
 		"refused":  &events.LinkRefused{SessionID: m.session, IdentityID: "mallory"},
 		"reset": &events.SessionReset{SessionID: m.session, After: events.Position{Seq: rapid.Uint64Range(0,
 			m.head+2).Draw(t, "after")}},
+		"described": &events.SessionDescribed{SessionID: m.session, RequestID: request, Title: words,
+			After: events.Position{Seq: rapid.Uint64Range(0, m.head+2).Draw(t, "described after")}},
 		"erased": &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
 		"empty":  &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
 		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request,
@@ -152,15 +158,15 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"refused", "reset", "empty", "wrong turn id", "no turn id"}
+		"refused", "reset", "described", "described", "empty", "wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}
 	m.append(facts[rapid.SampledFrom(names).Draw(t, "fact")])
 }
 
-// again publishes a recorded event once more.
-func (m *machine) again(t *rapid.T) {
+// publishAgain publishes a recorded event once more.
+func (m *machine) publishAgain(t *rapid.T) {
 	if len(m.log) == 0 {
 		return // nothing is recorded yet
 	}
@@ -168,7 +174,7 @@ func (m *machine) again(t *rapid.T) {
 	if e.Fact == nil {
 		return
 	}
-	if c := m.append(e.Fact); c.Kind.Applied() && m.changes[e.Position.Seq].Kind.Applied() &&
+	if c := m.append(e.Fact); c.Kind.ChangesView() && m.changes[e.Position.Seq].Kind.ChangesView() &&
 		c.Kind != conversation.Refused {
 		t.Fatalf("the same event again is %s", m.describe(c))
 	}

@@ -59,6 +59,14 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 	case "reset":
 		after, err := strconv.ParseUint(a.values["after"], 10, 64)
 		return &events.SessionReset{SessionID: r.session, After: events.Position{Seq: after}}, err
+	case "described":
+		f := &events.SessionDescribed{SessionID: r.session, RequestID: request, Title: a.values["title"]}
+		after, err := strconv.ParseUint(a.values["after"], 10, 64)
+		f.After.Seq = after
+		if earlier := a.values["earlier"]; earlier != "" {
+			f.Earlier, f.CreatedAt = []string{events.RequestHash(earlier)}, &epoch
+		}
+		return f, err
 	case "erased":
 		return &events.SessionErased{SessionID: r.session, ReceiptID: "receipt"}, nil
 	default:

@@ -46,7 +46,7 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -122,6 +122,27 @@ func (r *runner) command(a args) (string, error) {
 	return b.String() + r.verdict("-> ", d), err
 }
 
+// describeOf reads "describe REQUEST title=T metadata=KEY:VALUE,KEY"; a key alone is taken away.
+func (r *runner) describeOf(a args) conversation.Describe {
+	c := conversation.Describe{SessionID: r.session, RequestID: a.word(1)}
+	if title, ok := a.values["title"]; ok {
+		c.Title = &title
+	}
+	for _, pair := range strings.Split(a.values["metadata"], ",") {
+		k, v, set := strings.Cut(pair, ":")
+		if k == "" {
+			continue
+		}
+		if c.Metadata == nil {
+			c.Metadata = map[string]*string{}
+		}
+		if c.Metadata[k] = nil; set {
+			c.Metadata[k] = &v
+		}
+	}
+	return c
+}
+
 func short(typ string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(typ, "turnledger."), ".v1")
 }
@@ -154,6 +175,9 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 			RedactedBy: a.values["by"]}), nil
 	case "reset":
 		return s.DecideReset(a.values["reason"], 0), nil
+	case "describe":
+		c, err := conversation.NormalDescribe(r.describeOf(a))
+		return s.DecideDescribe(c, 0), err
 	default:
 		c, err := policy.NormalCorrect(r.correctOf(a))
 		if err != nil {

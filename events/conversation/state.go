@@ -8,23 +8,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// State is a session folded up to Applied. The zero State of New is a session that
-// the log does not know. Not safe for concurrent use.
+// State is a session folded up to Applied. New returns the State of a session that the log does not know. Not safe for
+// concurrent use.
 type State struct {
 	SessionID string
 	head
 	// Turns stand in the order of their places, a correction right after the turn it
 	// replaces.
 	Turns []*Turn
-	// Applied is the sequence of the last event of the session that was folded,
-	// anomalies included: the expectation that a decided append states.
+	// Applied is the sequence of the last folded event of the session, anomalies included. An append that was decided
+	// on this state expects it as the session's last sequence.
 	Applied uint64
-	// Whole is false if turns have been left out. Such a state can't tell a new
-	// turn from a turn that it no longer holds.
+	// Whole is false if turns have been left out. Such a state can't tell a new turn from a turn that was left out.
 	Whole bool
 
-	rules Rules
-	index map[uuid.UUID]*Turn
+	// slim, ttl and keys are the Rules, without the room that a struct of their own takes: a view holds many states.
+	slim bool
+	ttl  time.Duration
+	keys []string
+	// described is nil while nobody has described the session.
+	described *describing
+	index     map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.
@@ -40,29 +44,33 @@ type Rules struct {
 
 // New returns the state of a session without events.
 func New(sessionID string, rules Rules) *State {
-	return &State{SessionID: sessionID, Whole: true, rules: rules}
+	return &State{
+		SessionID: sessionID, Whole: true, slim: rules.Slim, ttl: rules.SessionTTL, keys: rules.MetadataKeys,
+	}
 }
 
-// Head is the state of a session without its turns. Its numbers, but the counts, are sequences.
+func (s *State) rules() Rules { return Rules{s.ttl, s.keys, s.slim} }
+
+// Head is the state of a session without its turns. All its numbers but the counts are sequences.
 type Head struct {
 	// Identity is empty while the session is anonymous.
 	Identity string
-	// LinkedAt is the link to the identity. Prompts, history and backfill take only turns whose place is after
-	// Boundary. ResetAt is the last reset. Erased closed the session for ever. Each is 0 where there is none.
+	// LinkedAt is the link to the identity, ResetAt the last reset, and Erased the event that closed the session for
+	// ever. Prompts, history and backfill take only turns whose place is after Boundary. Each is 0 if there is none.
 	LinkedAt, Boundary, ResetAt, Erased uint64
 	CreatedAt, LastActive, ErasedAt     time.Time
-	// Counts go over all turns, also those that a capped view has left out.
+	HeldDescription
+	// Counts include turns that a capped view has left out.
 	Counts
 }
 
-// head is Head inside a State, where the name Head is a method's.
+// head is Head under another name, since State has a method Head.
 type head = Head
 
-// Counts are how many turns a session has. A correction and the turn it replaces count as one turn,
-// and a redacted turn does not count.
+// Counts are the numbers of a session's turns. A correction and the turn it replaces count as one turn, and a redacted
+// turn does not count.
 type Counts struct {
-	// Finalized and Pending are all, ShownFinalized and ShownPending those after the
-	// boundary.
+	// Finalized and Pending count all turns, ShownFinalized and ShownPending those after the boundary.
 	Finalized, Pending           int
 	ShownFinalized, ShownPending int
 }
@@ -76,7 +84,7 @@ func (s *State) Adopt(h Head) { s.head = h }
 // Found reports whether the log knows the session.
 func (s *State) Found() bool { return !s.CreatedAt.IsZero() }
 
-// Turn returns the turn of an id, or nil.
+// Turn returns the turn with an id, or nil.
 func (s *State) Turn(id uuid.UUID) *Turn {
 	if s.index != nil {
 		return s.index[id]
@@ -89,7 +97,7 @@ func (s *State) Turn(id uuid.UUID) *Turn {
 	return nil
 }
 
-// indexFrom is the number of turns from which on a map pays for itself.
+// indexFrom is the number of turns from which a map is worth its cost.
 const indexFrom = 32
 
 // insert puts t in its place and keeps the order.
@@ -106,7 +114,7 @@ func (s *State) insert(t *Turn) {
 	s.makeIndex()
 }
 
-// makeIndex makes the map of the turns, where there are enough of them.
+// makeIndex makes the map of the turns if there are enough of them.
 func (s *State) makeIndex() {
 	s.index = nil
 	if len(s.Turns) < indexFrom {
@@ -122,8 +130,8 @@ func after(a, b *Turn) bool {
 	return a.Place > b.Place || a.Place == b.Place && a.Version > b.Version
 }
 
-// DropOldest takes the oldest turns out until at most keep are left, and returns how
-// many went. It is for capped views; a State that lost turns is not Whole.
+// DropOldest removes the oldest turns until at most keep are left, and returns how many it removed. It is for capped
+// views; a State that lost turns is not Whole.
 func (s *State) DropOldest(keep int) int {
 	n := len(s.Turns) - keep
 	if n <= 0 {
@@ -132,14 +140,14 @@ func (s *State) DropOldest(keep int) int {
 	for _, t := range s.Turns[:n] {
 		delete(s.index, t.ID)
 	}
-	// A copy, so that the dropped turns' memory goes.
+	// The copy frees the memory of the dropped turns.
 	s.Turns = append(make([]*Turn, 0, keep+keep/8+1), s.Turns[n:]...)
 	s.Whole = false
 	return n
 }
 
-// Remove takes turns out of a view that keeps neither tombstones nor replaced
-// turns; a State that lost turns is not Whole.
+// Remove removes turns, for a view that keeps neither tombstones nor replaced turns. A State that lost turns is not
+// Whole.
 func (s *State) Remove(gone func(*Turn) bool) {
 	s.Turns = slices.DeleteFunc(s.Turns, func(t *Turn) bool {
 		if !gone(t) {
@@ -171,8 +179,8 @@ func (s *State) CloneLast(n int) *State {
 	return &out
 }
 
-// Same reports whether two folds of one session came to the same heads, and to the same turns with
-// their places, times and versions. Applied and the texts may differ.
+// Same reports whether two folds of one session have the same heads, and the same turns with their places, times and
+// versions. Applied and the texts may differ.
 func (s *State) Same(o *State) bool {
 	return s.Head() == o.Head() && slices.EqualFunc(s.Turns, o.Turns, func(a, b *Turn) bool {
 		x, y := *a, *b
@@ -183,18 +191,17 @@ func (s *State) Same(o *State) bool {
 	})
 }
 
-// Shown reports whether prompts and history may show a turn: it is no tombstone, not
-// replaced, and after the boundary.
+// Shown reports whether prompts and history may show a turn: it is neither redacted nor replaced, and lies after the
+// boundary.
 func (s *State) Shown(t *Turn) bool {
 	return t.Place > s.Boundary && (t.Status == Pending || t.Status == Finalized)
 }
 
-// Expired reports whether, at now, the session is anonymous and has been silent for so long that it
-// has ended.
+// Expired reports whether the session has ended at now: it is anonymous and was silent for longer than the TTL.
 func (s *State) Expired(now time.Time) bool {
 	return s.Identity == "" && s.Found() && s.silent(now)
 }
 
 func (s *State) silent(now time.Time) bool {
-	return s.rules.SessionTTL > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.rules.SessionTTL
+	return s.ttl > 0 && !s.LastActive.IsZero() && now.Sub(s.LastActive) > s.ttl
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// redact makes every version of the turn a tombstone. Versions whose events are
-// gone from the log, all or some, come back as the tombstones that the fact carries.
+// redact makes every version of the turn a tombstone. Versions whose events have partly or all left the log are
+// restored as the tombstones in the fact.
 func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	if t := s.Turn(f.TurnID); t != nil && t.Gone != 0 {
 		return Change{Kind: Duplicate, Turn: t}
@@ -43,14 +43,13 @@ func (s *State) Chain(t *Turn) []*Turn {
 	return chain
 }
 
-// replaced reports whether both turns say that newer replaces older. Versions must count up, so that
-// every chain ends.
+// replaced reports whether both turns agree that newer replaces older. Versions must increase, so that every chain
+// ends.
 func replaced(older, newer *Turn) bool {
 	return older.ReplacedBy == newer.ID && newer.Replaces == older.ID && older.Version < newer.Version
 }
 
-// Tombstones states a chain of versions without their texts, as TurnRedacted
-// carries it.
+// Tombstones returns the tombstones of a chain of versions, in the form that TurnRedacted carries.
 func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	out := make([]events.Tombstone, len(chain))
 	for i, t := range chain {
@@ -72,8 +71,8 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	return out
 }
 
-// mark returns the state in which a redaction finds the session.
-func (s *State) mark(partition int) *events.SessionMark {
+// sessionMark returns the state of the session just before a redaction.
+func (s *State) sessionMark(partition int) *events.SessionMark {
 	return &events.SessionMark{
 		Boundary:  events.Position{Partition: partition, Seq: s.Boundary},
 		CreatedAt: s.CreatedAt, LastActiveAt: s.LastActive,
@@ -81,9 +80,8 @@ func (s *State) mark(partition int) *events.SessionMark {
 	}
 }
 
-// restore puts back what the log no longer says of the versions: versions that are
-// gone whole, and later halves of others. It reports whether it put anything back.
-// Tombstones, or a mark, that contradict the log are not believed at all.
+// restore adds what the tombstones know and the log has lost: versions without any event left, and answers that are
+// gone. It reports whether it added anything. If the tombstones or the mark contradict the log, it ignores them all.
 func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	var missing []*Turn
 	for _, stone := range f.Tombstones {
@@ -119,7 +117,7 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 		claimed[stone.Place.Seq], claimed[stone.Position.Seq], claimed[orZero(stone.Final).Seq] = true, true, true
 	}
 	delete(claimed, 0)
-	if claimed[s.LinkedAt] || claimed[s.ResetAt] {
+	if claimed[s.LinkedAt] || claimed[s.ResetAt] || claimed[s.Description().DescribedAt] {
 		return true
 	}
 	return slices.ContainsFunc(s.Turns, func(t *Turn) bool {
@@ -127,8 +125,8 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 	})
 }
 
-// plausible reports whether a session that has lost events may have been as a mark says:
-// it had no fewer turns, and began no later than what is left of it.
+// plausible reports whether a mark can be true of a session that has lost events: the session must have had at least as
+// many turns, and have begun no later, than what is left of it.
 func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
 	m := s.credibleMark(f)
 	if m == nil {
@@ -146,10 +144,9 @@ func (s *State) plausible(f *events.TurnRedacted, e events.Recorded) bool {
 		!m.LastActiveAt.Before(m.CreatedAt) && !m.LastActiveAt.After(e.Time)
 }
 
-// credibleMark returns the mark of a redaction; nil if there is none or it can't be believed. A
-// boundary that lies after the present one must stand right before an event that the session has or
-// had. If that event was erased for another redaction, which is still to come, the other redaction
-// brings the boundary.
+// credibleMark returns the mark of a redaction, or nil if there is none or it is not credible. A boundary after the
+// present one must stand right before an event that the session has or had. If that event was erased for a later
+// redaction, that redaction restores the boundary.
 func (s *State) credibleMark(f *events.TurnRedacted) *events.SessionMark {
 	m := f.Session
 	if m == nil || m.CreatedAt.IsZero() || m.Boundary.Seq > s.Boundary && !s.hadEvent(f.Tombstones, m.Boundary.Seq+1) {
@@ -168,15 +165,13 @@ func (s *State) hadEvent(stones []events.Tombstone, seq uint64) bool {
 		})
 }
 
-// contradicts reports whether the turn can't be what is left of want after some of
-// the events of want are gone.
+// contradicts reports whether t can't be what is left of want after some of want's events were erased.
 func (t *Turn) contradicts(want *Turn) bool {
 	return t.Gone != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
 		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy
 }
 
-// fromTombstone returns the turn as it stood before its redaction; redact then makes
-// it a tombstone like any other.
+// fromTombstone returns the turn as it was before its redaction; redact then makes it a tombstone like any other.
 func fromTombstone(stone events.Tombstone) *Turn {
 	return &Turn{
 		ID: stone.TurnID, RequestID: stone.RequestID, Place: stone.Place.Seq, Started: stone.Position.Seq,
@@ -187,8 +182,8 @@ func fromTombstone(stone events.Tombstone) *Turn {
 	}
 }
 
-// restoreHead puts the session back to where the redaction found it; without a mark,
-// as far as the tombstones say.
+// restoreHead restores the session's head from the redaction's mark. Without a mark it restores the times, as far as
+// the tombstones have them.
 func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 	m := s.credibleMark(f)
 	if m == nil {
@@ -207,7 +202,7 @@ func (s *State) restoreHead(f *events.TurnRedacted, before uint64) {
 	}
 	for _, stone := range f.Tombstones {
 		if t := s.Turn(stone.TurnID); t != nil {
-			t.fromTombstone = false // the counts hold it
+			t.fromTombstone = false // counted in the mark
 		}
 	}
 }
@@ -225,7 +220,7 @@ func (s *State) restoreTimes(stone events.Tombstone) {
 	}
 }
 
-// optional returns a pointer to a value that is there, else nil.
+// optional returns a pointer to a value, or nil if isThere is false.
 func optional[T any](value T, isThere bool) *T {
 	if !isThere {
 		return nil

@@ -12,8 +12,7 @@ import (
 // Status is the status of a turn.
 type Status uint8
 
-// A turn is pending until it has its answer; replaced when a correction stands in
-// its place; redacted for ever.
+// A turn is pending until it has an answer, replaced after a correction, and redacted for ever.
 const (
 	Pending Status = iota
 	Finalized
@@ -27,18 +26,17 @@ func (s Status) String() string { return statusNames[s] }
 
 // Turn is one question and its answer. Sequences are of the session's partition.
 //
-// Question and Answer point at what the facts said and are never changed in
-// place; both are nil in a slim state and in a tombstone.
+// Question and Answer point into the facts and are never changed in place; both are nil in a slim state and in a
+// tombstone.
 type Turn struct {
 	ID        uuid.UUID
 	RequestID string
 	Status    Status
 	Version   int
-	// Place orders the turn in its session: the sequence of its start, or that of
-	// the turn it replaces.
+	// Place orders the turn in its session: the sequence of its start, or the place of the turn that it replaces.
 	Place uint64
-	// Started, Final and Gone are the sequences of the events that opened, answered
-	// and redacted it; 0 where there is none. A correction opens and answers.
+	// Started, Final and Gone are the sequences of the events that opened, answered and redacted it; 0 if there is
+	// none. A correction opens and answers at once.
 	Started, Final, Gone uint64
 
 	CreatedAt, FinalizedAt, DeletedAt time.Time
@@ -49,18 +47,18 @@ type Turn struct {
 
 	Question *events.Question
 	Answer   *events.Answer
-	// AnswerMetadata is laid over the question's metadata.
+	// AnswerMetadata overrides members of the question's metadata.
 	AnswerMetadata json.RawMessage
 
 	startDigest, finalDigest uint64
 	fromTombstone            bool
 }
 
-// Corrects reports whether the turn came by a correction.
+// Corrects reports whether a correction made the turn.
 func (t *Turn) Corrects() bool { return t.Replaces != uuid.Nil }
 
-// Metadata of the whole turn: the answer's over the question's. A JSON object or
-// nil.
+// Metadata returns the metadata of the whole turn, in which the answer's members override the question's. It is a JSON
+// object or nil.
 func (t *Turn) Metadata() json.RawMessage {
 	var base json.RawMessage
 	if t.Question != nil {
@@ -69,7 +67,7 @@ func (t *Turn) Metadata() json.RawMessage {
 	return MergeMetadata(base, t.AnswerMetadata)
 }
 
-// MergeMetadata lays the members of one JSON object over those of another.
+// MergeMetadata returns the members of two JSON objects; those of over win.
 func MergeMetadata(base, over json.RawMessage) json.RawMessage {
 	if len(over) == 0 {
 		return base

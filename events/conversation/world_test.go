@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,8 +96,7 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-		*events.SessionErased,
-		*events.IdentityErased, *events.ErasureReceipt:
+		*events.SessionDescribed, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 	}
 	return false
 }
@@ -141,6 +141,9 @@ func (w *world) show(s *conversation.State) string {
 	optional(&b, "active", since(s.LastActive))
 	optional(&b, "finalized", shown(s.Finalized, s.ShownFinalized))
 	optional(&b, "pending", shown(s.Pending, s.ShownPending))
+	if d := s.Description(); d.DescribedAt != 0 {
+		fmt.Fprintf(&b, " described=%d title=%q metadata=%s", d.DescribedAt, d.Title, cmp.Or(d.Metadata, "{}"))
+	}
 	b.WriteString("\n")
 	for _, t := range s.Turns {
 		b.WriteString(w.turnLine(s, t) + "\n")

@@ -11,23 +11,22 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// Append is what goes into the log at once: facts of one session. Several facts go in atomically.
+// Append is one append to the log: facts of one session. Several facts are appended atomically.
 type Append struct {
 	Facts []events.Fact
-	// Expect, where not nil, is the sequence that must be the session's last.
+	// Expect, if set, is the sequence that must be the session's last.
 	Expect *uint64
-	// Salt makes the Nats-Msg-Id differ from the event id, for a fact whose id the server's window of duplicates knows
-	// from an event that had no effect.
+	// Salt makes the Nats-Msg-Id differ from the event id. It is needed if the server still remembers the id of an
+	// event that had no effect.
 	Salt string
 }
 
-// Ack is the position of an append's last event. With Duplicate, an event of the same id was in the log before, at
+// Ack is the position of an append's last event. With Duplicate, an event with the same id was in the log already, at
 // Position, and the append wrote nothing.
 type Ack struct {
 	Position  events.Position
@@ -35,10 +34,10 @@ type Ack struct {
 }
 
 // Append writes to the log. It returns when the server has the events; Durable returns when the disk has them. While
-// the outcome is unknown (timeout, no responders, busy), Append tries again with the same event ids. It finds what an
-// earlier attempt has stored, and does not call that a duplicate. At the deadline it fails with ErrUnavailable, and at
-// once with ErrNoWrites where the server takes no writes. An expectation that did not hold is a *Conflict. An event
-// that is too large is ErrTooLarge, and nothing was written.
+// the outcome is unknown (timeout, no responders, busy), Append tries again with the same event ids. If an earlier
+// attempt was stored, Append finds it, and does not report a duplicate. At the deadline it fails with ErrUnavailable;
+// if the server takes no writes, it fails at once with ErrNoWrites. If the expectation did not hold, it fails with a
+// *Conflict. If an event is too large, it fails with ErrTooLarge, and nothing was written.
 func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	msgs, p, err := l.encode(a)
 	if err != nil {
@@ -61,7 +60,7 @@ func (l *Log) Append(ctx context.Context, a Append) (ack Ack, err error) {
 	}
 	if tries > 1 && (ack.Duplicate || errors.Is(err, ErrConflict) || errors.Is(err, ErrBatchDuplicate)) {
 		// Perhaps an earlier attempt was stored, and its answer lost.
-		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine); ok {
+		if own, ok := l.own(ctx, p, a, ack, msgs[0].Subject, mine, seen); ok {
 			return own, nil
 		}
 	}
@@ -105,8 +104,8 @@ func (l *Log) Writable(ctx context.Context) error {
 	}
 }
 
-// writable returns the error of an attempt whose outcome is unknown or busy, and ErrNoWrites where the server is known
-// to take no writes: a server whose disk is full does not answer writes, and goes on with everything else.
+// writable returns the error of an attempt whose outcome is unknown or busy, or ErrNoWrites if the server is known to
+// take no writes: a server whose disk is full does not answer writes, but works otherwise.
 func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 	if noRoom(err) && !p.shared.Load() {
 		return fmt.Errorf("%w: %w", ErrNoWrites, err)
@@ -121,29 +120,36 @@ func (l *Log) writable(ctx context.Context, p *partition, err error) error {
 const appendHeader = "Turnledger-Append"
 
 // own finds the event that an earlier attempt of this append has written: at the sequence from which the server knows
-// the event's id, or behind the sequence that the append expected.
-func (l *Log) own(ctx context.Context, p *partition, a Append, ack Ack, subject, mine string) (Ack, bool) {
-	var request map[string]any
+// the event's id, behind the sequence that the append expected, or behind what the server had shown before the append.
+func (l *Log) own(
+	ctx context.Context, p *partition, a Append, ack Ack, subject, mine string, seen uint64,
+) (Ack, bool) {
+	request := map[string]any{"seq": seen + 1, "next_by_subj": subject}
+	tries := ownTries
 	switch {
 	case ack.Duplicate:
-		request = map[string]any{"seq": ack.Position.Seq}
+		request, tries = map[string]any{"seq": ack.Position.Seq}, 1
 	case a.Expect != nil:
-		request = map[string]any{"seq": *a.Expect + 1, "next_by_subj": subject}
-	default:
-		return Ack{}, false
+		request["seq"], tries = *a.Expect+1, 1
 	}
-	m, err := l.message(ctx, p, request)
-	if err != nil || m == nil {
-		return Ack{}, false
+	for range tries {
+		m, err := l.message(ctx, p, request)
+		if err != nil || m == nil {
+			return Ack{}, false
+		}
+		header, err := nats.DecodeHeadersMsg(m.Header)
+		if err == nil && header.Get(appendHeader) == mine {
+			last := m.Seq + uint64(len(a.Facts)) - 1
+			p.saw(last)
+			return Ack{Position: events.Position{Partition: p.number, Seq: last}}, true
+		}
+		request["seq"] = m.Seq + 1
 	}
-	header, err := nats.DecodeHeadersMsg(m.Header)
-	if err != nil || header.Get(appendHeader) != mine {
-		return Ack{}, false
-	}
-	last := m.Seq + uint64(len(a.Facts)) - 1
-	p.saw(last)
-	return Ack{Position: events.Position{Partition: p.number, Seq: last}}, true
+	return Ack{}, false
 }
+
+// ownTries is how many events that others wrote to the session since an append began are passed to find its own.
+const ownTries = 64
 
 // Durable blocks until the event at a position that the log has shown is on disk.
 func (l *Log) Durable(ctx context.Context, at events.Position) error {
@@ -186,7 +192,7 @@ func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, err
 	if err != nil {
 		return nil, nil, err
 	}
-	p := l.of(id)
+	p := l.partitionOf(id)
 	m := &nats.Msg{Subject: env.Subject, Header: nats.Header(env.Header), Data: env.Body}
 	m.Header[jetstream.ExpectedStreamHeader] = []string{p.name}
 	if salt != "" {
@@ -196,13 +202,13 @@ func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, err
 }
 
 const (
-	// maxHeader is what JetStream takes of headers (code 10097).
+	// maxHeader is JetStream's limit for a message's headers, in bytes (code 10097).
 	maxHeader = 64 << 10
 	// batchRoom is kept free for the headers of an atomic batch, and of a trace.
 	batchRoom = 384
 )
 
-// measure refuses a message that the log would not take, before it is published.
+// measure refuses a message that is too large for the log, before it is published.
 func (l *Log) measure(m *nats.Msg) error {
 	header := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) + batchRoom
 	size := int64(header + len(m.Data))
@@ -213,7 +219,7 @@ func (l *Log) measure(m *nats.Msg) error {
 	return nil
 }
 
-// attempts that the deadline has room for where the server is silent.
+// attempts is how many attempts fit into the deadline if the server is silent.
 const attempts = 5
 
 func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, error) {
@@ -228,30 +234,6 @@ func (l *Log) appendOne(ctx context.Context, p *partition, m *nats.Msg) (Ack, er
 	}
 	p.saw(ack.Sequence)
 	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}, Duplicate: ack.Duplicate}, nil
-}
-
-// appendBatch appends atomically. The events of a batch stand side by side, so the commit's sequence is enough to know
-// all of theirs.
-func (l *Log) appendBatch(ctx context.Context, p *partition, msgs []*nats.Msg) (Ack, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Deadline/attempts)
-	defer cancel()
-	// The answer to the commit is the answer to all messages, so nothing waits before it.
-	batch, err := jetstreamext.NewBatchPublisher(l.wire.JS, jetstreamext.BatchFlowControl{})
-	if err != nil {
-		return Ack{}, err
-	}
-	last := len(msgs) - 1
-	for _, m := range msgs[:last] {
-		if err := batch.AddMsg(l.copyMsg(p, m)); err != nil {
-			return Ack{}, err
-		}
-	}
-	ack, err := batch.CommitMsg(ctx, l.copyMsg(p, msgs[last]))
-	if err != nil {
-		return Ack{}, err
-	}
-	p.saw(ack.Sequence)
-	return Ack{Position: events.Position{Partition: p.number, Seq: ack.Sequence}}, nil
 }
 
 // copyMsg keeps the batch publisher's headers, and the address of a stream that is being restored, out of a message

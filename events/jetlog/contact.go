@@ -14,32 +14,33 @@ import (
 
 const (
 	contactEvery = 500 * time.Millisecond
-	// contactLost is how long all partitions may leave the question for their head unanswered before another server is
-	// tried. It is longer than one question lasts.
+	// contactLost is how long all partitions may leave requests for their head unanswered before another server is
+	// tried. It is longer than one request lasts.
 	contactLost = readDeadline + contactEvery
 )
 
-// Connect connects to an outside NATS. The connection is for good: it comes back from whatever ends it.
+// Connect connects to an outside NATS. The connection reconnects for ever, whatever ended it.
 func Connect(url string, of ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect(url, append([]nats.Option{
 		nats.MaxReconnects(-1), nats.Name("turnledger"), nats.Timeout(5 * time.Second),
 		// A server that is paused, or whose machine is gone, closes no connection: three
 		// seconds of silence are enough to try the next one.
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectWait(250 * time.Millisecond),
-		// A password that was changed is changed back, and credentials that ended are replaced.
+		// Authorization errors are not final: an operator may set the old password again, or replace expired
+		// credentials.
 		nats.IgnoreAuthErrorAbort(),
 	}, of...)...)
 }
 
-// Run keeps in touch with a cluster until ctx ends: if no partition answers with its head, Run moves the connection to
-// another server. The present server may be cut off from the others, of which NATS does not inform its clients. On a
-// single server Run only looks for mirrors that were made since.
+// Run keeps in touch with a cluster until ctx ends. If no partition answers with its head, Run moves the connection to
+// another server: the present server may be cut off from the others, which NATS does not report to its clients. On a
+// single server Run only looks for new mirrors.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(contactEvery)
 	defer tick.Stop()
 	mirrors := time.NewTicker(mirrorsEvery)
 	defer mirrors.Stop()
-	var asked time.Time // when the first question was asked that nobody has answered since
+	var asked time.Time // since when no request was answered; zero if one was
 	for {
 		select {
 		case <-ctx.Done():
@@ -90,9 +91,9 @@ func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 // mirrorsEvery is the pause between two looks for mirrors.
 const mirrorsEvery = 10 * time.Second
 
-// lookForMirrors notes which partitions are mirrored. If it can't find out, it takes all partitions for mirrored. By
-// default the server lets mirrors answer direct reads of the stream that they mirror, and a mirror may be behind. A
-// read of a mirrored partition therefore asks the leader first what it must find.
+// lookForMirrors notes which partitions are mirrored. If it can't find out, it assumes that all are. By default the
+// server lets mirrors answer direct reads of the mirrored stream, and a mirror may be behind. So a read of a mirrored
+// partition first asks the leader which events it must find.
 func (l *Log) lookForMirrors(ctx context.Context) {
 	mirrors, err := l.wire.Mirrors(ctx)
 	for _, p := range l.partitions {
@@ -100,7 +101,7 @@ func (l *Log) lookForMirrors(ctx context.Context) {
 	}
 }
 
-// Ready returns an *events.NotReady where the log takes no writes.
+// Ready returns an *events.NotReady if the log takes no writes.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := l.Writable(ctx); err != nil {
 		if ctx.Err() != nil {

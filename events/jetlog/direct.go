@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
 // pageEnd says why a page ends.
@@ -20,50 +21,50 @@ type pageEnd int
 const (
 	// ended: the replica has no more events of the subject.
 	ended pageEnd = iota
-	// more: the subject has events behind the page.
+	// more: the subject has more events after the page.
 	more
-	// beyond: the subject's next event lies behind the last sequence that was asked for.
+	// beyond: the subject's next event lies after the last requested sequence.
 	beyond
 )
 
 // errUnreadable: the next event's header can't be parsed, so the values that the server wrote into it can't be read
-// either. The error comes with the events before.
+// either. The events before it are returned with the error.
 var errUnreadable = errors.New("an event without readable headers")
 
-// errMirror: a mirror of the stream has answered, which may be behind, or may hold erased events.
+// errMirror: the answer came from a mirror of the stream, which may be behind, or may hold erased events.
 var errMirror = errors.New("the answer of a mirror")
 
 // page asks for up to n events of a subject from a sequence on, and returns those up to upTo.
-func (l *Log) page(
-	ctx context.Context, p *partition, subject string, from, upTo uint64, n int,
+func page(
+	ctx context.Context, over *wire.Conn, p *partition, subject string, from, upTo uint64, n int,
 ) ([]events.Recorded, pageEnd, error) {
 	request := map[string]any{"seq": from, "next_by_subj": subject, "batch": n, "max_bytes": pageBytes}
-	return l.direct(ctx, p, request, upTo, n)
+	return direct(ctx, over, p, request, upTo, n)
 }
 
-// direct asks with JetStream's direct batch get (ADR-31). An answer that was cut off, or that lacks a part, is an
-// error, never a short page: jetstreamext.GetBatch of orbit 0.3 ends in silence when time runs out, which would read as
-// "no history".
-func (l *Log) direct(
-	ctx context.Context, p *partition, ask map[string]any, upTo uint64, n int,
+// direct reads with JetStream's direct batch get (ADR-31). If an answer was cut off, or lacks a part, direct fails and
+// never returns a short page. That is why it does not use jetstreamext.GetBatch of orbit 0.3, which ends without an
+// error when time runs out: that would look like "no history".
+func direct(
+	ctx context.Context, over *wire.Conn, p *partition, ask map[string]any, upTo uint64, n int,
 ) (out []events.Recorded, end pageEnd, err error) {
 	req, err := json.Marshal(ask)
 	if err != nil {
 		return nil, ended, err
 	}
-	address, answers, done, err := l.wire.Box(n + 1)
+	address, answers, done, err := over.Box(n + 1)
 	if err != nil {
 		return nil, ended, err
 	}
 	defer done()
-	if err := l.wire.NC.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, req); err != nil {
+	if err := over.NC.PublishRequest("$JS.API.DIRECT.GET."+p.name, address, req); err != nil {
 		return nil, ended, err
 	}
 	for before := uint64(0); ; before = out[len(out)-1].Position.Seq {
 		var m *nats.Msg
 		select {
 		case m = <-answers:
-		case <-l.wire.Gone:
+		case <-over.Gone:
 			return nil, ended, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return nil, ended, ctx.Err()
@@ -93,15 +94,15 @@ func (l *Log) direct(
 	}
 }
 
-// leastHeader is less than the server writes into an event that it returns directly (stream, subject, sequence, time,
-// what is pending), and more than it writes into a status. So no event is taken for a status, whatever its publisher
-// wrote.
+// leastHeader is fewer bytes than the server writes into an event that it returns directly (stream, subject, sequence,
+// time, number of pending events), and more than it writes into a status. So no event is taken for a status, whatever
+// its publisher wrote.
 const leastHeader = 128
 
 var errGap = errors.New("a part of the answer was lost")
 
-// serverHeader returns the value of a header that the server wrote into an event: the last one, behind those that the
-// event's publisher may have written.
+// serverHeader returns the value of a header that the server wrote into an event. It is the last value: the event's
+// publisher may have written others before it.
 func serverHeader(m *nats.Msg, name string) string {
 	v := m.Header[name]
 	if len(v) == 0 {
@@ -110,7 +111,7 @@ func serverHeader(m *nats.Msg, name string) string {
 	return v[len(v)-1]
 }
 
-// endOfPage reads the status message that closes an answer: 204 at its end, 404 where the subject has nothing.
+// endOfPage reads the status message that closes an answer: 204 at its end, 404 if the subject has no events.
 func endOfPage(out []events.Recorded, before uint64, m *nats.Msg) ([]events.Recorded, pageEnd, error) {
 	switch status := m.Header.Get("Status"); status {
 	case "204":

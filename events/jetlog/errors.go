@@ -13,18 +13,18 @@ var (
 	ErrUnavailable = failure.ErrUnavailable
 	// ErrNoWrites is an ErrUnavailable whose cause is known: the disk is full or failing.
 	ErrNoWrites = failure.ErrNoWrites
-	// ErrTooLarge: an event is larger than the log takes.
+	// ErrTooLarge: an event is larger than the log accepts.
 	ErrTooLarge = errors.New("the event is too large for the log")
-	// ErrConflict: the session has events that the expectation did not know.
+	// ErrConflict: the session has events after the sequence that the append expected.
 	ErrConflict = errors.New("the session has moved on")
 	// ErrBatchDuplicate: an event of an atomic append is in the log already, so the append wrote nothing. An earlier
 	// attempt of the same append may have written it, and its answer was lost.
 	ErrBatchDuplicate = errors.New("an event of the batch is in the log already")
 	// ErrStream: a stream that exists does not fit the configuration, or is not the one that was opened.
 	ErrStream = failure.ErrStream
-	// ErrRefused: a stream can't become what is wanted.
+	// ErrRefused: a stream can't be changed as requested.
 	ErrRefused = errors.New("the streams can't become that")
-	// ErrNotEmpty: a log that holds events can't take a copy in.
+	// ErrNotEmpty: the log holds events, so no backup can be restored into it.
 	ErrNotEmpty = errors.New(
 		"the log holds events: restore into an empty one (another TURNLEDGER_DATA_DIR, or another NATS account)",
 	)
@@ -36,7 +36,7 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// Conflict is an ErrConflict. Last is the sequence that the server names as the session's last, 0 where it names none.
+// Conflict is an ErrConflict. Last is the session's last sequence as the server names it, or 0 if it names none.
 type Conflict struct{ Last uint64 }
 
 func (c *Conflict) Error() string {

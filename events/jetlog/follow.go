@@ -20,21 +20,22 @@ type Tailer interface {
 type Following struct {
 	Partition int
 	Options   TailOptions
-	// Mark rises with the events that Read has taken.
+	// Mark advances to each event that Read has processed.
 	Mark *Watermark
-	// Begin returns the sequence to begin after. Follow asks for it until the first tail is open. Nil means Mark.
+	// Begin returns the sequence after which to begin. Follow calls it until the first tail is open. If Begin is nil,
+	// Follow begins after Mark.
 	Begin func(context.Context) (uint64, error)
-	// Opened, where not nil, is called once: when the first tail is open and Mark stands at its beginning.
+	// Opened, if set, is called once: when the first tail is open and Mark stands at its beginning.
 	Opened func()
-	// Read takes events, in order. After an error Read gets the same events again.
+	// Read processes events, in order. After an error Read gets the same events again.
 	Read func(context.Context, []Message) error
-	// Warn gets the error that broke the tail off, before the pause after which Follow goes on.
+	// Warn gets the error that ended the tail. Afterwards Follow pauses, and opens the next tail.
 	Warn  func(error)
 	Pause time.Duration
 }
 
-// Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and goes on behind
-// Mark. It returns an error only where the stream is no longer the one that it followed (ErrStream).
+// Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and continues after
+// Mark. It returns an error only if the stream was replaced (ErrStream).
 func Follow(ctx context.Context, log Tailer, f Following) error {
 	opened := false
 	for ctx.Err() == nil {
@@ -92,11 +93,12 @@ func (f *Following) read(ctx context.Context, tail *Tail) error {
 // use.
 type Watermark = await.Watermark
 
-// stillFor is how long a reader that waits for a position looks at nothing but its watermark.
+// stillFor is how long a reader only watches its watermark before it asks the log whether any event is left.
 const stillFor = 100 * time.Millisecond
 
-// Reached waits until a reader of a partition, whose watermark rises with the events that it has read, has read
-// everything up to a position. An erased event never comes: then Reached raises the watermark over it.
+// Reached waits until a reader of a partition has read everything up to a position. mark is the reader's watermark,
+// which rises with the events that it has read. It can't rise to an event that was erased: if no event is left up to
+// the position, Reached raises the watermark itself.
 func (l *Log) Reached(ctx context.Context, mark *Watermark, at events.Position) error {
 	for mark.At() < at.Seq {
 		brief, cancel := context.WithTimeout(ctx, stillFor)

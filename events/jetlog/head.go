@@ -15,8 +15,8 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 )
 
-// Head returns the last durable position of a partition, at least as new as all that was acknowledged before the call.
-// All calls that wait share one question.
+// Head returns the last durable position of a partition, which includes all that was acknowledged before the call. All
+// waiting calls share one request.
 func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) {
 	p, err := l.partition(partition)
 	if err != nil {
@@ -32,22 +32,23 @@ func (l *Log) Head(ctx context.Context, partition int) (events.Position, error) 
 	return events.Position{Partition: partition, Seq: seq}, nil
 }
 
-// last returns the stream's last sequence for the barrier. The embedded server is asked whether it has anything behind
-// what this log has seen, which it mostly has not: that costs a third of the stream's information. That the stream is
-// still the same, and was not put back, is looked up once a second. An outside server is asked for the stream's
-// information each time: others may replace the stream, and a server that stops answers as if it had nothing.
+// last returns the stream's last sequence for the barrier. The embedded server is only asked for events after the last
+// one that this log has seen. Mostly there are none, and this request costs a third of a request for the stream's
+// information. Once a second last also asks for that information, to see that the stream was not replaced. An outside
+// server is asked for it each time: others may replace the stream, and a server that is shutting down answers as if it
+// had no events.
 func (l *Log) last(ctx context.Context, p *partition) (uint64, error) {
 	seen := p.seen.Load()
 	checkedNow := time.Since(time.Unix(0, p.checked.Load())) < time.Second
 	if seen > 0 && checkedNow && !l.cfg.Outside && !p.shared.Load() && !p.mirrored.Load() {
 		ctx, cancel := context.WithTimeout(ctx, readDeadline)
 		defer cancel()
-		if behind, _, err := l.page(ctx, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
+		if behind, _, err := page(ctx, l.wire, p, ">", seen+1, math.MaxUint64, 1); err == nil && len(behind) == 0 {
 			return seen, nil
 		}
 	}
 	head, err := l.head(ctx, p)
-	// A follower may have applied, and shown to a tail, what its leader is about to apply.
+	// A follower may have applied events, and shown them to a tail, before its leader applies them.
 	for began := time.Now(); err == nil && head < seen && p.shared.Load() && time.Since(began) < wire.AskAgain; {
 		pause.For(ctx, 5*time.Millisecond)
 		head, err = l.head(ctx, p)
@@ -82,8 +83,9 @@ func (p *partition) saw(seq uint64) {
 	}
 }
 
-// head asks the leader. With replicas its answer counts only if it has heard a majority within the election time: a
-// deposed leader answers too. A leader that was elected a moment ago hears the majority soon, so head asks it again.
+// head asks the leader. With replicas the answer counts only if the leader has heard from a majority within the
+// election time, since a deposed leader answers too. A newly elected leader hears from the majority soon, so head asks
+// it again.
 func (l *Log) head(ctx context.Context, p *partition) (uint64, error) {
 	info, err := l.heard(ctx, p, nil)
 	return info.State.LastSeq, err
@@ -129,7 +131,8 @@ type streamInfo struct {
 	Error   *jetstream.APIError    `json:"error"`
 }
 
-// info asks the leader for a stream's information. It is ErrStream where the stream is another than this log opened.
+// info asks the leader for a stream's information. It fails with ErrStream if the stream is not the one that this log
+// opened.
 func (l *Log) info(ctx context.Context, p *partition, ask any) (info streamInfo, err error) {
 	if err := l.wire.Ask(ctx, "STREAM.INFO."+p.name, ask, &info); err != nil {
 		return info, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -161,23 +164,23 @@ func (l *Log) count(ctx context.Context, p *partition, subject string) (n uint64
 
 const (
 	readDeadline = wire.ReadDeadline
-	// aliveTime is how long ago the leader may have heard a follower that counts. A follower stands for election 4 s
-	// after it last heard its leader at the earliest (server/raft.go: minElectionTimeout), and leaders send every
-	// second. The second between is for messages on their way.
+	// aliveTime is how recently a leader must have heard a follower for the follower to count. A follower stands for
+	// election at the earliest 4 s after it last heard its leader (server/raft.go: minElectionTimeout), and leaders
+	// send every second. The remaining second is for messages on their way.
 	aliveTime = 3 * time.Second
 )
 
-// startAgain is what an operator does about a stream that is another than before.
+// startAgain is the advice to an operator after a stream was replaced.
 const startAgain = "start this process again, and then rebuild the projections: turnledger projections rebuild NAME"
 
-// clustered reports whether a stream stands in a cluster. Then it may get replicas and lose them again at any time, and
-// a direct answer may be old: a replica that was just taken away answers too.
+// clustered reports whether a stream stands in a cluster. Such a stream may gain or lose replicas at any time, and a
+// direct answer may be old: a replica that was just removed answers too.
 func clustered(c *jetstream.ClusterInfo) bool { return c != nil && c.Name != "" }
 
-// heardMajority reports whether a leader still led when it answered: followers that it can't reach could not have
-// deposed it. There is one exception. Where two followers reach each other and only one of them reaches the leader,
-// NATS grants a vote although the leader is alive. Such a leader learns of its deposition with its next heartbeat,
-// within a second.
+// heardMajority reports whether a leader still led when it answered. If it has heard a majority lately, the other
+// followers are too few to elect another leader. There is one exception. If two followers reach each other and only one
+// of them reaches the leader, NATS grants a vote although the leader is alive. Such a leader learns of its deposition
+// with its next heartbeat, within a second.
 func heardMajority(c *jetstream.ClusterInfo, replicas int) bool {
 	if c == nil || c.Leader == "" {
 		return false

@@ -12,16 +12,16 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/await"
 )
 
-// identities holds the identities that a partition has events of, up to a sequence. Most identities never have an event
-// of their own. Each Tail without a filter raises that sequence as it reads. A caller that needs a higher sequence asks
-// the log; all callers that wait share one question.
+// identities holds the identities of which a partition has events, up to a sequence. Most identities never have an
+// event of their own. Each Tail without a filter raises that sequence as it reads. A caller that needs a higher
+// sequence asks the log; all waiting callers share one request.
 type identities struct {
 	known    Watermark
 	ask      await.Barrier
-	subjects sync.Map // of strings
+	subjects sync.Map // set of strings
 }
 
-// saw notes an event. There is no event between it and the sequence before.
+// saw notes an event at seq. before is the sequence of the event just before it.
 func (x *identities) saw(before, seq uint64, subject string) {
 	if strings.HasPrefix(subject, events.IdentityRoot) {
 		x.subjects.Store(subject, true)
@@ -31,10 +31,10 @@ func (x *identities) saw(before, seq uint64, subject string) {
 	}
 }
 
-// IdentityErasedNow returns what erased an identity before the call, nil where nothing did. It asks for the head as
-// Head does.
+// IdentityErasedNow returns the event that erased an identity before the call, or nil. It asks for the head as Head
+// does.
 func (l *Log) IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error) {
-	head, err := l.Head(ctx, l.of(identityID).number)
+	head, err := l.Head(ctx, l.partitionOf(identityID).number)
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +42,14 @@ func (l *Log) IdentityErasedNow(ctx context.Context, identityID string) (*events
 	return erased, err
 }
 
-// IdentityErasure returns what erased an identity, and where that stands; nil where nothing did that stood in the log
-// up to a position which the log has shown (a Head, an event). A position of another partition than the identity's says
-// nothing about it: then IdentityErasure asks for the head as Head does. Nothing was ever said about most identities,
-// and then the log is asked for no more.
+// IdentityErasure returns the event that erased an identity, and its position, or nil if the log has none up to a
+// position. The log must have shown that position (a Head, an event). A position in another partition than the
+// identity's says nothing about the identity: then IdentityErasure asks for the head as Head does. Most identities have
+// no events of their own, and then no further request is needed.
 func (l *Log) IdentityErasure(
 	ctx context.Context, identityID string, upTo events.Position,
 ) (*events.IdentityErased, events.Position, error) {
-	p, subject := l.of(identityID), events.IdentitySubject(identityID)
+	p, subject := l.partitionOf(identityID), events.IdentitySubject(identityID)
 	if upTo.Partition != p.number {
 		var err error
 		if upTo, err = l.Head(ctx, p.number); err != nil {
@@ -71,17 +71,17 @@ func (l *Log) firstErasure(ctx context.Context, identityID string) (*events.Iden
 			return nil, events.Position{}, err
 		}
 		if f, ok := e.Fact.(*events.IdentityErased); ok {
-			return f, e.Position, nil // the first in log order stands
+			return f, e.Position, nil // the first in log order counts
 		}
 	}
 	return nil, events.Position{}, nil
 }
 
-// readerLag is how long a reader of the partition may take to come to what a replica has shown already. After that the
-// replicas are asked.
+// readerLag is how long knowIdentities waits for a tail of this process to read what a replica has shown already. After
+// that it asks the replicas.
 const readerLag = 5 * time.Millisecond
 
-// knowIdentities returns when all identities are known that have an event up to a sequence.
+// knowIdentities waits until all identities with an event up to a sequence are known.
 func (l *Log) knowIdentities(ctx context.Context, p *partition, seq uint64) error {
 	x := &p.identities
 	if x.known.At() >= seq {
@@ -99,7 +99,7 @@ func (l *Log) knowIdentities(ctx context.Context, p *partition, seq uint64) erro
 	return err
 }
 
-// askIdentities reads the events of identities that are not known yet.
+// askIdentities reads those events of identities that are not known yet.
 func (l *Log) askIdentities(ctx context.Context, p *partition) (uint64, error) {
 	x := &p.identities
 	upTo := p.seen.Load()

@@ -31,10 +31,14 @@ type Config struct {
 	// GateDir is the store directory of the embedded server whose writes the durability gate makes durable; empty where
 	// the servers sync every write.
 	GateDir string
+	// Reads is a connection of its own to read sessions over, nil for the log's own. The server reads a session in the
+	// order of the connection's requests: over one connection, writes would wait behind a session that is read from the
+	// disk.
+	Reads *nats.Conn
 	// Outside: the server belongs to another process, or is a cluster.
 	Outside bool
-	// Writable returns why the embedded server takes no writes, nil if it takes them. The field is nil where nobody
-	// knows.
+	// Writable returns why the embedded server takes no writes, or nil if it takes them. The field is nil if there is
+	// no such server to ask.
 	Writable func() error
 	// MaxEvent is the largest event in bytes that the log must take; 1 MiB by default.
 	MaxEvent int64
@@ -65,9 +69,11 @@ func (c Config) withDefaults() (Config, error) {
 // Log is the log. Safe for concurrent use. It does not own its connection.
 type Log struct {
 	wire       *wire.Conn
+	reads      *wire.Conn // for sessions; wire where they have no connection of their own
 	cfg        Config
 	partitions []*partition
-	// stuck: by the last answer of Writable the server takes no writes. Callers that wait share one question.
+	// stuck: by the last answer of Writable, the server takes no writes. asking lets callers that wait for this answer
+	// share one call.
 	stuck  atomic.Bool
 	asking singleflight.Group
 }
@@ -84,11 +90,12 @@ type partition struct {
 	seen atomic.Uint64
 	// checked is when the stream was last compared with created, in Unix nanoseconds.
 	checked    atomic.Int64
+	together   together
 	witness    witness
 	identities identities
-	// shared: when last seen, the stream stood in a cluster, and may have had replicas.
+	// shared: when last seen, the stream stood in a cluster, so it may have replicas.
 	shared atomic.Bool
-	// mirrored: when last seen, another stream mirrored this one, or nobody could tell.
+	// mirrored: when last seen, another stream mirrored this one, or this could not be found out.
 	mirrored atomic.Bool
 }
 
@@ -108,7 +115,12 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := &Log{wire: conn, cfg: cfg}
+	l := &Log{wire: conn, reads: conn, cfg: cfg}
+	if cfg.Reads != nil {
+		if l.reads, err = wire.New(cfg.Reads); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+	}
 	if most := nc.MaxPayload(); most < cfg.MaxEvent {
 		return nil, fmt.Errorf("%w: the NATS server takes payloads of %d bytes, %d are needed: "+
 			"set max_payload: 8MB in its configuration", ErrStream, most, cfg.MaxEvent)
@@ -155,8 +167,8 @@ func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamIn
 	return p, nil
 }
 
-// openGate opens the durability gate of a stream, nil where the servers sync by themselves. An error names the stream
-// as called.
+// openGate opens the durability gate of a stream. It returns nil if the servers sync by themselves. called names the
+// stream in errors.
 func (l *Log) openGate(stream, called string) (*await.Gate, error) {
 	if l.cfg.GateDir == "" {
 		return nil, nil
@@ -169,7 +181,12 @@ func (l *Log) openGate(stream, called string) (*await.Gate, error) {
 }
 
 // Close frees what the log holds of its connection. Reads and writes fail afterwards.
-func (l *Log) Close() { l.wire.Close() }
+func (l *Log) Close() {
+	l.wire.Close()
+	if l.reads != l.wire {
+		l.reads.Close()
+	}
+}
 
 // Partitions returns the number of partitions.
 func (l *Log) Partitions() int { return l.cfg.Partitions }
@@ -188,9 +205,9 @@ func (l *Log) partition(k int) (*partition, error) {
 	return l.partitions[k], nil
 }
 
-func (l *Log) of(sessionID string) *partition { return l.partitions[l.Partition(sessionID)] }
+func (l *Log) partitionOf(sessionID string) *partition { return l.partitions[l.Partition(sessionID)] }
 
-// Inside is for the packages under this folder; nobody else can name what it returns.
+// Inside serves the packages under this folder. Other packages can't import the type that it returns.
 func (l *Log) Inside() inside.Log {
 	return inside.Log{
 		Wire: l.wire, Layout: l.layout(), Deadline: l.cfg.Deadline, Measure: l.measure,

@@ -16,9 +16,9 @@ type Message struct {
 	header   nats.Header
 	body     []byte
 	decoded  *events.Recorded
-	// size in memory, about.
+	// size is the approximate size in memory, in bytes.
 	size int
-	// delivered counts what the consumer has delivered.
+	// delivered is the event's number among all that its consumer has delivered, from 1.
 	delivered uint64
 }
 
@@ -58,6 +58,18 @@ func (m Message) Decoded() *events.Recorded {
 	e := events.Decode(envelope, m.Position, m.Time)
 	return &e
 }
+
+// Decode decodes the event for all who ask for it later, and lets go of the headers and the body as they stand in the
+// log. Nobody else may read the message meanwhile.
+func (m *Message) Decode() {
+	if m.decoded == nil {
+		m.decoded = m.Decoded()
+		m.header, m.body = nil, nil
+	}
+}
+
+// Size estimates the bytes that the message takes in memory.
+func (m Message) Size() int { return m.size }
 
 // Type returns the event type that the header states, whatever the body says.
 func (m Message) Type() string {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 )
 
-// NotesBucket is the key-value bucket of what side effects remember.
+// NotesBucket is the name of the notes' key-value bucket.
 const NotesBucket = "TURNLEDGER"
 
 // Notes is a bucket beside the log, on the same servers. It holds the dead letters and the runners of views, the
@@ -24,12 +24,11 @@ const NotesBucket = "TURNLEDGER"
 type Notes struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
-	gate *await.Gate // open where the servers sync every write
+	gate *await.Gate // nil if the servers sync every write
 }
 
-// Notes opens the notes, and makes them where they are missing. It waits for a server that
-// is slow to answer, and for a cluster that is about to elect leaders: a process may start
-// in the middle of that.
+// Notes opens the notes, and creates them if they are missing. It waits for a server that is slow to answer, and for a
+// cluster that is electing leaders, since a process may start at such a moment.
 func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	for began := time.Now(); ; pause.For(ctx, 50*time.Millisecond) {
 		kv, err := l.openNotes(ctx)
@@ -43,7 +42,7 @@ func (l *Log) Notes(ctx context.Context) (*Notes, error) {
 	}
 }
 
-// gated puts the notes behind a durability gate of their own, where the log has gates.
+// gated puts the notes behind a durability gate of their own, if the log has gates.
 func (l *Log) gated(kv jetstream.KeyValue) (*Notes, error) {
 	gate, err := l.openGate("KV_"+NotesBucket, "the notes")
 	return &Notes{kv: kv, js: l.wire.JS, gate: gate}, err
@@ -66,7 +65,7 @@ func (l *Log) openNotes(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// Read reads the value of a key, and returns its revision, which is 0 where the key has none.
+// Read reads the value of a key, and returns its revision, or 0 if the key has no value.
 func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64, err error) {
 	entry, err := n.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -82,7 +81,7 @@ func (n *Notes) Read(ctx context.Context, key string, into any) (revision uint64
 }
 
 // Write writes the value of a key whose revision is still the given one, and returns the new revision. It fails with
-// ErrConflict where somebody else has written.
+// ErrConflict if another process has written the key.
 func (n *Notes) Write(ctx context.Context, key string, value any, revision uint64) (uint64, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -105,13 +104,13 @@ func (n *Notes) Once(ctx context.Context, key string, draw func() string) (value
 			value = draw()
 			_, err = n.Write(ctx, key, value, 0)
 		}
-		if !errors.Is(err, ErrConflict) { // else another process was first
+		if !errors.Is(err, ErrConflict) { // on a conflict, read the other process's value
 			return value, err
 		}
 	}
 }
 
-// Put puts a value under a key, whatever stands there.
+// Put writes a value under a key, whatever value the key had.
 func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	raw, err := json.Marshal(value)
 	if err == nil {
@@ -120,8 +119,8 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	return notWritten(err)
 }
 
-// Commit writes the value of a key durably, or deletes the key if the value is nil. It fails with ErrConflict, and
-// changes nothing, unless the key guard still has the given revision.
+// Commit writes the value of a key durably, or deletes the key if the value is nil. If the key guard no longer has the
+// given revision, Commit changes nothing and fails with ErrConflict.
 func (n *Notes) Commit(ctx context.Context, key string, value any, guard string, revision uint64) error {
 	m := nats.NewMsg(noteSubject(key))
 	if value == nil {
@@ -194,7 +193,7 @@ func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMes
 			switch {
 			case !open:
 				return fmt.Errorf("read notes: %w: the connection was lost", ErrUnavailable)
-			case entry == nil: // that is all there is
+			case entry == nil: // all notes were read
 				return err
 			case err == nil:
 				err = f(Note[json.RawMessage]{entry.Key(), entry.Value(), entry.Revision(), entry.Created()})
@@ -203,7 +202,7 @@ func (n *Notes) Each(ctx context.Context, filter string, f func(Note[json.RawMes
 	}
 }
 
-// Drop takes a key away.
+// Drop deletes a key.
 func (n *Notes) Drop(ctx context.Context, key string) error {
 	if err := n.kv.Purge(ctx, key); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return fmt.Errorf("drop a note: %w: %w", ErrUnavailable, err)

@@ -11,10 +11,10 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Last returns the last sequence of a session's subject as the leader knows it, 0 for a session that the log does not
-// know.
+// Last returns the last sequence of a session's subject as the leader knows it, or 0 if the log does not know the
+// session.
 func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
-	p, subject := l.of(sessionID), events.SessionSubject(sessionID)
+	p, subject := l.partitionOf(sessionID), events.SessionSubject(sessionID)
 	for range doubts {
 		last, err := l.lastOf(ctx, p, subject)
 		if err != nil || last > 0 {
@@ -27,6 +27,12 @@ func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("last of a subject: %w", p.withheld())
+}
+
+// Seen returns the last sequence of a session's subject as Last does, with one question. A 0 is no proof: the server
+// answers every failure of its store as if there was no event.
+func (l *Log) Seen(ctx context.Context, sessionID string) (uint64, error) {
+	return l.lastOf(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID))
 }
 
 // doubts is how often a contradiction between the server's store and its index is looked at: an event may come, or be
@@ -49,16 +55,16 @@ func (l *Log) lastOf(ctx context.Context, p *partition, subject string) (uint64,
 	return m.Seq, nil
 }
 
-// Session returns the events of a session after a sequence and up to another, in order, and all durable. On one server
-// it reads directly. In a cluster it first asks the leader for the session's last sequence, and does not end before
-// that, since a follower's direct answer may be old (docs/design.md#reading).
+// Session returns the events of a session after a sequence and up to another, in order; all of them are durable. On a
+// single server it reads directly. In a cluster it first asks the leader for the session's last sequence, and does not
+// end before that sequence, since a follower's direct answer may be old (docs/design.md#reading).
 func (l *Log) Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
-	return l.subject(ctx, l.of(sessionID), events.SessionSubject(sessionID), after, upTo)
+	return l.subject(ctx, l.partitionOf(sessionID), events.SessionSubject(sessionID), after, upTo)
 }
 
 // Identity returns the events that concern an identity and no single session, as Session does.
 func (l *Log) Identity(ctx context.Context, identityID string) iter.Seq2[events.Recorded, error] {
-	return l.subject(ctx, l.of(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64)
+	return l.subject(ctx, l.partitionOf(identityID), events.IdentitySubject(identityID), 0, math.MaxUint64)
 }
 
 func (l *Log) subject(
@@ -74,7 +80,7 @@ func (l *Log) subject(
 			return // there is nothing to read
 		}
 		for {
-			// Where the leader knows of no event, its index is asked, and no replica.
+			// If the leader knows of no event, no replica is asked: confirm asks the leader's index.
 			var page []events.Recorded
 			var err error
 			done := r.askedLeader && r.mustReach == 0
@@ -99,8 +105,8 @@ func (l *Log) subject(
 	}
 }
 
-// confirm reports whether a read that came to its end has everything. The server answers every failure of its store as
-// if there was no event, and another stream may have taken the place of the one that the read began on.
+// confirm reports whether a read that reached its end is complete. The server answers every failure of its store as if
+// there was no event, and the stream may have been replaced since the read began.
 func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 	if r.sure {
 		return r.same(ctx)
@@ -113,7 +119,7 @@ func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 		}
 	}
 	if last > 0 && last <= r.after {
-		return r.same(ctx) // the newest event of the session is one that the caller has
+		return r.same(ctx) // the caller has the session's newest event
 	}
 	n, err := r.log.count(ctx, r.p, r.subject)
 	if err != nil || n == 0 {
@@ -126,7 +132,7 @@ func (r *sessionRead) confirm(ctx context.Context) (bool, error) {
 	return false, r.leaderFirst(ctx)
 }
 
-// same ends a read that has given events on the stream that it began on.
+// same ends a read. If the read returned events, same checks that they came from the stream that the log opened.
 func (r *sessionRead) same(ctx context.Context) (bool, error) {
 	if !r.found {
 		return true, nil
@@ -137,35 +143,36 @@ func (r *sessionRead) same(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// sessionRead is one Session on its way.
+// sessionRead is the state of one read of a subject.
 type sessionRead struct {
 	log         *Log
 	p           *partition
 	subject     string
 	after, upTo uint64
-	// mustReach is the session's last sequence that the leader knew of. A replica that ends before it lags behind, and
-	// the rest is read from the leader.
+	// mustReach is the session's last sequence that the leader knew of. If a replica's events end before it, the
+	// replica is behind, and the rest is read from the leader.
 	mustReach uint64
-	// askedLeader: mustReach is known. lacking: a replica ended before mustReach. contradicted counts the reads from
-	// the leader that ended before it, too.
+	// askedLeader: mustReach is known. lacking: a replica's events ended before mustReach. contradicted counts the
+	// reads from the leader that also ended before it.
 	askedLeader, lacking bool
 	contradicted         int
-	// found: an event was read, or seen behind upTo. sure: and the same answer said that nothing follows. An answer
-	// without events says nothing. doubted counts the ends that the server's own index contradicts.
+	// found: an event was read, or was seen after upTo. sure: the answer that held it also said that nothing follows.
+	// An answer without events proves nothing, since a failing store looks the same. doubted counts the ends that the
+	// server's own index contradicted.
 	found, sure bool
 	doubted     int
 }
 
 const (
-	// pageSize bounds the events of one answer, pageBytes about their bytes.
+	// pageSize bounds the number of events in one answer, pageBytes roughly their bytes.
 	pageSize  = 512
 	pageBytes = 4 << 20
-	// replicaDeadline is for one of several replicas. A session that must be read from the disk takes up to 300 ms.
+	// replicaDeadline bounds the wait for one of several replicas. To read a session from the disk takes up to 300 ms.
 	replicaDeadline = readDeadline / 4
 )
 
-// leaderFirst asks the leader which sequence the read must reach. A leader that has been deposed without knowing
-// answers too, which the barrier that is asked after it finds out.
+// leaderFirst asks the leader which sequence the read must reach. A leader that was deposed without knowing it answers
+// too; the barrier's request, which follows, finds that out.
 func (r *sessionRead) leaderFirst(ctx context.Context) (err error) {
 	if !r.p.shared.Load() && !r.p.mirrored.Load() {
 		return nil
@@ -202,7 +209,7 @@ func (r *sessionRead) page(ctx context.Context) ([]events.Recorded, bool, error)
 	return page, done, err
 }
 
-// over reports whether the read is over after a page that ended so.
+// over reports whether the read is complete after a page with the given end.
 func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	switch {
 	case end == beyond:
@@ -213,8 +220,8 @@ func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	case end == more:
 		return false, nil
 	case r.lacking:
-		// The leader lacks an event that it had: the event was erased meanwhile, or another server than before takes
-		// itself for the leader. So the read asks again who leads.
+		// The leader lacks an event that it had. Either the event was erased meanwhile, or another server now takes
+		// itself for the leader. So the read asks the leader again.
 		r.contradicted++
 		err := r.leaderFirst(ctx)
 		if err == nil && r.after < r.mustReach && r.contradicted == 3 {
@@ -226,9 +233,9 @@ func (r *sessionRead) over(ctx context.Context, end pageEnd) (bool, error) {
 	return false, nil
 }
 
-// read returns the next events from any replica. Once a replica has shown to lack an event, read returns the next
-// single event from the leader. An event whose header can't be parsed can't come directly, and is read from the leader
-// by itself.
+// read returns the next events from any replica. Once a replica has turned out to lack an event, read returns the next
+// single event from the leader. Direct get can't return an event whose header can't be parsed, so that event is read
+// from the leader too.
 func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, error) {
 	if r.lacking {
 		return r.single(ctx)
@@ -236,11 +243,11 @@ func (r *sessionRead) read(ctx context.Context) ([]events.Recorded, pageEnd, err
 	page, end, err := r.ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		if r.p.shared.Load() {
-			// A replica that can't be reached, and the server that we are connected to does not know yet.
+			// The replica can't be reached, and the server that we are connected to does not know it yet.
 			r.lacking = true
 			return r.single(ctx)
 		}
-		// A server that has just restarted may have dropped the question.
+		// A server that has just restarted may have dropped the request.
 		page, end, err = r.ask(ctx)
 	}
 	switch {
@@ -265,7 +272,7 @@ func (r *sessionRead) ask(ctx context.Context) ([]events.Recorded, pageEnd, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r.log.page(ctx, r.p, r.subject, r.after+1, r.upTo, pageSize)
+	return page(ctx, r.log.reads, r.p, r.subject, r.after+1, r.upTo, pageSize)
 }
 
 // single reads the next event from the leader.

@@ -13,8 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Server error codes (server/errors.json of 2.15) that end an append. All other errors of the server mean unknown or
-// busy: 10158 (the same id is on its way), 10176 (the batch lacks a part), those of status 429 and 503.
+// Server error codes (server/errors.json of 2.15) that end an append. After any other server error the outcome is
+// unknown or the server is busy: 10158 (an append with the same id is in progress), 10176 (the batch lacks a part),
+// status 429 and 503.
 const (
 	codeWrongLastSequence = 10071
 	codeWrongLastConstant = 10164
@@ -61,7 +62,7 @@ func noRoom(err error) bool {
 	return code == codeAccountFull || code == codeServerFull || code == codeStorageFull
 }
 
-// classify returns the error that ends an append, nil for success and for an outcome that is unknown or busy.
+// classify returns the error that ends an append, or nil for success and for an outcome that is unknown or busy.
 func classify(err error) error {
 	switch code, description := apiError(err); {
 	case code == codeWrongLastSequence, code == codeWrongLastConstant:

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// openStreams looks at all streams before it makes the missing ones. A missing stream beside others that hold events
-// was lost, and an empty stream in its place would read as no history.
+// openStreams looks at all streams before it makes the missing ones. If a stream is missing while others hold events,
+// the stream was lost, and openStreams fails: an empty stream in its place would look like no history.
 func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	if err := l.notRestoring(ctx); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 	infos := make([]*jetstream.StreamInfo, l.cfg.Partitions)
 	used := ""
 	for k := range infos {
-		stream, err := l.wire.JS.Stream(ctx, events.StreamName(k))
+		stream, err := l.look(ctx, events.StreamName(k))
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			continue
@@ -52,12 +52,13 @@ func (l *Log) openStreams(ctx context.Context) ([]*jetstream.StreamInfo, error) 
 			return nil, err
 		}
 	}
-	return infos, nil
+	// If a restore has begun since the first check, it would take this process's writes for a part of the old log.
+	return infos, l.notRestoring(ctx)
 }
 
-// notRestoring fails with ErrStream while the log is restored, or where a restore was broken off.
+// notRestoring fails with ErrStream while the log is being restored, or if a restore was interrupted.
 func (l *Log) notRestoring(ctx context.Context) error {
-	_, err := l.wire.JS.Stream(ctx, layout.RestoringStream)
+	_, err := l.look(ctx, layout.RestoringStream)
 	switch {
 	case l.cfg.Restoring || errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
@@ -68,7 +69,7 @@ func (l *Log) notRestoring(ctx context.Context) error {
 		"wait for turnledger restore, or empty the data directory and restore again", ErrStream)
 }
 
-// Server error codes of a stream that can't be made as it is wanted.
+// Server error codes of a stream that can't be made as requested.
 const (
 	codeReplicasNotSupported = 10074
 	codeSubjectsOverlap      = 10065
@@ -82,8 +83,8 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 	want := l.layout().Stream(k)
 	stream, err := l.createStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		// Another process made it meanwhile, otherwise than this one would.
-		stream, err = l.wire.JS.Stream(ctx, want.Name)
+		// Another process has made the stream meanwhile, with another configuration.
+		stream, err = l.look(ctx, want.Name)
 	}
 	switch code, _ := apiError(err); {
 	case err == nil:
@@ -104,19 +105,30 @@ func (l *Log) makeStream(ctx context.Context, k int) (*jetstream.StreamInfo, err
 	}
 }
 
-// createStream waits a while for the servers of a cluster to gather.
-// creation is how long one request for a stream may take. A request, or its answer, is lost where the servers change
-// their leader meanwhile; the same request again finds the stream or makes it.
-const creation = 5 * time.Second
-
+// createStream makes a stream. It waits a while for the servers of a cluster to gather.
 func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.wire.JS.CreateStream(ctx, want) })
+}
+
+// look finds a stream.
+func (l *Log) look(ctx context.Context, name string) (jetstream.Stream, error) {
+	return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.wire.JS.Stream(ctx, name) })
+}
+
+// oneRequest is how long one request about a stream may take. If the servers change their leader meanwhile, the request
+// or its answer is lost; a second request then finds the stream or makes it.
+const oneRequest = 5 * time.Second
+
+// asked makes a request about a stream. It repeats the request if it was lost, or while a starting cluster lacks
+// servers.
+func asked(ctx context.Context, request func(context.Context) (jetstream.Stream, error)) (jetstream.Stream, error) {
 	var between await.Patience
 	for began := time.Now(); ; {
-		once, cancel := context.WithTimeout(ctx, creation)
-		stream, err := l.wire.JS.CreateStream(once, want)
+		once, cancel := context.WithTimeout(ctx, oneRequest)
+		stream, err := request(once)
 		cancel()
 		code, _ := apiError(err)
-		lost := errors.Is(err, context.DeadlineExceeded) && time.Since(began) < 5*creation
+		lost := errors.Is(err, context.DeadlineExceeded) && time.Since(began) < 5*oneRequest
 		alone := code == codeNoSuitablePeers && time.Since(began) < gathering
 		if !lost && !alone {
 			return stream, err
@@ -128,8 +140,8 @@ func (l *Log) createStream(ctx context.Context, want jetstream.StreamConfig) (je
 	}
 }
 
-// checkMark keeps the mark of a stream that this process's own server holds, and refuses a stream that is behind
-// another process's gate.
+// checkMark updates the sync mark of a stream on this process's own server. On an outside server it refuses a stream
+// that is behind another process's gate, since the server acknowledges events there before they are durable.
 func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 	have := info.Config.Metadata[layout.SyncKey]
 	if l.cfg.Outside {
@@ -153,7 +165,7 @@ func (l *Log) checkMark(ctx context.Context, info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// layout is what the log's streams must be.
+// layout describes how the log's streams must be configured.
 func (l *Log) layout() layout.Log {
 	return layout.Log{Partitions: l.cfg.Partitions, Replicas: l.cfg.Replicas, Gated: l.cfg.GateDir != "",
 		Restoring: l.cfg.Restoring}

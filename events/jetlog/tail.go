@@ -18,20 +18,20 @@ import (
 
 // TailOptions say how a tail delivers.
 type TailOptions struct {
-	// Ungated delivers events that are not durable yet, for a fold that nobody sees before the gate.
+	// Ungated delivers events before they are durable. It is for folds whose results are shown only after the gate.
 	Ungated bool
-	// Decode decodes ahead, while the reader is busy with what it has.
+	// Decode decodes events ahead, while the reader is busy with earlier ones.
 	Decode bool
-	// HeadersOnly leaves out the bodies. Log.At reads an event whose body is needed.
+	// HeadersOnly leaves out the bodies. Log.At returns an event with its body.
 	HeadersOnly bool
-	// Subject, where not empty, is the only subject that the tail follows.
+	// Subject, if not empty, is the only subject that the tail follows.
 	Subject string
-	// MaxBatch bounds one Next; 1,000 by default.
+	// MaxBatch bounds the events that one Next returns; 1,000 by default.
 	MaxBatch int
 }
 
-// Tail follows one partition in order, from just after a sequence, for ever. It delivers each event once, whatever
-// becomes of connections, leaders and consumers meanwhile. Only one goroutine may read from it.
+// Tail follows one partition in order, from just after a sequence, for ever. It delivers each event once, even if
+// connections, leaders and consumers are lost meanwhile. Only one goroutine may read from it.
 type Tail struct {
 	log  *Log
 	p    *partition
@@ -49,8 +49,8 @@ type Tail struct {
 	room    chan struct{}
 }
 
-// Tail opens a tail after a sequence. The caller must close it. A stream that ends before that sequence is not the one
-// that the caller followed: ErrStream.
+// Tail opens a tail after a sequence. The caller must close it. If the stream ends before that sequence, it is not the
+// stream that the caller followed, and Tail fails with ErrStream.
 func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOptions) (*Tail, error) {
 	if opts.MaxBatch <= 0 {
 		opts.MaxBatch = 1000
@@ -73,7 +73,7 @@ func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOp
 }
 
 // Next returns the next events, at least one, in order. It blocks until there are events, ctx ends, or the tail fails.
-// After an error the next call returns the events that the error held back.
+// If Next fails while events wait to be durable, the next call returns these events.
 func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	for {
 		batch, err := t.peek()
@@ -120,8 +120,8 @@ func (t *Tail) Close() {
 	<-t.done
 }
 
-// run follows one consumer after another. Each begins after the last event that was taken, and only on the stream that
-// the tail began on.
+// run follows one consumer after another. Each begins after the last event taken, and only on the stream that the tail
+// began on.
 func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 	defer close(t.done)
 	var patience await.Patience
@@ -143,7 +143,7 @@ func (t *Tail) run(ctx context.Context, in *wire.Pull) {
 	}
 }
 
-// endedBy returns the error that ends the tail, nil for an error after which the tail goes on.
+// endedBy returns the error that ends the tail, or nil if the tail goes on.
 func (t *Tail) endedBy(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -156,9 +156,8 @@ func (t *Tail) endedBy(ctx context.Context, err error) error {
 	return nil
 }
 
-// connect makes a consumer after the last event that was taken. It looks at the stream before and after: on a stream
-// that was made anew a consumer would wait in silence until that stream is as long as the old one was, and skip all
-// before.
+// connect makes a consumer after the last event taken. It checks the stream before and after. If the stream was made
+// anew, a consumer would wait in silence until the stream is as long as the old one was, and skip all events before.
 func (t *Tail) connect(ctx context.Context) (*wire.Pull, error) {
 	if err := t.same(ctx); err != nil {
 		return nil, err
@@ -173,8 +172,8 @@ func (t *Tail) connect(ctx context.Context) (*wire.Pull, error) {
 	return t.log.wire.OpenPull(t.p.name, name, tailPull)
 }
 
-// consumer makes a consumer after the last event that was taken. If nobody answers, the request or the consumer may
-// have gone to a server that is gone: then it makes another consumer.
+// consumer makes a consumer after the last event taken. If there is no answer, the server that got the request may be
+// gone, and consumer makes another one.
 func (t *Tail) consumer(ctx context.Context) (name string, err error) {
 	for began := time.Now(); ; {
 		once, cancel := context.WithTimeout(ctx, consumerTime)
@@ -201,7 +200,7 @@ const consumerTime = time.Second
 const tailPull = 1000
 
 // same compares the stream with the one that the tail began on. With replicas, a leader whose log ends too early may
-// have been deposed without knowing yet.
+// have been deposed without knowing it yet, so same asks again for a while.
 func (t *Tail) same(ctx context.Context) error {
 	for began := time.Now(); ; pause.For(ctx, 100*time.Millisecond) {
 		head, err := t.log.head(ctx, t.p)
@@ -209,7 +208,7 @@ func (t *Tail) same(ctx context.Context) error {
 		case err != nil:
 			return err
 		case head >= t.last:
-			return t.log.stands(ctx, t.p, &t.witness)
+			return t.stands(ctx)
 		case t.p.shared.Load() && time.Since(began) < deposedTime:
 			continue
 		}
@@ -218,10 +217,21 @@ func (t *Tail) same(ctx context.Context) error {
 	}
 }
 
+// stands looks at the newest event that the tail has read, and at the newest that the process has seen: a tail that
+// began at the log's end may have read none yet.
+func (t *Tail) stands(ctx context.Context) error {
+	own, _ := t.witness.get()
+	seen, _ := t.p.witness.get()
+	if err := t.log.stands(ctx, t.p, &t.witness); err != nil || own == seen {
+		return err
+	}
+	return t.log.stands(ctx, t.p, &t.p.witness)
+}
+
 // deposedTime is more than a leader takes to learn that it was deposed.
 const deposedTime = 10 * time.Second
 
-// follow takes events of one consumer until it is lost.
+// follow takes events from one consumer until the consumer is lost.
 func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
 	for expected := uint64(1); ; expected++ {
 		m, err := in.Next(ctx)
@@ -241,7 +251,7 @@ func (t *Tail) follow(ctx context.Context, in *wire.Pull) error {
 	}
 }
 
-// take puts an event where Next finds it. It waits while a slow reader has enough.
+// take queues an event for Next. It waits while the queue is full.
 func (t *Tail) take(ctx context.Context, msg Message) error {
 	bytes := len(msg.body)
 	msg.size = bytes + perMessage
@@ -249,8 +259,7 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 		bytes, _ = strconv.Atoi(msg.header.Get(nats.MsgSize))
 	}
 	if t.opts.Decode {
-		e := msg.Recorded()
-		msg.decoded, msg.header, msg.body = &e, nil, nil
+		msg.Decode()
 	}
 	for {
 		t.mu.Lock()
@@ -280,9 +289,9 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 }
 
 const (
-	// maxReady bounds the bytes that wait for a slow reader.
+	// maxReady bounds the bytes of queued events.
 	maxReady = 32 << 20
-	// perMessage is what a message takes beside its body.
+	// perMessage is the memory that a message takes beside its body, in bytes.
 	perMessage = 1 << 10
 )
 

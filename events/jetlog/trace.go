@@ -31,7 +31,7 @@ func traced(ctx context.Context, p *partition, msgs []*nats.Msg) (context.Contex
 	return ctx, func(ack Ack, err error) {
 		defer span.End()
 		switch {
-		case errors.Is(err, ErrConflict): // its writer reads what was first, and decides anew
+		case errors.Is(err, ErrConflict): // no failure: the caller reads the event that came first, and decides again
 			span.SetAttributes(attribute.Bool("turnledger.conflict", true))
 		case err != nil:
 			span.SetStatus(codes.Error, "not appended")

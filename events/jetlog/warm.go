@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// warmStep is half of JetStream's blocks of 8 MB, so that each is met.
+	// warmStep is half of JetStream's blocks of 8 MB, so that at least one request falls into each block.
 	warmStep = 4 << 20
-	// loadTime is more than a message takes whose block is in memory, and less than it takes to read a block.
+	// loadTime is longer than a request takes if the message's block is in memory, and shorter than the server takes to
+	// read a block.
 	loadTime = time.Millisecond
-	// warmRest times the duration of a block's read is the rest before the next block.
+	// warmRest is how long the pause after a block's read is, in multiples of the read's duration.
 	warmRest = 2
 )
 
-// Warm has the server read the blocks that a session is spread over, one by one and with rests, so that a read of the
-// session just after finds them in memory. Without Warm, such a read loads one block after the other while it holds the
-// stream's lock, and all writes wait (nats-server 2.15, fileStore.LoadNextMsg). For a message that is asked for by its
-// sequence the server reads without the lock. Warm is a hint: what it misses costs time and nothing else.
+// Warm makes the server read the blocks that a session is spread over, one by one and with pauses, so that a read of
+// the session just after finds them in memory. Without Warm, such a read loads one block after the other while it holds
+// the stream's lock, and all writes wait (nats-server 2.15, fileStore.LoadNextMsg). The server reads a message that is
+// requested by its sequence without the lock. Warm is a hint: a block that it misses costs time and nothing else.
 func (l *Log) Warm(ctx context.Context, sessionID string) error {
-	p := l.of(sessionID)
+	p := l.partitionOf(sessionID)
 	request := map[string]any{"seq": 1, "next_by_subj": events.SessionSubject(sessionID), "no_hdr": true}
 	first, err := l.message(ctx, p, request)
 	if err != nil || first == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// witness is the newest small event that this process has seen of a stream, and when it was recorded. A stream restored
+// witness is the newest small event of a stream that this process has seen, and when it was recorded. A stream restored
 // from an older copy can grow past its former length. A process that was cut off meanwhile still notices: at the
 // sequence that it saw last, another event stands now.
 type witness struct {
@@ -16,7 +16,7 @@ type witness struct {
 	at  time.Time
 }
 
-// maxWitness bounds the bytes of an event that is read again to see whether it is still there.
+// maxWitness bounds the size of a witness in bytes, since it is read again to see whether it is still there.
 const maxWitness = 64 << 10
 
 func (w *witness) note(seq uint64, at time.Time, bytes int) {
@@ -36,8 +36,8 @@ func (w *witness) get() (uint64, time.Time) {
 	return w.seq, w.at
 }
 
-// remember takes the head of a stream that was just opened for its witness. If the head can't be read now, a tail will
-// find another witness.
+// remember makes the head of a stream that was just opened its witness. If the head can't be read now, a tail will find
+// another witness.
 func (l *Log) remember(ctx context.Context, p *partition, head uint64) {
 	if head == 0 {
 		return
@@ -47,8 +47,8 @@ func (l *Log) remember(ctx context.Context, p *partition, head uint64) {
 	}
 }
 
-// stands fails with ErrStream if another event stands in the place of a witness. After the witness was erased nobody
-// can tell.
+// stands fails with ErrStream if another event stands in the place of a witness. If the witness was erased, nothing can
+// be said, and stands returns nil.
 func (l *Log) stands(ctx context.Context, p *partition, w *witness) error {
 	seq, at := w.get()
 	if seq == 0 {

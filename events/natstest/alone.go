@@ -24,14 +24,13 @@ func program(t testing.TB) string {
 	return path
 }
 
-// aloneConfig is one node's, as deploy/nats.conf has it.
+// aloneConfig is the configuration of one node, as in deploy/nats.conf.
 const aloneConfig = `listen: "127.0.0.1:%d"
 max_payload: 8MB
 jetstream { store_dir: "%s", sync_interval: always }
 `
 
-// Alone starts a nats-server process on the data of a server that has stopped, and
-// connects to it.
+// Alone starts a nats-server process on the data of a server that has stopped, and connects to it.
 func Alone(t testing.TB, dir string) *nats.Conn {
 	t.Helper()
 	port := freePorts(t, "127.0.0.1", 1)[0]

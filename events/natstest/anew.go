@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/natstest/gobuild"
 )
 
-// BegunAnew is a server process that begins JetStream anew when it is told to.
+// BegunAnew is a server process that restarts JetStream on command.
 type BegunAnew struct {
 	Conn *nats.Conn
 	in   io.Writer
@@ -48,7 +48,7 @@ func StartBegunAnew(t testing.TB) *BegunAnew {
 	return s
 }
 
-// Begin takes JetStream away for a while and begins it anew.
+// Begin stops JetStream, waits for the duration away, and starts it again.
 func (s *BegunAnew) Begin(t testing.TB, away time.Duration) {
 	t.Helper()
 	_, err := fmt.Fprintln(s.in, away.Milliseconds())

@@ -21,7 +21,7 @@ import (
 // Cluster is three servers in this process, each syncing every write.
 type Cluster struct {
 	Servers []*server.Server
-	// links are the wires between the servers of a cluster that can be cut.
+	// links are the wires between the servers of a fragile cluster.
 	links wires
 }
 
@@ -30,15 +30,13 @@ const size = 3
 // StartCluster starts a cluster of three and waits until it has a leader.
 func StartCluster(t testing.TB) *Cluster { return start(t, false) }
 
-// StartFragileCluster starts a cluster whose wires between the servers can be cut:
-// Isolate and Kill work on it.
+// StartFragileCluster starts a cluster whose wires between the servers can be cut: Isolate and Kill need it.
 func StartFragileCluster(t testing.TB) *Cluster { return start(t, true) }
 
 func start(t testing.TB, fragile bool) *Cluster {
 	t.Helper()
 	c := &Cluster{}
-	// An address of its own keeps the ports from being taken between their choice
-	// and their use.
+	// A loopback address that no other test uses keeps the ports from being taken between their choice and their use.
 	host := loopback()
 	all := freePorts(t, host, 2*size)
 	ports, clients := all[:size], all[size:]
@@ -60,7 +58,7 @@ func start(t testing.TB, fragile bool) *Cluster {
 			routes += ",nats://" + address
 		}
 		if fragile {
-			// What gossip tells the others must not lead past the wires.
+			// The servers must not learn addresses by gossip that lead past the wires.
 			opts.Cluster.Advertise, opts.Cluster.PoolSize = "127.0.0.1:1", -1
 		}
 		opts.Routes = server.RoutesFromStr(routes[1:])
@@ -110,11 +108,17 @@ func (c *Cluster) Leader(t testing.TB, stream string, among ...int) int {
 	return leader
 }
 
-// Isolate lets nothing through between a server and the others any more. Its clients
-// keep their connections.
+// Isolate cuts a server off from the others. Its clients keep their connections.
 func (c *Cluster) Isolate(t testing.TB, i int) { c.links.isolate(t, i) }
 
-// Kill ends a server without a last word to the others.
+// Delay delays all traffic between the servers from now on. It needs a fragile cluster.
+func (c *Cluster) Delay(d time.Duration) {
+	for _, l := range c.links {
+		l.delay.Store(int64(d))
+	}
+}
+
+// Kill ends a server that can't tell the others.
 func (c *Cluster) Kill(t testing.TB, i int) {
 	t.Helper()
 	c.Isolate(t, i)
@@ -166,8 +170,7 @@ func (c *Cluster) LogOn(t testing.TB, nc *nats.Conn, partitions int) *jetlog.Log
 	return log
 }
 
-// loopback returns an address of this machine that nobody else uses: on Linux all of
-// 127/8 is there.
+// loopback returns an address of this machine that no other test uses. On Linux all of 127/8 is there.
 func loopback() string {
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 	l, err := net.Listen("tcp", host+":0")
@@ -178,7 +181,7 @@ func loopback() string {
 	return host
 }
 
-// freePorts returns n different ports. Another call may return the same ports.
+// freePorts returns n different free ports. Another call may return the same ports.
 func freePorts(t testing.TB, host string, n int) []int {
 	t.Helper()
 	var out []int

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Holding returns the files below some folders that hold a text. Files that come and go
-// meanwhile are none, and folders of the names in except are left out.
+// Holding returns the files below some folders that contain a text. Files that vanish meanwhile don't count, and
+// folders named in except are left out.
 func Holding(t testing.TB, text string, dirs []string, except ...string) (out []string) {
 	t.Helper()
 	for _, dir := range dirs {

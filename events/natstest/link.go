@@ -3,24 +3,28 @@ package natstest
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// link is a wire from one server to another that can be cut and mended. A cut wire is
-// silent, as a network is that lost a switch: no connection is closed, nothing arrives;
-// what was on its way arrives when it is mended, if anybody still listens.
+// link is a wire from one server to another that can be cut and mended. A cut wire is silent, like a network that lost
+// a switch: no connection is closed, and nothing arrives. Data on its way arrives when the wire is mended, if anybody
+// still listens.
 type link struct {
 	from, to int
 	listener net.Listener
 	target   string
 	over     chan struct{}
 	all      sync.WaitGroup
+	// delay of all traffic on the wire, in nanoseconds.
+	delay atomic.Int64
 
 	mu    sync.Mutex
 	conns []net.Conn
-	// whole is closed while the wire carries.
+	// whole is closed while the wire is not cut.
 	whole chan struct{}
 	isCut bool
 }
@@ -56,7 +60,7 @@ func (l *link) mend() {
 	}
 }
 
-// carries waits until the wire is whole, and is false where it never will be.
+// carries waits until the wire is whole. It returns false if the link was closed first.
 func (l *link) carries() bool {
 	l.mu.Lock()
 	whole := l.whole
@@ -107,6 +111,9 @@ func (l *link) carry(to, from net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		if delay := l.delay.Load(); delay > 0 {
+			<-time.After(time.Duration(delay))
+		}
 		if !l.carries() {
 			return
 		}
@@ -146,7 +153,7 @@ func (w wires) isolate(t testing.TB, i int) {
 	}
 }
 
-// mend makes all whole.
+// mend mends all wires.
 func (w wires) mend() {
 	for _, l := range w {
 		l.mend()

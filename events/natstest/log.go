@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Run runs something until the test ends, or until stop is called. It must end without an error.
+// Run runs a function until the test ends, or until stop is called. The function must end without an error.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -27,7 +27,7 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Append appends facts, each by itself, waits until they are durable, and returns the last one's position.
+// Append appends facts, each by itself, waits until they are durable, and returns the last position.
 func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) (at events.Position) {
 	t.Helper()
 	last := map[int]events.Position{} // of each partition
@@ -43,7 +43,7 @@ func Append(t testing.TB, log *jetlog.Log, facts ...events.Fact) (at events.Posi
 	return at
 }
 
-// Fold returns a session as the log has it.
+// Fold returns a session folded from the log.
 func Fold(t testing.TB, log *jetlog.Log, session string, rules conversation.Rules) *conversation.State {
 	t.Helper()
 	state := conversation.New(session, rules)

@@ -1,5 +1,4 @@
-// Package natstest starts a NATS of its own for a test: one server in process, or a cluster
-// of three.
+// Package natstest starts a NATS for one test: a server in process, or a cluster of three.
 package natstest
 
 import (
@@ -43,7 +42,8 @@ func Log(t testing.TB, partitions int) *jetlog.Log {
 // LogOn opens a log on a server.
 func LogOn(t testing.TB, s *embedded.Server, partitions int) *jetlog.Log {
 	t.Helper()
-	log, err := jetlog.Open(t.Context(), Connect(t, s), jetlog.Config{Partitions: partitions, GateDir: s.GateDir()})
+	log, err := jetlog.Open(t.Context(), Connect(t, s),
+		jetlog.Config{Partitions: partitions, GateDir: s.GateDir(), Reads: Connect(t, s)})
 	require.NoError(t, err)
 	return log
 }

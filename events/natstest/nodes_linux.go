@@ -17,9 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nodes is a cluster of three nats-server processes, each syncing every write, as
-// deploy/nats.conf has them. They can be killed and started again, paused, and cut off
-// from each other; whoever is connected to one stays so.
+// Nodes is a cluster of three nats-server processes, each syncing every write, as in deploy/nats.conf. They can be
+// killed and started again, paused, and cut off from each other. Their clients stay connected when nodes are cut off.
 type Nodes struct {
 	program string
 	nodes   [size]*node
@@ -32,16 +31,15 @@ type node struct {
 	log                           *os.File
 }
 
-// NodesOptions of a cluster.
+// NodesOptions are the options of a cluster.
 type NodesOptions struct {
 	// Fragile: the wires between the nodes can be cut.
 	Fragile bool
-	// Dirs are the folders of the nodes' data; one that is empty is made.
+	// Dirs are the folders of the nodes' data; StartNodes makes one for each that is empty.
 	Dirs [size]string
 }
 
-// nodeConfig is deploy/nats.conf without credentials. A client learns of no other node
-// than those it is given.
+// nodeConfig is deploy/nats.conf without credentials. A client learns of no nodes but those in its URL.
 const nodeConfig = `server_name: %s
 listen: "%s"
 http: "%s"
@@ -71,7 +69,7 @@ func StartNodes(t testing.TB, opts NodesOptions) *Nodes {
 				l := newLink(t, i, j, address)
 				n.links = append(n.links, l)
 				address = l.address()
-				// What gossip tells the others must not lead past the wires.
+				// The nodes must not learn addresses by gossip that lead past the wires.
 				more = `advertise: "127.0.0.1:1", pool_size: -1,`
 			}
 			routes = append(routes, `"nats://`+address+`"`)
@@ -117,12 +115,12 @@ func (n *Nodes) Start(t testing.TB, i int) {
 	x := n.nodes[i]
 	x.cmd = exec.Command(n.program, "-c", x.config)
 	x.cmd.Stdout, x.cmd.Stderr = x.log, x.log
-	// with the test process, however that ends
+	// ends with the test process, whatever ends that
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, x.cmd.Start())
 }
 
-// Kill is kill -9.
+// Kill kills a node with SIGKILL.
 func (n *Nodes) Kill(t testing.TB, i int) {
 	t.Helper()
 	require.NoError(t, n.nodes[i].cmd.Process.Kill())
@@ -130,7 +128,7 @@ func (n *Nodes) Kill(t testing.TB, i int) {
 	n.nodes[i].cmd = nil
 }
 
-// Pause stops a node as it stands; Resume lets it go on.
+// Pause freezes a node; Resume lets it go on.
 func (n *Nodes) Pause(t testing.TB, i int) { n.signal(t, i, syscall.SIGSTOP) }
 
 // Resume lets a paused node go on.
@@ -141,13 +139,13 @@ func (n *Nodes) signal(t testing.TB, i int, s os.Signal) {
 	require.NoError(t, n.nodes[i].cmd.Process.Signal(s))
 }
 
-// Isolate lets nothing through between a node and the others until Mend.
+// Isolate cuts a node off from the others until Mend.
 func (n *Nodes) Isolate(t testing.TB, i int) { n.links.isolate(t, i) }
 
-// Mend makes all wires whole.
+// Mend mends all wires.
 func (n *Nodes) Mend() { n.links.mend() }
 
-// URL returns the addresses of some nodes, of all if none is named.
+// URL returns the addresses of the nodes among, or of all.
 func (n *Nodes) URL(among ...int) string {
 	if len(among) == 0 {
 		among = []int{0, 1, 2}
@@ -159,8 +157,7 @@ func (n *Nodes) URL(among ...int) string {
 	return strings.Join(out, ",")
 }
 
-// Connect returns a connection to some nodes, to all if none is named, that ends with the
-// test.
+// Connect returns a connection to the nodes among, or to all, that ends with the test.
 func (n *Nodes) Connect(t testing.TB, among ...int) *nats.Conn {
 	t.Helper()
 	nc := n.connect(t, among...)
@@ -176,7 +173,7 @@ func (n *Nodes) connect(t testing.TB, among ...int) *nats.Conn {
 	return nc
 }
 
-// Leader waits until one of some nodes knows a stream's leader, and returns the leader's index.
+// Leader waits until one of the nodes among knows a stream's leader, and returns the leader's index.
 func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	t.Helper()
 	nc := n.connect(t, among...)
@@ -186,7 +183,7 @@ func (n *Nodes) Leader(t testing.TB, stream string, among ...int) (leader int) {
 	return leader
 }
 
-// leader returns the leader that answers, or -1.
+// leader returns the index of the stream's leader, or -1 if no leader is known.
 func (n *Nodes) leader(nc *nats.Conn, stream string) int {
 	var v struct{ Cluster struct{ Leader string } }
 	m, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
@@ -211,7 +208,7 @@ func (n *Nodes) Lead(t testing.TB, stream string, i int) {
 		if n.leader(nc, stream) == i {
 			return true
 		}
-		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, ask, 2*time.Second) // looked at above
+		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, ask, 2*time.Second) // checked above
 		return false
 	}, time.Minute, 200*time.Millisecond, "node %d does not lead %s", i, stream)
 }

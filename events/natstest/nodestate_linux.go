@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ready waits until all nodes are healthy: they know their leader, and have caught up.
+// Ready waits until all nodes are healthy: each knows its leader, and has caught up.
 func (n *Nodes) Ready(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -22,20 +22,20 @@ func (n *Nodes) Ready(t testing.TB) {
 	}, 2*time.Minute, 50*time.Millisecond, "the cluster is not ready")
 }
 
-// Healthy returns what a node says of its health.
+// Healthy reports whether a node calls itself healthy.
 func (n *Nodes) Healthy(i int) bool {
 	var v struct{ Status string }
 	return n.ask(i, "/healthz", &v) == nil && v.Status == "ok"
 }
 
-// stored is what a node holds of a stream.
+// stored is the state of a stream on one node.
 type stored struct {
 	Messages, Bytes uint64
 	FirstSeq        uint64 `json:"first_seq"`
 	LastSeq         uint64 `json:"last_seq"`
 }
 
-// Agree waits until all nodes hold the same of every stream of three replicas.
+// Agree waits until all nodes have the same state of every stream with three replicas.
 func (n *Nodes) Agree(t testing.TB) {
 	t.Helper()
 	var told [size]string
@@ -81,7 +81,7 @@ func (n *Nodes) holds(i int) (map[string]stored, error) {
 	return out, nil
 }
 
-// ask reads a node's monitoring.
+// ask reads a path of a node's monitoring.
 func (n *Nodes) ask(i int, path string, out any) error {
 	client := http.Client{Timeout: 2 * time.Second}
 	resp, err := client.Get("http://" + n.nodes[i].monitor + path)

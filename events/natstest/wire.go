@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 )
 
-// Wire is what a connection goes over. While it is locked, nothing comes through.
+// Wire is the network of a connection. While it is locked, nothing comes through.
 type Wire struct{ sync.RWMutex }
 
 // Dial implements nats.CustomDialer.

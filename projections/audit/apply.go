@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -17,7 +18,7 @@ import (
 func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 	kept := a.early[b.From.Partition].Load()
 	for i := range b.Parked {
-		// The letter may be retried before a link comes, or after: a link reads that session from the log.
+		// The letter may be retried before or after a link comes, so a link must read this session from the log.
 		kept.take(b.Parked[i].SessionID)
 	}
 	p, err := a.plan(ctx, b, kept)
@@ -33,8 +34,8 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 	return failure("apply to the audit", err)
 }
 
-// overwrite is for rows that stand already: those of a turn whose past the log has lost to retention, and which begins
-// anew; or those behind a checkpoint that was set back by hand.
+// overwrite writes rows that may exist already: those of a turn whose past retention has removed from the log, so that
+// it begins anew, or those behind a checkpoint that was set back by hand.
 func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, p *plan) error {
 	for _, r := range p.turns {
 		switch r.way {
@@ -45,7 +46,7 @@ func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, p *plan) error {
 		case merged, answeredAgain, untouched: // may be written twice
 		}
 	}
-	p.again = true
+	p.mayStand = true
 	return a.write(ctx, tx, p)
 }
 
@@ -71,24 +72,25 @@ func (a *Audit) write(ctx context.Context, tx pgx.Tx, p *plan) error {
 	}
 	defer a.second.busy.Unlock()
 	return pgx.BeginTxFunc(ctx, a.second.conn, a.writing(), func(other pgx.Tx) error {
-		var g errgroup.Group // neither breaks the other off: a connection does not outlive that
+		var g errgroup.Group // no shared cancellation, since that would break a connection
 		g.Go(func() error { return inTurn(ctx, other, p, half...) })
 		g.Go(func() error { return inTurn(ctx, tx, p, rest...) })
 		return g.Wait()
 	})
 }
 
-// second is a connection beside the transaction's, which takes about half of what a batch writes: where nobody reads
-// yet, one half may come a moment before the other. It is nil for tables that are served.
+// second is a connection besides the transaction's. It writes about half of a batch while a generation is filled. One
+// half may then become visible a moment before the other, which is harmless while nobody reads. It is nil for tables
+// that are served.
 type second struct {
 	busy sync.Mutex
 	conn *pgx.Conn
 }
 
-// take reports whether the connection is there, and not another partition's just now.
+// take reports whether the connection exists and no other partition uses it now.
 func (s *second) take() bool { return s != nil && s.busy.TryLock() }
 
-// forget takes out what erasures and redactions take out of earlier batches.
+// forget removes what erasures and redactions withdraw from earlier batches.
 func (a *Audit) forget(ctx context.Context, tx pgx.Tx, p *plan) error {
 	do := &pgx.Batch{}
 	if len(p.erased) > 0 {
@@ -117,14 +119,19 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, p *plan) error {
 				or (l.session_id, l.replaces_turn_id) in (select * from gone))`),
 			p.from.Partition, p.from.Seq, sessions, turns)
 	}
+	if len(p.described) > 0 {
+		do.Queue(a.sql(`delete from {s}.event_ledger where partition = $1 and seq <= $2 and session_id = any($3)
+			and type = $4`),
+			p.from.Partition, p.from.Seq, slices.Collect(maps.Keys(p.described)), events.TypeSessionDescribed)
+	}
 	if do.Len() == 0 {
 		return nil
 	}
 	return tx.SendBatch(ctx, do).Close()
 }
 
-// leaveOut drops what came to turns that are not in the tables: a link has left them out, or the question was parked.
-// An answer alone would be out of reach of a later erasure.
+// leaveOut drops answers to turns that are not in the tables, because a link has left the turn out or its question was
+// parked. A later erasure would not find an answer without its turn.
 func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, p *plan) error {
 	stand := map[uuid.UUID]bool{}
 	for _, r := range p.turns {
@@ -150,7 +157,7 @@ func (a *Audit) leaveOut(ctx context.Context, tx pgx.Tx, p *plan) error {
 
 func (a *Audit) copyEvents(ctx context.Context, tx pgx.Tx, p *plan) error {
 	for _, table := range []string{"event_ledger", "security_events"} {
-		if !p.again {
+		if !p.mayStand {
 			break
 		}
 		_, err := tx.Exec(ctx, a.sql("delete from {s}."+table+" where partition = $1 and seq > $2 and seq <= $3"),
@@ -171,19 +178,19 @@ func (a *Audit) copyAnswers(ctx context.Context, tx pgx.Tx, p *plan) error {
 }
 
 func (a *Audit) writeQuestions(ctx context.Context, tx pgx.Tx, p *plan) error {
-	if err := questionTable.Copy(ctx, tx, a.cfg.Schema, p.of(copied)); err != nil {
+	if err := questionTable.Copy(ctx, tx, a.cfg.Schema, p.going(copied)); err != nil {
 		return err
 	}
-	if err := questionTable.Merge(ctx, tx, a.cfg.Schema, p.of(merged)); err != nil {
+	if err := questionTable.Merge(ctx, tx, a.cfg.Schema, p.going(merged)); err != nil {
 		return err
 	}
 	return answerTable.Merge(ctx, tx, a.cfg.Schema, p.answers(merged, answeredAgain))
 }
 
-// replaceTurns writes into turns of earlier batches what replaces them.
+// replaceTurns writes into turns of earlier batches which turns replace them.
 func (a *Audit) replaceTurns(ctx context.Context, tx pgx.Tx, p *plan) error {
 	var turns, by []uuid.UUID
-	for _, r := range p.of(answered, answeredAgain, untouched) {
+	for _, r := range p.going(answered, answeredAgain, untouched) {
 		if r.turn.ReplacedBy != uuid.Nil {
 			turns, by = append(turns, r.turn.ID), append(by, r.turn.ReplacedBy)
 		}

@@ -21,19 +21,20 @@ import (
 type Config struct {
 	// URL of the database.
 	URL string
-	// Schema that holds the tables; "turnledger" by default. A generation that is filled beside the served one has
-	// its own.
+	// Schema that holds the tables; "turnledger" by default. A generation that is being filled beside the served one
+	// has its own schema.
 	Schema string
 	// Rules of the log's folds.
 	Rules conversation.Rules
-	// Log is read where a link needs its session's earlier turns. It is needed to apply events, not to read.
+	// Log is read when a link needs its session's earlier turns. It is needed to apply events, but not to read the
+	// tables.
 	Log    projections.LogReader
 	Logger *slog.Logger
 }
 
 const (
 	connectTimeout = 5 * time.Second
-	// pingAfter is less than a PostgreSQL takes to start.
+	// pingAfter is shorter than a PostgreSQL takes to start.
 	pingAfter = 50 * time.Millisecond
 )
 
@@ -57,21 +58,21 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(wrong...)
 }
 
-// Audit is the audit tables of one log. Safe for concurrent use; Apply of one partition is one runner's, and
-// fenced against others.
+// Audit is the audit tables of one log. Safe for concurrent use. Only one runner at a time can apply events of a
+// partition; the checkpoint fences others.
 type Audit struct {
 	cfg  Config
 	pool *pgxpool.Pool
-	// early has what is kept of each partition that was claimed here.
-	early  [events.Buckets]atomic.Pointer[early]
+	// unlinkedSessions holds the unlinked sessions of each partition that this process has claimed.
+	early  [events.Buckets]atomic.Pointer[unlinkedSessions]
 	second *second
-	// mends says that tables that are gone are made again.
+	// mends means that missing tables are made again.
 	mends atomic.Bool
 }
 
 var _ projections.View = (*Audit)(nil)
 
-// Open is Look and Prepare.
+// Open calls Look and Prepare.
 func Open(ctx context.Context, cfg Config) (*Audit, error) {
 	a, err := Look(ctx, cfg)
 	if err == nil {
@@ -86,8 +87,8 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 	return a, nil
 }
 
-// Prepare connects and brings the tables to this program's form; several processes may do so at once. Tables that
-// are gone later are made again. ErrUnavailable: try again later. ErrMissing: the text says what to do first.
+// Prepare connects and migrates the tables to this version; several processes may do so at once. Tables that go missing
+// later are made again. After ErrUnavailable, try again later. The text of ErrMissing says what to do first.
 func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
 		return err
@@ -99,8 +100,8 @@ func (a *Audit) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Look opens the tables as they are, for a process that only reads: it makes and mends nothing, and connects when it
-// is first asked.
+// Look opens the tables as they are, for a process that only reads. It creates and repairs nothing, and connects at the
+// first query.
 func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -113,22 +114,23 @@ func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	return &Audit{cfg: cfg, pool: pool}, nil
 }
 
-// sql names the schema in a statement.
+// sql puts the schema's name into a statement.
 func (a *Audit) sql(text string) string { return strings.ReplaceAll(text, "{s}", a.cfg.Schema) }
 
-// Plans of statements are kept, also those that were made while the tables were small. So the planner is kept from
-// reading a table from end to end, which it would go on doing when the table has grown.
+// PostgreSQL keeps the plans of prepared statements, even plans from when a table was small. These settings keep the
+// planner from choosing a full scan, which it would keep using after the table has grown.
 const byIndex = `set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off;
 	set local jit = off`
 
-// writing begins a transaction that writes. It does not wait for the disk (package doc).
+// writing returns the options of a transaction that writes. Such a transaction does not wait for the disk (package
+// doc).
 func (a *Audit) writing() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: `begin; set local synchronous_commit = off;
 		set local idle_in_transaction_session_timeout = '15s'; ` + byIndex}
 }
 
-// reading begins a transaction that reads. LOCK takes no snapshot: what the transaction sees begins after it, in one
-// generation.
+// reading returns the options of a transaction that reads. LOCK takes no snapshot, so the snapshot begins after the
+// lock, and the transaction sees only one generation.
 func (a *Audit) reading() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: a.sql(`begin isolation level repeatable read read only;
 		lock table {s}.projection_checkpoints in access share mode; ` + byIndex)}
@@ -137,7 +139,7 @@ func (a *Audit) reading() pgx.TxOptions {
 func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// The error itself repeats the URL.
+		// pgx's own error repeats the URL.
 		return nil, errors.New("audit: the PostgreSQL URL can't be read: " +
 			"want postgres://user:password@host/database, or keyword=value pairs")
 	}
@@ -147,8 +149,8 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if _, ok := pc.ConnConfig.RuntimeParams["application_name"]; !ok {
 		pc.ConnConfig.RuntimeParams["application_name"] = "turnledger-audit"
 	}
-	// A connection can break with a server that is back already. That must not fail a read, so a connection is
-	// looked at first, unless it was in use a moment ago.
+	// After PostgreSQL restarts, idle connections are broken. That must not fail a read, so a connection is checked
+	// first, unless it was used a moment ago.
 	pc.ShouldPing = func(_ context.Context, c pgxpool.ShouldPingParams) bool { return c.IdleDuration > pingAfter }
 	return pgxpool.NewWithConfig(ctx, pc)
 }

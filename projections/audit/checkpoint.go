@@ -24,8 +24,8 @@ func scanCheckpoint(row pgx.CollectableRow) (c projections.Checkpoint, err error
 	return c, err
 }
 
-// Claim implements projections.Projection. It waits for a transaction of the former runner that is under way; the
-// server breaks off one that stands still between two statements for 15 s. Tables that are gone are made again.
+// Claim implements projections.Projection. It waits for a running transaction of the former runner; the server ends a
+// transaction that is idle for 15 s between two statements. Missing tables are made again.
 func (a *Audit) Claim(ctx context.Context, partition int) (c projections.Checkpoint, err error) {
 	err = a.mended(ctx, func() error {
 		found, _ := a.pool.Query(ctx, a.sql(`insert into {s}.projection_checkpoints as c
@@ -38,12 +38,12 @@ func (a *Audit) Claim(ctx context.Context, partition int) (c projections.Checkpo
 	if err != nil {
 		return projections.Checkpoint{}, failure("claim a partition for the audit", err)
 	}
-	a.early[partition].Store(newEarly(a.cfg.Rules))
+	a.early[partition].Store(newUnlinked(a.cfg.Rules))
 	return c, nil
 }
 
-// mended makes the tables again where they are gone, and asks once more: a database that was lost comes back empty,
-// and the runners have to see that it is to be filled. A process that only looks at the tables makes none.
+// mended runs ask. If the tables are missing, it makes them and runs ask again: a lost database comes back empty, and
+// the runners must see that it has to be filled. A process that only reads makes no tables.
 func (a *Audit) mended(ctx context.Context, ask func() error) error {
 	err := ask()
 	if !gone(err) || !a.mends.Load() {
@@ -84,8 +84,9 @@ func (a *Audit) Served(ctx context.Context) (out projections.Served, err error) 
 	return out, nil
 }
 
-// inTx runs do in a transaction that ends with b.To as the checkpoint, if the stored one is b.From; else ErrFenced. The
-// checkpoint's row goes first: its lock keeps another runner out, and Claim waiting, until the end.
+// inTx runs do in a transaction that moves the checkpoint from b.From to b.To. It fails with ErrFenced if the stored
+// checkpoint is not b.From. The checkpoint's row is written first: its lock keeps out another runner, and makes Claim
+// wait, until the end.
 func (a *Audit) inTx(ctx context.Context, b projections.Batch, do func(pgx.Tx) error) error {
 	var created *int64
 	if !b.To.Created.IsZero() {

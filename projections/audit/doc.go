@@ -2,12 +2,12 @@
 // ledger of every event, and dead letters of versions before. It is a projection of the log (projections.Projection)
 // and the read side of its tables.
 //
-// A turn is a row of questions and one of answers, joined by the view turns: an answer that comes later is written by
-// itself.
+// A turn is a row of questions and a row of answers, joined by the view turns, so that a later answer is written
+// without touching its question.
 //
 // Rules, in log order:
 //   - Only turns of linked sessions have rows. A link brings in the session's earlier turns, those after its boundary.
-//   - A correction is a new row in the old one's place; the old row names it. A redaction leaves a tombstone: ids,
+//   - A correction is a new row in the old row's place; the old row names it. A redaction leaves a tombstone: ids,
 //     positions, times and versions, no text; it is the same row whether or not the turn's own events are still in the
 //     log. An erased session keeps one closed row, and no turns.
 //   - The ledger has a row for each event that the log holds for good. Rows of events that the eraser takes out go with
@@ -17,15 +17,13 @@
 //     the log can't be built anew; a rebuild carries them over into the new generation.
 //
 // Rows and checkpoint are one transaction, fenced by the checkpoint's sequence and epoch: an event is applied once, by
-// one runner. The transaction does not wait for the disk, since rows and checkpoint fall together and the log refills
-// both.
+// one runner. The transaction does not wait for the disk: a crash loses rows and checkpoint together, and both are
+// applied again from the log.
 //
 // What PostgreSQL can't hold is written so that it comes back as it was: U+0000 in a text as "␀0" (and "␀" itself as
-// "␀␀"), messages nested deeper than 500 levels as a JSON string. Messages keep their bytes (json); metadata is
-// jsonb, so its spaces, key order and forms of numbers are PostgreSQL's; a number that does not fit numeric, and
-// metadata nested deeper than 500 levels, become strings. Bytes that are not UTF-8, which JSON does not allow,
-// become U+FFFD.
+// "␀␀"), messages nested deeper than 500 levels as a JSON string. Messages keep their bytes (json); metadata is jsonb,
+// so its spaces, key order and forms of numbers are PostgreSQL's; a number that does not fit numeric, and metadata
+// nested deeper than 500 levels, become strings. Bytes that are not UTF-8, which JSON does not allow, become U+FFFD.
 //
-// The package refuses to hold texts anywhere but in turns, and to answer for what it could not read: a failing read is
-// ErrUnavailable, never an empty answer. No error of it holds a value of a row.
+// Only turns hold texts. A failed read is ErrUnavailable, never an empty answer. No error holds a value of a row.
 package audit

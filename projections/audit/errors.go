@@ -12,17 +12,17 @@ import (
 )
 
 var (
-	// ErrUnavailable: PostgreSQL did not answer, or not as it should. Nothing may be concluded about what it holds.
+	// ErrUnavailable: PostgreSQL did not answer properly. Nothing is known about what it holds.
 	ErrUnavailable = projections.Unavailable(errors.New("the audit tables do not answer"))
-	// ErrCursor: the cursor is not one that IdentityTurns returned.
+	// ErrCursor: the cursor was not returned by IdentityTurns.
 	ErrCursor error = &conversation.Invalid{Field: "cursor", Why: "is not one of this listing: start again without one"}
 	// ErrMissing: PostgreSQL answers, but can't be used as it is. The text says what to do.
 	ErrMissing = errors.New("PostgreSQL is not ready for the audit tables")
 )
 
 // failure wraps an error with the attempted action, and marks errors that a retry can't mend. PostgreSQL's messages
-// about the values of a row quote these values; of such errors failure keeps only the code and the names of the table
-// and the constraint. An error of this package stays as it is.
+// about the values of a row quote these values; from these errors failure keeps only the code and the names of the
+// table and the constraint. An error of this package stays as it is.
 func failure(attempted string, err error) error {
 	is := func(known error) bool { return errors.Is(err, known) }
 	if err == nil || projections.IsPermanent(err) || slices.ContainsFunc(ours, is) {
@@ -48,8 +48,8 @@ func failure(attempted string, err error) error {
 var ours = []error{ErrUnavailable, ErrMissing, ErrDependent, projections.ErrFenced, projections.ErrBehind,
 	projections.ErrRebuilding}
 
-// aboutData are the classes of errors that come from the values of a row: data exception, integrity violation, limit
-// of the program.
+// aboutData are the classes of errors that are caused by a row's values: data exception, integrity violation, program
+// limit.
 var aboutData = []string{"22", "23", "54"}
 
 const (
@@ -57,7 +57,7 @@ const (
 	lockNotAvailable = "55P03"
 )
 
-// codeOf returns the SQLSTATE of an error, "" where PostgreSQL did not answer.
+// codeOf returns the SQLSTATE of an error, or "" if PostgreSQL did not answer.
 func codeOf(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
@@ -65,10 +65,10 @@ func codeOf(err error) string {
 	return ""
 }
 
-// gone reports whether there is no such table any more, or one of a version before: its rebuild was swapped in.
+// gone reports whether the table is missing, or an older version's table, because a rebuild has been swapped in.
 func gone(err error) bool { return slices.Contains([]string{"42P01", "3F000", "42703"}, codeOf(err)) }
 
-// unavailable is failure for reads: whatever is wrong, there is no answer.
+// unavailable is like failure, for reads: any error means that there is no answer.
 func unavailable(attempted string, err error) error {
 	if err = failure(attempted, err); err == nil || errors.Is(err, ErrUnavailable) {
 		return err

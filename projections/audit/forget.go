@@ -12,14 +12,14 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// ErrNotYet says that somebody may have read from the log what is to be forgotten, and could bring it back: a
-// rebuild, a verification, or a runner whose tables are not that far.
+// ErrNotYet says that a process may have read the event from the log already, and could write its row again: a rebuild,
+// a verification, or a runner whose tables are behind the event.
 var ErrNotYet = projections.NotYet(errors.New(
 	"the audit is being rebuilt or verified, or has not applied yet what is to be forgotten; that waits for it"))
 
-// ForgetEvent takes the ledger's row of an event out that has left the log by itself. A runner that has read the event
-// and not applied it has to claim the partition anew, and finds it no more. ErrUnavailable where PostgreSQL does not
-// answer, ErrNotYet until tables beside the served ones are served or gone.
+// ForgetEvent removes the ledger's row of an event that has left the log. If a runner has read the event but not
+// applied it, it must claim the partition again, and then does not find the event any more. It fails with
+// ErrUnavailable if PostgreSQL does not answer, and with ErrNotYet while a generation is being filled.
 func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
 	return a.whileNoneFill(ctx, "forget an event of the audit", func(conn *pgxpool.Conn) error {
 		_, err := conn.Exec(ctx, a.sql(`update {s}.projection_checkpoints set epoch = epoch + 1
@@ -31,9 +31,9 @@ func (a *Audit) ForgetEvent(ctx context.Context, at events.Position) error {
 	})
 }
 
-// ForgetEvents takes the ledger's rows of some events of a partition out, and then has purge take the events out of the
-// log, for a retention. Errors are those of ForgetEvent, ErrNotYet also until the tables have applied all of the
-// events, and those of purge.
+// ForgetEvents removes the ledger's rows of some events of a partition, and then calls purge, which removes the events
+// from the log for a retention. Its errors are those of ForgetEvent and of purge. It also fails with ErrNotYet until
+// the tables have applied all of the events.
 func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
 	purge func(context.Context) error) error {
 	var purged error
@@ -46,7 +46,10 @@ func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
 		if applied < slices.Max(seqs) {
 			return ErrNotYet
 		}
-		if _, err = conn.Exec(ctx, a.sql(clearLedger), partition, seqs); err == nil {
+		if _, err = conn.Exec(ctx, a.sql(clearSessions), partition, seqs); err == nil {
+			_, err = conn.Exec(ctx, a.sql(clearLedger), partition, seqs)
+		}
+		if err == nil {
 			purged = purge(ctx)
 		}
 		return err
@@ -54,12 +57,19 @@ func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
 	return errors.Join(err, purged)
 }
 
+// clearSessions removes the rows of anonymous sessions of which the ledger has no other events.
+const clearSessions = `delete from {s}.sessions s
+	using (select distinct session_id from {s}.event_ledger where partition = $1 and seq = any($2)) gone
+	where s.session_id = gone.session_id and s.identity_id is null and s.erased_position is null
+		and not exists (select from {s}.event_ledger l where l.session_id = s.session_id and not l.seq = any($2))`
+
 const clearLedger = `delete from {s}.event_ledger where partition = $1 and seq = any($2)`
 
-// fillLock is held while tables beside those of a schema are filled, and shared while events are forgotten.
+// fillLock is held exclusively while a generation is filled beside a schema's tables, and shared while events are
+// forgotten.
 const fillLock = "hashtextextended('turnledger.audit.fill.' || $1, 0)"
 
-// whileNoneFill does something while nobody begins to fill tables beside these.
+// whileNoneFill runs do while no generation can begin to be filled.
 func (a *Audit) whileNoneFill(ctx context.Context, what string, do func(*pgxpool.Conn) error) error {
 	conn, err := a.pool.Acquire(ctx)
 	if err != nil {
@@ -74,7 +84,7 @@ func (a *Audit) whileNoneFill(ctx context.Context, what string, do func(*pgxpool
 	err = do(conn)
 	after := context.WithoutCancel(ctx)
 	if _, kept := conn.Exec(after, "select pg_advisory_unlock_shared("+fillLock+")", a.cfg.Schema); kept != nil {
-		_ = conn.Hijack().Close(after) // a lock that stays would hold up every rebuild
+		_ = conn.Hijack().Close(after) // a remaining lock would block every rebuild
 	} else {
 		conn.Release()
 	}

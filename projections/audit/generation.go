@@ -13,9 +13,9 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// A generation is a schema of its own, named after the served one. The swap is two renames in one transaction. Names,
-// grants and the generation's number go over, and no reader sees half of each: every transaction that reads or writes
-// first takes a share of the checkpoints' table, which the swap takes whole.
+// A generation is a schema of its own, named after the served one. The swap is two renames in one transaction. The new
+// schema takes over name, grants and number. No reader sees half of each generation: every transaction first takes a
+// shared lock on the checkpoints' table, and the swap takes an exclusive one.
 const (
 	nextSuffix   = "_next"
 	formerSuffix = "_former"
@@ -26,11 +26,12 @@ var (
 	_ projections.Generation  = (*generation)(nil)
 )
 
-// ErrDependent says that somebody's view or key stands on the tables, and would go with the former generation.
+// ErrDependent says that a view or a foreign key of another schema refers to the tables, and would be dropped with the
+// former generation.
 var ErrDependent = errors.New("objects outside the audit's schema stand on its tables, " +
 	"and would be lost with a rebuild: drop them, rebuild, and make them again")
 
-// NewGeneration implements projections.Rebuildable. Both generations take room in the database until the swap.
+// NewGeneration implements projections.Rebuildable. The database needs room for both generations until the swap.
 func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, error) {
 	g, err := a.beside(ctx, nextSuffix)
 	if err != nil {
@@ -39,14 +40,14 @@ func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, erro
 	return g, nil
 }
 
-// generation is the tables that one rebuild, or one verification, fills. Its connection holds the lock that keeps
-// others off. A server that breaks this connection lets the next rebuild begin, and ends this one, which swaps on the
-// connection.
+// generation is the set of tables that one rebuild, or one verification, fills. Its connection holds the lock that
+// excludes other rebuilds. If the connection breaks, the next rebuild may begin, and this one ends, since the swap
+// needs the connection.
 type generation struct {
 	*Audit
 	served *Audit
 	conn   *pgx.Conn
-	// helper is the connection that takes half of the writing.
+	// helper is the connection that does half of the writing.
 	helper *second
 	number uint64
 	// gone are the schemas to drop.
@@ -102,19 +103,19 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	if err != nil {
 		return err
 	}
-	// While nobody reads the tables, and only new rows come, there is nothing to be cleaned.
+	// While the tables have no readers and get only new rows, there is nothing to vacuum.
 	_, err = g.conn.Exec(ctx, g.alterLarge("set (autovacuum_enabled = off)"))
 	return err
 }
 
-// alterLarge is a change of the tables that hold a row for each turn or event.
+// alterLarge returns statements that change the tables with a row for each turn or event.
 func (g *generation) alterLarge(change string) string {
 	return g.sql("alter table {s}.questions " + change + "; alter table {s}.answers " + change +
 		"; alter table {s}.event_ledger " + change)
 }
 
-// lock excludes other rebuilds and verifications of these tables until the connection ends, and calls of ForgetEvents
-// and ForgetEvent. It waits for such a call that is under way, since the log must be read as it is after that.
+// lock excludes other rebuilds and verifications of these tables, and calls of ForgetEvents and ForgetEvent, until the
+// connection ends. It waits for such a call if one is running, since the log must be read as it is after the call.
 func (g *generation) lock(ctx context.Context) error {
 	var got bool
 	err := g.conn.QueryRow(ctx, "select pg_try_advisory_lock(hashtextextended('turnledger.audit.rebuild.' || $1, 0))",
@@ -128,7 +129,7 @@ func (g *generation) lock(ctx context.Context) error {
 	return err
 }
 
-// independent refuses where views or keys of others would go with the tables.
+// independent returns ErrDependent if views or foreign keys of others would be dropped with the tables.
 func (g *generation) independent(ctx context.Context) error {
 	var others bool
 	err := g.conn.QueryRow(ctx, `select exists (
@@ -144,7 +145,7 @@ func (g *generation) independent(ctx context.Context) error {
 	return err
 }
 
-// besideNames returns the names of the schemas that exist beside the served one for a while.
+// besideNames returns the names of the schemas that exist for a while beside the served one.
 func (a *Audit) besideNames() []string {
 	return []string{a.cfg.Schema + nextSuffix, a.cfg.Schema + formerSuffix, a.cfg.Schema + verifySuffix}
 }
@@ -170,7 +171,7 @@ func (g *generation) Drop(ctx context.Context) error {
 	return nil
 }
 
-// close frees the lock. Where the connection is gone, the server frees it by itself, only later.
+// close frees the lock. If the connection is broken, the server frees the lock itself, but later.
 func (g *generation) close(ctx context.Context) {
 	_, _ = g.conn.Exec(ctx, "select pg_advisory_unlock_all()")
 	_ = g.conn.Close(ctx)
@@ -179,7 +180,7 @@ func (g *generation) close(ctx context.Context) {
 	}
 }
 
-// swapWait bounds how long the swap waits for readers that have begun; more of them wait behind it meanwhile.
+// swapWait bounds how long the swap waits for running readers, since new readers wait behind the swap meanwhile.
 const swapWait = "2s"
 
 // Swap implements projections.Generation.
@@ -189,7 +190,7 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 		if codeOf(err) != lockNotAvailable {
 			return failure("swap the generations of the audit", err)
 		}
-		if !pause.For(ctx, 100*time.Millisecond) { // a long read was in the way
+		if !pause.For(ctx, 100*time.Millisecond) { // a long read has held up the swap
 			return ctx.Err()
 		}
 	}
@@ -219,15 +220,15 @@ func (g *generation) trySwap(ctx context.Context, anyway bool) error {
 	return cmp.Or(err, projections.ErrBehind)
 }
 
-// takePlace hands the name, the grants and the future of the served generation to this one.
+// takePlace transfers to this generation the served one's name and grants.
 func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) error {
 	do := &pgx.Batch{}
-	// Whoever feeds the tables has to claim them anew.
+	// The higher epoch makes every runner claim the tables anew.
 	do.Queue(g.between(`update {next}.projection_checkpoints n set epoch = greatest(n.epoch, coalesce((
 		select s.epoch from {served}.projection_checkpoints s
 		where s.projection = n.projection and s.partition = n.partition), 0)) + 1`))
 	if !anyway {
-		// Refused links and anomalies whose events erasure took out of the log can't be built anew (package doc).
+		// Refused links and anomalies of erased events can't be built from the log, so they are copied (package doc).
 		do.Queue(g.between(`insert into {next}.security_events select s.* from {served}.security_events s
 			where not exists (select from {next}.event_ledger l where l.partition = s.partition and l.seq = s.seq)
 			on conflict do nothing`))
@@ -247,7 +248,7 @@ func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) erro
 	return err
 }
 
-// grant repeats for the new tables what others may do with the old ones.
+// grant copies the grants of the old tables to the new ones.
 func (g *generation) grant(ctx context.Context, tx pgx.Tx) error {
 	found, _ := tx.Query(ctx, `
 		select format('grant %s on schema %I to %s', x.privilege_type, $2::text,
@@ -266,12 +267,12 @@ func (g *generation) grant(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// between names both schemas in a statement.
+// between puts the names of both schemas into a statement.
 func (g *generation) between(sql string) string {
 	return strings.NewReplacer("{served}", g.served.cfg.Schema, "{next}", g.cfg.Schema).Replace(sql)
 }
 
-// sweep drops what a rebuild left behind that was killed, unless one is going on.
+// sweep drops what a killed rebuild has left behind, unless a rebuild is running.
 func (a *Audit) sweep(ctx context.Context) error {
 	var left bool
 	err := a.pool.QueryRow(ctx, "select exists (select from pg_namespace where nspname = any($1))",

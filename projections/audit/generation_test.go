@@ -131,6 +131,6 @@ func TestAGenerationsBatchIsWrittenWholeOrNotAtAll(t *testing.T) {
 	require.Equal(t, want, got)
 	var uncleaned int
 	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = 'turnledger' and c.reloptions::text like '%autovacuum%'`).Scan(&uncleaned))
+		where n.nspname = 'turnledger' and c.reloptions::text like '%autovacuum_enabled%'`).Scan(&uncleaned))
 	require.Zero(t, uncleaned)
 }

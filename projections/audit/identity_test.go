@@ -177,7 +177,7 @@ func TestSessionTurnsCanBeFoldedOn(t *testing.T) {
 	require.True(t, state.Whole)
 	for e, err := range log.Session(t.Context(), "s", at.Seq, log.last) {
 		require.NoError(t, err)
-		require.True(t, state.Fold(e).Kind.Applied())
+		require.True(t, state.Fold(e).Kind.ChangesView())
 	}
 	want := log.state("s")
 	require.Equal(t, want.Head(), state.Head())

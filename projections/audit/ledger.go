@@ -11,8 +11,9 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
-// record notes an event for the ledger and for security. An event that names a turn after its redaction, or a session
-// after its erasure, does not stay in the log.
+// record notes an event for the ledger and the security table. It leaves out an event that names a turn after the
+// turn's redaction, or a session after its erasure, since such an event is erased from the log; and a
+// description that does not count.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
 	row.turn, row.replaces = conversation.Named(e.Recorded)
@@ -23,20 +24,20 @@ func (p *plan) record(e *projections.Judged) {
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
 		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Gone != 0
-	if !afterErasure && !afterRedaction {
+	if !afterErasure && !afterRedaction && !e.VoidDescription() {
 		p.ledger = append(p.ledger, row)
 	}
 }
 
-// named is a turn as a fact of its own session names it.
+// named is a turn that a fact of its own session names.
 type named struct {
 	session string
 	turn    uuid.UUID
 }
 
-// settle takes out what a later event of the batch made void.
+// settle removes rows that a later event of the same batch erases.
 func (p *plan) settle() {
-	if p.erased == nil && p.redacted == nil {
+	if p.erased == nil && p.redacted == nil && p.described == nil {
 		return
 	}
 	for _, r := range p.turns {
@@ -45,7 +46,7 @@ func (p *plan) settle() {
 	p.ledger = slices.DeleteFunc(p.ledger, p.takenOut)
 }
 
-// takenOut reports whether a later redaction or erasure takes an event out of the log.
+// takenOut reports whether a later redaction, erasure or description removes an event from the log.
 func (p *plan) takenOut(l ledgerRow) bool {
 	session, seq := l.e.SessionID, l.e.Position.Seq
 	for _, turn := range []uuid.UUID{l.turn, l.replaces} {
@@ -53,11 +54,14 @@ func (p *plan) takenOut(l ledgerRow) bool {
 			return true
 		}
 	}
+	if by := p.described[session]; by != nil && l.e.Type == by.Type && seq < by.Position.Seq {
+		return true
+	}
 	by := p.erased[session]
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }
 
-// ledgerRow is an event and the turns that its fact names.
+// ledgerRow is an event with the turns that its fact names.
 type ledgerRow struct {
 	e              *projections.Judged
 	turn, replaces uuid.UUID
@@ -83,7 +87,7 @@ func (l ledgerRow) owner() string {
 	return knownID(l.e.IdentityID)
 }
 
-// securityTable has the refused links and the anomalies. identity_id is who asked for the session.
+// securityTable holds the refused links and the anomalies. identity_id is the identity that asked for the session.
 var securityTable = rows.Table[ledgerRow]{Name: "security_events", Columns: append(
 	ledgerTable.Only("seq", "recorded_at", "turn_id", "partition", "event_id", "type", "session_id").Columns,
 	rows.Col("kind", "text", func(b *buffer, l ledgerRow) { b.Word(l.e.Change.Kind.String()) }),
@@ -110,7 +114,7 @@ func (l ledgerRow) asker() string {
 	return l.e.IdentityID
 }
 
-// source is from where a link was refused.
+// source returns where a refused link came from.
 func (l ledgerRow) source() string {
 	if f, refused := l.e.Fact.(*events.LinkRefused); refused {
 		return projections.Label(f.SourceHash)
@@ -118,7 +122,7 @@ func (l ledgerRow) source() string {
 	return ""
 }
 
-// knownID returns an id, and "" if the id breaks the rules of ids: only an event that states no fact has such an id.
+// knownID returns an id, or "" if the id breaks the rules for ids, which only happens in events that state no fact.
 func knownID(id string) string {
 	if events.ValidID(id) != nil {
 		return ""

@@ -15,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrate works on a connection of its own: tern resets its connection.
+// migrate uses its own connection, since tern resets the connection that it gets.
 func (a *Audit) migrate(ctx context.Context) error {
 	conn, err := a.connect(ctx)
 	if err != nil {
@@ -37,8 +37,7 @@ func (a *Audit) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, a.hint(err)
 }
 
-// makeTables runs the migrations that were not run. All of them are one transaction: where some of the tables are, all
-// of them are taken to be there.
+// makeTables runs the pending migrations in one transaction. So if some tables exist, all do.
 func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	if err := a.makeSchema(ctx, tx); err != nil {
 		return err
@@ -63,7 +62,7 @@ func (a *Audit) makeTables(ctx context.Context, tx pgx.Tx) error {
 	return m.Migrate(ctx)
 }
 
-// checkServer refuses a server on which texts or statements would fail one by one later.
+// checkServer refuses a server on which single texts or statements would fail later.
 func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	var encoding string
 	var version int
@@ -81,8 +80,8 @@ func (a *Audit) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// makeSchema makes the schema if there is none, and keeps other processes from making it or its tables until the
-// transaction ends. It needs no right to create where the schema stands.
+// makeSchema creates the schema if it is missing, and keeps other processes from creating it or its tables until the
+// transaction ends. If the schema exists, no right to create is needed.
 func (a *Audit) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('turnledger.audit', 0))"); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (a *Audit) makeSchema(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// hint says what to do about an error of the first contact.
+// hint adds to an error of the first connection what to do about it.
 func (a *Audit) hint(err error) error {
 	if err == nil {
 		return nil

@@ -11,34 +11,37 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// plan is what a batch does to the tables, each row once with its last state.
+// plan is the changes that a batch makes to the tables, each row once in its last state.
 type plan struct {
 	from, to projections.Checkpoint
 	ledger   []ledgerRow
 	security []ledgerRow
-	// turns are in the order in which they came up; byTurn finds them by id.
+	// turns are in the order in which the batch first names them; byTurn finds them by id.
 	turns  []*turnRow
 	byTurn map[uuid.UUID]*turnRow
-	// heads of linked and of erased sessions.
+	// heads of sessions, of erased ones too.
 	heads map[string]*headRow
 	links []*projections.Judged
-	// redacted turns and erased sessions take ledger rows with them; each with the event that did so.
+	// redacted holds redacted turns and erased sessions, whose ledger rows are removed, each with the event that
+	// redacted or erased it.
 	redacted map[named]*projections.Judged
 	erased   map[string]*projections.Judged
-	// kept has sessions that nobody is linked to yet.
-	kept *early
-	// again: rows of these events may stand already.
-	again bool
+	// described sessions lose the ledger's rows of earlier descriptions, each with the event that replaces them.
+	described map[string]*projections.Judged
+	// unlinked holds sessions that are not linked to an identity yet.
+	unlinked *unlinkedSessions
+	// mayStand: rows of these events may exist already.
+	mayStand bool
 }
 
-// plan folds a batch into what it does. Reading for a link happens here, before a transaction is open.
-func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *early) (*plan, error) {
+// plan folds a batch into changes. What a link needs from the log is read here, before a transaction is open.
+func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *unlinkedSessions) (*plan, error) {
 	p := &plan{
 		from: b.From, to: b.To,
-		kept:   kept,
-		ledger: make([]ledgerRow, 0, len(b.Events)),
-		byTurn: make(map[uuid.UUID]*turnRow, len(b.Events)),
-		heads:  make(map[string]*headRow, len(b.Events)/4),
+		unlinked: kept,
+		ledger:   make([]ledgerRow, 0, len(b.Events)),
+		byTurn:   make(map[uuid.UUID]*turnRow, len(b.Events)),
+		heads:    make(map[string]*headRow, len(b.Events)/4),
 	}
 	for i := range b.Events {
 		e := &b.Events[i]
@@ -51,13 +54,14 @@ func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *early) (*pl
 	return p, nil
 }
 
-// apply takes one event in.
+// apply adds one event to the plan.
 func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error {
 	linked := e.Head.Identity != ""
 	if !linked || e.Change.Kind == conversation.Linked {
-		p.kept.fold(e)
+		p.unlinked.fold(e)
 	}
-	if e.Change.Kind.Applied() && (linked || e.Change.Kind == conversation.Erased) && e.SessionID != "" {
+	known := linked || e.Head.Erased != 0 || !e.Head.CreatedAt.IsZero()
+	if e.Change.Kind.ChangesView() && known && e.SessionID != "" {
 		p.head(e)
 	}
 	switch e.Change.Kind {
@@ -79,9 +83,15 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	case conversation.TurnGone:
 		p.redact(e, linked)
 		if linked && e.Change.NewBoundary {
-			// The link took a gap for a silence, and left turns out; the redaction shows that there was none.
+			// The link had taken a gap for a silence, and left turns out. The redaction shows that there was no
+			// silence.
 			return a.backfill(ctx, p, e)
 		}
+	case conversation.Described:
+		if p.described == nil {
+			p.described = map[string]*projections.Judged{}
+		}
+		p.described[e.SessionID] = e
 	case conversation.Erased:
 		if p.erased == nil {
 			p.erased = map[string]*projections.Judged{}
@@ -93,10 +103,10 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 	return nil
 }
 
-// backfill brings in the session's turns, after its boundary, as they stand at the event. Turns that the batch has
-// brought in are there already.
+// backfill adds the session's turns after its boundary, as they are at the event. It skips turns that the batch has
+// added already.
 func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) error {
-	state := p.kept.take(e.SessionID)
+	state := p.unlinked.take(e.SessionID)
 	if e.First {
 		return nil
 	}
@@ -115,7 +125,7 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 	return nil
 }
 
-// read folds a session, with texts, up to and with a sequence of its partition.
+// read folds a session, with texts, up to a sequence of its partition, inclusive.
 func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
 	if a.cfg.Log == nil {
 		return nil, errors.New("nothing is configured to read the log with (Config.Log)")

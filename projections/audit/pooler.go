@@ -11,13 +11,13 @@ import (
 type client interface {
 	// backend returns the number of the server's process that answers.
 	backend(ctx context.Context) (int, error)
-	// keep begins a transaction, in which a pooler can't give the server's process away.
+	// keep begins a transaction, during which a pooler can't give the server's process to another client.
 	keep(ctx context.Context) error
 }
 
-// pooled reports whether a pooler gives each transaction of a client whichever process of the server is free: then two
-// clients meet at one process, or one client at two. Locks and prepared statements, which belong to a process, go
-// astray there.
+// pooled reports whether a pooler assigns each transaction of a client to any free process of the server. Then two
+// clients may share a process, or one client may use two. Locks and prepared statements belong to a process, so they
+// don't work there.
 func pooled(ctx context.Context, a, b client) (bool, error) {
 	before, err := a.backend(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c pgClient) keep(ctx context.Context) error {
 	return err
 }
 
-// checkPooler refuses a pooler of that kind, on which rebuilds and erasures would fail one by one later.
+// checkPooler refuses such a pooler, since rebuilds and erasures would fail later.
 func (a *Audit) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	other, err := a.connect(ctx)
 	if err != nil {

@@ -172,7 +172,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 15).Draw(t, "act") {
+	switch rapid.IntRange(0, 17).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -196,7 +196,10 @@ func act(t *rapid.T, log *journal, session, request string) {
 		if rapid.Bool().Draw(t, "erase") {
 			log.add(erased(session))
 		}
-	case 15:
+	case 15, 16:
+		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
+			Metadata: map[string]*string{request: &text}}, 0).Facts...)
+	case 17:
 		wrong := envelope(started(session, request))
 		wrong.Body = []byte(`{"turn_id":"` + text + `"}`)
 		log.publish(wrong)
@@ -231,6 +234,7 @@ func reference(t *rapid.T, log *journal, a *tables) {
 			sameRows(t, a, state, in)
 		}
 	}
+	sameList(t, log, a.Audit)
 	require.ElementsMatch(t, ledger, a.column("select seq::text from one.event_ledger"))
 	require.ElementsMatch(t, security, a.column("select seq || ' ' || kind || ' ' || case kind when 'anomaly' then "+
 		"reason else '' end from one.security_events"))
@@ -258,7 +262,7 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 			in[turn.ID] = true
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 
@@ -275,6 +279,15 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 		}
 	case state.Erased != 0:
 		return
+	case e.Type == events.TypeSessionDescribed:
+		if c.Kind != conversation.Described {
+			return
+		}
+		for seq := range rows {
+			if of, _, _ := j.At(context.Background(), events.Position{Seq: seq}); of.Type == e.Type {
+				delete(rows, seq)
+			}
+		}
 	case c.Kind == conversation.TurnGone:
 		for seq, turns := range rows {
 			if slices.ContainsFunc(turns, func(id uuid.UUID) bool {

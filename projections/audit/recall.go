@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// recallTurns is how many of an identity's newest finalized turns are searched. Their words are taken from their
-	// texts each time: an index of words would keep those of redacted turns until a vacuum, and slow down every write.
+	// recallTurns is how many of an identity's newest finalized turns are searched. Their words are extracted from
+	// their texts at each search: an index would keep the words of redacted turns until a vacuum, and slow down every
+	// write.
 	recallTurns = 2000
-	// recallLikely is how many of them, those with the most words of the query, are looked at closely.
+	// recallLikely is how many of these turns, those with the most words of the query, are ranked by full text search.
 	recallLikely = 300
 	// recallText is how many characters of a question, and of an answer, are searched and returned.
 	recallText = 8000
@@ -26,9 +27,9 @@ type Recalled struct {
 	Question, Answer string
 }
 
-// Recall searches an identity's last 2,000 finalized turns, over all its sessions, for words of a query, and returns
-// the best first. It is PostgreSQL's full text in English; words of other languages are found as they are where spaces
-// divide them, else by their letters.
+// Recall searches an identity's last 2,000 finalized turns, over all its sessions, for the words of a query, and
+// returns the best first. It uses PostgreSQL's full text search in English. Words of other languages are matched as
+// they are if spaces divide them, else by groups of letters.
 //
 // Errors: ErrUnavailable.
 func (a *Audit) Recall(ctx context.Context, identity, query string, limit int) ([]Recalled, error) {
@@ -46,7 +47,7 @@ func (a *Audit) Recall(ctx context.Context, identity, query string, limit int) (
 	return out, unavailable("search the turns of an identity", err)
 }
 
-// cut returns at most n characters of a text, in a form that PostgreSQL takes.
+// cut returns at most n characters of a text, in a form that PostgreSQL accepts.
 func cut(text string, n int) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", " "), " ")
 	for i := range text {
@@ -57,11 +58,11 @@ func cut(text string, n int) string {
 	return text
 }
 
-// recallStatement takes the words of an identity's newest turns from their texts, each time that it is asked.
-// Taking them costs some 0.1 ms a turn, so turns are chosen for it by plain search: how many words of the query
-// begin in them as their stems do. (A stem is how its words begin but for its last letter: happy and happi.) Grams
-// (see there) stand for words that no spaces divide; turns with less than half as many of them as the best one has
-// are left out, since some grams are in every sentence.
+// recallStatement extracts the words of an identity's newest turns at each search. That costs some 0.1 ms for each
+// turn, so a plain search chooses the turns first: it counts how many words of the query begin in a turn as their stems
+// do. (A stem is the beginning that a word's forms share, but for its last letter: happy and happi.) Grams (see the
+// function grams) stand in for words that no spaces divide. Turns with less than half as many grams as the best turn
+// are left out, since some grams occur in every sentence.
 const recallStatement = `with words as (select string_agg(quote_literal(lexeme), ' | ')::tsquery as asked,
 		array_agg(left(lexeme, case when length(lexeme) <= 3 or lexeme ~ '[0-9]' then length(lexeme)
 			else length(lexeme) - 1 end)) || @grams::text[] as stems
@@ -85,11 +86,11 @@ const recallStatement = `with words as (select string_agg(quote_literal(lexeme),
 	order by coalesce(ts_rank(told, asked), 0) + 0.1 * grams / greatest(cardinality(@grams::text[]), 1) desc,
 		created_at desc limit @limit`
 
-// mostGrams bounds how many grams of a query are looked for in each turn.
+// mostGrams bounds how many grams of a query are searched in each turn.
 const mostGrams = 64
 
-// scripts that no spaces divide into words, or (Hangul) that put more than a word between two of them, with how
-// many letters make a gram: words of syllables and ideographs are short, those of alphabets longer.
+// scripts are scripts without spaces between words, or, for Hangul, with several words between two spaces. Each has its
+// number of letters in a gram: words of syllables and ideographs are short, words of alphabets longer.
 var scripts = []struct {
 	table *unicode.RangeTable
 	gram  int
@@ -98,9 +99,9 @@ var scripts = []struct {
 	{unicode.Thai, 3}, {unicode.Lao, 3}, {unicode.Khmer, 3}, {unicode.Myanmar, 3},
 }
 
-// grams returns what is looked for in the place of words where a query is written in such a script: overlapping pieces
-// of each run of it. A run that is shorter is its own piece, but for a single letter that is no ideograph (a particle,
-// most often).
+// grams returns the pieces to search for if a query is written in such a script: overlapping pieces of each run of its
+// letters. A run that is shorter than a gram is its own piece. A single letter that is no ideograph is skipped, since
+// it is mostly a particle.
 func grams(query string) (out []string) {
 	letters := []rune(query)
 	for from, to := 0, 0; from < len(letters) && len(out) < mostGrams; from = max(to, from+1) {
@@ -123,8 +124,8 @@ func grams(query string) (out []string) {
 	return out
 }
 
-// undivided is the same for PostgreSQL, with the marks between sentences, which it may take for words: it divides
-// the words of other scripts ("GoのAPI").
+// undivided is the same set of scripts for PostgreSQL, with punctuation, which it may take for words. It divides words
+// of other scripts from them ("GoのAPI").
 const undivided = `'[\u00a1\u00ab\u00bb\u00bf\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2010-\u206f\u3000-\u30ff` +
 	`\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f]+'`
 

@@ -133,8 +133,8 @@ func TestRedactedLogGivesTheSameRows(t *testing.T) {
 	}
 }
 
-// goneFrom reports what the eraser takes out of a log: what names a redacted turn, and all of an erased session but
-// its link and the erasure.
+// goneFrom reports what the eraser takes out of a log: what names a redacted turn, descriptions that do not stand, and
+// all of an erased session but its link and the erasure.
 func goneFrom(l *journal) func(events.Recorded) bool {
 	return func(e events.Recorded) bool {
 		s := l.state(e.SessionID)
@@ -143,6 +143,9 @@ func goneFrom(l *journal) func(events.Recorded) bool {
 		}
 		if s.Erased != 0 {
 			return e.Position.Seq != s.LinkedAt && e.Position.Seq != s.Erased
+		}
+		if e.Type == events.TypeSessionDescribed && e.Position.Seq != s.Description().DescribedAt {
+			return true
 		}
 		return slices.ContainsFunc(named(e), func(turn uuid.UUID) bool {
 			t := s.Turn(turn)

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 const verifySuffix = "_verify"
 
-// NewReference implements projections.View. The reference is a second set of tables, which PostgreSQL compares: it
-// takes the room of the tables while it lasts, and no memory here. It keeps rebuilds off meanwhile
+// NewReference implements projections.View. The reference is a second set of tables, which PostgreSQL compares with the
+// served ones. It takes as much disk space as those, and no memory in this process. No rebuild can begin meanwhile
 // (projections.ErrRebuilding).
 func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference, error) {
 	g, err := a.beside(ctx, verifySuffix)
@@ -28,11 +29,14 @@ func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference,
 
 type reference struct{ *generation }
 
-// digests of what a session has in each table. Refused links and anomalies whose events are no longer in the log are
-// left out, since a second fold can't have them.
+// digests of a session's rows in each table. Refused links and anomalies whose events have left the log are skipped,
+// since a second fold can't have them. $2 is false for tables of an earlier version, which lack the rows of anonymous
+// sessions and the order of the list.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
-		select session_id, 'session' what, md5(t::text) row from {s}.sessions t
+		select session_id, 'session' what,
+				md5(case when $2 then t::text else (to_jsonb(t) - array['listed_at', 'listed_ns'])::text end) row
+			from {s}.sessions t where $2 or t.identity_id is not null
 		union all select session_id, 'link', md5(t::text) from {s}.session_links t
 		union all select session_id, 'questions', md5(t::text) from {s}.questions t
 		union all select q.session_id, 'answers', md5(t::text) from {s}.answers t join {s}.questions q using (turn_id)
@@ -41,13 +45,13 @@ const digests = `
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
 	) rows where $1::text[] is null or session_id = any($1) group by session_id, what order by session_id collate "C", what collate "C"`
 
-// Compare implements projections.Reference. The tables are looked at in one transaction, at the position that they have
-// when it begins.
+// Compare implements projections.Reference. It reads the tables in one transaction, at their position when the
+// transaction begins.
 func (r *reference) Compare(
 	ctx context.Context, sample int, fold projections.Fold, report func(projections.Difference) error,
 ) (sessions int, err error) {
 	if sample <= 0 {
-		// Most of the log first, so that the transaction is short.
+		// Fold most of the log first, so that the transaction is short.
 		if err := r.reach(ctx, r.served.pool, fold); err != nil {
 			return 0, err
 		}
@@ -77,7 +81,7 @@ type queries interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// reach brings the reference to where the tables are.
+// reach folds the log into the reference up to the tables' position.
 func (r *reference) reach(ctx context.Context, q queries, fold projections.Fold) error {
 	found, _ := q.Query(ctx,
 		r.served.sql("select partition, seq from {s}.projection_checkpoints where projection = $1"),
@@ -91,7 +95,7 @@ func (r *reference) reach(ctx context.Context, q queries, fold projections.Fold)
 	return err
 }
 
-// sample draws linked sessions and folds each by itself.
+// sample picks linked sessions at random and folds each by itself.
 func (r *reference) sample(ctx context.Context, tx pgx.Tx, most int, fold projections.Fold) (ids []string, err error) {
 	type drawn struct {
 		ID string
@@ -109,20 +113,25 @@ func (r *reference) sample(ctx context.Context, tx pgx.Tx, most int, fold projec
 	return ids, err
 }
 
-// digest is what one side has of a session in a table.
+// digest is the digest of a session's rows in one table of one side.
 type digest struct{ Session, What, Digest string }
 
 func (a digest) compare(b digest) int {
 	return cmp.Or(strings.Compare(a.Session, b.Session), strings.Compare(a.What, b.What))
 }
 
-// merge goes over both sides' digests, which come in one order.
+// merge compares both sides' digests, which come in the same order.
 func (r *reference) merge(
 	ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error,
 ) (sessions int, err error) {
-	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, &err))
+	err = r.served.complete(ctx, tx)
+	whole := err == nil
+	if errors.Is(err, errPartial) {
+		err = nil
+	}
+	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, whole, &err))
 	defer stopView()
-	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, &err))
+	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, whole, &err))
 	defer stopLog()
 	v, inView := nextOfView()
 	l, inLog := nextOfLog()
@@ -155,10 +164,10 @@ func (r *reference) merge(
 	return sessions, err
 }
 
-// side yields the digests of one schema. It ends early, with failed set, where the schema can't be read.
-func side(ctx context.Context, q queries, sql string, only []string, failed *error) iter.Seq[digest] {
+// side yields the digests of one schema. If the schema can't be read, it ends early and sets failed.
+func side(ctx context.Context, q queries, sql string, only []string, whole bool, failed *error) iter.Seq[digest] {
 	return func(yield func(digest) bool) {
-		found, _ := q.Query(ctx, sql, only)
+		found, _ := q.Query(ctx, sql, only, whole)
 		defer found.Close()
 		for found.Next() {
 			var d digest

@@ -12,11 +12,10 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Restore implements projections.View. The events of the session go through the plan as they would in one batch, and
-// are written over what stands: all rows that the parked event should have made or changed are then as if it had never
-// been parked. The session's other dead letters stay out, and are not settled. The checkpoint's row is locked
-// meanwhile, so that no batch comes between; the checkpoint itself does not change. Errors: ErrUnavailable, and
-// those of the log.
+// Restore implements projections.View. It plans the session's events as if they came in one batch, and overwrites the
+// existing rows. Afterwards all rows are as if the parked event had never been parked. The session's other dead letters
+// stay out, and are not settled. The lock on the checkpoint's row keeps batches out meanwhile; the checkpoint does not
+// change. Errors: ErrUnavailable, and those of the log.
 func (a *Audit) Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error) {
 	err = pgx.BeginTxFunc(ctx, a.pool, a.writing(), func(tx pgx.Tx) error {
 		stands := projections.Checkpoint{Partition: s.Partition}
@@ -70,8 +69,8 @@ func (a *Audit) rewrite(ctx context.Context, tx pgx.Tx, b projections.Batch) err
 	return failure("apply again to the audit", err)
 }
 
-// Carry hands over the dead letters of a partition that a version before kept in the tables, and forgets those that
-// were kept.
+// Carry calls keep with the dead letters of a partition that an earlier version stored in the tables, and deletes the
+// letters that keep has accepted.
 func (a *Audit) Carry(ctx context.Context, partition int, keep projections.Keep) error {
 	found, _ := a.pool.Query(ctx, a.sql(`select partition, seq, event_id, type, coalesce(session_id, ''), reason,
 			attempts, parked_at, dropped_at, coalesce(dropped_by, ''), coalesce(drop_reason, '')

@@ -34,7 +34,7 @@ func TestOneTurnThroughAllItsStates(t *testing.T) {
 		}
 	}
 	log.add(started("s", "r1"))
-	step([]string{}, 0, 0, 1)
+	step([]string{}, 1, 0, 1) // the head of an anonymous session, for the list
 	log.add(linked("s", "u"))
 	step([]string{"r1 pending"}, 1, 1, 2)
 	log.add(finalized("s", "r1"))

@@ -1,11 +1,10 @@
-// Package desk keeps what all views and effects need beside their rows, once for all of them, in the log's
-// notes: the dead letters of what could not be applied, the runners that share the partitions of a store, and
-// the lease of a rebuild.
+// Package desk keeps, in the log's notes, what all views and effects need besides their rows: the dead letters of
+// events that could not be applied, the runners that share the partitions of a store, and the lease of a rebuild.
 //
-// A checkpoint stays with its rows, so a letter and the checkpoint that passes its event are two writes. The letter is
-// durable first, and counts once the checkpoint stands (Queue). A process that claims a partition takes its letters
-// over (Own). From then on no former owner can write a letter. Own removes the letters of events that the checkpoint
-// has not passed, since the new owner applies these events itself.
+// A checkpoint is stored with its rows, so a letter and the checkpoint that passes its event are two writes. The letter
+// is durable first, and counts once the checkpoint has passed its event (Queue). A process that claims a partition
+// takes over its letters (Own). From then on no former owner can write a letter. Own removes the letters of events that
+// the checkpoint has not passed, since the new owner applies these events itself.
 package desk
 
 import (
@@ -31,20 +30,25 @@ var _ Notes = (*jetlog.Notes)(nil)
 
 // Desk is the desk of one log. Safe for concurrent use.
 type Desk struct {
-	// open returns the notes, which are made when they are first needed.
+	// open returns the notes, and creates them when they are first needed.
 	open func(ctx context.Context) (Notes, error)
+	// most bounds the letters that are kept of a partition; 0: no bound.
+	most int
 }
+
+// Bounded returns the desk with a bound on the letters of a partition: beyond it, the oldest are removed. 0: no bound.
+func (d *Desk) Bounded(letters int) *Desk { return &Desk{d.open, letters} }
 
 // New makes a desk on notes.
 func New(notes Notes) *Desk {
-	return &Desk{func(context.Context) (Notes, error) { return notes, nil }}
+	return &Desk{open: func(context.Context) (Notes, error) { return notes, nil }}
 }
 
-// Of makes the desk of a log, whose notes are opened when they are first needed.
+// Of makes the desk of a log. It opens the log's notes when they are first needed.
 func Of(log *jetlog.Log) *Desk {
 	gate := make(chan struct{}, 1)
 	var notes *jetlog.Notes
-	return &Desk{func(ctx context.Context) (Notes, error) {
+	return &Desk{open: func(ctx context.Context) (Notes, error) {
 		select {
 		case gate <- struct{}{}:
 		case <-ctx.Done():
@@ -52,7 +56,8 @@ func Of(log *jetlog.Log) *Desk {
 		}
 		defer func() { <-gate }()
 		if notes == nil {
-			// A server goes on making what a caller has given up, into its own end.
+			// The server continues to create the bucket after its caller has given up, so the caller's end must not
+			// abandon it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openDeadline)
 			defer cancel()
 			var err error
@@ -67,10 +72,10 @@ func Of(log *jetlog.Log) *Desk {
 // openDeadline bounds one try to open the notes.
 const openDeadline = 5 * time.Second
 
-// key joins the parts of a key; what names a store is taken as one part.
+// key joins the parts of a key; a store's name counts as one part.
 func key(parts ...string) string { return strings.Join(parts, ".") }
 
-// storeKey names a store in keys; one without an id is named as well.
+// storeKey returns a store's name for keys; a store without an id has a name too.
 func storeKey(store string) string {
 	if store == "" {
 		return "-"

@@ -115,6 +115,27 @@ func TestAFormerOwnerKeepsNoLetter(t *testing.T) {
 	})
 }
 
+// A view may bound its letters: the oldest go, also those that a former owner kept.
+func TestLettersMayBeBounded(t *testing.T) {
+	desks(t, func(t *testing.T, d *desk.Desk, log *jetlog.Log) {
+		former := own(t, d, claimed(3, 1, "a"))
+		for seq := range uint64(4) {
+			require.NoError(t, former.Keep(t.Context(), time.Time{}, dead(4+seq)))
+		}
+		require.Equal(t, []uint64{4, 5, 6, 7}, listed(t, d, log, serving(claimed(7, 1, "a"))), "all are kept")
+		h := own(t, d.Bounded(3), claimed(7, 2, "a"))
+		for _, c := range []struct {
+			keep uint64
+			want []uint64
+		}{{8, []uint64{6, 7, 8}}, {9, []uint64{7, 8, 9}}, {9, []uint64{7, 8, 9}}, {10, []uint64{8, 9, 10}}} {
+			require.NoError(t, h.Keep(t.Context(), time.Time{}, dead(c.keep)))
+			require.Equal(t, c.want, listed(t, d, log, serving(claimed(c.keep, 2, "a"))))
+		}
+		own(t, d, claimed(10, 3, "a"))
+		require.ErrorIs(t, h.Keep(t.Context(), time.Time{}, dead(11)), projections.ErrFenced)
+	})
+}
+
 // Two databases that follow one log are told apart, and so are generations of one.
 func TestStoresAndGenerationsAreApart(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk.Desk, log *jetlog.Log) {

@@ -13,12 +13,13 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// holdFor is how long the holder of a lease may be silent until another process may take the lease. The time does not
-// fence the former holder; the number of its generation does.
+// holdFor is how long the holder of a lease may be silent before another process may take the lease. The former holder
+// is fenced not by this time but by the number of its generation.
 const holdFor = 15 * time.Second
 
-// Lease takes the right to rebuild a projection's store, until release. projections.ErrRebuilding where another holder
-// lives. The lease only decides who tries: a store itself fences a holder that has lost the lease.
+// Lease takes the right to rebuild a projection's store, until release is called. It fails with
+// projections.ErrRebuilding while another holder lives. The lease only decides who tries: the store itself fences a
+// holder that has lost the lease.
 func (d *Desk) Lease(ctx context.Context, name, store string) (release func(context.Context), err error) {
 	notes, err := d.open(ctx)
 	if err != nil {
@@ -40,18 +41,18 @@ func (d *Desk) Lease(ctx context.Context, name, store string) (release func(cont
 			case <-life.Done():
 				return
 			case <-tick.C:
-				_, _ = group.Beat(life, me, holdFor) // the next one may be heard
+				_, _ = group.Beat(life, me, holdFor) // the next beat may arrive
 			}
 		}
 	}()
 	return func(ctx context.Context) {
 		end()
 		<-over
-		_ = group.Leave(ctx, me) // else it is free when the time is over
+		_ = group.Leave(ctx, me) // otherwise the lease expires
 	}, nil
 }
 
-// takeLease writes the holder's name where none that lives stands.
+// takeLease writes the holder's name unless another live holder has the lease.
 func takeLease(ctx context.Context, notes Notes, group *Members, held, me string) error {
 	living, err := group.Beat(ctx, me, holdFor)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// letter is a dead letter as it is kept: under its store and generation, with the stream that its position is in
-// and the epoch of the owner that parked the event.
+// letter is a dead letter as it is stored: under its store and generation, with the stream of its position and the
+// epoch of the owner that parked the event.
 type letter struct {
 	projections.DeadLetter
 	Created time.Time `json:"stream_created"`
 	Epoch   uint64    `json:"epoch"`
 }
 
-// owner says which claim may write letters of a partition.
+// owner is the claim that may write letters of a partition.
 type owner struct {
 	Epoch uint64 `json:"epoch"`
 }
@@ -38,18 +38,21 @@ func letterKey(name string, of projections.Checkpoint, at events.Position) strin
 
 // Hold is the right to park events of a partition.
 type Hold struct {
+	desk     *Desk
 	notes    Notes
 	name     string
 	at       projections.Checkpoint
 	own      string
 	revision uint64
-	// attempts of events that a former owner parked and did not pass.
+	// attempts counts earlier attempts at events that a former owner parked but did not pass.
 	attempts map[events.Position]int
+	// keys of the letters, the oldest first; set after the first letter, if letters are bounded.
+	keys []string
 }
 
-// Own takes over the letters of the partition in which a checkpoint was claimed. It removes letters of events after the
-// checkpoint's sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes
-// letters of another stream. It fails with ErrFenced if a later claim owns the letters.
+// Own takes over the letters of a claimed checkpoint's partition. It removes letters of events after the checkpoint's
+// sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes letters of
+// another stream. It fails with ErrFenced if a later claim owns the letters.
 func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (_ *Hold, err error) {
 	defer projections.Wrap(&err, "own the dead letters")
 	notes, err := d.open(ctx)
@@ -57,7 +60,7 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 		return nil, err
 	}
 	h := &Hold{
-		notes: notes, name: name, at: cp, attempts: map[events.Position]int{},
+		desk: d, notes: notes, name: name, at: cp, attempts: map[events.Position]int{},
 		own: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition)),
 	}
 	var have owner
@@ -82,7 +85,7 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	return h, fenced(err)
 }
 
-// fenced is ErrFenced where another claim has written meanwhile.
+// fenced returns ErrFenced if the error means that another claim has written meanwhile.
 func fenced(err error) error {
 	if errors.Is(err, jetlog.ErrConflict) {
 		return projections.ErrFenced
@@ -100,10 +103,35 @@ func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.Dea
 	dead.Attempts += h.attempts[dead.Position]
 	l := letter{DeadLetter: dead, Created: created, Epoch: h.at.Epoch}
 	defer projections.Wrap(&err, "keep a dead letter")
-	return fenced(h.notes.Commit(ctx, letterKey(h.name, h.at, dead.Position), l, h.own, h.revision))
+	k := letterKey(h.name, h.at, dead.Position)
+	if err = h.notes.Commit(ctx, k, l, h.own, h.revision); err == nil && h.desk.most > 0 {
+		err = h.bound(ctx, k)
+	}
+	return fenced(err)
 }
 
-// letters returns those of a generation in the partitions that match, in the order in which they were parked.
+// bound removes the oldest letters beyond the desk's bound, after a letter was written.
+func (h *Hold) bound(ctx context.Context, kept string) error {
+	if h.keys == nil {
+		found, err := h.desk.letters(ctx, h.name, h.at.Store, h.at.Generation, strconv.Itoa(h.at.Partition)+".>")
+		if err != nil {
+			return err
+		}
+		for _, l := range found {
+			h.keys = append(h.keys, l.Key)
+		}
+	} else if !slices.Contains(h.keys, kept) {
+		h.keys = append(h.keys, kept)
+	}
+	for ; len(h.keys) > h.desk.most; h.keys = h.keys[1:] {
+		if err := h.notes.Commit(ctx, h.keys[0], nil, h.own, h.revision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letters returns the letters of a generation in the matching partitions, in the order in which they were parked.
 func (d *Desk) letters(
 	ctx context.Context, name, store string, generation uint64, partitions string,
 ) (out []jetlog.Note[letter], err error) {
@@ -122,12 +150,12 @@ func (d *Desk) letters(
 	return out, err
 }
 
-// restoredStore is where the letters are that came with a backup: which store they were of is not known there.
+// restoredStore is the store name of letters that came with a backup, since their real store is not known.
 const restoredStore = "restored"
 
-// Restore takes in the letters that came with a backup of the log. They count for a view that followed the log of
-// before, until it is rebuilt: an operator's word that an event stays out must not be lost with the log. A letter
-// whose event the restored log does not hold is left out.
+// Restore stores the letters that came with a backup of the log. They count for a view that followed the earlier log,
+// until the view is rebuilt: an operator's decision that an event stays out must not be lost with the log. Restore
+// skips a letter whose event the restored log does not hold.
 func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projections.DeadLetter) (err error) {
 	defer projections.Wrap(&err, "restore a dead letter")
 	notes, err := d.open(ctx)
@@ -159,7 +187,7 @@ func (d *Desk) Restore(ctx context.Context, log *jetlog.Log, letters []projectio
 	return nil
 }
 
-// Clear removes the letters and owners of a generation that is no more.
+// Clear removes the letters and owners of a generation that no longer exists.
 func (d *Desk) Clear(ctx context.Context, name, store string, generation uint64) error {
 	notes, err := d.open(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Members is the group of the runners that feed one store (projections.Group). Its clock is that of the notes'
+// Members is the group of the runners that feed one store (projections.Group). It goes by the clock of the notes'
 // servers.
 type Members struct {
 	desk  *Desk
@@ -19,13 +19,13 @@ type Members struct {
 
 var _ projections.Group = (*Members)(nil)
 
-// Members returns the group of a projection's runners. The store is asked for its id at each beat: runners
-// that follow one log into two databases share nothing. Nil where the projection has no store of its own.
+// Members returns the group of a projection's runners. It calls store for the store's id at each beat: runners that
+// follow one log into two databases share nothing. If the projection has no store of its own, store is nil.
 func (d *Desk) Members(name string, store func(context.Context) (string, error)) *Members {
 	return &Members{d, name, store}
 }
 
-// keys returns the notes, and how the keys of the members begin.
+// keys returns the notes, and the prefix of the members' keys.
 func (m *Members) keys(ctx context.Context) (notes Notes, prefix string, err error) {
 	prefix = key("members", m.name, "")
 	if m.store != nil {
@@ -66,8 +66,8 @@ func (m *Members) Beat(ctx context.Context, member string, alive time.Duration) 
 	return living, nil
 }
 
-// forgetAfter so many times the silence of a dead member its key goes: one that was only paused is not asked
-// to write it again.
+// forgetAfter, times the silence that makes a member dead, is when the member's key is removed. The delay spares a
+// member that was only paused from writing its key again.
 const forgetAfter = 10
 
 // Leave implements projections.Group.

@@ -12,8 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// InMemory makes a desk that ends with the process, as the rows do of a view that is kept in memory. It keeps
-// the newest 1,000 letters.
+// InMemory makes a desk that ends with the process, for a view whose rows do so too. It keeps the newest 1,000 letters.
 func InMemory() *Desk { return New(&shelf{notes: map[string]jetlog.Note[json.RawMessage]{}}) }
 
 // shelf is Notes in memory.
@@ -23,7 +22,7 @@ type shelf struct {
 	notes    map[string]jetlog.Note[json.RawMessage]
 }
 
-// lettersInMemory is how many letters a shelf keeps; older ones go.
+// lettersInMemory bounds the letters of a shelf; it removes the oldest.
 const lettersInMemory = 1000
 
 func (s *shelf) Read(_ context.Context, key string, into any) (uint64, error) {
@@ -63,7 +62,7 @@ func (s *shelf) put(key string, value any) error {
 	return nil
 }
 
-// bound lets the oldest letters go.
+// bound removes the oldest letters beyond the bound.
 func (s *shelf) bound() {
 	if len(s.notes) <= lettersInMemory {
 		return
@@ -107,7 +106,7 @@ func (s *shelf) Each(_ context.Context, filter string, f func(jetlog.Note[json.R
 	return nil
 }
 
-// sorted returns what stands under a filter, "a.>", in the order of the revisions.
+// sorted returns the notes under a filter such as "a.>", in the order of their revisions.
 func (s *shelf) sorted(filter string) (out []jetlog.Note[json.RawMessage]) {
 	for key, n := range s.notes {
 		if strings.HasPrefix(key, strings.TrimSuffix(filter, ">")) {

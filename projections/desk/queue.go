@@ -14,16 +14,16 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Source is whose dead letters a queue looks after: a view, or an effect.
+// Source is a view or an effect whose dead letters a queue manages.
 type Source interface {
 	Name() string
 	Served(ctx context.Context) (projections.Served, error)
 	Restore(ctx context.Context, s projections.Session) (settled []events.Position, err error)
 }
 
-// Queue holds the dead letters of a source's served generation (projections.DeadLetterQueue). A view can't apply an
-// event before its checkpoint. So a retry folds the session from the log up to the view's position, and the view
-// replaces what it holds of the session by that.
+// Queue manages the dead letters of a source's served generation (projections.DeadLetterQueue). A view can't apply an
+// event that is before its checkpoint. So a retry folds the session from the log up to the view's position, and the
+// view replaces its session by the result.
 type Queue struct {
 	Source
 	desk  *Desk
@@ -39,9 +39,8 @@ func (d *Desk) Queue(of Source, log projections.LogReader, rules conversation.Ru
 	return &Queue{of, d, log, rules}
 }
 
-// counting returns the letters that count: those of the served generation whose events its checkpoints have
-// passed, in the streams that the checkpoints are of; and those that came with a backup, while the view is still
-// of the log of before.
+// counting returns the letters that count: those of the served generation whose events its checkpoints have passed, in
+// the same streams; and those that came with a backup, while the view still holds the earlier log.
 func (q *Queue) counting(ctx context.Context) (letters []jetlog.Note[letter], served projections.Served, err error) {
 	if served, err = q.Served(ctx); err != nil {
 		return nil, served, err
@@ -73,7 +72,7 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]projections.DeadLetter, erro
 	return out, err
 }
 
-// found is a letter, with those of its session, and what the source serves.
+// found is a letter, with the letters of the same session and with what the source serves.
 type found struct {
 	jetlog.Note[letter]
 	session []events.Position
@@ -98,7 +97,7 @@ func (q *Queue) find(ctx context.Context, at events.Position) (f found, err erro
 	return f, nil
 }
 
-// restoreTries bounds how often a session is folded anew because it went on meanwhile.
+// restoreTries bounds how often a session is folded again because it got new events meanwhile.
 const (
 	restoreTries = 50
 	restorePause = 20 * time.Millisecond
@@ -142,7 +141,7 @@ func (q *Queue) RetryDeadLetter(ctx context.Context, at events.Position) (out pr
 	return out, errBusy
 }
 
-// fold reads the session of a letter from the log, or the one event where it is on no session's subject.
+// fold reads a letter's session from the log, or only the event if it is on no session's subject.
 func (q *Queue) fold(ctx context.Context, f found) (projections.Session, error) {
 	dead, upTo := f.Value.DeadLetter, f.served.Of(f.Value.Position.Partition).Seq
 	s := projections.Session{
@@ -183,7 +182,7 @@ func (q *Queue) DropDeadLetter(
 	return q.amend(ctx, at, func(l *letter) { l.Dropped = &d })
 }
 
-// amend changes a letter, durably, or takes it away where there is no change.
+// amend changes a letter durably, or removes it if change is nil.
 func (q *Queue) amend(
 	ctx context.Context, at events.Position, change func(*letter),
 ) (now projections.DeadLetter, err error) {
@@ -207,11 +206,11 @@ func (q *Queue) amend(
 	}
 }
 
-// Dropped reports who dropped an event that the served generation has parked; nil where nobody did.
+// Dropped returns who dropped an event that the served generation has parked; nil if it was not dropped.
 func (q *Queue) Dropped(ctx context.Context, at events.Position) (*projections.Drop, error) {
 	f, err := q.find(ctx, at)
 	if errors.Is(err, projections.ErrNoDeadLetter) {
-		return nil, nil //nolint:nilnil // nobody is a valid answer
+		return nil, nil //nolint:nilnil // not dropped is a valid answer
 	}
 	return f.Value.Dropped, err
 }

@@ -1,6 +1,6 @@
 // Package effects lets a projection act on the outside world instead of keeping rows. It has no store of its own, so
-// its checkpoints are in a bucket of NATS; its dead letters and its runners are in the desk, like those of views. Its
-// action must be harmless when it is repeated, since the checkpoint is written after the action.
+// its checkpoints are in a NATS bucket; its dead letters and its runners are in the desk, like those of views.
+// Repeating its action must be harmless, since the checkpoint is written after the action.
 //
 // An effect can't be rebuilt, and a rebuild of other views never runs it.
 package effects
@@ -19,8 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Handler does something for events, in order. It wraps an error that trying again can't mend by
-// projections.Permanent.
+// Handler acts on events, in order. It marks an error that a retry can't mend with projections.Permanent.
 type Handler interface {
 	Name() string
 	Handle(ctx context.Context, batch []projections.Judged) error
@@ -49,7 +48,7 @@ func New(js jetstream.JetStream, h Handler, cfg Config) *Effect {
 	return &Effect{Handler: h, js: js, cfg: cfg}
 }
 
-// open returns the bucket, which is made where there is none.
+// open returns the bucket, and creates it if it is missing.
 func (e *Effect) open(ctx context.Context) (bucket jetstream.KeyValue, err error) {
 	name := "turnledger-" + e.Name()
 	defer projections.Wrap(&err, "open the bucket %s", name)
@@ -63,8 +62,8 @@ func (e *Effect) open(ctx context.Context) (bucket jetstream.KeyValue, err error
 	return bucket, err
 }
 
-// move reads the checkpoint of a partition, and writes what change makes of it. ErrFenced where change returns false,
-// or where somebody else wrote meanwhile.
+// move reads the checkpoint of a partition, and writes the one that change makes of it. It fails with ErrFenced if
+// change returns false, or another process wrote meanwhile.
 func (e *Effect) move(
 	ctx context.Context, partition int, change func(*projections.Checkpoint) bool,
 ) (cp projections.Checkpoint, err error) {
@@ -123,8 +122,7 @@ func (e *Effect) Apply(ctx context.Context, b projections.Batch) error {
 	return err
 }
 
-// Applied implements projections.Projection. It returns the position up to which the effect has done what the log asks
-// for.
+// Applied implements projections.Projection. It returns the position up to which the effect has acted.
 func (e *Effect) Applied(ctx context.Context, partition int) (events.Position, error) {
 	cp, err := e.move(ctx, partition, nil)
 	return cp.Position(), err

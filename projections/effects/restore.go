@@ -30,19 +30,19 @@ func (e *Effect) Served(ctx context.Context) (out projections.Served, err error)
 	return out, nil
 }
 
-// Restore implements desk.Source. It handles the event again, with the verdict that the event had. It does nothing if
-// the event was erased, or if its turn has been redacted or replaced since.
+// Restore implements desk.Source. It handles the event again, with the event's original verdict. It does nothing if the
+// event was erased, or its turn was redacted or replaced since.
 func (e *Effect) Restore(ctx context.Context, s projections.Session) ([]events.Position, error) {
 	at := slices.IndexFunc(s.Events, func(j projections.Judged) bool { return j.Position == s.Letter })
 	if at >= 0 && !isGone(s.State, &s.Events[at]) {
-		if err := e.again(ctx, s.Events[at]); err != nil {
+		if err := e.handleAnew(ctx, s.Events[at]); err != nil {
 			return nil, projections.Permanent(err)
 		}
 	}
 	return []events.Position{s.Letter}, nil
 }
 
-// isGone reports whether the turn of an event is no longer to be shown.
+// isGone reports whether the turn of an event may no longer be shown.
 func isGone(s *conversation.State, e *projections.Judged) bool {
 	if s.Erased != 0 || e.Change.Turn == nil {
 		return s.Erased != 0
@@ -51,9 +51,9 @@ func isGone(s *conversation.State, e *projections.Judged) bool {
 	return now == nil || now.Status == conversation.Redacted || now.Status == conversation.Replaced
 }
 
-// again handles an event. If its turn was redacted, replaced or erased meanwhile, it also handles the later events of
-// the session, so that nothing stays behind in the outside world.
-func (e *Effect) again(ctx context.Context, judged projections.Judged) error {
+// handleAnew handles an event. If its turn was redacted, replaced or erased meanwhile, again also handles the later
+// events of the session, so that nothing is left in the outside world.
+func (e *Effect) handleAnew(ctx context.Context, judged projections.Judged) error {
 	if err := e.Handle(ctx, []projections.Judged{judged}); err != nil || judged.SessionID == "" {
 		return err
 	}
@@ -79,8 +79,8 @@ func (e *Effect) again(ctx context.Context, judged projections.Judged) error {
 	return e.Handle(ctx, later)
 }
 
-// Carry hands over the dead letters of a partition that a version before kept in the bucket, and forgets those
-// that were kept.
+// Carry calls keep with the dead letters of a partition that an earlier version stored in the bucket, and deletes the
+// letters that keep has accepted.
 func (e *Effect) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
 	defer projections.Wrap(&err, "carry over the dead letters")
 	bucket, err := e.open(ctx)

@@ -1,5 +1,5 @@
-// Package fleet runs the views of one process: it feeds them, keeps readers from those that may not be read, rebuilds
-// and verifies them, and reports their status. It knows no view by name: it treats all alike.
+// Package fleet runs the views of one process: it feeds them, keeps readers away from views that may not be read,
+// rebuilds and verifies them, and reports their status. It treats all views alike, and knows no view by name.
 package fleet
 
 import (
@@ -22,52 +22,55 @@ var ErrUnopened = errors.New("the view is not open yet")
 
 // Config of a Fleet.
 type Config struct {
-	// Config is how views are fed, but for what their entries say.
+	// Config is how views are fed, unless their entries say otherwise.
 	runner.Config
 	Log *jetlog.Log
-	// Known are the names of views that another process may feed and this one not. A question for such a view is
-	// answered by projections.ErrNotFed.
+	// Known are the names of views that this process does not feed but another may. A request for such a view fails
+	// with projections.ErrNotFed.
 	Known []string
 }
 
-// Entry is a view as it joins a fleet.
+// Entry describes a view that joins a fleet.
 type Entry struct {
 	View projections.View
-	// Generations of the view; nil where nothing is served from it, so that nothing is to be rebuilt.
-	Generations projections.Rebuildable
-	// Open makes the view's store ready, and is tried again while its error is projections.ErrUnavailable; nil:
-	// the store is ready.
+	// Rebuildable is the same view, if it can be rebuilt while it is read; nil if it serves no reads. A view without it
+	// can't be verified either.
+	Rebuildable projections.Rebuildable
+	// Open prepares the view's store. It is tried again while its error is projections.ErrUnavailable. nil: the store
+	// is ready.
 	Open func(context.Context) error
-	// Feeds and Reads say what this process does with the view. With neither it only reports the view's status.
+	// Feeds and Reads say what this process does with the view. If both are false, it only reports the view's status.
 	Feeds, Reads bool
-	// InMemory: the rows end with the process, and so do the dead letters. This process must feed the view (Feeds);
-	// no other can.
+	// InMemory: rows and dead letters end with the process. Only this process can feed the view, so Feeds must be set.
 	InMemory bool
-	// Store names what must answer for the view to be read, and Reason says that it does not; both are empty
-	// where nothing has to.
+	// Store names the store that must answer before the view can be read, and Reason says that it does not answer. Both
+	// are empty if there is no such store.
 	Store, Reason string
+	// Letters bounds the dead letters of a partition; beyond it the oldest are removed. 0: no bound.
+	Letters int
 	// Start, MaxBatch and Carry are described at runner.Config.
 	Start    func(ctx context.Context, partition int) (uint64, error)
 	MaxBatch int
 	Carry    func(ctx context.Context, partition int, keep projections.Keep) error
-	// Close ends the connections to the view's store; nil: there are none.
+	// Close closes the connections to the view's store; nil: there are none.
 	Close func()
 }
 
-// Fleet is the views of one process, and the effects that are listed beside them. Views are added before Run. Safe for
-// concurrent use from then on.
+// Fleet is the views of one process, with the effects that are listed beside them. All views are added before Run.
+// After that it is safe for concurrent use.
 type Fleet struct {
 	cfg   Config
 	desk  *desk.Desk
 	views []*Member
-	// feeds, letters and places are in the order in which they were added, those beside the views among them.
+	// feeds, letters and places are in the order in which they were added, and include the effects beside the views.
 	feeds   []feed
 	letters []projections.DeadLetterQueue
 	places  []Place
+	beside  []string
 	begun   chan *rebuild.Rebuild
 }
 
-// feed is a runner that this process runs; its view is nil where it feeds an effect or a task.
+// feed is a runner of this process. Its view is nil if it feeds an effect or a task.
 type feed struct {
 	*runner.Runner
 	view *Member
@@ -81,13 +84,13 @@ func New(cfg Config) *Fleet {
 // Desk returns the desk that keeps the dead letters of views and effects whose stores outlive the process.
 func (f *Fleet) Desk() *desk.Desk { return f.desk }
 
-// Add takes a view in. It tries the view's store once: if the store answers, the view serves from the first request on.
-// It returns only errors that a retry can't mend.
+// Add adds a view. It tries the view's store once: if the store answers, the view serves from the first request on. It
+// returns only errors that a retry can't mend.
 func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 	if e.InMemory && !e.Feeds {
 		return nil, fmt.Errorf("the view %s is in memory, so this process must feed it: set Feeds", e.View.Name())
 	}
-	m := &Member{Entry: e, fleet: f, desk: f.desk}
+	m := &Member{Entry: e, fleet: f, desk: f.desk.Bounded(e.Letters)}
 	if e.InMemory {
 		m.desk = desk.InMemory()
 	}
@@ -111,7 +114,7 @@ func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
 // DeadLetters returns the queues of all views, and of the effects beside them.
 func (f *Fleet) DeadLetters() []projections.DeadLetterQueue { return f.letters }
 
-// source is a view whose dead letters can be asked for once it is open.
+// source is a view whose dead letters can be listed once the view is open.
 type source struct {
 	projections.View
 	member *Member
@@ -125,23 +128,30 @@ func (s source) Served(ctx context.Context) (projections.Served, error) {
 	return s.View.Served(ctx)
 }
 
-// Beside lists what follows the log and is no view: its runner, its dead letters, and as a place that erasures
-// reach, what it has applied. Each may be nil.
-func (f *Fleet) Beside(name string, r *runner.Runner, letters projections.DeadLetterQueue,
-	applied func(context.Context, int) (events.Position, error),
-) {
-	if r != nil {
-		f.feeds = append(f.feeds, feed{Runner: r})
+// Follower is what follows the log and is no view: an effect or a task. Each field but Name may be nil.
+type Follower struct {
+	Name    string
+	Runner  *runner.Runner
+	Letters projections.DeadLetterQueue
+	// Applied makes the follower a place that erasures reach.
+	Applied func(ctx context.Context, partition int) (events.Position, error)
+}
+
+// Beside lists a follower beside the views.
+func (f *Fleet) Beside(other Follower) {
+	f.beside = append(f.beside, other.Name)
+	if other.Runner != nil {
+		f.feeds = append(f.feeds, feed{Runner: other.Runner})
 	}
-	if letters != nil {
-		f.letters = append(f.letters, letters)
+	if other.Letters != nil {
+		f.letters = append(f.letters, other.Letters)
 	}
-	if applied != nil {
-		f.places = append(f.places, Place{f.cfg.Log, name, applied})
+	if other.Applied != nil {
+		f.places = append(f.places, Place{f.cfg.Log, other.Name, other.Applied})
 	}
 }
 
-// Run feeds the views until ctx ends. The effects that Beside has added run by themselves.
+// Run feeds the views until ctx ends. Effects that were added by Beside run by themselves.
 func (f *Fleet) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range f.views {

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,7 +18,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
-	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/fleet"
@@ -91,7 +91,7 @@ func add(t *testing.T, f *fleet.Fleet, e fleet.Entry) *fleet.Member {
 
 func inMemory() fleet.Entry {
 	v := memory.New(recent.Limits{}, rules, nil)
-	return fleet.Entry{View: v, Generations: v, Feeds: true, InMemory: true}
+	return fleet.Entry{View: v, Rebuildable: v, Feeds: true, InMemory: true}
 }
 
 func question(t *testing.T, log *jetlog.Log) events.Position {
@@ -100,65 +100,6 @@ func question(t *testing.T, log *jetlog.Log) events.Position {
 		TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
 		Question: events.Question{QuestionNeutral: "q"},
 	})
-}
-
-func TestStatusOfWhatThisProcessFeeds(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 2)
-	at := question(t, log)
-	f := newFleet(log)
-	add(t, f, inMemory())
-	before := f.Status(t.Context())
-	require.Len(t, before, 2, "one for each partition")
-	require.Equal(t, "starting", before[at.Partition].State)
-	require.EqualValues(t, 1, before[at.Partition].LagEvents)
-
-	natstest.Run(t, f.Run)
-	require.Eventually(t, func() bool {
-		s := f.Status(t.Context())[at.Partition]
-		return s.State == "live" && s.Position == at && s.Head == at && s.LagEvents == 0
-	}, 20*time.Second, 10*time.Millisecond)
-	all, err := f.Projections(t.Context())
-	require.NoError(t, err)
-	require.Len(t, all, 2)
-	require.Equal(t, recent.Name, all[0].Name)
-	require.True(t, all[0].Rebuildable)
-	require.EqualValues(t, 1, all[0].Generation)
-}
-
-func TestStatusOfWhatOtherProcessesFeed(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t, 1)
-	at := question(t, log)
-	v := &kept{}
-	f := newFleet(log)
-	add(t, f, fleet.Entry{View: v})
-	status := func() projections.Status {
-		all, err := f.Projections(t.Context())
-		require.NoError(t, err)
-		require.Len(t, all, 1)
-		require.Equal(t, "kept", all[0].Name)
-		return all[0]
-	}
-	require.Empty(t, f.Status(t.Context()), "this process feeds nothing")
-
-	v.set(nil)
-	s := status()
-	require.Equal(t, "not_fed", s.State)
-	require.EqualValues(t, 1, s.LagEvents)
-	require.Equal(t, at, s.Head)
-
-	v.set(nil, projections.Checkpoint{Seq: at.Seq, EventID: "another", Created: log.Created(0)})
-	s = status()
-	require.Equal(t, "failed", s.State)
-	require.True(t, s.LagUnknown)
-	require.Contains(t, s.LastError, "another event stands at")
-
-	v.set(errors.New("no answer"))
-	s = status()
-	require.Equal(t, projections.Unknown, s.State)
-	require.True(t, s.HeadUnknown)
-	require.Equal(t, "no answer", s.LastError)
 }
 
 func TestAViewOfAnotherLogIsNotReadUntilItFollowsThisOne(t *testing.T) {
@@ -281,33 +222,35 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 	require.Zero(t, n, "no letters would be a lie")
 }
 
-func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
+// refusing is a view that can apply no event.
+type refusing struct{ *kept }
+
+func (r refusing) Apply(ctx context.Context, b projections.Batch) error {
+	if len(b.Events) > 0 {
+		return projections.Permanent(errors.New("a test"))
+	}
+	return r.kept.Apply(ctx, b)
+}
+
+func TestAnEntryBoundsItsDeadLetters(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
-	at := question(t, log)
-	v := &kept{}
-	v.set(nil)
-	f := newFleet(log)
-	add(t, f, fleet.Entry{View: v, Reads: true})
-	f.Beside("beside", nil, nil, func(context.Context, int) (events.Position, error) { return at, nil })
-	places := f.Places()
-	require.Len(t, places, 2)
-	require.Equal(t, "kept", places[0].Name())
-	require.Equal(t, "beside", places[1].Name())
-	reached := func(i int) bool {
-		is, err := places[i].Reached(t.Context(), at)
-		require.NoError(t, err)
-		return is
+	for i := range 5 {
+		natstest.Append(t, log, &events.SessionLinked{SessionID: fmt.Sprint("s", i), IdentityID: "ada"})
 	}
-	require.False(t, reached(0))
-	require.True(t, reached(1))
-	v.set(errors.New("no answer"))
-	_, err := places[0].Reached(t.Context(), at)
-	require.EqualError(t, err, "no answer")
+	f := newFleet(log)
+	v := refusing{&kept{}}
 	v.set(nil)
-	_, err = overwrite.On(log).Erase(t.Context(), at)
+	add(t, f, fleet.Entry{View: v, Feeds: true, Letters: 2})
+	natstest.Run(t, f.Run)
+	require.Eventually(t, func() bool {
+		at, err := v.Applied(t.Context(), 0)
+		return err == nil && at.Seq == 5
+	}, 20*time.Second, 10*time.Millisecond)
+	letters, err := f.DeadLetters()[0].DeadLetters(t.Context())
 	require.NoError(t, err)
-	require.True(t, reached(0), "what it has not applied will never come")
+	require.Len(t, letters, 2)
+	require.EqualValues(t, 5, letters[1].Position.Seq)
 }
 
 func TestMetricsOfWhatThisProcessFeeds(t *testing.T) {
@@ -354,13 +297,22 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	v.set(nil)
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	add(t, f, inMemory())
+	f.Beside(fleet.Follower{Name: "effect"})
 	for name, want := range map[string]error{
 		"nothing": projections.ErrNoProjection, "kept": projections.ErrNoProjection, "elsewhere": projections.ErrNotFed,
+		"effect": projections.ErrNoProjection,
 	} {
 		_, err := f.Rebuild(t.Context(), name)
 		require.ErrorIs(t, err, want, name)
+		_, verified := f.Verify(t.Context(), name, 0, nil, nil)
+		require.ErrorIs(t, verified, want, name)
+		there := name == "kept" || name == "effect"
+		require.Equal(t, there, errors.Is(err, projections.ErrNotRebuildable), name)
+		require.Equal(t, there, errors.Is(verified, projections.ErrNotRebuildable), name)
 	}
-	_, err := f.CancelRebuild(t.Context(), recent.Name)
+	_, err := f.CancelRebuild(t.Context(), "kept")
+	require.ErrorIs(t, err, projections.ErrNotRebuildable)
+	_, err = f.CancelRebuild(t.Context(), recent.Name)
 	require.ErrorIs(t, err, projections.ErrNoRebuild)
 
 	natstest.Run(t, f.Run)
@@ -381,6 +333,6 @@ func TestAViewInMemoryIsFedHere(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(fleet.Config{Log: natstest.Log(t, 1)})
 	view := memory.New(recent.Limits{}, conversation.Rules{}, nil)
-	_, err := f.Add(t.Context(), fleet.Entry{View: view, Generations: view, Reads: true, InMemory: true})
+	_, err := f.Add(t.Context(), fleet.Entry{View: view, Rebuildable: view, Reads: true, InMemory: true})
 	require.ErrorContains(t, err, "set Feeds")
 }

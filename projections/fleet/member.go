@@ -16,27 +16,27 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// Member is a view of a fleet. It is unopened until its store has answered; then it is open, or refused while
-// it follows another stream than the log's: its positions say nothing then about what it holds.
+// Member is a view of a fleet. It is unopened until its store has answered. Then it is open, or refused while its
+// checkpoints belong to another stream than the log's, since its positions then don't say what it holds.
 type Member struct {
 	Entry
 	fleet *Fleet
 	desk  *desk.Desk
-	feed  *runner.Runner // nil where another process feeds it
+	feed  *runner.Runner // nil if another process feeds the view
 
 	opened  atomic.Bool
 	refused atomic.Pointer[error]
-	// last rebuild that this process has begun.
+	// last is the newest rebuild that this process has begun.
 	last atomic.Pointer[rebuild.Rebuild]
 }
 
 const (
-	// askDeadline bounds the questions of a status, a scrape or a look at a view's checkpoints.
+	// askDeadline bounds the queries for a status, a scrape or a view's checkpoints.
 	askDeadline = 2 * time.Second
-	// openDeadline bounds one try to open a store, and openEvery is the pause before the next.
+	// openDeadline bounds one attempt to open a store, and openEvery is the pause before the next.
 	openDeadline = 10 * time.Second
 	openEvery    = 2 * time.Second
-	// rebuiltEvery is the pause between two looks whether a view was rebuilt.
+	// rebuiltEvery is the pause between two checks whether a view was rebuilt.
 	rebuiltEvery = 200 * time.Millisecond
 )
 
@@ -59,7 +59,7 @@ func (m *Member) Applied(ctx context.Context, partition int) (events.Position, e
 	return m.View.Applied(ctx, partition)
 }
 
-// open is ErrUnopened while this process still has to open the view's store.
+// open returns ErrUnopened until this process has opened the view's store.
 func (m *Member) open() error {
 	if m.Open != nil && (m.Feeds || m.Reads) && !m.opened.Load() {
 		return ErrUnopened
@@ -67,11 +67,11 @@ func (m *Member) open() error {
 	return nil
 }
 
-func (m *Member) fed() bool { return m.feed != nil && m.opened.Load() }
+func (m *Member) isFed() bool { return m.feed != nil && m.opened.Load() }
 
-// tryOpen opens the view. One in a store that outlives the log is kept from readers until it was seen to
-// follow the log's streams: a log that was restored may be behind what the view holds, and a process that only
-// reads has no feed to notice.
+// tryOpen opens the view. Readers may use a view whose store outlives the log only once its checkpoints are known to
+// belong to the log's streams: a restored log may be behind the view, and a process that only reads has no runner that
+// would notice.
 func (m *Member) tryOpen(ctx context.Context) error {
 	if m.Open != nil {
 		ctx, cancel := context.WithTimeout(ctx, openDeadline)
@@ -89,7 +89,7 @@ func (m *Member) tryOpen(ctx context.Context) error {
 	return nil
 }
 
-// run opens the view where it is not open yet, as often as it takes, and feeds it.
+// run opens the view if it is not open yet, retrying until it succeeds, and feeds it.
 func (m *Member) run(ctx context.Context) error {
 	for !m.opened.Load() {
 		err := m.tryOpen(ctx)
@@ -114,7 +114,7 @@ func (m *Member) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// feeding is how a runner feeds the view, with those of its store's group; a view in memory has none.
+// feeding returns the runner's configuration, with the group of the view's store; a view in memory has no group.
 func (m *Member) feeding() runner.Config {
 	out := m.fleet.cfg.Config
 	out.Start, out.MaxBatch, out.Carry, out.Desk = m.Start, m.MaxBatch, m.Carry, m.desk
@@ -127,8 +127,8 @@ func (m *Member) feeding() runner.Config {
 	return out
 }
 
-// follow feeds the view. If the view's checkpoints belong to another stream, follow stops feeding and nobody reads the
-// view. The process goes on, so that the view can be rebuilt; after that, follow feeds it again.
+// follow feeds the view. If the view's checkpoints belong to another stream, follow stops feeding, and readers may not
+// use the view. The process continues, so that the view can be rebuilt; then follow feeds it again.
 func (m *Member) follow(ctx context.Context) error {
 	for {
 		err := m.feed.Run(ctx)
@@ -144,7 +144,7 @@ func (m *Member) follow(ctx context.Context) error {
 	}
 }
 
-// unguard lets readers in once the view follows the log's streams.
+// unguard admits readers once the view's checkpoints belong to the log's streams.
 func (m *Member) unguard(ctx context.Context) error {
 	if m.refused.Load() != nil && m.awaitRebuild(ctx) {
 		m.refused.Store(nil)
@@ -152,7 +152,7 @@ func (m *Member) unguard(ctx context.Context) error {
 	return nil
 }
 
-// awaitRebuild waits until the view follows the log's streams; false if ctx ends first.
+// awaitRebuild waits until the view's checkpoints belong to the log's streams. It returns false if ctx ends first.
 func (m *Member) awaitRebuild(ctx context.Context) bool {
 	for pause.For(ctx, rebuiltEvery) {
 		if m.follows(ctx) == nil {

@@ -29,8 +29,8 @@ func (f *Fleet) Describe(d chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Asked for metrics, it returns how far the views and effects are that this
-// process feeds, and counts the dead letters of those that it feeds or reads.
+// Collect implements prometheus.Collector. It reports the lag of the views and effects that this process feeds, and
+// counts the dead letters of those that it feeds or reads.
 func (f *Fleet) Collect(out chan<- prometheus.Metric) {
 	//nolint:forbidigo // a collector is given no context
 	ctx, cancel := context.WithTimeout(context.Background(), askDeadline)
@@ -68,7 +68,7 @@ func (f *Fleet) collectLag(ctx context.Context, out chan<- prometheus.Metric) {
 	}
 }
 
-// collectLetters counts letters. A view whose store does not answer has no sample: no letters would be a lie.
+// collectLetters counts dead letters. A view whose store does not answer gets no sample, since 0 would be wrong.
 func (f *Fleet) collectLetters(ctx context.Context, out chan<- prometheus.Metric) {
 	for _, q := range f.letters {
 		if m := f.view(q.Name()); m != nil && !m.Feeds && !m.Reads {

@@ -7,14 +7,14 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Place is a view, or what is listed beside the views, as a place that an erasure reaches.
+// Place is a view, or an effect beside the views, as a place that an erasure reaches.
 type Place struct {
 	log     *jetlog.Log
 	name    string
 	applied func(ctx context.Context, partition int) (events.Position, error)
 }
 
-// NewPlace makes a place of what follows a log.
+// NewPlace makes a place.
 func NewPlace(
 	log *jetlog.Log, name string, applied func(ctx context.Context, partition int) (events.Position, error),
 ) Place {
@@ -22,7 +22,7 @@ func NewPlace(
 }
 
 // Places returns the places of all views that this process feeds or reads, of views in stores that other processes
-// feed, and of the effects beside them. So every process gives the same answer to whether an erasure is complete.
+// feed, and of the effects beside them. So every process has the same answer to whether an erasure is complete.
 func (f *Fleet) Places() []Place { return f.places }
 
 // Name of the place in receipts.

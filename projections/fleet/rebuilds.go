@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/projections/rebuild"
 )
 
-// runRebuilds runs what is begun until ctx ends; then rebuilds under way are broken off.
+// runRebuilds runs the rebuilds until ctx ends; then it cancels those that are running.
 func (f *Fleet) runRebuilds(ctx context.Context) error {
 	var g errgroup.Group
 	log := f.cfg.Logger
@@ -38,35 +38,37 @@ func (f *Fleet) runRebuilds(ctx context.Context) error {
 	}
 }
 
-// kept finds a view that this process feeds and that can be rebuilt.
-func (f *Fleet) kept(name string) (*Member, error) {
+// rebuildableHere finds a view that this process feeds and that can be rebuilt.
+func (f *Fleet) rebuildableHere(name string) (*Member, error) {
 	m := f.view(name)
 	switch {
 	case m == nil && slices.Contains(f.cfg.Known, name):
 		return nil, projections.ErrNotFed
-	case !m.rebuildable():
+	case m == nil && !slices.Contains(f.beside, name):
 		return nil, projections.ErrNoProjection
-	case !m.fed():
+	case !m.rebuildable():
+		return nil, projections.ErrNotRebuildable
+	case !m.isFed():
 		return nil, projections.ErrNotFed
 	}
 	return m, nil
 }
 
-// rebuildConfig is how a view is fed, but for the bound of its batches.
+// rebuildConfig returns the configuration of a rebuild: as the view is fed, but with the rebuild's own batch size.
 func (m *Member) rebuildConfig() rebuild.Config {
 	c := m.feeding()
 	c.MaxBatch = 0
 	return c
 }
 
-// Rebuild begins a rebuild, which Run goes on with, and returns the number of its generation.
-// projections.ErrNoProjection, ErrNotFed, projections.ErrRebuilding, or an error of the view's store.
+// Rebuild begins a rebuild, which Run continues, and returns the number of its generation. Errors:
+// projections.ErrNoProjection, ErrNotRebuildable, ErrNotFed, ErrRebuilding, or an error of the view's store.
 func (f *Fleet) Rebuild(ctx context.Context, name string) (generation uint64, err error) {
-	m, err := f.kept(name)
+	m, err := f.rebuildableHere(name)
 	if err != nil {
 		return 0, err
 	}
-	r, err := rebuild.Begin(ctx, f.cfg.Log, m.View, m.Generations, m.rebuildConfig())
+	r, err := rebuild.Begin(ctx, f.cfg.Log, m.View, m.Rebuildable, m.rebuildConfig())
 	if err != nil {
 		return 0, err
 	}
@@ -75,13 +77,14 @@ func (f *Fleet) Rebuild(ctx context.Context, name string) (generation uint64, er
 		m.last.Store(r)
 		return r.Generation(), nil
 	case <-ctx.Done():
-		return r.Generation(), r.Run(ctx) // nobody runs it any more: this breaks it off
+		return r.Generation(), r.Run(ctx) // runRebuilds has ended: this cancels the rebuild
 	}
 }
 
-// CancelRebuild breaks off the rebuild of a view; projections.ErrNoProjection, or ErrNoRebuild where none runs here.
+// CancelRebuild cancels the rebuild of a view. It fails with projections.ErrNoProjection, or with ErrNoRebuild if none
+// runs in this process.
 func (f *Fleet) CancelRebuild(ctx context.Context, name string) (generation uint64, err error) {
-	m, err := f.kept(name)
+	m, err := f.rebuildableHere(name)
 	if errors.Is(err, projections.ErrNoProjection) {
 		return 0, err
 	}
@@ -96,7 +99,7 @@ func (f *Fleet) CancelRebuild(ctx context.Context, name string) (generation uint
 	return r.Generation(), err
 }
 
-// verifyTick is the pause between two words on how far a verification is.
+// verifyTick is the pause between two reports of a verification's progress.
 const verifyTick = 500 * time.Millisecond
 
 // Verify compares a view, or sample of its sessions, with a new fold of the log. It reports progress now and then, and
@@ -104,7 +107,7 @@ const verifyTick = 500 * time.Millisecond
 func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 	progress func(done, of uint64) error, found func(projections.Difference) error,
 ) (sessions int, err error) {
-	m, err := f.kept(name)
+	m, err := f.rebuildableHere(name)
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +142,7 @@ func (f *Fleet) Verify(ctx context.Context, name string, sample int,
 		}
 	})
 	if err = g.Wait(); err != nil {
-		// What clients are told names no cause.
+		// Clients are not told the cause.
 		f.cfg.Logger.Warn("a verification has ended early", "projection", name, "err", err)
 	}
 	return sessions, err

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// stateNotFed is that of a view in a store which other processes feed, if any does.
+	// stateNotFed is the state of a view in a store that other processes feed, if any.
 	stateNotFed = "not_fed"
 	stateFailed = "failed"
 )
 
-// Status reports how far all is that this process feeds.
+// Status reports how far everything is that this process feeds.
 func (f *Fleet) Status(ctx context.Context) (out []projections.Status) {
 	for _, s := range f.feeds {
-		if s.view == nil || s.view.fed() {
+		if s.view == nil || s.view.isFed() {
 			out = append(out, s.Runner.Status(ctx, time.Now())...)
 		}
 	}
@@ -30,7 +30,7 @@ func (f *Fleet) Status(ctx context.Context) (out []projections.Status) {
 // Projections returns how far everything is that this process feeds, how far the generations are that its rebuilds
 // fill, and what the stores report of the views that others feed.
 func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ error) {
-	// Before what is served: a rebuild that has ended shows in one of the two.
+	// Rebuilds are read before what is served, so that a rebuild that ends in between shows in at least one of the two.
 	var filling []projections.Status
 	for _, m := range f.views {
 		if r := m.last.Load(); r != nil {
@@ -41,7 +41,7 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 		}
 	}
 	for _, s := range f.feeds {
-		if s.view == nil || s.view.fed() {
+		if s.view == nil || s.view.isFed() {
 			number := s.view.generation(ctx)
 			for _, one := range s.Runner.Status(ctx, time.Now()) {
 				one.Generation, one.Rebuildable = number, s.view.rebuildable()
@@ -52,16 +52,16 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 	asked, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
 	for _, m := range f.views {
-		if !m.fed() && !m.InMemory {
+		if !m.isFed() && !m.InMemory {
 			out = append(out, m.stored(asked)...)
 		}
 	}
 	return append(out, filling...), nil
 }
 
-func (m *Member) rebuildable() bool { return m != nil && m.Generations != nil }
+func (m *Member) rebuildable() bool { return m != nil && m.Rebuildable != nil }
 
-// generation returns the served generation; 0 if the view has no generations, or can't be asked.
+// generation returns the served generation; 0 if the view has no generations, or does not answer.
 func (m *Member) generation(ctx context.Context) uint64 {
 	if !m.rebuildable() {
 		return 0
@@ -73,7 +73,7 @@ func (m *Member) generation(ctx context.Context) uint64 {
 	return served.Generation
 }
 
-// stored returns a view's status from its stored checkpoints, compared with the log.
+// stored returns a view's status by its stored checkpoints, compared with the log.
 func (m *Member) stored(ctx context.Context) []projections.Status {
 	served, silent := m.View.Served(ctx)
 	out := make([]projections.Status, m.fleet.cfg.Log.Partitions())

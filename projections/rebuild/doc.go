@@ -1,9 +1,8 @@
-// Package rebuild fills a new generation of a projection beside the served one and swaps the two at catch-up
-// (docs/design.md#rebuild-and-verify), and compares a view with a second fold of the log. Nothing but the projection is
-// written: side effects have no part in it.
+// Package rebuild fills a new generation of a projection beside the served one, and swaps the two when the new one has
+// caught up (docs/design.md#rebuild-and-verify). It also compares a view with a second fold of the log. It writes only
+// to the projection, and runs no side effects.
 //
-// An event that can't be applied ends a rebuild, with its position and reason, where
-// a live runner parks it, unless an operator has dropped it of the served generation:
-// then the new one has the same letter, with who and why. Whatever ends a rebuild before the swap leaves the served
-// generation as it was.
+// When an event can't be applied, a live runner parks it, but a rebuild ends with the event's position and the reason.
+// There is one exception: if an operator has dropped the event's letter in the served generation, the new generation
+// gets the same letter. If a rebuild ends before the swap, the served generation is unchanged.
 package rebuild

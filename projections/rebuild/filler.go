@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
-// filler brings one partition of the log into a sink. It reads and judges the next batch while the sink applies the one
-// before.
+// filler applies one partition of the log to a sink. It reads and judges the next batch while the sink applies the
+// current one.
 type filler struct {
 	*progress
 	projections.Intake
@@ -24,23 +24,23 @@ type filler struct {
 	tail   *jetlog.Tail
 	judge  *projections.Judge
 	judged chan []projections.Judged
-	// free are parts that were applied, to be filled again.
+	// free holds applied parts, to be filled again.
 	free chan []projections.Judged
-	// run is what is applied at once.
+	// run is the events of the next Apply.
 	run []projections.Judged
-	// rest of the last run, after a position that was to be reached.
-	rest []projections.Judged
+	// beyondReach is the end of the last run, behind the position that was to be reached.
+	beyondReach []projections.Judged
 }
 
-// ahead is into how many parts what is read ahead of one Apply is divided: a little in
-// many hands, and not a whole batch in each.
+// ahead is the number of parts into which the events that are read ahead of one Apply are divided, so that both sides
+// pass small parts and not whole batches.
 const ahead = 10
 
-// most is how many events are read at once.
+// most returns how many events are read at once.
 func (f *filler) most() int { return max(f.cfg.MaxBatch/ahead, 1) }
 
-// newFiller claims the partition of the sink; the log is opened after where it
-// begins. The dead letters of the served generation are in letters; nil where nothing is rebuilt.
+// newFiller claims the partition of the sink, and opens the log at the claimed checkpoint. letters are the dead letters
+// of the served generation; nil if nothing is rebuilt.
 func newFiller(
 	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, letters *desk.Queue, p *progress,
 ) (*filler, error) {
@@ -82,8 +82,8 @@ func stop(_ context.Context, b projections.Batch, why error) error {
 	return fmt.Errorf("the rebuild stopped at %s, which can't be applied: %w", b.Events[0].Position, why)
 }
 
-// leaveOut passes over an event that can't be applied where an operator has said so of the served generation, and keeps
-// that letter; every other one ends the rebuild.
+// leaveOut skips an event that can't be applied if an operator has dropped it in the served generation, and keeps that
+// letter. Any other such event ends the rebuild.
 func leaveOut(letters *desk.Queue, hold *desk.Hold, name string) func(context.Context, projections.Batch, error) error {
 	return func(ctx context.Context, b projections.Batch, why error) error {
 		drop, err := letters.Dropped(ctx, b.Events[0].Position)
@@ -99,7 +99,7 @@ func leaveOut(letters *desk.Queue, hold *desk.Hold, name string) func(context.Co
 	}
 }
 
-// open opens the tail that read reads and closes.
+// open opens the tail. read reads it and closes it.
 func (f *filler) open(ctx context.Context) (*jetlog.Tail, error) {
 	return f.log.Tail(ctx, f.partition, f.At.Seq, jetlog.TailOptions{MaxBatch: f.most(), Decode: true})
 }
@@ -119,7 +119,7 @@ func (f *filler) read(ctx context.Context) error {
 				return err
 			}
 			if e.Fact != nil {
-				e.Body = nil // needed of what states no fact
+				e.Body = nil // only events without a fact need it
 			}
 			judged = append(judged, e)
 		}
@@ -131,7 +131,7 @@ func (f *filler) read(ctx context.Context) error {
 	}
 }
 
-// quiet is how long nothing comes before it is asked whether the head was erased.
+// quiet is how long no event comes before the filler asks whether the events up to the head were erased.
 const quiet = 250 * time.Millisecond
 
 // catchUp applies all that the log holds now.
@@ -143,7 +143,7 @@ func (f *filler) catchUp(ctx context.Context) error {
 	return f.reach(ctx, head.Seq)
 }
 
-// answered asks the log until it answers, as a tail does: an election is no reason to begin again.
+// answered repeats a question to the log until the log answers, so that an election does not end the rebuild.
 func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
 		answer, err := ask()
@@ -162,19 +162,19 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 	still := time.NewTimer(quiet)
 	defer still.Stop()
 	for f.At.Seq < seq {
-		run := f.rest
+		run := f.beyondReach
 		if len(run) == 0 {
 			still.Reset(quiet)
 			select {
 			case part := <-f.judged:
-				// What was read ahead and passed over was erased meanwhile.
+				// An event that was read ahead has been erased meanwhile.
 				run = f.more(part)
 				run = run[sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > f.At.Seq }):]
 				if len(run) == 0 {
 					continue
 				}
 			case <-still.C:
-				// Of erased events nothing comes.
+				// The missing events may have been erased.
 				none, err := answered(ctx, func() (bool, error) { return f.log.Still(ctx, f.partition, f.At.Seq, seq) })
 				switch {
 				case err != nil:
@@ -188,7 +188,7 @@ func (f *filler) reach(ctx context.Context, seq uint64) error {
 			}
 		}
 		n := sort.Search(len(run), func(i int) bool { return run[i].Position.Seq > seq })
-		if f.rest = run[n:]; n == 0 {
+		if f.beyondReach = run[n:]; n == 0 {
 			return f.Pass(ctx, seq)
 		}
 		if err := f.Apply(ctx, run[:n]); errors.Is(err, projections.ErrFenced) {
@@ -210,7 +210,7 @@ func (f *filler) part() []projections.Judged {
 	}
 }
 
-// more makes a run of a part and of what has been judged meanwhile, up to a batch.
+// more makes a run of up to a batch: a part, and the parts that have been judged meanwhile.
 func (f *filler) more(part []projections.Judged) []projections.Judged {
 	f.run = f.run[:0]
 	for {

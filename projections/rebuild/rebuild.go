@@ -16,8 +16,8 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// Config of a rebuild or a verification, which go by the Rules, MaxBatch (5,000 by default), Start, Logger and Desk
-// of a runner.
+// Config of a rebuild or a verification. They use the runner's Rules, MaxBatch (5,000 by default), Start, Logger and
+// Desk.
 type Config = runner.Config
 
 func withDefaults(c Config, log *jetlog.Log) Config {
@@ -42,7 +42,7 @@ type Rebuild struct {
 	parts []*progress
 	// letters are the dead letters of the served generation.
 	letters *desk.Queue
-	// former is what is served while the generation is filled.
+	// former is what the store serves while the generation is filled.
 	former  projections.Served
 	release func(context.Context)
 	// cancel closes cancelled, once; over is closed when Run has ended, with err.
@@ -51,11 +51,11 @@ type Rebuild struct {
 	err             error
 }
 
-// ErrCancelled is how a rebuild ends that was broken off by Cancel.
+// ErrCancelled is the error of a rebuild that Cancel has ended.
 var ErrCancelled = errors.New("the rebuild was cancelled")
 
-// Begin takes the right to rebuild the view, and begins a generation of it; Run must
-// follow. projections.ErrRebuilding where somebody else has it.
+// Begin takes the right to rebuild the view, and begins a generation; the caller must call Run. It fails with
+// projections.ErrRebuilding if another process has the right.
 func Begin(
 	ctx context.Context, log *jetlog.Log, view projections.View, gens projections.Rebuildable, cfg Config,
 ) (*Rebuild, error) {
@@ -85,14 +85,14 @@ func (r *Rebuild) begin(ctx context.Context, gens projections.Rebuildable) (err 
 	return err
 }
 
-// Generation that is being filled.
+// Generation returns the number of the generation that is being filled.
 func (r *Rebuild) Generation() uint64 { return r.gen.Number() }
 
-// dropDeadline bounds the removal of what a rebuild leaves behind.
+// dropDeadline bounds the removal of what a rebuild has left behind.
 const dropDeadline = time.Minute
 
-// Cancel ends Run, waits until it has ended, and reports whether the rebuild was cancelled. It was not if Run had
-// ended, or served the generation, by then.
+// Cancel ends Run, waits until it has ended, and reports whether the rebuild was cancelled. It returns false if Run had
+// already ended, or already swapped the generation in.
 func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
 	if over, _ := r.ended(); over {
 		return false, nil
@@ -106,9 +106,8 @@ func (r *Rebuild) Cancel(ctx context.Context) (bool, error) {
 	}
 }
 
-// Run fills the generation, swaps it in and drops the former one. On any error, that
-// of ctx too, the served generation is as it was: one with its position where an event can't be
-// applied, ErrCancelled.
+// Run fills the generation, swaps it in and drops the former one. After an error, the served generation is unchanged.
+// The error is ErrCancelled, ctx's, or names the position of an event that can't be applied.
 func (r *Rebuild) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,7 +161,7 @@ func (r *Rebuild) fill(ctx context.Context) error {
 	})
 }
 
-// feed reads and judges all partitions for a sink while do runs, and ends with it.
+// feed reads and judges all partitions for a sink while do runs, and stops when do returns.
 func feed(
 	ctx context.Context, log *jetlog.Log, sink projections.Sink, cfg Config, letters *desk.Queue, parts []*progress,
 	do func(context.Context, []*filler) error,
@@ -190,7 +189,7 @@ func feed(
 	return g.Wait()
 }
 
-// ended is an error that is not the end of the work that was asked for.
+// ended returns an error, or nil if the error only means that the work was ended on purpose.
 func ended(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -198,8 +197,7 @@ func ended(err error) error {
 	return err
 }
 
-// foreign reports whether the served generation follows another stream than the log's:
-// then its position says nothing.
+// foreign reports whether the served generation follows another stream than the log's. Its position then means nothing.
 func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 	served, err := r.view.Served(ctx)
 	if err != nil {
@@ -220,9 +218,9 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// swap catches up with the head and then, as often as the served generation is found
-// further, with that one: its runners pause, since they were fenced. A head that runs
-// away from the generation so can't hold up the swap.
+// swap catches up with the head, and swaps. While the served generation is further, it catches up with that generation
+// and tries again: the served generation's runners have been fenced, and pause. So a head that moves faster than the
+// new generation can't delay the swap for ever.
 func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) error {
 	g, each := errgroup.WithContext(ctx)
 	for _, f := range fillers {
@@ -242,7 +240,7 @@ func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) erro
 	}
 }
 
-// reachServed brings the generation to where the served one is.
+// reachServed applies the log up to the position of the served generation.
 func (r *Rebuild) reachServed(ctx context.Context, fillers []*filler) error {
 	served, err := r.view.Served(ctx)
 	if err != nil {

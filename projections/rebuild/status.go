@@ -55,11 +55,10 @@ func (r *Rebuild) ended() (bool, error) {
 	}
 }
 
-// statusDeadline bounds the questions of one Status.
+// statusDeadline bounds the queries of one Status.
 const statusDeadline = 3 * time.Second
 
-// Status reports how far the new generation is, or why the rebuild failed; nothing
-// after one that was swapped in.
+// Status reports how far the new generation is, or why the rebuild failed. After the swap it reports nothing.
 func (r *Rebuild) Status(ctx context.Context, now time.Time) []projections.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()

@@ -17,9 +17,9 @@ type Verification struct {
 	parts []*progress
 }
 
-// NewVerification makes one; it does no I/O.
+// NewVerification makes a verification; it does no I/O.
 func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verification {
-	// Whatever the view began with, the log is folded from its beginning.
+	// The log is folded from its beginning, even if the view began later.
 	cfg.Start = nil
 	v := &Verification{log: log, view: view, cfg: withDefaults(cfg, log)}
 	for k := range log.Partitions() {
@@ -29,7 +29,7 @@ func NewVerification(log *jetlog.Log, view projections.View, cfg Config) *Verifi
 }
 
 // Run folds the log again up to the view's position and passes each difference to report. It returns how many sessions
-// it compared: all of them, or sample of those that the view holds. The view may go on meanwhile.
+// it compared: all of them, or sample of the sessions that the view holds. The view may continue meanwhile.
 func (v *Verification) Run(ctx context.Context, sample int, report func(projections.Difference) error) (sessions int,
 	err error) {
 	defer projections.Wrap(&err, "verify %s", v.view.Name())
@@ -65,7 +65,7 @@ func (v *Verification) sampled(ctx context.Context, ref projections.Reference, s
 	return ref.Compare(ctx, sample, whole{v, fillers}, report)
 }
 
-// Progress reports how many events were folded of how many.
+// Progress returns how many events were folded, and how many there are.
 func (v *Verification) Progress() (done, of uint64) {
 	for _, p := range v.parts {
 		p.mu.Lock()

@@ -7,13 +7,13 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Digest of what a view must hold: 16 bytes of a SHA-256.
+// Digest of what a view must hold: the first 16 bytes of a SHA-256.
 type Digest [16]byte
 
 // String returns the first half in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:8]) }
 
-// TurnDigest is of a turn as views hold it.
+// TurnDigest returns the digest of a turn as views hold it.
 func TurnDigest(t *conversation.Turn) Digest {
 	var b buffer
 	d := b.question(t)
@@ -23,14 +23,14 @@ func TurnDigest(t *conversation.Turn) Digest {
 	return d
 }
 
-// HeadDigest is of what a session is without its turns.
+// HeadDigest returns the digest of a session without its turns.
 func HeadDigest(h conversation.Head) Digest {
 	var b buffer
 	return b.head(h)
 }
 
-// buffer makes digests of records, which have lengths before texts, so that no two things
-// have the same. It is used again.
+// buffer makes digests of records. A length precedes each text, so that different records have different bytes. The
+// buffer is reused.
 type buffer []byte
 
 func (b *buffer) sum() Digest {
@@ -38,13 +38,13 @@ func (b *buffer) sum() Digest {
 	return Digest(sum[:16])
 }
 
-// question digests the half of a turn that its start gave.
+// question returns the digest of a turn's question half.
 func (b *buffer) question(t *conversation.Turn) Digest {
 	*b = appendStart((*b)[:0], pending, t)
 	return b.sum()
 }
 
-// answered lays the half that the answer gave over the digest of the other.
+// answered combines the digest of the question half with the answer half.
 func (b *buffer) answered(question Digest, t *conversation.Turn) Digest {
 	*b = AppendAnswer(append((*b)[:0], question[:]...), t)
 	return b.sum()

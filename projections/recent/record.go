@@ -12,11 +12,12 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// A record, as a Redis holds it, is: version, state, turn id, the half that the start gave,
-// and for a finalized turn the half that the answer gave. Nothing is escaped, so that a
-// script can put the halves together and texts stay byte for byte.
+// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Nothing
+// is escaped, so that a script can join the halves, and texts stay byte for byte.
 const (
-	version   = 1
+	version = 1
+	// described is the version of a head with a description.
+	described = 2
 	pending   = 'p'
 	finalized = 'f'
 )
@@ -27,10 +28,10 @@ const (
 	flagReplaces
 )
 
-// PendingRecord is a turn without an answer.
+// PendingRecord returns the record of a turn without an answer.
 func PendingRecord(t *conversation.Turn) []byte { return appendStart(nil, pending, t) }
 
-// FinalizedRecord is a whole turn.
+// FinalizedRecord returns the record of a whole turn.
 func FinalizedRecord(t *conversation.Turn) []byte {
 	return AppendAnswer(appendStart(nil, finalized, t), t)
 }
@@ -60,7 +61,7 @@ func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
 	return appendText(appendText(b, q.QuestionMessages), q.Metadata)
 }
 
-// AppendAnswer appends the half of a record that the answer gave.
+// AppendAnswer appends the answer half of a record.
 func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 	a, flags := t.Answer, byte(0)
 	if a.AnswerTranslatedIsFallback {
@@ -110,9 +111,13 @@ func (r *reader) answer(t *conversation.Turn) {
 	a.AnswerMessages, t.AnswerMetadata = r.raw(), r.raw()
 }
 
-// AppendHead appends what a session is without its turns.
+// AppendHead appends a session without its turns.
 func AppendHead(b []byte, h conversation.Head) []byte {
-	b = appendText(append(b, version), h.Identity)
+	first := byte(version)
+	if h.HeldDescription != (conversation.HeldDescription{}) {
+		first = described
+	}
+	b = appendText(append(b, first), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -122,13 +127,18 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 	for _, n := range []int{h.Finalized, h.Pending, h.ShownFinalized, h.ShownPending} {
 		b = binary.AppendVarint(b, int64(n))
 	}
+	if is := h.Description(); is.DescribedAt != 0 {
+		b = binary.AppendUvarint(b, is.DescribedAt)
+		b = appendText(appendText(b, is.Title), is.Metadata)
+	}
 	return b
 }
 
 // ReadHead reads what AppendHead wrote.
 func ReadHead(record string) (h conversation.Head, err error) {
 	r := &reader{rest: record}
-	if r.byte() != version {
+	first := r.byte()
+	if first != version && first != described {
 		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
@@ -141,6 +151,11 @@ func ReadHead(record string) (h conversation.Head, err error) {
 	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
 		*n = int(r.int())
 	}
+	if first == described {
+		h.HeldDescription = conversation.DescribedBy(conversation.Description{
+			DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(),
+		})
+	}
 	return h, r.done()
 }
 
@@ -148,12 +163,12 @@ func appendText[T string | json.RawMessage](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// appendTime keeps the zero time and any that a foreign tombstone may bring.
+// appendTime can store the zero time, and any time in a foreign tombstone.
 func appendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond())) //nolint:gosec // not negative
 }
 
-// reader reads what was appended. Past the end it returns zeros, and done reports that.
+// reader reads what was appended. Past the end it returns zeros, and done returns false.
 type reader struct {
 	rest string
 	bad  bool
@@ -202,7 +217,7 @@ func (r *reader) time() time.Time {
 
 func (r *reader) text() string { return r.take(r.uint()) }
 
-// raw returns bytes of its own, nil where there are none.
+// raw returns a copy of some bytes, nil if there are none.
 func (r *reader) raw() json.RawMessage {
 	s := r.text()
 	if s == "" {

@@ -19,41 +19,39 @@ import (
 type Listed interface {
 	Name() string
 	Loader
-	// Sessions returns the ids of the sessions that are held in a partition, in no order;
-	// one may come twice, and those that come or go meanwhile, or not.
+	// Sessions returns the ids of the sessions that the view holds in a partition, in no order. An id may come twice.
+	// Sessions that come or go meanwhile may be missing.
 	Sessions(ctx context.Context, partition, partitions int, take func(sessionID string) error) error
 }
 
-// Reference notes of the log what a view must hold, as digests: per session that was
-// active within the TTL about 200 bytes, and 56 for each turn up to the cap; no texts.
-// Its clock is the recorded time of the events, so that it holds what a view holds
-// that was fed as the events came, which is at most more than others do: a view that
-// began later, or caught up late, holds the newest turns of some sessions only, and
-// says that it does not hold them whole. For one caller.
+// Reference records what a view must hold, as digests without texts: about 200 bytes for each session that was active
+// within the TTL, and 56 for each of its turns up to the cap. Its clock is the recorded time of the events. So it
+// equals a view that applied each event when it was recorded. Other views may hold less: a view that began later, or
+// caught up late, holds only the newest turns of some sessions, and marks these sessions as not whole. For one caller.
 type Reference struct {
 	view       Listed
 	limits     Limits
 	now        func() time.Time
-	partitions []notes
+	partitions []partitionDigests
 	buf        buffer
 }
 
 var _ projections.Reference = (*Reference)(nil)
 
-// notes of a partition.
-type notes struct {
+// partitionDigests are the digests of a partition.
+type partitionDigests struct {
 	at       projections.Checkpoint
-	sessions map[string]*note
+	sessions map[string]*sessionDigests
 	swept    int
 }
 
-type note struct {
+type sessionDigests struct {
 	head    conversation.Head
 	expires time.Time
-	turns   []turnNote
+	turns   []turnDigest
 }
 
-type turnNote struct {
+type turnDigest struct {
 	id     uuid.UUID
 	digest Digest
 	done   bool
@@ -61,28 +59,28 @@ type turnNote struct {
 
 // NewReference makes an empty reference for a view.
 func NewReference(view Listed, limits Limits, now func() time.Time, partitions int) *Reference {
-	r := &Reference{view: view, limits: limits.WithDefaults(), now: now, partitions: make([]notes, partitions)}
-	for k := range r.partitions {
-		r.partitions[k] = notes{at: projections.Checkpoint{Partition: k}, sessions: map[string]*note{}}
+	all := make([]partitionDigests, partitions)
+	for k := range all {
+		all[k] = partitionDigests{at: projections.Checkpoint{Partition: k}, sessions: map[string]*sessionDigests{}}
 	}
-	return r
+	return &Reference{view: view, limits: limits.WithDefaults(), now: now, partitions: all}
 }
 
 // Name of the view.
 func (r *Reference) Name() string { return r.view.Name() }
 
-// Claim returns the place where the notes end.
+// Claim returns the position at which the notes end.
 func (r *Reference) Claim(_ context.Context, partition int) (projections.Checkpoint, error) {
 	return r.partitions[partition].at, nil
 }
 
-// Drop has nothing to remove.
+// Drop does nothing.
 func (r *Reference) Drop(context.Context) error { return nil }
 
-// sweepEvery is after how many events sessions are forgotten whose time was over.
+// sweepEvery is the number of events after which expired sessions are removed.
 const sweepEvery = 100_000
 
-// Apply notes a batch.
+// Apply adds a batch to the notes.
 func (r *Reference) Apply(_ context.Context, b projections.Batch) error {
 	n := &r.partitions[b.From.Partition]
 	for i := range b.Events {
@@ -103,21 +101,21 @@ func (r *Reference) Apply(_ context.Context, b projections.Batch) error {
 	return nil
 }
 
-func (r *Reference) note(n *notes, e *projections.Judged) {
+func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	c := &e.Change
 	if !c.Kind.ChangesSession() {
 		return
 	}
 	s := n.sessions[e.SessionID]
 	if s == nil || s.expires.Before(e.Time.Truncate(time.Millisecond)) {
-		s = &note{}
+		s = &sessionDigests{}
 		n.sessions[strings.Clone(e.SessionID)] = s
 	}
 	s.head, s.expires = e.Head, r.limits.Expires(e.Head)
 	s.head.Identity = strings.Clone(e.Head.Identity)
 	switch c.Kind {
 	case conversation.Started:
-		s.turns = append(s.turns, turnNote{id: c.Turn.ID, digest: r.buf.question(c.Turn)})
+		s.turns = append(s.turns, turnDigest{id: c.Turn.ID, digest: r.buf.question(c.Turn)})
 		if over := len(s.turns) - r.limits.MaxTurns; over > 0 {
 			s.turns = slices.Delete(s.turns, 0, over)
 		}
@@ -127,21 +125,21 @@ func (r *Reference) note(n *notes, e *projections.Judged) {
 		}
 	case conversation.Corrected:
 		if t := s.turn(c.Turn.Replaces); t != nil {
-			*t = turnNote{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true}
+			*t = turnDigest{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true}
 		}
 	case conversation.TurnGone:
-		s.turns = slices.DeleteFunc(s.turns, func(t turnNote) bool {
+		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
 			return slices.ContainsFunc(c.Turns, func(g *conversation.Turn) bool { return g.ID == t.id })
 		})
 	case conversation.Erased:
 		s.turns = nil
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
-		conversation.Refused, conversation.Noted: // the head says it all
+		conversation.Described, conversation.Refused, conversation.Noted: // the head says it all
 	}
 }
 
 // turn finds a turn; it is mostly the newest.
-func (s *note) turn(id uuid.UUID) *turnNote {
+func (s *sessionDigests) turn(id uuid.UUID) *turnDigest {
 	for i := len(s.turns) - 1; i >= 0; i-- {
 		if s.turns[i].id == id {
 			return &s.turns[i]
@@ -158,7 +156,7 @@ func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fo
 	}
 	looked := 0
 	for k := range r.partitions {
-		// What the view has applied, the reference has too, before it is asked what there is.
+		// The reference applies all that the view has applied before the view's sessions are listed.
 		applied, err := Applied(ctx, r.view, k)
 		if err == nil {
 			err = fold.Reach(ctx, applied)
@@ -194,7 +192,7 @@ func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fo
 	return looked, nil
 }
 
-// sample looks at some sessions, each read from the log by itself.
+// sample compares some sessions, each read from the log by itself.
 func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fold,
 	report func(projections.Difference) error) (int, error) {
 	var ids []string
@@ -228,7 +226,7 @@ func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fol
 	return len(ids), nil
 }
 
-// comparison of the sessions of a partition.
+// comparison compares the sessions of a partition.
 type comparison struct {
 	*Reference
 	partition int
@@ -236,7 +234,7 @@ type comparison struct {
 	report    func(projections.Difference) error
 }
 
-// session looks at a session at a position that both have reached.
+// session compares a session at a position that both have reached.
 func (c comparison) session(ctx context.Context, id string) error {
 	snap, err := c.view.Load(ctx, id, c.partition, AllTurns)
 	if err != nil {
@@ -246,7 +244,7 @@ func (c comparison) session(ctx context.Context, id string) error {
 		return err
 	}
 	if at := c.partitions[c.partition].at.Seq; at > snap.Applied.Seq {
-		// A batch in steps had brought another session further than this one.
+		// A batch that is applied in several steps had moved another session further than this one.
 		return fmt.Errorf("the view is at %s, behind what it showed before (%d): verify again", snap.Applied, at)
 	}
 	n, now := c.partitions[c.partition].sessions[id], c.now()
@@ -271,7 +269,7 @@ func (c comparison) session(ctx context.Context, id string) error {
 }
 
 // turns compares the turns that the view holds with the newest turns of the reference.
-func (c comparison) turns(id string, s *conversation.State, n *note) error {
+func (c comparison) turns(id string, s *conversation.State, n *sessionDigests) error {
 	var all buffer
 	for _, t := range s.Turns {
 		d := TurnDigest(t)
@@ -288,7 +286,7 @@ func (c comparison) turns(id string, s *conversation.State, n *note) error {
 }
 
 // digest of the newest turns.
-func (s *note) digest(r *Reference, newest int) Digest {
+func (s *sessionDigests) digest(r *Reference, newest int) Digest {
 	r.buf = r.buf[:0]
 	for _, t := range s.turns[max(0, len(s.turns)-newest):] {
 		r.buf = append(r.buf, t.digest[:]...)

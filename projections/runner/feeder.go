@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +16,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/turnledger/turnledger/events"
-	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
-// feed runs one partition until something breaks off.
+// feed runs one partition until an error ends it.
 func (r *Runner) feed(ctx context.Context, k int) error {
 	f := &feeder{Runner: r, partition: k}
 	f.Sink, f.Done = bounded{r.proj, r}, f.done
@@ -30,23 +31,19 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	if err := f.claim(ctx); err != nil {
 		return err
 	}
-	tail, err := r.log.Tail(ctx, k, f.At.Seq, jetlog.TailOptions{MaxBatch: r.cfg.MaxBatch, Decode: true})
-	if err != nil {
-		return err
-	}
-	sub := pubsub.NewBatchSubscriber(tail)
+	sub := pubsub.NewBatchSubscriber(r.cfg.Follower.Judged(k, f.At.Seq, r.cfg.MaxBatch))
 	defer func() { _ = sub.Close() }()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
-	// A panic is a failure like any other: it is seen by what stands outside of the recoverer.
+	// The recoverer turns a panic into an error, and observed, outside it, sees that error like any other.
 	router.AddMiddleware(f.observed, middleware.Recoverer)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.stop = cancel
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, func(m *message.Message) error {
-		return f.handleBatch(m.Context(), pubsub.MessageBatch(m))
+		return f.handleBatch(m.Context(), pubsub.BatchOf[projections.Judged](m))
 	})
 	r.parts[k].set(live, nil)
 	var lost error
@@ -59,22 +56,14 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	err = router.Run(ctx)
 	cancel()
 	watching.Wait()
-	switch {
-	case err != nil:
-		return err
-	case f.fatal != nil:
-		return f.fatal
-	case lost != nil:
-		return lost
-	}
-	return errors.New("the tail ended")
+	_ = sub.Close()
+	return cmp.Or(err, f.fatal, lost, sub.Err(), errors.New("the log ended"))
 }
 
-// watch looks from time to time whether the store still has what was committed: one
-// that was emptied, or set back to a copy, would else be noticed by the next event
-// only. It returns nil when ctx ends.
+// watch checks from time to time that the store still has what was committed. Without it, a store that was emptied or
+// restored from a copy would be noticed only at the next event. It returns nil when ctx ends.
 func (f *feeder) watch(ctx context.Context) error {
-	if f.task { // what was taken is not done yet
+	if f.task { // a task's progress is behind what it has taken
 		return nil
 	}
 	look := time.NewTicker(2 * f.cfg.Beat)
@@ -88,7 +77,7 @@ func (f *feeder) watch(ctx context.Context) error {
 		before := f.committed.Load()
 		at, err := f.proj.Applied(ctx, f.partition)
 		if err != nil {
-			continue // the next batch tells
+			continue // the next batch will show an error
 		}
 		if at.Seq < before {
 			lost := events.Position{Partition: f.partition, Seq: before}
@@ -97,18 +86,17 @@ func (f *feeder) watch(ctx context.Context) error {
 	}
 }
 
-// feeder is the life of one partition between a claim and a break.
+// feeder runs one partition from a claim to the next failure.
 type feeder struct {
 	*Runner
 	projections.Intake
 	partition int
-	judge     *projections.Judge
 	stop      context.CancelFunc
 	// hold is the right to park events; nil for a task.
 	hold  *desk.Hold
 	stale bool
 	fatal error
-	// committed is the sequence of the checkpoint that the store must have.
+	// committed is the sequence that the store's checkpoint must have.
 	committed atomic.Uint64
 }
 
@@ -131,7 +119,7 @@ func (f *feeder) claim(ctx context.Context) error {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	f.judge, f.stale = projections.NewJudge(f.log, f.cfg.Rules, f.At.Seq), false
+	f.stale = false
 	f.parts[f.partition].reached(f.At.Seq, 0)
 	return nil
 }
@@ -151,7 +139,7 @@ func (f *feeder) keep(ctx context.Context, dead projections.DeadLetter) error {
 	return f.hold.Keep(ctx, f.At.Created, dead)
 }
 
-// start moves the checkpoint of a new partition to where the projection begins.
+// start moves the checkpoint of a new partition to the sequence at which the projection begins.
 func (f *feeder) start(ctx context.Context) error {
 	if f.At.Seq > 0 || f.cfg.Start == nil {
 		return nil
@@ -163,8 +151,8 @@ func (f *feeder) start(ctx context.Context) error {
 	return f.Pass(ctx, seq)
 }
 
-// observed is the middleware that notes how a batch went. An error makes the subscriber emit the batch again,
-// unless it ends the feeding.
+// observed is the middleware that records the outcome of a batch. After an error the subscriber emits the batch again,
+// unless the error ends the feeding.
 func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) {
 		out, err := next(m)
@@ -183,9 +171,9 @@ func (f *feeder) observed(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error {
+func (f *feeder) handleBatch(ctx context.Context, batch []projections.Judged) error {
 	if f.stale {
-		// What the last attempt did is unknown: only the stored checkpoint tells.
+		// The outcome of the last attempt is unknown: only the stored checkpoint shows it.
 		before := f.At
 		if err := f.claim(ctx); err != nil {
 			return err
@@ -193,38 +181,20 @@ func (f *feeder) handleBatch(ctx context.Context, batch []jetlog.Message) error 
 		if f.At.Seq < before.Seq {
 			return fmt.Errorf("%w: the checkpoint went back to %s", projections.ErrFenced, f.At.Position())
 		}
-		// Who was fenced in between holds a batch that may be no more what the log has.
+		// If another runner claimed the partition in between, this batch may no longer match the log.
 		if f.At.Epoch > before.Epoch+1 {
 			return projections.ErrFenced
 		}
 	}
-	// Verdicts count only once the whole batch is applied; an error or a panic in between makes the judge stale.
+	// Verdicts count only once the whole batch is applied. After an error or a panic the judge's states are stale.
 	f.stale = true
-	judged, err := f.judgeAll(ctx, batch)
-	if err == nil {
-		err = f.Apply(ctx, judged)
-	}
-	if err != nil {
+	applied := sort.Search(len(batch), func(i int) bool { return batch[i].Position.Seq > f.At.Seq })
+	if err := f.Apply(ctx, batch[applied:]); err != nil {
 		return err
 	}
 	f.stale = false
 	f.parts[f.partition].set(live, nil)
 	return nil
-}
-
-func (f *feeder) judgeAll(ctx context.Context, batch []jetlog.Message) ([]projections.Judged, error) {
-	judged := make([]projections.Judged, 0, len(batch))
-	for _, m := range batch {
-		if m.Position.Seq <= f.At.Seq {
-			continue
-		}
-		j, err := f.judge.Judge(ctx, m.Recorded())
-		if err != nil {
-			return nil, err
-		}
-		judged = append(judged, j)
-	}
-	return judged, nil
 }
 
 // bounded is a projection whose batches are brought to their end when the runner stops.

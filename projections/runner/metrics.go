@@ -22,8 +22,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	return &Metrics{
 		events: counter("events_total", "Events applied, by projection and verdict.", "projection", "verdict"),
-		anomalies: counter("anomalies_total", "Events that contradict the log or state nothing, by projection and "+
-			"reason.", "projection", "reason"),
+		anomalies: counter("anomalies_total",
+			"Events that contradict the log or state nothing, by projection and reason.", "projection", "reason"),
 		failures: counter("failures_total", "Batches that were tried again, by projection.", "projection"),
 		dead:     counter("dead_letters_total", "Events parked in the dead letters, by projection.", "projection"),
 	}

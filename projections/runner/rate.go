@@ -2,7 +2,7 @@ package runner
 
 import "time"
 
-// rateSeconds is over how many seconds a rate is taken.
+// rateSeconds is the number of seconds over which a rate is measured.
 const rateSeconds = 10
 
 // rate counts events in the seconds in which they were applied. The zero rate is 0.
@@ -13,13 +13,13 @@ type rate struct {
 
 // add counts n events at a time.
 func (r *rate) add(n int, now time.Time) {
-	r.turn(now)
+	r.roll(now)
 	r.counts[r.last%rateSeconds] += n
 }
 
-// perSecond is the mean over the last ten seconds, the one under way included.
+// perSecond returns the mean over the last ten seconds, including the current one.
 func (r *rate) perSecond(now time.Time) float64 {
-	r.turn(now)
+	r.roll(now)
 	sum := 0
 	for _, n := range r.counts {
 		sum += n
@@ -27,8 +27,8 @@ func (r *rate) perSecond(now time.Time) float64 {
 	return float64(sum) / rateSeconds
 }
 
-// turn empties the seconds that have begun since. A clock that goes back counts as none.
-func (r *rate) turn(now time.Time) {
+// roll clears the counters of seconds that have begun since the last call. It ignores a clock that goes back.
+func (r *rate) roll(now time.Time) {
 	second := now.Unix()
 	for passed := min(second-r.last, rateSeconds); passed > 0; passed-- {
 		r.counts[(second-passed+1)%rateSeconds] = 0

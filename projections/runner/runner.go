@@ -1,6 +1,6 @@
-// Package runner feeds a projection from the log: batches through Watermill, each
-// event with the fold's verdict, the checkpoint with the data, dead letters for what
-// can't be applied (docs/design.md#projections).
+// Package runner feeds a projection from the log (docs/design.md#projections). Batches go through Watermill, each event
+// comes with the fold's verdict, the checkpoint is stored with the data, and events that can't be applied become dead
+// letters.
 package runner
 
 import (
@@ -20,32 +20,34 @@ import (
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
 // Config of a Runner.
 type Config struct {
 	Rules conversation.Rules
+	// Follower reads the log with others; by default the runner reads it by itself.
+	Follower *follower.Follower
 	// MaxBatch bounds the events of one Apply; 2,000 by default.
 	MaxBatch int
-	// Start returns the sequence after which a projection without a checkpoint begins;
-	// the log's beginning by default.
+	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
 	Start  func(ctx context.Context, partition int) (uint64, error)
 	Logger *slog.Logger
-	// Metrics that count what is fed; by default ones that nobody asks for.
+	// Metrics count what is fed; by default they are not registered anywhere.
 	Metrics *Metrics
 	// Traces of what is applied; nil: none.
 	Traces trace.TracerProvider
-	// Pause before a partition that broke off is taken up again; 1 s by default.
+	// Pause before a failed partition is tried again; 1 s by default.
 	Pause time.Duration
-	// Group of the runners, in any process, that share the partitions of the projection;
-	// nil: this one feeds all of them.
+	// Group of the runners, in any process, that share the partitions of the projection; nil: this runner feeds all of
+	// them.
 	Group projections.Group
-	// Desk keeps the dead letters; that of the log by default.
+	// Desk keeps the dead letters; the log's desk by default.
 	Desk *desk.Desk
-	// Carry hands over the dead letters that the projection itself kept in a partition before there was a desk,
-	// and forgets those that were kept; nil where it never kept any.
+	// Carry calls keep with the dead letters of a partition that the projection itself kept before there was a desk,
+	// and deletes the letters that keep has accepted. It is nil if the projection never kept any.
 	Carry func(ctx context.Context, partition int, keep projections.Keep) error
-	// Beat is how often the runner notes in its group that it lives; 1 s by default. A runner that was silent for five
+	// Beat is the pause between two heartbeats of the runner in its group; 1 s by default. A runner that misses five
 	// beats counts as dead.
 	Beat time.Duration
 }
@@ -67,7 +69,7 @@ func NewTask(log *jetlog.Log, t projections.Task, cfg Config) *Runner {
 	return r
 }
 
-// asProjection is a task as the runner feeds it.
+// asProjection makes a task look like a projection.
 type asProjection struct{ projections.Task }
 
 func (a asProjection) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
@@ -96,6 +98,9 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	if cfg.Desk == nil {
 		cfg.Desk = desk.Of(log)
 	}
+	if cfg.Follower == nil {
+		cfg.Follower = follower.Alone(log, follower.Config{Rules: cfg.Rules, Logger: cfg.Logger})
+	}
 	r := &Runner{log: log, proj: p, cfg: cfg}
 	for k := range log.Partitions() {
 		r.parts = append(r.parts, &progress{partition: k, state: starting})
@@ -103,8 +108,8 @@ func New(log *jetlog.Log, p projections.Projection, cfg Config) *Runner {
 	return r
 }
 
-// Run feeds the projection until ctx ends, and then returns nil. Run retries for ever where a retry can help. It ends
-// with ErrStream if the stream is not the checkpoint's.
+// Run feeds the projection until ctx ends, and then returns nil. It retries for ever what a retry can mend. It fails
+// with ErrStream if the checkpoint belongs to another stream.
 func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Group != nil {
@@ -134,12 +139,12 @@ func (r *Runner) runPartition(ctx context.Context, k int) error {
 		}
 		r.parts[k].set(retrying, err)
 		r.cfg.Logger.Warn("the projection is taken up again", "projection", r.proj.Name(), "partition", k, "err", err)
-		// Two runners that fence each other must not keep step.
+		// A random pause keeps two runners from fencing each other again and again.
 		pause.For(ctx, r.cfg.Pause/2+rand.N(r.cfg.Pause)) //nolint:gosec // no secret
 	}
 }
 
-// foreign reports whether a projection has to stop: its checkpoint is not of this log.
+// foreign reports whether a projection has to stop because its checkpoint does not belong to this log.
 func foreign(err error) bool {
 	return errors.Is(err, projections.ErrStream) || errors.Is(err, jetlog.ErrStream)
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// aliveBeats is after how many beats without a word a runner counts as dead.
+// aliveBeats is the number of missed beats after which a runner counts as dead.
 const aliveBeats = 5
 
-// leaveDeadline is for the goodbye of a runner that stops.
+// leaveDeadline bounds the message by which a stopping runner leaves its group.
 const leaveDeadline = 2 * time.Second
 
-// share feeds the partitions that fall to this runner, and follows as others come and
-// go. Where the group's store is away it goes on with what it has: what it may write,
-// the epoch decides.
+// share feeds this runner's share of the partitions, and adapts it as other runners come and go. If the group's store
+// is away, the runner keeps its partitions; the epoch decides what it may write.
 func (r *Runner) share(ctx context.Context, g *errgroup.Group) error {
 	me := uuid.NewString()
-	own := map[int]*turn{}
+	own := map[int]*feeding{}
 	defer r.leave(ctx, me)
 	defer func() {
 		for _, t := range own {
@@ -34,8 +33,7 @@ func (r *Runner) share(ctx context.Context, g *errgroup.Group) error {
 	known := 0
 	for {
 		members, err := r.meet(ctx, me)
-		// One that comes to others lets them hear of it first, and give away what is to be
-		// its own.
+		// A runner that joins others waits one beat, so that they learn of it and release its partitions.
 		joins := known == 0 && len(members) > 1
 		if err == nil {
 			if len(members) != known {
@@ -61,7 +59,7 @@ func (r *Runner) share(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// meet bounds one beat, so that a store that hangs does not stop the next.
+// meet bounds one beat, so that a hanging store does not delay the next beat.
 func (r *Runner) meet(ctx context.Context, me string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, (aliveBeats-1)*r.cfg.Beat)
 	defer cancel()
@@ -71,19 +69,19 @@ func (r *Runner) meet(ctx context.Context, me string) ([]string, error) {
 func (r *Runner) leave(ctx context.Context, me string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveDeadline)
 	defer cancel()
-	// One that can't say so counts as dead a few seconds later.
+	// If this fails, the runner counts as dead a few seconds later.
 	_ = r.cfg.Group.Leave(ctx, me)
 }
 
-// turn is the time in which this runner feeds a partition.
-type turn struct {
+// feeding is the period in which this runner feeds a partition.
+type feeding struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// follow ends what no longer falls to this runner and begins what does. A partition
-// that is still bringing its last batch to an end is begun again by a later beat.
-func (r *Runner) follow(ctx context.Context, g *errgroup.Group, own map[int]*turn, share []int) {
+// follow stops feeding partitions outside the share, and begins those that are new in it. If a partition's last batch
+// is still being completed, a later beat begins that partition again.
+func (r *Runner) follow(ctx context.Context, g *errgroup.Group, own map[int]*feeding, share []int) {
 	mine := map[int]bool{}
 	for _, k := range share {
 		mine[k] = true
@@ -108,9 +106,9 @@ func (r *Runner) follow(ctx context.Context, g *errgroup.Group, own map[int]*tur
 	}
 }
 
-func (r *Runner) begin(ctx context.Context, g *errgroup.Group, k int) *turn {
+func (r *Runner) begin(ctx context.Context, g *errgroup.Group, k int) *feeding {
 	ctx, stop := context.WithCancel(ctx)
-	t := &turn{stop: stop, done: make(chan struct{})}
+	t := &feeding{stop: stop, done: make(chan struct{})}
 	g.Go(func() error {
 		defer close(t.done)
 		defer stop()

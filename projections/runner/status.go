@@ -43,7 +43,7 @@ func (p *progress) set(state string, err error) {
 	}
 }
 
-// end notes that the runner has ended: where one partition of a projection follows another stream, none of it is fed.
+// end notes that the runner has ended: if one partition of a projection follows another stream, none is fed.
 func (p *progress) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *progress) reached(seq uint64, applied int) {
 	p.rate.add(applied, time.Now())
 }
 
-// statusDeadline bounds the questions of one Status.
+// statusDeadline bounds the queries of one Status.
 const statusDeadline = 3 * time.Second
 
 // Status reports how far the projection is, and asks for the log's head now. If another runner feeds a partition,

@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// maxLinks bounds what one span links to: of a longer run, its first events.
+// maxLinks bounds the links of one span: a longer run links only its first events.
 const maxLinks = 128
 
 // span begins the span of a run of events, linked to the requests that wrote them. It
@@ -41,7 +41,7 @@ func (r *Runner) span(ctx context.Context, run []projections.Judged) (context.Co
 	}
 }
 
-// written reads the span that wrote an event, of its header.
+// written returns the span that wrote an event, from the event's header.
 func written(ctx context.Context, parent string) trace.SpanContext {
 	if parent == "" {
 		return trace.SpanContext{}

@@ -1,5 +1,5 @@
-// Package viewtest is what property tests of views share: logs that are drawn, a view that
-// fails while it is fed, and when it has all of a log. For tests.
+// Package viewtest holds what property tests of views share: random logs, a view that fails while it is fed, and a
+// check that a view has applied a whole log. For tests.
 package viewtest
 
 import (
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -21,10 +22,10 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Sessions is how many sessions a drawn log is about.
+// Sessions is the number of sessions in a random log.
 const Sessions = 5
 
-// Checks sets how many logs rapid draws in a test, which must not be parallel.
+// Checks sets how many logs rapid draws in a test. The test must not be parallel.
 func Checks(t testing.TB, n int) {
 	t.Helper()
 	before := flag.Lookup("rapid.checks").Value.String()
@@ -32,10 +33,10 @@ func Checks(t testing.TB, n int) {
 	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(n)))
 }
 
-// Session names a session.
+// Session returns the id of the n-th session.
 func Session(n int) string { return fmt.Sprint("s", n) }
 
-// DrawFact draws a fact of any kind; some contradict what stands in the log.
+// DrawFact draws a fact of any kind; some facts contradict the log.
 func DrawFact(rt *rapid.T) events.Fact {
 	session := Session(rapid.IntRange(0, Sessions-1).Draw(rt, "session"))
 	request := fmt.Sprint("r", rapid.IntRange(0, 4).Draw(rt, "request"))
@@ -44,7 +45,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 	q, a := events.Question{QuestionNeutral: words,
 		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
 	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct",
-		"reset", "erase", "refused"}).Draw(rt, "fact") {
+		"reset", "describe", "erase", "refused"}).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
 	case "final":
@@ -60,6 +61,15 @@ func DrawFact(rt *rapid.T) events.Fact {
 			ReplacesTurnID: id, Question: q, Answer: a}
 	case "reset":
 		return &events.SessionReset{SessionID: session}
+	case "describe":
+		// It says that it knows of all requests, so that it counts wherever it stands behind After.
+		began := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		f := &events.SessionDescribed{SessionID: session, RequestID: request, Title: words, CreatedAt: &began,
+			After: events.Position{Seq: rapid.Uint64Range(0, 40).Draw(rt, "after")}}
+		for n := range 5 {
+			f.Earlier = append(f.Earlier, events.RequestHash(fmt.Sprint("r", n)))
+		}
+		return f
 	case "erase":
 		return &events.SessionErased{SessionID: session, ReceiptID: "receipt"}
 	default:
@@ -67,7 +77,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 	}
 }
 
-// View is a view that can be rebuilt, as tests have it.
+// View is a view that can be rebuilt.
 type View struct {
 	projections.View
 	projections.Rebuildable
@@ -77,13 +87,13 @@ type View struct {
 // concurrent use.
 type Shaky struct {
 	View
-	// Stop, where it is set, is called before some batches.
+	// Stop, if set, is called before some batches.
 	Stop func()
 	mu   sync.Mutex
 	rng  *rand.Rand
 }
 
-// NewShaky makes a view shaky; the seed says when it fails.
+// NewShaky makes a view that fails at random; the seed determines when.
 func NewShaky(v View, seed uint64) *Shaky {
 	return &Shaky{View: v, rng: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's dice
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Scopes are what a caller may do; a call needs one or more. The zero value is nothing.
+// Scopes are permissions of a caller; a call needs one or more. The zero value allows nothing.
 type Scopes uint8
 
 // The scopes. None contains another: Admin operates the system and reads no text
@@ -49,16 +49,16 @@ func (s Scopes) Names() []string {
 }
 
 // Caller is the program or the user that sends a request. Name identifies the caller in the log and is no secret. A
-// caller with an IdentityID is bound: it reaches only sessions that are linked to this identity, and any other looks
-// like one that does not exist.
+// caller with an IdentityID is bound: it reaches only sessions that are linked to this identity. To a bound caller, any
+// other session seems not to exist.
 type Caller struct {
 	Name       string
 	Scopes     Scopes
 	IdentityID string
 }
 
-// Authenticator finds the caller that a token belongs to. Its errors are those below, as they are
-// or wrapped, and never hold the token. Safe for concurrent use.
+// Authenticator finds the caller that a token belongs to. Its errors are the errors below, plain or wrapped, and never
+// hold the token. Safe for concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Caller, error)
 }
@@ -69,6 +69,6 @@ var (
 		"TURNLEDGER_KEY); turnledger keys create makes one")
 	ErrKeyEnded   = errors.New("the key has expired or was revoked: turnledger keys create makes another")
 	ErrTokenEnded = errors.New("the token has expired: get another one from its issuer")
-	// ErrNoKeys: the token can't be checked, since this process has not got the issuer's keys yet.
+	// ErrNoKeys: the token can't be checked, since this process does not have the issuer's keys yet.
 	ErrNoKeys = errors.New("the issuer of tokens does not answer, so that they can't be checked: try again")
 )

@@ -1,8 +1,7 @@
-// Package backup keeps copies of the log: it takes them from a server, piece by piece, into a folder or a store that
-// speaks S3, checks them by their sums, and packs them for a server to restore.
+// Package backup keeps copies of the log. It takes them from a server, piece by piece, into a folder or an S3 store,
+// checks them by their checksums, and packs them for a server to restore.
 //
-// A backup is its manifest: that is written last, so that what was broken off is never
-// taken for one. It holds the log and nothing else. Views are rebuilt from it, receipts are
-// in it, what side effects remember is made anew (so that they look at everything again),
-// and keys are the operator's own file.
+// A backup exists once it has a manifest. The manifest is written last, so an unfinished backup is never taken for a
+// whole one. A backup holds only the log and the dead letters. Views are rebuilt from the log, and receipts are in it.
+// Side effects start without their checkpoints, and look at every event again. Keys are the operator's own file.
 package backup

@@ -16,24 +16,24 @@ type Handler interface {
 	ResumeStreams()
 }
 
-// Door lets requests through to a process's handler while it is open. Closed answers them while the log of the process
-// is being replaced, so that the process keeps its address and no other one answers in its place. A Door outlives the
+// Door lets requests through to a process's handler while it is open. While the log of the process is being replaced,
+// Closed answers them. So the process keeps its address, and no other process answers in its place. A Door outlives the
 // handlers behind it.
 type Door struct {
 	closed http.Handler
-	// How long requests may go on when the door is shut: for patience, and then for haste, in which clients that are
-	// slow to send are no longer waited for.
+	// How long running requests may take after the door is shut: patience in the normal way, then haste, during which
+	// slow clients are no longer waited for.
 	patience, haste time.Duration
 
 	mu sync.Mutex
 	// handler is nil while the door is shut.
 	handler Handler
 	inHand  map[*visit]struct{}
-	// left is closed, and made anew, when a request ends.
+	// left is closed, and replaced by a new channel, when a request ends.
 	left chan struct{}
 }
 
-// visit is a request that is being answered.
+// visit is a running request.
 type visit struct{ conn *http.ResponseController }
 
 type visitKey struct{}
@@ -54,7 +54,7 @@ func (d *Door) Open(h Handler) {
 	d.handler = h
 }
 
-// EndStreams ends the streams of the handler that answers now.
+// EndStreams ends the streams of the current handler.
 func (d *Door) EndStreams() {
 	d.mu.Lock()
 	h := d.handler
@@ -64,7 +64,7 @@ func (d *Door) EndStreams() {
 	}
 }
 
-// ServeHTTP lets the handler answer, or refuses.
+// ServeHTTP passes the request to the handler, or to Closed.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &visit{http.NewResponseController(w)}
 	d.mu.Lock()
@@ -89,8 +89,8 @@ func (d *Door) leave(v *visit) {
 	d.left = make(chan struct{})
 }
 
-// shut refuses requests from now on, ends streams, and waits for the requests in hand but the one that ctx comes from.
-// It calls hurry where they take long. If they still don't end, it opens the door again and fails.
+// shut refuses new requests, ends streams, and waits for the running requests, except the one that ctx belongs to. It
+// calls hurry if they take long. If they still don't end, it opens the door again and fails.
 func (d *Door) shut(ctx context.Context, hurry func()) error {
 	d.EndStreams()
 	d.mu.Lock()
@@ -116,10 +116,10 @@ func (d *Door) shut(ctx context.Context, hurry func()) error {
 	return err
 }
 
-// Empty waits until no request is in hand, for as long as a shut door does.
+// Empty waits until no request is running, for at most as long as shut waits.
 func (d *Door) Empty(ctx context.Context) error { return d.await(ctx, d.patience+d.haste, nil) }
 
-// await waits for all requests in hand but one.
+// await waits for all running requests except one.
 func (d *Door) await(ctx context.Context, limit time.Duration, but *visit) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

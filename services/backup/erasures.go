@@ -11,14 +11,13 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// Erasure is a fact that something was redacted or erased, in the form in which the log is
-// printed (CloudEvents): it holds no text.
+// Erasure is a redaction or an erasure, in the form in which the log is printed (CloudEvents). It holds no text.
 type Erasure struct {
 	Type string      `json:"type"`
 	Data ErasureData `json:"data"`
 }
 
-// ErasureData names what went: a turn of a session, a session, or an identity.
+// ErasureData names what was erased: a turn of a session, a session, or an identity.
 type ErasureData struct {
 	SessionID  string    `json:"session_id,omitempty"`
 	IdentityID string    `json:"identity_id,omitempty"`
@@ -26,14 +25,13 @@ type ErasureData struct {
 	Reason     string    `json:"reason,omitempty"`
 	RedactedBy string    `json:"redacted_by,omitempty"`
 	ErasedBy   string    `json:"erased_by,omitempty"`
-	// Tombstones are of all versions of the turn: an older log may know an older one only.
+	// Tombstones name all versions of the turn, since an older log may know only an older version.
 	Tombstones []struct {
 		TurnID uuid.UUID `json:"turn_id"`
 	} `json:"tombstones,omitempty"`
 }
 
-// Turns are all versions of the turn that was redacted, those that TurnRedacted names
-// first.
+// Turns returns all versions of the redacted turn. The versions that TurnRedacted names come first.
 func (d *ErasureData) Turns() []uuid.UUID {
 	out := []uuid.UUID{d.TurnID}
 	for _, t := range d.Tombstones {
@@ -45,13 +43,12 @@ func (d *ErasureData) Turns() []uuid.UUID {
 }
 
 const (
-	// maxErasures bounds all erasures that come with a backup, in bytes; maxLine bounds one line of their list.
+	// maxErasures bounds the erasures that come with a backup, in bytes; maxLine bounds one line of their list.
 	maxErasures = 256 << 20
 	maxLine     = 16 << 20
 )
 
-// ReadErasures reads lines of CloudEvents, as turnledger replay prints them, and leaves out
-// all that erase nothing.
+// ReadErasures reads lines of CloudEvents, as turnledger replay prints them, and returns only the erasures.
 func ReadErasures(from io.Reader) (out []Erasure, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
@@ -67,7 +64,7 @@ func ReadErasures(from io.Reader) (out []Erasure, err error) {
 			return nil, fmt.Errorf("line %d is no event: want what turnledger replay prints", n)
 		}
 		switch events.WithdrawalOf(e.Type) {
-		case events.WithdrawsNothing, events.WithdrawsVersion:
+		case events.WithdrawsNothing, events.WithdrawsDescription, events.WithdrawsVersion:
 			continue
 		case events.WithdrawsTurn, events.WithdrawsSession, events.WithdrawsIdentity:
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Folder is a Store in a folder, which is made where it is missing. Copies hold the texts
-// of users: its files are the user's alone.
+// Folder is a Store in a folder, which it creates if it is missing. Its files are readable only by the user who runs
+// the process, since backups hold users' texts.
 type Folder struct{ Dir string }
 
 var _ Store = Folder{}
@@ -41,7 +41,7 @@ func (f Folder) Put(_ context.Context, name string, from io.Reader) (err error) 
 	return dir.Sync()
 }
 
-// wrap says what an error kept a store from doing.
+// wrap adds to an error what the store was doing.
 func wrap(err *error, what string) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", what, *err)

@@ -9,28 +9,28 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Names of what a backup holds beside the copies.
+// Names of the files of a backup besides the copies.
 const (
 	manifestName = "manifest.json"
 	erasuresName = "erasures.jsonl"
 )
 
-// format of manifests that this version writes and reads.
+// format is the format of manifests that this version reads and writes.
 const format = 1
 
-// Manifest says what a backup holds. TakenAt is for people: what is in it decides.
+// Manifest says what a backup holds. TakenAt is only information for people.
 type Manifest struct {
 	Format     int       `json:"format"`
 	Version    string    `json:"turnledger"`
 	TakenAt    time.Time `json:"taken_at"`
 	Partitions int       `json:"partitions"`
 	Files      []File    `json:"files"`
-	// DeadLetters of the views: what operators have said of them stands nowhere in the log.
+	// DeadLetters of the views: the log does not record what operators decided about them.
 	DeadLetters []projections.DeadLetter `json:"dead_letters,omitempty"`
 }
 
-// File is the copy of a partition. Bytes and SHA256 are of the packed file, RawBytes is its unpacked size; First, Last
-// and Events are the partition's when it was copied.
+// File is the copy of a partition. Bytes and SHA256 describe the packed file; RawBytes is its unpacked size. First,
+// Last and Events describe the partition when it was copied.
 type File struct {
 	Name      string `json:"name"`
 	Partition int    `json:"partition"`
@@ -42,7 +42,7 @@ type File struct {
 	Events    uint64 `json:"events"`
 }
 
-// Bytes of all files.
+// Bytes returns the size of all files.
 func (m *Manifest) Bytes() (n int64) {
 	for _, f := range m.Files {
 		n += f.Bytes
@@ -50,7 +50,7 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// Events of all partitions.
+// Events returns the number of events in all partitions.
 func (m *Manifest) Events() (n uint64) {
 	for _, f := range m.Files {
 		n += f.Events
@@ -58,23 +58,22 @@ func (m *Manifest) Events() (n uint64) {
 	return n
 }
 
-// ErrDamaged is said of a backup that is not what its manifest says, or that has none that can be read. The
-// error names the file.
+// ErrDamaged says that a backup differs from its manifest, or has no readable manifest. The error names the file.
 var ErrDamaged = errors.New("the backup is damaged or not whole: take another")
 
-// ErrExists is said where there is a backup already where one was to go.
+// ErrExists says that the place for a new backup holds a backup already.
 var ErrExists = errors.New("there is a backup already: name another place")
 
 func damaged(name, why string) error { return fmt.Errorf("%s %s: %w", name, why, ErrDamaged) }
 
-// fileName of the copy of a partition.
+// fileName returns the file name of a partition's copy.
 func fileName(partition int) string { return "TURNS-" + strconv.Itoa(partition) + ".snapshot" }
 
-// check fails if a manifest is not complete, or of another format.
+// check fails if a manifest is incomplete or of another format.
 func (m *Manifest) check() error {
 	if m.Format != format {
-		return fmt.Errorf("%s has format %d, and this version reads %d: restore it with the version that took it "+
-			"(%s): %w", manifestName, m.Format, format, m.Version, ErrDamaged)
+		return fmt.Errorf("%s has format %d, and this version reads %d: "+
+			"restore it with the version that took it (%s): %w", manifestName, m.Format, format, m.Version, ErrDamaged)
 	}
 	if m.Partitions < 1 || len(m.Files) != m.Partitions {
 		return damaged(manifestName, "does not name a file for each partition")

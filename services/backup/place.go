@@ -13,10 +13,10 @@ import (
 // Place says where a backup is kept: Name is a folder, or s3://bucket/prefix in the store at a URL.
 type Place struct{ Name, Endpoint, Region, Spool string }
 
-// ErrPlace says that a place is none.
+// ErrPlace says that a place is malformed.
 var ErrPlace = errors.New("want s3://bucket/prefix, and --endpoint https://host")
 
-// Open returns the store at a place; it does no I/O. The keys of S3 are found where its tools look for them.
+// Open returns the store at a place; it does no I/O. It looks for S3 credentials where the S3 tools do.
 func (p Place) Open() (Store, error) {
 	rest, remote := strings.CutPrefix(p.Name, "s3://")
 	if !remote {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
@@ -16,23 +15,24 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/jetlog/operate"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/jetlog/store"
 	"github.com/turnledger/turnledger/projections/desk"
 	"github.com/turnledger/turnledger/services"
 )
 
 // Host is the process whose log is replaced.
 type Host interface {
-	// EndAnswers ends the answers of models that are under way.
+	// EndAnswers ends the running answers of models.
 	EndAnswers()
-	// Still ends all that follows the log, and waits for it.
+	// Still stops everything that follows the log, and waits until it has stopped.
 	Still()
-	// Reopen has the process open its log again when the last request in hand has ended.
+	// Reopen makes the process open its log again, once the last running request has ended.
 	Reopen()
-	// Eraser returns what says erasures in a log.
+	// Eraser returns an Eraser that writes to a log.
 	Eraser(log *jetlog.Log) Eraser
 }
 
-// Eraser says erasures in a log while Run follows it.
+// Eraser records erasures in the log. It works while Run follows the log.
 type Eraser interface {
 	Run(ctx context.Context) error
 	EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error)
@@ -40,13 +40,9 @@ type Eraser interface {
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
 }
 
-// Log copies the log of a running process out, and takes a backup in, in the place of an empty log.
+// Log copies the log of a running process, and replaces an empty log by a backup.
 type Log struct {
-	Log *jetlog.Log
-	// NC is the connection that Log was opened on, and Config what it was opened with.
-	NC     *nats.Conn
-	Config jetlog.Config
-	Server *embedded.Server // nil with an outside NATS
+	*store.Store
 	Door   *Door
 	Host   Host
 	Logger *slog.Logger
@@ -57,9 +53,10 @@ func (l *Log) Snapshot(ctx context.Context, partition int, begin func(operate.Mo
 	return operate.On(l.Log).Snapshot(ctx, partition, begin)
 }
 
-// Restore makes a backup the log. It shuts the door, ends what follows the log, and says in the copies what was erased
-// since they were taken; then the host opens its log again, and the door. A failure before anything was changed opens
-// the door again; after any other failure the host has what it can open: the empty log, or one that it refuses.
+// Restore replaces the log by a backup. It shuts the door, stops what follows the log, and records in the restored log
+// what was erased since the backup was taken. Then the host opens its log again, and the door. A failure before any
+// change opens the door again. After any later failure the host gets whatever is there: the empty log, or a log that it
+// refuses to open.
 func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restored, err error) {
 	defer func() {
 		if errors.Is(err, ErrDamaged) {
@@ -67,9 +64,8 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 		}
 	}()
 	if l.Server == nil && l.NC.ConnectedServerName() == embedded.Name {
-		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, which follows it and can't "+
-			"hold still "+
-			"for this process: restore through that one", jetlog.ErrRefused)
+		return out, fmt.Errorf("%w: the log is on the NATS of another Turnledger, "+
+			"which follows it and can't hold still for this process: restore through that one", jetlog.ErrRefused)
 	}
 	if err := operate.On(l.Log).Vacant(ctx); err != nil {
 		return out, err
@@ -79,17 +75,17 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 		return out, err
 	}
 	if have := l.Log.Partitions(); have != packed.Partitions {
-		return out, fmt.Errorf("%w that this log can take in: its log had TURNLEDGER_PARTITIONS=%d, and this one "+
-			"has %d: "+
-			"start the server with that setting on an empty data directory", services.ErrBackup, packed.Partitions,
-			have)
+		return out, fmt.Errorf("%w that this log can take in: "+
+			"its log had TURNLEDGER_PARTITIONS=%d, and this one has %d: "+
+			"start the server with that setting on an empty data directory",
+			services.ErrBackup, packed.Partitions, have)
 	}
 	l.Logger.Info("a backup is being restored", "taken_at", packed.TakenAt, "events", packed.Events())
 	if err := l.Door.shut(ctx, l.Host.EndAnswers); err != nil {
 		return out, fmt.Errorf("%w: nothing was changed: %w", jetlog.ErrUnavailable, err)
 	}
 	l.Logger.Debug("no other request is under way")
-	// From here on, whatever comes of it, what is open does not fit the log any more.
+	// From here on, success or not, the services that are open do not fit the log any more.
 	defer l.Host.Reopen()
 	l.Host.Still()
 	l.Logger.Debug("nothing follows the log any more")
@@ -109,7 +105,7 @@ func (l *Log) Restore(ctx context.Context, from io.Reader) (out services.Restore
 	return out, nil
 }
 
-// replace takes the streams of the empty log away and those of the backup in.
+// replace deletes the streams of the empty log and restores those of the backup.
 func (l *Log) replace(ctx context.Context, packed *Packed) error {
 	log := operate.On(l.Log)
 	if err := log.Vacate(ctx); err != nil {
@@ -124,7 +120,7 @@ func (l *Log) replace(ctx context.Context, packed *Packed) error {
 	return err
 }
 
-// complete compares what the server took in with what the backup says that it holds.
+// complete compares the events that the server has received with the backup's manifest.
 func complete(ctx context.Context, log *operate.Log, packed *Packed) error {
 	streams, err := log.Plan(ctx, operate.Want{})
 	if err != nil {
@@ -140,7 +136,7 @@ func complete(ctx context.Context, log *operate.Log, packed *Packed) error {
 	return nil
 }
 
-// settle brings the restored log to disk, and says in it what was erased since it was copied.
+// settle brings the restored log to disk, and records in it what was erased since it was copied.
 func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored, err error) {
 	cfg := l.Config
 	cfg.Restoring = true
@@ -183,7 +179,7 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	return out, operate.On(log).Restored(ctx)
 }
 
-// say says an erasure, and reports whether the log knows what it is of.
+// say records an erasure, and reports whether the log knows the erased turn, session or identity.
 func (e *Erasure) say(ctx context.Context, s Eraser) (known bool, err error) {
 	d := &e.Data
 	switch events.WithdrawalOf(e.Type) {
@@ -200,7 +196,7 @@ func (e *Erasure) say(ctx context.Context, s Eraser) (known bool, err error) {
 				break
 			}
 		}
-	case events.WithdrawsNothing, events.WithdrawsVersion: // ReadErasures leaves these out
+	case events.WithdrawsNothing, events.WithdrawsDescription, events.WithdrawsVersion: // ReadErasures leaves these out
 	}
 	switch {
 	case err == nil, errors.Is(err, conversation.ErrSessionErased):

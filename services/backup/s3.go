@@ -11,8 +11,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// S3 is a Store in a bucket that is there. The spool is a folder with room for the largest partition's copy, twice
-// while one is restored: a store may pause for longer than a server that copies waits.
+// S3 is a Store in an existing bucket. The spool is a folder with room for the largest partition's copy, twice that
+// during a restore. It is needed because a store may pause for longer than a copying server waits.
 type S3 struct {
 	bucket, prefix, spoolDir string
 	client                   *minio.Client
@@ -22,7 +22,7 @@ var _ Store = (*S3)(nil)
 
 func (s *S3) key(name string) string { return path.Join(s.prefix, name) }
 
-// spool makes a temporary file without a name, which is gone when it is closed.
+// spool makes a temporary file without a name. The file vanishes when it is closed.
 func (s *S3) spool() (*os.File, error) {
 	f, err := os.CreateTemp(s.spoolDir, "turnledger-backup-")
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *S3) Put(ctx context.Context, name string, from io.Reader) (err error) {
 	return err
 }
 
-// Open implements Store: the file is fetched whole.
+// Open implements Store. It downloads the whole file first.
 func (s *S3) Open(ctx context.Context, name string) (_ *os.File, err error) {
 	defer wrap(&err, "fetch "+name+" from bucket "+s.bucket)
 	from, err := s.client.GetObject(ctx, s.bucket, s.key(name), minio.GetObjectOptions{})

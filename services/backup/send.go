@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Send packs the backup, and calls to with a reader of the packed bytes and told with their number so far. It fails
-// with ErrDamaged if the backup has changed since it was checked, and otherwise with the error of to.
+// Send packs the backup, and calls to with a reader of the packed bytes. It calls told with the number of bytes so far.
+// It fails with ErrDamaged if the backup has changed since it was checked, and otherwise with the error of to.
 func (w *Whole) Send(erasures []Erasure, told func(done int64), to func(io.Reader) error) error {
 	from, in := io.Pipe()
 	packed := make(chan error, 1)

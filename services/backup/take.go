@@ -21,28 +21,30 @@ import (
 
 // Store keeps files by name.
 type Store interface {
-	// Put stores all bytes of from, whole or not at all, and replaces a file of the same name.
+	// Put stores all bytes of from or nothing, and replaces a file of the same name.
 	Put(ctx context.Context, name string, from io.Reader) error
-	// Open opens a file, which the caller closes; fs.ErrNotExist where there is none.
+	// Open opens a file, which the caller closes. It fails with fs.ErrNotExist if there is no such file.
 	Open(ctx context.Context, name string) (*os.File, error)
 }
 
-// Source is a log that copies can be taken of.
+// Source is a log that can be copied.
 type Source interface {
 	Partitions(ctx context.Context) (int, error)
-	// Snapshot begins a copy, and returns it with a File that holds its sequences and sizes; RawBytes is an estimate.
+	// Snapshot begins a copy. It returns the copy with a File that holds its sequences and sizes; RawBytes is an
+	// estimate.
 	Snapshot(ctx context.Context, partition int) (File, io.ReadCloser, error)
 	DeadLetters(ctx context.Context) ([]projections.DeadLetter, error)
 }
 
-// Progress is called with the bytes of a copy that have come, and with about how many will come, before packing.
+// Progress is called with the bytes of a copy that have arrived, and with an estimate of all its bytes, both before
+// packing.
 type Progress func(name string, done, of int64)
 
-// tries of a copy: one that is broken off is begun again.
+// tries bounds the attempts to copy a partition. A broken copy is started again.
 const tries = 3
 
-// Take copies the log, one partition after the other, while it is in use, and gives the
-// manifest, which is there when all else is. ErrExists where there was one.
+// Take copies the log, one partition after the other, while the log is in use. It returns the manifest, which it writes
+// last. It fails with ErrExists if there is a backup already.
 func Take(ctx context.Context, from Source, to Store, version string, now time.Time,
 	progress Progress) (*Manifest, error) {
 	if f, err := to.Open(ctx, manifestName); err == nil {
@@ -95,14 +97,14 @@ func copyOne(ctx context.Context, from Source, to Store, k int, progress Progres
 	return f, err
 }
 
-// unpacked is a packed stream that is unpacked beside: it has an end only where it could
-// be unpacked to its end.
+// unpacked is a packed stream that is also unpacked while it is read. It ends with io.EOF only if unpacking reached the
+// end too.
 type unpacked struct {
 	from   io.Reader
 	sum    summing
 	beside *io.PipeWriter
 	ended  chan struct{}
-	bad    error // why it could not be; for who has waited for ended
+	bad    error // why unpacking failed; read it only after ended
 }
 
 func unpacking(from io.Reader, raw io.Writer) *unpacked {
@@ -131,13 +133,13 @@ func (x *unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// stop ends it, wherever it is.
+// stop ends the unpacking, wherever it is.
 func (x *unpacked) stop(err error) {
 	_ = x.beside.CloseWithError(err)
 	<-x.ended
 }
 
-// summing counts and sums what is written.
+// summing counts the bytes that are written, and computes their checksum.
 type summing struct {
 	sum hash.Hash
 	n   int64

@@ -15,15 +15,14 @@ import (
 	"time"
 )
 
-// Whole is a backup whose every byte was looked at. It is to be closed.
+// Whole is a backup whose every byte was checked. The caller closes it.
 type Whole struct {
 	Manifest
 	raw   []byte
 	files []*os.File
 }
 
-// Check reads a backup through. ErrDamaged, with the file's name, where it is not what its
-// manifest says.
+// Check reads a whole backup. It fails with ErrDamaged and the file's name if a file differs from the manifest.
 func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err error) {
 	w = &Whole{}
 	defer func() {
@@ -55,7 +54,7 @@ func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err er
 		}
 		w.files = append(w.files, f)
 		told := &counting{told: func(n int64) { progress(of.Name, n, of.Bytes) }}
-		if _, err := io.Copy(told, &held{from: contextReader{ctx, f}, file: of,
+		if _, err := io.Copy(told, &checkedFile{from: contextReader{ctx, f}, file: of,
 			sum: summing{sum: sha256.New()}}); err != nil {
 			return w, err
 		}
@@ -66,7 +65,7 @@ func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err er
 	return w, nil
 }
 
-// maxManifest is more than the manifest of 256 partitions and 10,000 dead letters has.
+// maxManifest bounds a manifest in bytes: more than 256 partitions and 10,000 dead letters need.
 const maxManifest = 32 << 20
 
 func (m *Manifest) read(raw []byte) error {
@@ -76,18 +75,17 @@ func (m *Manifest) read(raw []byte) error {
 	return m.check()
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (w *Whole) Close() {
 	for _, f := range w.files {
 		_ = f.Close()
 	}
 }
 
-// Size is about how many bytes Pack writes.
+// Size estimates how many bytes Pack writes.
 func (w *Whole) Size() int64 { return w.Bytes() + int64(len(w.raw)) }
 
-// Pack writes the backup for Unpack, in a tar: the manifest, what was erased since it was
-// taken, and the files.
+// Pack writes the backup for Unpack, as a tar: the manifest, what was erased since it was taken, and the files.
 func (w *Whole) Pack(to io.Writer, erasures []Erasure) error {
 	out := tar.NewWriter(to)
 	var said bytes.Buffer
@@ -118,7 +116,7 @@ func (w *Whole) Pack(to io.Writer, erasures []Erasure) error {
 	return out.Close()
 }
 
-// Packed is a backup that is on its way.
+// Packed is a backup that is being read from Pack's output.
 type Packed struct {
 	Manifest
 	Erasures []Erasure
@@ -156,7 +154,7 @@ func (p *Packed) small(name string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Next returns the copy of the next partition. Reading to its end fails where the copy is not what the manifest says.
+// Next returns the copy of the next partition. Reading it to its end fails if it differs from the manifest.
 func (p *Packed) Next(partition int) (io.Reader, error) {
 	if partition != p.next || partition >= len(p.Files) {
 		return nil, errors.New("copies come in the order of partitions, not " + strconv.Itoa(partition))
@@ -167,17 +165,17 @@ func (p *Packed) Next(partition int) (io.Reader, error) {
 	if err != nil || h.Name != f.Name || h.Size != f.Bytes {
 		return nil, damaged(f.Name, "is missing or has another size")
 	}
-	return &held{from: p.in, file: f, sum: summing{sum: sha256.New()}}, nil
+	return &checkedFile{from: p.in, file: f, sum: summing{sum: sha256.New()}}, nil
 }
 
-// held reads a file, and fails with ErrDamaged at its end if the bytes are not those of the manifest.
-type held struct {
+// checkedFile reads a file. At the file's end it fails with ErrDamaged if the bytes don't match the manifest.
+type checkedFile struct {
 	from io.Reader
 	file File
 	sum  summing
 }
 
-func (h *held) Read(b []byte) (int, error) {
+func (h *checkedFile) Read(b []byte) (int, error) {
 	n, err := h.from.Read(b)
 	_, _ = h.sum.Write(b[:n]) // a hash takes everything
 	switch {
@@ -192,7 +190,7 @@ func (h *held) Read(b []byte) (int, error) {
 }
 
 type contextReader struct {
-	ctx context.Context //nolint:containedctx // for one read through
+	ctx context.Context //nolint:containedctx // lives for one reading
 	r   io.Reader
 }
 

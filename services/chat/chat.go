@@ -18,7 +18,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// SystemUser is answered, but neither reads nor leaves history.
+// SystemUser is a user whose messages get an answer, but without history, and are not recorded.
 const SystemUser = "system"
 
 // Config of a Service.
@@ -28,9 +28,9 @@ type Config struct {
 	Contexts Contexts
 	Model    Model
 	Presence Presence
-	// OnPending of messages that name none; Enqueue by default.
+	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
-	// Timeout of an answer; a pending turn that is older holds up nobody. 120 s by default.
+	// Timeout of an answer; 120 s by default. A pending turn that is older holds up no other turn.
 	Timeout time.Duration
 	Logger  *slog.Logger
 }
@@ -41,9 +41,9 @@ type Service struct {
 
 	mu      sync.Mutex
 	running map[uuid.UUID]*answering
-	// stopping is set when answers are not waited for any more.
+	// stopping is set when this process no longer completes answers.
 	stopping bool
-	// failed has the turns that this process gave up, with the time of that: nobody waits for them.
+	// failed holds the turns that this process gave up, with the time at which it did: no turn waits for them.
 	failed map[uuid.UUID]time.Time
 }
 
@@ -57,8 +57,8 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, running: map[uuid.UUID]*answering{}, failed: map[uuid.UUID]time.Time{}}
 }
 
-// Send answers a message. The answer is recorded also when ctx ends after the turn has begun. Errors: those of Turns
-// and Contexts, conversation.ErrTurnPending under Reject, and services.ErrModelFailed.
+// Send answers a message. Once the turn has begun, the answer is recorded even if ctx ends. Errors: those of Turns and
+// Contexts, conversation.ErrTurnPending under Reject, and services.ErrModelFailed.
 func (s *Service) Send(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
@@ -77,16 +77,16 @@ func (s *Service) Send(
 	}
 	a.reply = services.ChatReply{ThreadID: m.ThreadID, Turn: a.turn, Model: s.cfg.Model.Name()}
 	if a.turn.Status != conversation.Pending {
-		// The same request again: its answer stands.
+		// The same request was sent before: return its answer.
 		a.reply.Again = true
 		if a.turn.Answer != nil {
 			a.reply.Content, a.reply.Finish = a.turn.Answer.AnswerNeutral, finishOf(&a.turn)
-			a.reply.Turn.Position.Seq = max(a.turn.Position.Seq, a.turn.Final) // where the answer stands
+			a.reply.Turn.Position.Seq = max(a.turn.Position.Seq, a.turn.Final) // the position of the answer
 			to.Piece(a.reply.Content)
 		}
 		return a.reply, nil
 	}
-	// From here on the answer is made for the log, and the client may go.
+	// From here on the answer is made for the log, and the client may disconnect.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
@@ -103,14 +103,14 @@ type answering struct {
 	id    uuid.UUID // of the turn
 	turn  services.Turn
 	reply services.ChatReply
-	// said is the answer so far, for an answer that is broken off.
+	// said is the answer so far, which is recorded if the answer is interrupted.
 	said strings.Builder
 
 	stop context.CancelCauseFunc
-	// leave ends the announcement; done is closed when the work is over.
+	// leave ends the announcement; done is closed when this process has finished its work on the message.
 	leave func()
 	done  chan struct{}
-	// since is the place in the log after which an interrupting message concerns this attempt.
+	// since is a sequence of the log: only interrupting messages after it concern this attempt.
 	since uint64
 }
 
@@ -137,7 +137,7 @@ func (a *answering) begin(ctx context.Context) error {
 	}
 	for mine := !a.turn.Duplicate; err == nil && !mine && a.turn.Status == conversation.Pending; {
 		if mine, err = a.takeOver(ctx); err == nil {
-			err = a.start(ctx) // it may have been answered meanwhile
+			err = a.start(ctx) // the other process may have answered it
 		}
 	}
 	if err == nil && a.turn.Status == conversation.Pending {
@@ -149,8 +149,8 @@ func (a *answering) begin(ctx context.Context) error {
 	return err
 }
 
-// begins returns the place in the log at which this attempt begins: interrupting messages from before a retry had their
-// effect on the earlier attempts.
+// begins returns the sequence at which this attempt begins. Interrupting messages from before a retry have already
+// ended the earlier attempts.
 func (a *answering) begins(ctx context.Context) (uint64, error) {
 	if !a.turn.Duplicate {
 		return a.turn.Place, nil
@@ -162,7 +162,7 @@ func (a *answering) begins(ctx context.Context) (uint64, error) {
 	return max(state.Applied, a.turn.Place), nil
 }
 
-// complete fills what may be left out, and refuses what can't be.
+// complete fills the fields that may be left out, and refuses invalid ones.
 func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	if m.ThreadID == "" || m.ThreadID == "new" {
 		m.ThreadID = uuid.NewString()
@@ -197,14 +197,13 @@ func (a *answering) start(ctx context.Context) (err error) {
 	return err
 }
 
-// Names of chat's pipeline in the log: with the second, a turn says that it ends those
-// before it.
+// Names of chat's pipeline in the log. The second name marks a turn that interrupts the turns before it.
 const (
 	pipeline     = "chat"
 	interrupting = "chat.interrupt"
 )
 
-// request asks for the prompt of a message. The model is shown other questions without an answer, too.
+// request returns the request for a message's prompt. The model is also shown earlier questions without an answer.
 func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 	return services.ContextRequest{
 		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt,
@@ -214,7 +213,7 @@ func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 	}
 }
 
-// prompt returns what the model gets of a context.
+// prompt returns the part of a context that the model gets.
 func prompt(c *services.Context) Prompt {
 	p := Prompt{System: c.System, Messages: make([]json.RawMessage, len(c.Messages))}
 	for i, m := range c.Messages {
@@ -223,13 +222,13 @@ func prompt(c *services.Context) Prompt {
 	return p
 }
 
-// aside answers the system: without history, and without leaving any.
+// aside answers the system user: it reads no history and records nothing.
 func (s *Service) aside(
 	ctx context.Context, m services.ChatMessage, to services.ChatListener,
 ) (services.ChatReply, error) {
 	ctx, end := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer end()
-	m.Memory = false // it is made of history, too
+	m.Memory = false // the memory is made of history too
 	req := s.request(m)
 	req.History = []json.RawMessage{}
 	built, err := s.cfg.Contexts.Build(ctx, req)
@@ -244,11 +243,11 @@ func (s *Service) aside(
 	return services.ChatReply{ThreadID: m.ThreadID, Content: text, Finish: why, Model: s.cfg.Model.Name()}, nil
 }
 
-// answer waits for the turn's place, calls the model and records what it says.
+// answer waits until the turn may go on, calls the model and records its answer.
 func (a *answering) answer(ctx context.Context) error {
 	text, why, err := a.ask(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // whatever failed, it was stopped
+		err = cause // the reason for the stop explains the failure
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
 		why, err = services.FinishInterrupted, nil
@@ -268,7 +267,7 @@ func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
 	if err != nil {
 		return "", "", err
 	}
-	// The time in a queue is not the answer's.
+	// The timeout does not include the time in the queue.
 	ctx, end := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer end()
 	req := a.request(a.m)
@@ -302,7 +301,7 @@ func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
 	}
 }
 
-// record writes the answer to the log. If somebody else was faster, their answer stands.
+// record writes the answer to the log. If another process has recorded an answer first, that answer stays.
 func (a *answering) record(ctx context.Context, text string, why services.Finish) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 	defer cancel()
@@ -321,12 +320,12 @@ func (a *answering) record(ctx context.Context, text string, why services.Finish
 	return nil
 }
 
-// finishOf returns why the recorded answer of a turn ended: it is whole if nothing says otherwise.
+// finishOf returns why the recorded answer of a turn ended. Without a record of that, the answer is whole.
 func finishOf(t *services.Turn) services.Finish {
 	var said struct {
 		Why services.Finish `json:"finish_reason"`
 	}
-	_ = json.Unmarshal(t.AnswerMetadata, &said) // of another pipeline it may be anything
+	_ = json.Unmarshal(t.AnswerMetadata, &said) // another pipeline's metadata may have any form
 	switch said.Why {
 	case services.FinishLength, services.FinishFiltered, services.FinishInterrupted:
 		return said.Why

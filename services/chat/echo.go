@@ -27,7 +27,7 @@ func (Echo) Answer(_ context.Context, p Prompt, emit func(string)) (string, serv
 		Content string `json:"content"`
 	}
 	if len(p.Messages) > 0 {
-		_ = json.Unmarshal(p.Messages[len(p.Messages)-1], &last) // no text is an empty one
+		_ = json.Unmarshal(p.Messages[len(p.Messages)-1], &last) // without a text the echo is empty
 	}
 	answer := fmt.Sprintf(
 		"[echo, no model is configured: set TURNLEDGER_MODEL_URL] You said: %s (%d messages before)", last.Content,

@@ -15,24 +15,24 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// errInterrupted ends an answer since a later message interrupts it.
+// errInterrupted ends an answer because a later message interrupts it.
 var errInterrupted = errors.New("a later message interrupts")
 
-// errSettled ends an answer that can't be the turn's any more. Recording it returns the reason.
+// errSettled ends an answer that the turn can no longer take. Recording the answer then returns the reason.
 var errSettled = errors.New("the turn is settled")
 
-// lookEvery is how often a session is read while its log is waited for.
+// lookEvery is the pause between two reads of a session while an answer waits for a change in it.
 const lookEvery = 100 * time.Millisecond
 
-// looksAtView is how often an answer that is under way looks at its session until it asks
-// the log for its end, too: a question to the log for each look of each answer is what the
-// starts of others wait behind (docs/benchmarks.md).
+// looksAtView is how often a running answer reads its session from the view before it asks the log for its end once. If
+// each look of each answer asked the log, the starts of other turns would wait behind these requests
+// (docs/benchmarks.md).
 const looksAtView = 10
 
-// wait lets a turn go on when no turn before it is pending any more, or those that are have had their time, and returns
-// the place in the log up to which it knows the session. An interrupting turn ends those of this process at once; other
-// processes see it in the log. Whatever was acknowledged before the message stands before the message's own place, so
-// that the first look need not ask for the log's end.
+// wait returns when no earlier turn is pending any more, or all earlier pending turns have had their time. It returns
+// the sequence up to which it knows the session. An interrupting turn ends the earlier answers of this process at once;
+// other processes see it in the log. The first look need not ask for the log's end, since all events that were
+// acknowledged before the message stand before the message in the log.
 func (a *answering) wait(ctx context.Context) (uint64, error) {
 	known := a.since
 	if a.m.OnPending == services.Reject {
@@ -60,7 +60,7 @@ func (a *answering) wait(ctx context.Context) (uint64, error) {
 	}
 }
 
-// ahead are the pending turns before a place that are waited for.
+// ahead returns the pending turns before a place that a turn has to wait for.
 func (s *Service) ahead(ctx context.Context, state *conversation.State, place uint64) (out []uuid.UUID) {
 	for _, t := range state.Turns {
 		if t.Status == conversation.Pending && t.Place < place && s.busy(ctx, t) {
@@ -70,8 +70,8 @@ func (s *Service) ahead(ctx context.Context, state *conversation.State, place ui
 	return out
 }
 
-// busyIn returns a function that reports whether somebody may still be at work on a turn of a thread. The function is
-// called while the log decides, so busyIn asks the other processes before that. A turn that comes meanwhile counts as
+// busyIn returns a function that reports whether a process may still work on a turn of a thread. The function is called
+// while the log decides, so busyIn asks the other processes beforehand. A turn that began after busyIn asked counts as
 // busy.
 func (s *Service) busyIn(ctx context.Context, threadID string) (func(*conversation.Turn) bool, error) {
 	state, err := s.cfg.Sessions.Session(ctx, threadID, 0)
@@ -91,12 +91,12 @@ func (s *Service) young(t *conversation.Turn) bool {
 	return t.CreatedAt.After(time.Now().Add(-s.cfg.Timeout))
 }
 
-// settling is how long after its start a chat's turn counts as being answered, though no process says so: in a cluster,
-// the announcement may take that long to reach every node.
+// settling is how long after its start a chat's turn counts as being answered, even if no process announces it. In a
+// cluster the announcement may take that long to reach every node.
 const settling = 2 * time.Second
 
-// busy reports whether somebody may still be at work on a pending turn: on a turn of another pipeline as long as it is
-// young; on a turn of chat's own, if its process says so.
+// busy reports whether a process may still work on a pending turn. A turn of another pipeline is busy while it is
+// young. A turn of chat's own is busy if a process announces it.
 func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	s.mu.Lock()
 	_, failed := s.failed[t.ID]
@@ -113,9 +113,9 @@ func (s *Service) busy(ctx context.Context, t *conversation.Turn) bool {
 	return present || err != nil
 }
 
-// watch ends an answer when the log shows a turn that interrupts it, whichever process took that turn, or when no
-// answer changes the answered turn any more: it was redacted, erased, or answered by another process. Mostly watch
-// reads the view. If the view is behind, watch reads the rest from the log.
+// watch ends an answer when the log shows a turn that interrupts it, in whichever process, or when the turn can take no
+// answer any more because it was redacted, erased or answered by another process. Mostly watch reads the view. If the
+// view is behind, watch reads the rest from the log.
 func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	for look := 1; pause.For(ctx, lookEvery); look++ {
 		known := a.since
@@ -133,10 +133,10 @@ func (a *answering) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// over returns why a state of the session ends the answer, nil if it does not: errInterrupted if a turn has come since
-// the attempt began that interrupts it, errSettled if the turn is pending no more. The turn stood in the log before the
-// state was read, and Sessions returns all pending turns: a turn that is not among them was redacted, and a view holds
-// no tombstones.
+// over returns the reason if a state of the session ends the answer, or nil: errInterrupted if an interrupting turn has
+// come since the attempt began, errSettled if the turn is no longer pending. The turn stood in the log before the state
+// was read, and Sessions returns all pending turns. So if the turn is missing from the state, it was redacted; a view
+// holds no tombstones.
 func (a *answering) over(state *conversation.State) error {
 	interrupts := func(t *conversation.Turn) bool {
 		return t.Place > a.since && t.Question != nil && t.Question.PipelineName == interrupting
@@ -151,7 +151,7 @@ func (a *answering) over(state *conversation.State) error {
 	return nil
 }
 
-// register begins the work on a turn and announces it. If this process is at work on the turn already, register returns
+// register notes and announces that this process works on the turn. If it works on the turn already, register returns
 // the channel that is closed when that work ends.
 func (a *answering) register() (other <-chan struct{}) {
 	a.mu.Lock()
@@ -164,7 +164,7 @@ func (a *answering) register() (other <-chan struct{}) {
 	return nil
 }
 
-// announce says that this process answers a turn, until leave is called.
+// announce announces that this process answers a turn, until leave is called.
 func (a *answering) announce() (leave func()) {
 	leave, err := a.cfg.Presence.Announce(a.id)
 	if err != nil {
@@ -174,9 +174,9 @@ func (a *answering) announce() (leave func()) {
 	return leave
 }
 
-// takeOver waits while another process answers a turn, and takes over a turn that nobody answers. If several processes
-// try, one gets the turn; the others return with mine false, and look at the turn again. A process announces itself
-// only when it answers: two processes that announced themselves earlier would wait for each other.
+// takeOver waits while another process answers a turn, and takes the turn over once no process answers it. If several
+// processes try, one gets the turn. The others return with mine false, and look at the turn again. A process announces
+// itself only after it has got the turn: if two processes announced themselves earlier, they would wait for each other.
 func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	a.leave()
 	for waited, silent := false, 0; silent < mostSilent; {
@@ -209,8 +209,9 @@ func (a *answering) takeOver(ctx context.Context) (mine bool, err error) {
 	return true, nil
 }
 
-// claim takes a turn over if nobody has since it was looked at. It announces this process first, so that whoever sees
-// the claim sees that somebody answers; in a cluster that may take a moment.
+// claim takes a turn over unless another process has claimed it since this process looked. It announces this process
+// before it claims the turn, so that a process that sees the claim also sees the announcement; in a cluster that may
+// take a moment.
 func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err error) {
 	a.leave = a.announce()
 	if mine, err = a.cfg.Presence.Claim(ctx, a.id, since); mine {
@@ -226,9 +227,9 @@ func (a *answering) claim(ctx context.Context, since uint64) (mine bool, err err
 	return false, err
 }
 
-// mostSilent is how often in a row the question who answers a turn may fail until this process answers without a claim.
-// A subscriber to all subjects keeps NATS from saying that nobody listens, and the notes may be lost, or without a
-// leader for a while.
+// mostSilent is how often in a row the question which process answers a turn may fail before this process answers
+// without a claim. The question can fail for long: a subscriber to all subjects keeps NATS from reporting that nobody
+// listens, and the notes may be lost, or without a leader for a while.
 const mostSilent = 3
 
 func (s *Service) isStopping() bool {
@@ -237,7 +238,7 @@ func (s *Service) isStopping() bool {
 	return s.stopping
 }
 
-// take lets others stop the work.
+// take sets the function by which others stop the work.
 func (a *answering) take(stop context.CancelCauseFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,7 +248,7 @@ func (a *answering) take(stop context.CancelCauseFunc) {
 	delete(a.failed, a.id)
 }
 
-// end ends the work on a turn. It remembers failed turns while they are young enough that somebody may wait for them.
+// end ends the work on a turn. It remembers a failed turn for as long as another turn may wait for it.
 func (a *answering) end(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -271,11 +272,11 @@ func (s *Service) interrupt(turns []uuid.UUID) {
 	}
 }
 
-// errStopping ends answers since this process stops.
+// errStopping ends answers because this process stops.
 var errStopping = fmt.Errorf("%w to the end: this server stops, send the same request again", services.ErrModelFailed)
 
-// Stop ends the answers that are under way, and those that begin later. Their turns stay pending, and their clients get
-// an error; a client that sends the same request again gets an answer.
+// Stop ends the running answers, and all that begin later. Their turns stay pending, and their clients get an error; a
+// client that sends the same request again gets an answer.
 func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stopping = true
@@ -283,7 +284,7 @@ func (s *Service) Stop() {
 	s.EndAnswers()
 }
 
-// EndAnswers ends the answers that are under way, as Stop does.
+// EndAnswers ends the running answers, as Stop does.
 func (s *Service) EndAnswers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

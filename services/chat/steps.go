@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// SteppedModel is a Model whose answers, and the time to their first word, are steps of a request.
+// SteppedModel is a Model that records its answers, and the time to their first word, as tracing steps of a request.
 type SteppedModel struct {
 	Model
 	Steps services.Steps

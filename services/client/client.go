@@ -20,15 +20,13 @@ type Config struct {
 	Key string
 	// Transport of requests; by default one with enough connections for many callers.
 	Transport http.RoundTripper
-	// Attempt bounds one attempt, 15 s by default; Patience all of a call, 60 s by
-	// default.
+	// Attempt bounds one attempt, 15 s by default. Patience bounds a call with all its attempts, 60 s by default.
 	Attempt, Patience time.Duration
-	// Tries of a call; 8 by default.
+	// Tries bounds the attempts of a call; 8 by default.
 	Tries uint
-	// MaxAnswer bounds an answer in bytes; 64 MiB by default.
+	// MaxAnswer bounds a response in bytes; 64 MiB by default.
 	MaxAnswer int64
-	// ReadYourWrites makes every read at least as new as this client's last write,
-	// whichever server answers it.
+	// ReadYourWrites makes every read include this client's last write, whichever server answers.
 	ReadYourWrites bool
 }
 
@@ -46,7 +44,7 @@ func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		MaxIdleConns: 512, MaxIdleConnsPerHost: 512, IdleConnTimeout: 90 * time.Second,
-		ExpectContinueTimeout: time.Minute, // Restore asks whether its body is wanted
+		ExpectContinueTimeout: time.Minute, // Restore asks the server first whether it accepts the body
 	}
 }
 
@@ -68,7 +66,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{cfg: cfg, base: strings.TrimSuffix(cfg.URL, "/") + "/v1", http: &http.Client{
 		Transport: cfg.Transport,
-		// The key must not follow a redirect.
+		// A redirect must not receive the key.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -88,19 +86,19 @@ func (c *Client) OnRequestFinalized(ctx context.Context, f Finalize) error {
 	return err
 }
 
-// StartTurn records the start of a turn; with an identity it links the session, too.
+// StartTurn records the start of a turn. With an identity it also links the session.
 func (c *Client) StartTurn(ctx context.Context, s Start) (Turn, error) {
 	return c.writeTurn(ctx, "start turn", s.SessionID, "/turns", s, s.RequestID != "")
 }
 
 // FinalizeTurn records a turn's answer.
 func (c *Client) FinalizeTurn(ctx context.Context, f Finalize) (Turn, error) {
-	return c.writeTurn(ctx, "finalize turn", f.SessionID, "/turns/"+escape(f.TurnID)+"/finalize", f, true)
+	return c.writeTurn(ctx, "finalize turn", f.SessionID, "/turns/"+escape(f.TurnID)+"/finalize", f, repeatable)
 }
 
 // Redact makes a turn, with all its versions, a tombstone.
 func (c *Client) Redact(ctx context.Context, r Redact) (Turn, error) {
-	return c.writeTurn(ctx, "redact turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/redact", r, true)
+	return c.writeTurn(ctx, "redact turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/redact", r, repeatable)
 }
 
 // Correct replaces a turn and returns the turn that stands in its place.
@@ -118,17 +116,17 @@ func (c *Client) writeTurn(ctx context.Context, what, sessionID, path string, bo
 // LinkSession links a session to an identity.
 func (c *Client) LinkSession(ctx context.Context, identityID, sessionID string) (Session, error) {
 	body := map[string]string{"identity_id": identityID}
-	return c.writeSession(ctx, sessionID, request{"link session", http.MethodPut, "/identity", body, true})
+	return c.writeSession(ctx, sessionID, request{"link session", http.MethodPut, "/identity", body, repeatable})
 }
 
-// Reset makes prompts and history start anew. It is sent once only: a second one that arrives later would also hide
-// the turns that began in between.
+// Reset makes prompts and history start anew. The request is sent only once: a second one that arrives later would also
+// hide the turns that began in between.
 func (c *Client) Reset(ctx context.Context, sessionID, reason string) (Session, error) {
 	body := map[string]string{"reason": reason}
-	return c.writeSession(ctx, sessionID, request{"reset session", http.MethodPost, "/reset", body, false})
+	return c.writeSession(ctx, sessionID, request{"reset session", http.MethodPost, "/reset", body, sentOnce})
 }
 
-// writeSession sends a request whose path is below that of the session.
+// writeSession sends a request with a path below that of the session.
 func (c *Client) writeSession(ctx context.Context, sessionID string, r request) (Session, error) {
 	r.path = "/sessions/" + escape(sessionID) + r.path
 	s, err := call[Session](ctx, c, r)
@@ -142,12 +140,12 @@ func (c *Client) saw(sessionID, position string) {
 	}
 }
 
-// Session returns a session without its turns. Found is false where the log does not know the session.
+// Session returns a session without its turns. Found is false if the log does not know the session.
 func (c *Client) Session(ctx context.Context, sessionID string) (Session, error) {
 	return call[Session](ctx, c, c.read("look at session", sessionID, ""))
 }
 
-// ListRecentFinalizedTurns returns the newest turns that have their answer, newest last.
+// ListRecentFinalizedTurns returns the newest turns with an answer, newest last.
 func (c *Client) ListRecentFinalizedTurns(ctx context.Context, sessionID string, limit int) ([]Turn, error) {
 	page, err := c.Turns(ctx, sessionID, TurnQuery{Limit: limit})
 	return page.Turns, err
@@ -159,8 +157,8 @@ func (c *Client) Turns(ctx context.Context, sessionID string, q TurnQuery) (Turn
 	return call[TurnPage](ctx, c, r)
 }
 
-// History returns the questions and answers of a session that a prompt may show, oldest first. Limit 0 is the server's
-// default.
+// History returns the questions and answers of a session that a prompt may show, oldest first. Limit 0 means the
+// server's default.
 func (c *Client) History(ctx context.Context, sessionID string, limit int) ([]Pair, error) {
 	return member[[]Pair](ctx, c, "history", c.read("get history", sessionID, "/history", "limit", number(limit)))
 }
@@ -184,8 +182,7 @@ func (c *Client) Projections(ctx context.Context) ([]Projection, error) {
 	return member[[]Projection](ctx, c, "projections", get("list projections", "/projections"))
 }
 
-// DeadLetters lists the events that views could not apply, of one view or, for "", of
-// all.
+// DeadLetters lists the events that a view could not apply; for "", those of all views.
 func (c *Client) DeadLetters(ctx context.Context, projection string) ([]DeadLetter, error) {
 	r := get("list dead letters", "/deadletters", "projection", projection)
 	return member[[]DeadLetter](ctx, c, "deadletters", r)
@@ -196,32 +193,33 @@ func (c *Client) DeadLetter(ctx context.Context, projection, position string) (D
 	return call[DeadLetter](ctx, c, get("look at a dead letter", letterPath(projection, position)))
 }
 
-// RetryDeadLetter applies the event again. State is "applied", or what it was before
-// where the view refused it again, with the new reason.
+// RetryDeadLetter applies the event again. State is "applied". If the view refused the event again, State is unchanged,
+// and the letter has the new reason.
 func (c *Client) RetryDeadLetter(ctx context.Context, projection, position string) (DeadLetter, error) {
-	// It is not sent twice: an event that the first request applied is no letter any more for the second.
+	// The request is not repeated: if the first one applied the event, the letter is gone when the second arrives.
 	path := letterPath(projection, position) + "/retry"
-	return call[DeadLetter](ctx, c, request{"retry a dead letter", http.MethodPost, path, nil, false})
+	return call[DeadLetter](ctx, c, request{"retry a dead letter", http.MethodPost, path, nil, sentOnce})
 }
 
-// DropDeadLetter leaves the event out for good. The letter stays, with the reason and the name of its dropper.
+// DropDeadLetter leaves the event out for good. The letter stays, with the reason and the name of the person who
+// dropped it.
 func (c *Client) DropDeadLetter(ctx context.Context, projection, position, reason, by string) (DeadLetter, error) {
 	path, body := letterPath(projection, position)+"/drop", map[string]string{"reason": reason, "dropped_by": by}
-	return call[DeadLetter](ctx, c, request{"drop a dead letter", http.MethodPost, path, body, true})
+	return call[DeadLetter](ctx, c, request{"drop a dead letter", http.MethodPost, path, body, repeatable})
 }
 
 func letterPath(projection, position string) string {
 	return "/deadletters/" + escape(projection) + "/" + escape(position)
 }
 
-// read makes a read of a session, whose path is below that of the session.
+// read makes a read request with a path below that of the session.
 func (c *Client) read(what, sessionID, path string, query ...string) request {
-	return get(what, "/sessions/"+escape(sessionID)+path, append(query, "min_position", c.seen.of(sessionID))...)
+	return get(what, "/sessions/"+escape(sessionID)+path, append(query, "min_position", c.seen.newestOf(sessionID))...)
 }
 
-// get makes a read. Query has names and values by turns; empty values are left out.
+// get makes a read request. query holds names and values in turn; empty values are left out.
 func get(what, path string, query ...string) request {
-	return request{what, http.MethodGet, withQuery(path, query...), nil, true}
+	return request{what, http.MethodGet, withQuery(path, query...), nil, repeatable}
 }
 
 func withQuery(path string, query ...string) string {
@@ -237,10 +235,10 @@ func withQuery(path string, query ...string) string {
 	return path + "?" + v.Encode()
 }
 
-// number writes a number for a query, "" for 0.
+// number formats a number for a query; "" for 0.
 func number(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
 
-// moment writes a time for a query, "" for none.
+// moment formats a time for a query; "" for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -248,7 +246,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// escape makes one segment of a path of an id, also of one that the server refuses.
+// escape makes an id one segment of a path, even an id that the server refuses.
 func escape(id string) string {
 	if id == "." || id == ".." {
 		return strings.ReplaceAll(id, ".", "%2E")
@@ -256,7 +254,7 @@ func escape(id string) string {
 	return url.PathEscape(id)
 }
 
-// attempted says in an error what was attempted.
+// attempted adds to an error what was attempted.
 func attempted(what string, err error) error {
 	if err == nil {
 		return nil

@@ -15,7 +15,7 @@ type Erase struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-// Receipt shows what an erasure has reached. State is running or complete.
+// Receipt shows how far an erasure is. State is running or complete.
 type Receipt struct {
 	ReceiptID   string         `json:"receipt_id"`
 	Kind        string         `json:"kind"`
@@ -36,11 +36,10 @@ type Receipt struct {
 	} `json:"progress"`
 }
 
-// Complete reports whether the erasure has reached everything.
+// Complete reports whether the erasure is done in every place.
 func (r Receipt) Complete() bool { return r.State == "complete" }
 
-// ReceiptPlace is what an erasure has done in the log, or in a view. Erased is nil where
-// nobody has counted.
+// ReceiptPlace is what an erasure has done in the log, or in a view. Erased is nil if it was not counted.
 type ReceiptPlace struct {
 	Place    string    `json:"place"`
 	State    string    `json:"state"`
@@ -55,15 +54,47 @@ func (c *Client) Erase(ctx context.Context, e Erase) (receiptID string, err erro
 	if e.IdentityID != "" {
 		what, path = "erase identity", "/identities/"+escape(e.IdentityID)
 	}
-	return member[string](ctx, c, "receipt_id", request{what, http.MethodDelete, path, e, true})
+	return member[string](ctx, c, "receipt_id", request{what, http.MethodDelete, path, e, repeatable})
 }
 
-// Receipt returns what an erasure has reached. The id is that of Erase, or the position of a redaction.
+// Receipt returns how far an erasure is. The id is the one that Erase returned, or the position of a redaction.
 func (c *Client) Receipt(ctx context.Context, id string) (Receipt, error) {
 	return call[Receipt](ctx, c, get("look at a receipt", "/receipts/"+escape(id)))
 }
 
-// Swept counts what a retention took out, or would.
+// AwaitReceipt polls the receipt of an erasure until the erasure is complete. It calls told with the progress, in the
+// receipt's unit.
+func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, told func(done, of uint64)) error {
+	for ; ; wait(ctx, every) {
+		r, err := c.Receipt(ctx, id)
+		if err != nil || r.Complete() {
+			return err
+		}
+		told(r.progress())
+	}
+}
+
+// Unit returns the unit of the progress: sessions for an identity, otherwise events.
+func (r Receipt) Unit() string {
+	if r.Kind == "identity" {
+		return "sessions"
+	}
+	return "events"
+}
+
+// progress returns how much of an erasure is done; of is 0 while the total is not known.
+func (r Receipt) progress() (done, of uint64) {
+	switch p := r.Progress; {
+	case p == nil:
+		return 0, 0
+	case p.Sessions > 0:
+		return uint64(max(p.SessionsDone, 0)), uint64(p.Sessions)
+	default:
+		return uint64(max(p.Erased, 0)), uint64(max(p.Events, 0))
+	}
+}
+
+// Swept counts what a retention removed, or would remove.
 type Swept struct {
 	DryRun    bool `json:"dry_run"`
 	Anonymous struct {
@@ -76,11 +107,11 @@ type Swept struct {
 	} `json:"linked"`
 }
 
-// Sweep takes out what is too old now, or with dry only counts it.
+// Sweep removes what is too old now, or with dry only counts it.
 func (c *Client) Sweep(ctx context.Context, dry bool) (Swept, error) {
 	path := "/retention"
 	if dry {
 		path += "?dry_run=true"
 	}
-	return call[Swept](ctx, c, request{"sweep", http.MethodPost, path, nil, true})
+	return call[Swept](ctx, c, request{"sweep", http.MethodPost, path, nil, repeatable})
 }

@@ -9,23 +9,22 @@ import (
 )
 
 var (
-	// ErrURL says that the server's URL is not one.
+	// ErrURL says that the server's URL is malformed.
 	ErrURL = errors.New("want a URL such as http://127.0.0.1:8480")
 	// ErrAnswerTooLarge says that an answer is larger than Config.MaxAnswer.
 	ErrAnswerTooLarge = errors.New("the answer is larger than this client takes: ask for less at once")
-	// ErrAnswer says that what answered is not Turnledger.
+	// ErrAnswer says that the server that answered is not Turnledger.
 	ErrAnswer = errors.New("not an answer of Turnledger: check the URL")
 )
 
-// Error is a problem that the server answered with. Programs go by Code, which is
-// stable.
+// Error is a problem that the server returned. Programs should decide by Code, which is stable.
 type Error struct {
 	Status int     `json:"status"`
 	Code   string  `json:"code"`
 	Title  string  `json:"title"`
 	Detail string  `json:"detail"`
 	Fields []Field `json:"errors"`
-	// Current is the version of the turn that stands, where Code is turn_replaced.
+	// Current is the turn's current version, if Code is turn_replaced.
 	Current *Version `json:"current"`
 
 	retryAfter time.Duration
@@ -37,7 +36,7 @@ type Version struct {
 	RecordVersion int    `json:"record_version"`
 }
 
-// Field is a part of a request that is wrong.
+// Field is a faulty part of a request.
 type Field struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`
@@ -56,8 +55,7 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code
 }
 
-// problemIn reads the problem in an answer. An answer without a problem becomes an error with its status
-// alone.
+// problemIn reads the problem in a response. If there is none, the error has only the status.
 func problemIn(r *http.Response, body []byte) *Error {
 	e := &Error{}
 	if json.Unmarshal(body, e) != nil || e.Code == "" {
@@ -67,7 +65,7 @@ func problemIn(r *http.Response, body []byte) *Error {
 	return e
 }
 
-// retryAfter reads seconds or a date; 0 where there is none.
+// retryAfter reads a header with seconds or a date; 0 if there is none.
 func retryAfter(s string) time.Duration {
 	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		return time.Duration(n) * time.Second
@@ -78,7 +76,7 @@ func retryAfter(s string) time.Duration {
 	return 0
 }
 
-// passing reports whether the same request may succeed in a moment.
+// passing reports whether the same request may succeed if it is sent again soon.
 func (e *Error) passing() bool {
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -18,15 +18,14 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// EventQuery says which events of the log are wanted. Zero values are no bounds. From
-// is where to go on after and To the last one wanted, as positions such as
-// "0:42,1:17"; Since is inclusive and Until is not.
+// EventQuery selects events of the log. Zero values are no bounds. From is the position after which the reading begins
+// and To the last one wanted, written as "0:42,1:17". Since is inclusive, Until exclusive.
 type EventQuery struct {
 	SessionID, IdentityID string
 	Types                 []string
 	From, To              string
 	Since, Until          time.Time
-	// Follow goes on with what comes.
+	// Follow continues with new events.
 	Follow bool
 }
 
@@ -50,14 +49,14 @@ type Event struct {
 	JSON     json.RawMessage
 }
 
-// Events is one reading of the log. For one reader.
+// Events is one reading of the log, for one reader.
 type Events struct {
 	client *Client
 	query  EventQuery
 	at     events.Cursor
 	from   events.Cursor
 	end    events.Cursor
-	opened bool // the connection at hand, or the last one
+	opened bool // whether the current or last connection was opened
 	keys   []string
 }
 
@@ -69,8 +68,8 @@ func (c *Client) Events(q EventQuery) *Events {
 // Position is how far the reading is, as EventQuery.From takes it.
 func (e *Events) Position() string { return e.at.String() }
 
-// Progress returns how many places of the log were passed, and how many there were when
-// the reading began. Events that the query leaves out count when a later event comes.
+// Progress returns how many places of the log the reading has passed, and how many there were when it began. Events
+// that the query leaves out count only when a later event arrives.
 func (e *Events) Progress() (passed, total uint64) {
 	for k, end := range e.end {
 		total += end - min(e.from[k], end)
@@ -79,13 +78,13 @@ func (e *Events) Progress() (passed, total uint64) {
 	return passed, total
 }
 
-// MetadataKeys are the keys that the server's views show of metadata; the events have
-// what the log has. Nil before the reading has begun.
+// MetadataKeys returns the metadata keys that the server's views show; the events themselves have all keys. It returns
+// nil before the reading has begun.
 func (e *Events) MetadataKeys() []string { return e.keys }
 
-// All returns the events in order, each once. Where the connection breaks, or the server
-// restarts, it goes on after the last event, as long as the client has patience (and
-// tries, until it has begun). An error comes last. Without Follow it ends at the log's end.
+// All returns the events in order, each once. If the connection breaks, or the server restarts, it continues after the
+// last event, for as long as the client's patience lasts; until the reading has begun, Tries bounds the attempts too.
+// An error comes last. Without Follow the reading ends at the log's end.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		pause, cfg := pauses(), e.client.cfg
@@ -95,12 +94,12 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 			if err == nil {
 				return
 			}
-			// A follower may have waited for long; patience begins when it is broken off.
+			// A follower may have waited for long. Its patience begins when the connection breaks.
 			if e.at.String() != before || e.opened && time.Since(began) > time.Second {
 				tries, since = 1, time.Now()
 				pause.Reset()
 			}
-			err = request{again: true}.classify(ctx, err)
+			err = request{again: repeatable}.classify(ctx, err)
 			stop, final := errors.AsType[*backoff.PermanentError](err)
 			switch {
 			case ctx.Err() != nil:
@@ -128,17 +127,17 @@ const (
 	// openPatience is how long a reading may take to begin: a server that has just started reads the log once before
 	// it answers.
 	openPatience = 10 * time.Minute
-	// silence is three heartbeats of the server: then the connection is dead.
+	// silence is three heartbeats of the server: after that the connection counts as dead.
 	silence = 45 * time.Second
-	// longestEvent is more than the log takes of one.
+	// longestEvent bounds an event in bytes; the log accepts less.
 	longestEvent = 32 << 20
 )
 
 // errBroken: the server broke off in the middle.
 var errBroken = errors.New("the stream of events broke off")
 
-// connection reads events of one connection. It returns nil when the reading is over: the server said so, or nobody
-// wants more.
+// connection reads the events of one connection. It returns nil when the reading is over: the server ended it, or the
+// caller stopped.
 func (e *Events) connection(ctx context.Context, yield func(Event) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,7 +161,8 @@ func (e *Events) connection(ctx context.Context, yield func(Event) bool) error {
 		if err != nil {
 			return err
 		}
-		// Passed before it is handed on: a reader that stops at an event has had it.
+		// The position moves on before the event is passed to the caller: a caller that stops at an event has received
+		// it.
 		e.at.Pass(at)
 		if !yield(Event{at, line}) {
 			return nil
@@ -185,7 +185,7 @@ func (e *Events) pass(all []events.Position) {
 	}
 }
 
-// Headers of the stream, as the server names them.
+// Headers of the stream.
 const (
 	headerFrom     = "Turnledger-From"
 	headerEnd      = "Turnledger-End"
@@ -206,12 +206,12 @@ func (e *Events) open(ctx context.Context) (*http.Response, error) {
 	return resp, err
 }
 
-// noteBounds takes the bounds of the reading from its first connection.
+// noteBounds reads the bounds of the reading from the headers of its first connection.
 func (e *Events) noteBounds(h http.Header) {
 	if len(e.from) > 0 {
 		return
 	}
-	from, _ := events.ParsePositions(h.Get(headerFrom)) // for progress alone
+	from, _ := events.ParsePositions(h.Get(headerFrom)) // used only for progress
 	end, _ := events.ParsePositions(h.Get(headerEnd))
 	e.from, e.end = events.NewCursor(from...), events.NewCursor(end...)
 	if keys, told := h[headerMetadata]; told {
@@ -220,7 +220,7 @@ func (e *Events) noteBounds(h http.Header) {
 	e.pass(from)
 }
 
-// caused returns the reason why the context ended, where this package ended it, else err.
+// caused returns why this package ended the context, or err if it did not.
 func caused(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errBroken) {
 		return cause
@@ -228,7 +228,7 @@ func caused(ctx context.Context, err error) error {
 	return err
 }
 
-// audible is a reader that sets the timer of silence back whenever bytes arrive.
+// audible is a reader that resets the timer of silence whenever bytes arrive.
 type audible struct {
 	io.Reader
 	quiet *time.Timer
@@ -240,7 +240,7 @@ func (a *audible) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// wholeLines splits at line feeds; what was cut off is no line.
+// wholeLines splits at line feeds. It drops a last line without one, since it was cut off.
 func wholeLines(data []byte, _ bool) (int, []byte, error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -248,8 +248,8 @@ func wholeLines(data []byte, _ bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// positionMark is how the server writes an event's position. It stands before the data,
-// and a quote in a text before it is escaped, so that the first one is it.
+// positionMark begins an event's position in the server's JSON. It stands before the data, and quotes in earlier texts
+// are escaped, so the first match is the position.
 var positionMark = []byte(`,"position":"`)
 
 func positionOf(line []byte) (events.Position, error) {

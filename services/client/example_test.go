@@ -30,6 +30,42 @@ func ExampleHistoryService() {
 	}
 }
 
+// A pipeline that has the answer already records both in one call.
+func ExampleClient_RecordTurn() {
+	c, err := client.New(client.Config{Key: os.Getenv("TURNLEDGER_KEY")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	turn, err := c.RecordTurn(context.Background(), client.WholeTurn{
+		Start:  client.Start{SessionID: "s-1", RequestID: "http-request-18", QuestionNeutral: "When did she live?"},
+		Answer: &client.Answer{AnswerNeutral: "From 1815 to 1852."},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(turn.TurnID, turn.Status)
+}
+
+// Many turns go in one call, and each has its own outcome.
+func ExampleClient_RecordTurns() {
+	c, err := client.New(client.Config{Key: os.Getenv("TURNLEDGER_KEY")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var turns []client.WholeTurn // what is to be recorded
+	recorded, err := c.RecordTurns(context.Background(), turns)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, r := range recorded {
+		if r.Err != nil {
+			fmt.Println(turns[i].RequestID, r.Err)
+		}
+	}
+}
+
 // The next request gets the messages for its model in one call.
 func ExampleClient_Context() {
 	c, err := client.New(client.Config{ReadYourWrites: true})

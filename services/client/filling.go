@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// filling follows new replicas until each had what its leader has. Under load they never all are at the same moment, so
-// a follower that was seen with everything once counts as full from then on.
+// filling follows new replicas until each has caught up with its leader. Under load they are never all up to date at
+// the same moment, so a replica that has caught up once counts as full from then on.
 type filling map[string]bool
 
-// lackingIn returns what the followers that are not full yet lack, in operations; one that nothing is known of lacks
-// something.
+// lackingIn returns how many operations the followers lack that are not full yet. A follower of unknown state counts as
+// lacking some.
 func (f filling) lackingIn(all []Stream) (lacking uint64) {
 	for _, s := range all {
 		if missing := s.Replicas - 1 - len(s.Followers); missing > 0 {
@@ -28,8 +28,8 @@ func (f filling) lackingIn(all []Stream) (lacking uint64) {
 	return lacking
 }
 
-// FillStreams looks at the streams again and again, from all on, until new replicas are full. Each look is told what
-// they lack and what they lacked at most.
+// FillStreams polls the streams, beginning with all, until new replicas are full. It calls told after each poll with
+// what they lack now, and the most that they lacked.
 func (c *Client) FillStreams(
 	ctx context.Context, w StreamsWanted, all []Stream, every time.Duration, told func(lacking, most uint64),
 ) (err error) {
@@ -48,16 +48,16 @@ func (c *Client) FillStreams(
 	}
 }
 
-// underWay is what a follower may lack for a moment when much is written.
+// underWay is how many operations a full follower may lack for a moment under heavy writes.
 const underWay = 1000
 
-// Behind says what the followers of a stream lack.
+// Behind returns a text that says what the followers of a stream lack.
 func (s Stream) Behind() string {
 	var lacking uint64
 	out, filling := "", len(s.Followers) < s.Replicas-1
 	for _, x := range s.Followers {
 		if s.Replicas == 1 {
-			break // they are about to go
+			break // these replicas are about to be removed
 		}
 		lacking += x.Behind
 		filling = filling || x.Behind > underWay

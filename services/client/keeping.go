@@ -7,23 +7,23 @@ import (
 	"net/http"
 )
 
-// Rebuild begins to fill a view anew from the log, and returns the number of the
-// generation that is being filled. Projections shows how far it is.
+// Rebuild begins to fill a view anew from the log, and returns the number of the generation that is being filled.
+// Projections shows how far the rebuild is.
 func (c *Client) Rebuild(ctx context.Context, name string) (generation int, err error) {
-	r := request{"rebuild " + name, http.MethodPost, projectionPath(name) + "/rebuild", nil, false}
+	r := request{"rebuild " + name, http.MethodPost, projectionPath(name) + "/rebuild", nil, sentOnce}
 	return member[int](ctx, c, "generation", r)
 }
 
-// CancelRebuild breaks off the rebuild that runs in the process asked, and returns the number of the generation that
-// is given up.
+// CancelRebuild cancels the rebuild that runs in the process that answers, and returns the number of the abandoned
+// generation.
 func (c *Client) CancelRebuild(ctx context.Context, name string) (generation int, err error) {
-	r := request{"cancel the rebuild of " + name, http.MethodDelete, projectionPath(name) + "/rebuild", nil, false}
+	r := request{"cancel the rebuild of " + name, http.MethodDelete, projectionPath(name) + "/rebuild", nil, sentOnce}
 	return member[int](ctx, c, "generation", r)
 }
 
 func projectionPath(name string) string { return "/projections/" + escape(name) }
 
-// Verified is one step of a verification: one of its members is set, Result at the end.
+// Verified is one step of a verification. Exactly one of its members is set; Result is the last step's.
 type Verified struct {
 	Progress *struct {
 		Events uint64 `json:"events"`
@@ -38,7 +38,7 @@ type Verified struct {
 	Problem *Error `json:"problem"`
 }
 
-// Difference between a view and the log; a digest is empty where that side has none.
+// Difference between a view and the log. A digest is empty if that side lacks the session.
 type Difference struct {
 	SessionID string `json:"session_id"`
 	What      string `json:"what"`
@@ -46,8 +46,8 @@ type Difference struct {
 	Log       string `json:"log_digest"`
 }
 
-// Verify compares a view with the log, or sample of its sessions where that is above 0. It calls take with each step,
-// and with the line in which the server sent it. It lasts as long as it takes.
+// Verify compares a view with the log; if sample is above 0, only that many sessions. It calls take with each step, and
+// with the line in which the server sent it. It has no deadline.
 func (c *Client) Verify(
 	ctx context.Context, name string, sample int, take func(step Verified, line []byte) error,
 ) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// positions are the newest positions that writes were answered with; none without Config.ReadYourWrites. All sessions
-// of a bucket are in one partition, so a bucket's newest position serves each of them, and 256 positions are enough.
+// positions are the newest positions of this client's writes; empty without Config.ReadYourWrites. All sessions of a
+// bucket are in one partition, so a bucket's newest position serves all its sessions, and 256 positions are enough.
 type positions struct {
 	mu     sync.Mutex
 	newest [events.Buckets]events.Position
@@ -25,8 +25,8 @@ func (p *positions) saw(sessionID, position string) {
 	}
 }
 
-// of returns the position that reads of a session need, or "".
-func (p *positions) of(sessionID string) string {
+// newestOf returns the position that reads newestOf a session need, or "".
+func (p *positions) newestOf(sessionID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.newest[bucket(sessionID)]; at.Seq > 0 {

@@ -9,13 +9,13 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// RebuildError says how a rebuild ended: the view is served as it was.
+// RebuildError says why a rebuild ended without success. The view still serves the generation from before.
 type RebuildError struct{ Why string }
 
 func (e *RebuildError) Error() string { return e.Why }
 
-// AwaitRebuild polls the rebuild that fills a generation of a view until the generation is served, and calls told with
-// the rebuild's progress in events. It fails with a *RebuildError if the generation will never be served.
+// AwaitRebuild polls a rebuild until the generation that it fills is served, and calls told with the progress in
+// events. It fails with a *RebuildError if the generation will never be served.
 func (c *Client) AwaitRebuild(
 	ctx context.Context, name string, generation int, every time.Duration, told func(done, of uint64),
 ) error {
@@ -42,7 +42,7 @@ func rebuildOf(all []Projection, name string, generation int) (done, of uint64, 
 			return 0, 0, false, &RebuildError{p.LastError + " (the view is served as it was)"}
 		case under && mine:
 			filling = true
-			at, _ := events.ParsePosition(p.Position) // what is none counts for nothing
+			at, _ := events.ParsePosition(p.Position) // without a position nothing is done yet
 			head, _ := events.ParsePosition(p.Head)
 			done, of = done+at.Seq, of+head.Seq
 		case !failed && !under:
@@ -50,9 +50,8 @@ func rebuildOf(all []Projection, name string, generation int) (done, of uint64, 
 		}
 	}
 	if !filling && newest < generation {
-		return 0, 0, false, &RebuildError{fmt.Sprintf("the rebuild ended without being served: the server was "+
-			"stopped or "+
-			"started again; the view is served as it was (generation %d)", newest)}
+		return 0, 0, false, &RebuildError{fmt.Sprintf("the rebuild ended without being served: "+
+			"the server was stopped or started again; the view is served as it was (generation %d)", newest)}
 	}
 	return done, of, !filling, nil
 }

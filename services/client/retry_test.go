@@ -87,8 +87,10 @@ func hasty(trouble string) func(*client.Config) {
 	}
 }
 
-func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
-	t.Parallel()
+// throughTroubles runs a test with each trouble. Calls meet it until they call met, which checks that they did; calls
+// behind it meet it anew.
+func throughTroubles(t *testing.T, test func(t *testing.T, s *server, c *client.Client, met func())) {
+	t.Helper()
 	for name, trouble := range troubles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,32 +100,37 @@ func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
 				times = 1
 			}
 			s := start(t, troubled(times, trouble, &seen))
-			c := s.client(hasty(name))
-			turn, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, seen.Load(), times+1)
-			seen.Store(0)
-			_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID,
-				AnswerNeutral: "a"})
-			require.NoError(t, err)
-			seen.Store(0)
-			better := "better"
-			_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID,
-				AnswerNeutral: &better})
-			require.NoError(t, err)
-			seen.Store(0)
-			_, err = c.LinkSession(t.Context(), "ada", "s")
-			require.NoError(t, err)
-			seen.Store(0)
-			turns, err := c.ListRecentFinalizedTurns(t.Context(), "s", 10)
-			require.NoError(t, err)
-			require.Len(t, turns, 1)
-			seen.Store(0)
-			_, err = c.Redact(t.Context(), client.Redact{SessionID: "s", TurnID: turn.TurnID})
-			require.NoError(t, err)
-			require.Equal(t, 5, s.events("s"), "started, finalized, corrected, linked, redacted")
+			test(t, s, s.client(hasty(name)), func() { require.GreaterOrEqual(t, seen.Swap(0), times+1) })
 		})
 	}
+}
+
+func TestATurnIsRecordedOnceWhateverHappens(t *testing.T) {
+	t.Parallel()
+	throughTroubles(t, func(t *testing.T, s *server, c *client.Client, met func()) {
+		turn, err := c.StartTurn(t.Context(), client.Start{SessionID: "s", RequestID: "r", QuestionNeutral: "q"})
+		require.NoError(t, err)
+		met()
+		_, err = c.FinalizeTurn(t.Context(), client.Finalize{SessionID: "s", TurnID: turn.TurnID,
+			AnswerNeutral: "a"})
+		require.NoError(t, err)
+		met()
+		better := "better"
+		_, err = c.Correct(t.Context(), client.Correct{SessionID: "s", RequestID: "c", TurnID: turn.TurnID,
+			AnswerNeutral: &better})
+		require.NoError(t, err)
+		met()
+		_, err = c.LinkSession(t.Context(), "ada", "s")
+		require.NoError(t, err)
+		met()
+		turns, err := c.ListRecentFinalizedTurns(t.Context(), "s", 10)
+		require.NoError(t, err)
+		require.Len(t, turns, 1)
+		met()
+		_, err = c.Redact(t.Context(), client.Redact{SessionID: "s", TurnID: turn.TurnID})
+		require.NoError(t, err)
+		require.Equal(t, 5, s.events("s"), "started, finalized, corrected, linked, redacted")
+	})
 }
 
 func TestWhatMayNotBeSaidTwiceIsSentOnce(t *testing.T) {

@@ -17,14 +17,21 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
+// A request with sentOnce is never tried again if it may have arrived. A request with repeatable has no further effect
+// the second time.
+const (
+	sentOnce   = false
+	repeatable = true
+)
+
 // request is a call on its way. again says that it may be sent twice.
 type request struct {
 	what, method, path string
 	body               any
-	again              bool
+	again              bool // sentOnce or repeatable
 }
 
-// call sends a request until it is answered or refused, or no patience is left, and returns the answer.
+// call sends a request until it is answered or refused, or patience has run out, and returns the answer.
 func call[T any](ctx context.Context, c *Client, r request) (out T, err error) {
 	var body []byte
 	if r.body != nil {
@@ -42,7 +49,7 @@ func call[T any](ctx context.Context, c *Client, r request) (out T, err error) {
 	return out, attempted(r.what, err)
 }
 
-// member is call for an answer of which only one member is wanted.
+// member is like call, but returns only one member of the answer.
 func member[T any](ctx context.Context, c *Client, name string, r request) (out T, err error) {
 	answer, err := call[map[string]json.RawMessage](ctx, c, r)
 	if raw := answer[name]; raw != nil {
@@ -51,7 +58,7 @@ func member[T any](ctx context.Context, c *Client, name string, r request) (out 
 	return out, err
 }
 
-// pauses between the attempts of a call.
+// pauses returns the pauses between the attempts of a call.
 func pauses() *backoff.ExponentialBackOff {
 	p := backoff.NewExponentialBackOff()
 	p.InitialInterval, p.MaxInterval = 25*time.Millisecond, 2*time.Second
@@ -65,14 +72,14 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// classify marks what trying again can't mend, or must not.
+// classify marks an error as permanent if a retry can't help or must not happen.
 func (r request) classify(ctx context.Context, err error) error {
 	p, isProblem := errors.AsType[*Error](err)
 	switch {
 	case err == nil:
 		return nil
 	case isProblem:
-		// Too many requests: this one was not looked at.
+		// 429: the server did not look at this request, so it may be sent again.
 		if !p.passing() || !r.again && p.Status != http.StatusTooManyRequests {
 			return backoff.Permanent(err)
 		}
@@ -87,7 +94,7 @@ func (r request) classify(ctx context.Context, err error) error {
 	}
 }
 
-// patience adds to an error when to try again. Its text is that of the error.
+// patience adds to an error when to try again. Its text is the error's.
 type patience struct {
 	error
 	wait backoff.RetryAfterError
@@ -109,8 +116,8 @@ func (c *Client) send(ctx context.Context, r request, body []byte) ([]byte, erro
 	return c.readAll(resp)
 }
 
-// open sends one request without a deadline of its own. It returns the answer of a success, which the caller reads and
-// closes; any other answer is an error.
+// open sends one request without its own deadline. It returns a successful response, which the caller reads and closes;
+// any other response is an error.
 func (c *Client) open(
 	ctx context.Context, method, path string, body io.Reader, header http.Header,
 ) (*http.Response, error) {
@@ -136,7 +143,7 @@ func (c *Client) open(
 	return nil, problemIn(resp, answer)
 }
 
-// readAll reads an answer to its end and closes it.
+// readAll reads a response to its end and closes it.
 func (c *Client) readAll(resp *http.Response) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, c.cfg.MaxAnswer+1))
@@ -149,7 +156,7 @@ func (c *Client) readAll(resp *http.Response) ([]byte, error) {
 	return answer, nil
 }
 
-// withoutURL takes the URL, which holds ids, out of an error of net/http.
+// withoutURL removes the URL, which holds ids, from an error of net/http.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err

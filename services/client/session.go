@@ -7,19 +7,22 @@ import (
 
 // Session is a session without its turns.
 type Session struct {
-	SessionID    string    `json:"session_id"`
-	IdentityID   string    `json:"identity_id"`
-	Found        bool      `json:"found"`
-	Turns        int       `json:"turns"`
-	Pending      int       `json:"pending"`
-	CreatedAt    time.Time `json:"created_at"`
-	LastActiveAt time.Time `json:"last_active_at"`
-	Position     string    `json:"position"`
+	SessionID    string            `json:"session_id"`
+	IdentityID   string            `json:"identity_id"`
+	Found        bool              `json:"found"`
+	Title        string            `json:"title"`
+	Metadata     map[string]string `json:"metadata"`
+	Turns        int               `json:"turns"`
+	Pending      int               `json:"pending"`
+	CreatedAt    time.Time         `json:"created_at"`
+	LastActiveAt time.Time         `json:"last_active_at"`
+	Position     string            `json:"position"`
+	// Duplicate is set in answers to writes: the log had it already.
+	Duplicate bool `json:"duplicate"`
 }
 
-// ContextRequest asks for the messages to send to a model. Zero values are the
-// server's defaults. ConversationHistory, where not nil, is used instead of the
-// stored history.
+// ContextRequest asks for the messages to send to a model. Zero values mean the server's defaults. ConversationHistory,
+// if set, replaces the stored history.
 type ContextRequest struct {
 	Message             string            `json:"message"`
 	TurnID              string            `json:"turn_id,omitempty"`
@@ -37,13 +40,13 @@ type ContextRequest struct {
 	AsOf                *AsOf             `json:"as_of,omitempty"`
 }
 
-// AsOf is a position of the log, inclusive, or a time: one of the two.
+// AsOf is a position of the log, inclusive, or a time. Exactly one of the two is set.
 type AsOf struct {
 	Position string    `json:"position,omitempty"`
 	Time     time.Time `json:"time,omitzero"`
 }
 
-// Context is what a model is to be sent. System is apart in the anthropic format.
+// Context is the prompt for a model. In the anthropic format System is apart.
 type Context struct {
 	Messages        []json.RawMessage `json:"messages"`
 	System          string            `json:"system"`
@@ -60,7 +63,7 @@ type Context struct {
 }
 
 // Projection says how far a view is. While the log's head can't be read, Head is empty and both lags are nil. Both lags
-// are also nil if the view follows another log. Rate is in events a second.
+// are also nil if the view follows another log. Rate is in events per second.
 type Projection struct {
 	Name        string   `json:"name"`
 	Partition   int      `json:"partition"`
@@ -73,12 +76,11 @@ type Projection struct {
 	Generation  int      `json:"generation"`
 	Rebuildable bool     `json:"rebuildable"`
 	LastError   string   `json:"last_error"`
-	// ETASeconds is the time left of a rebuild.
+	// ETASeconds is the remaining time of a rebuild.
 	ETASeconds float64 `json:"eta_seconds"`
 }
 
-// DeadLetter is an event that a view could not apply. State is waiting, dropped, or, in
-// the answer to a retry, applied.
+// DeadLetter is an event that a view could not apply. State is waiting, dropped, or, after a retry, applied.
 type DeadLetter struct {
 	Projection string    `json:"projection"`
 	Position   string    `json:"position"`

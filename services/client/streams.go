@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Stream is a stream of the log, or, with Kind notes, the stream of the notes.
+// Stream is a stream of the log. If Kind is notes, it is the stream of the notes.
 type Stream struct {
 	Name      string           `json:"name"`
 	Kind      string           `json:"kind"`
@@ -25,7 +25,7 @@ type Stream struct {
 	Changes   []StreamChange   `json:"changes"`
 }
 
-// StreamFollower is another server that keeps a stream; Behind counts operations.
+// StreamFollower is another server that keeps a copy of a stream. Behind counts the operations that it lacks.
 type StreamFollower struct {
 	Server  string `json:"server"`
 	Current bool   `json:"current"`
@@ -33,8 +33,7 @@ type StreamFollower struct {
 	Behind  uint64 `json:"behind"`
 }
 
-// StreamChange is a difference between a stream and what is asked for. Refused says why it
-// can't be made.
+// StreamChange is a difference between a stream and the wanted state. Refused says why the change can't be made.
 type StreamChange struct {
 	What    string `json:"what"`
 	Have    string `json:"have"`
@@ -42,10 +41,10 @@ type StreamChange struct {
 	Refused string `json:"refused"`
 }
 
-// StreamsWanted is what the streams should have; what is 0 is not asked for.
+// StreamsWanted is the wanted state of the streams; 0 means no change.
 type StreamsWanted struct{ Partitions, Replicas int }
 
-// PlanStreams returns the streams, and their differences from what is wanted.
+// PlanStreams returns the streams, with their differences from the wanted state.
 func (c *Client) PlanStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {
 	return c.streams(ctx, "look at the streams", http.MethodGet, w)
 }
@@ -61,8 +60,8 @@ func (c *Client) Partitions(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// ApplyStreams makes the streams what is wanted, as far as that can be, and returns them as
-// they then are. New replicas go on to fill.
+// ApplyStreams changes the streams to the wanted state as far as possible, and returns them as they are then. New
+// replicas continue to fill afterwards.
 func (c *Client) ApplyStreams(ctx context.Context, w StreamsWanted) ([]Stream, error) {
 	return c.streams(ctx, "change the streams", http.MethodPost, w)
 }
@@ -73,12 +72,11 @@ func (c *Client) streams(ctx context.Context, what, method string, w StreamsWant
 	return member[[]Stream](ctx, c, "streams", r)
 }
 
-// Moment is where a partition stood when it was copied; Bytes are about those of its
-// copy before packing.
+// Moment is the state of a partition when it was copied. Bytes is about the size of the copy before packing.
 type Moment struct{ First, Last, Events, Bytes uint64 }
 
-// Snapshot begins a copy of a partition. The caller reads it to its end, quickly, and
-// closes it; one that breaks off ends with another error than io.EOF.
+// Snapshot begins a copy of a partition. The caller reads it to its end, quickly, and closes it. A broken copy ends
+// with an error other than io.EOF.
 func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io.ReadCloser, err error) {
 	what := "copy partition " + strconv.Itoa(partition)
 	resp, err := c.open(ctx, http.MethodGet, "/partitions/"+strconv.Itoa(partition)+"/snapshot", nil, nil)
@@ -96,7 +94,7 @@ func (c *Client) Snapshot(ctx context.Context, partition int) (m Moment, body io
 	return m, resp.Body, nil
 }
 
-// Restored says what a server has taken in of a backup.
+// Restored counts what a server has restored from a backup.
 type Restored struct {
 	Partitions int `json:"partitions"`
 	Erasures   struct {
@@ -105,10 +103,10 @@ type Restored struct {
 	} `json:"erasures"`
 }
 
-// Restore sends a backup, as services/backup packs it, and waits until it is the log. It
-// lasts as long as it takes, and is sent once.
+// Restore sends a backup, as services/backup packs it, and waits until it is the server's log. It has no deadline, and
+// sends the backup only once.
 func (c *Client) Restore(ctx context.Context, backup io.Reader) (out Restored, err error) {
-	// A server that refuses says so before the backup is sent for nothing.
+	// With this header a server refuses before the whole backup is sent.
 	resp, err := c.open(ctx, http.MethodPost, "/restore", backup, http.Header{"Expect": {"100-continue"}})
 	if err != nil {
 		return out, attempted("restore", err)

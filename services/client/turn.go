@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Start asks for a turn. RequestID is the idempotency key of the request; without
-// one the server refuses.
+// Start asks for a turn. RequestID is the idempotency key of the request; the server refuses a start without one.
 type Start struct {
 	SessionID          string            `json:"-"`
 	RequestID          string            `json:"request_id,omitempty"`
@@ -21,7 +20,7 @@ type Start struct {
 	QuestionMessages   []json.RawMessage `json:"question_messages,omitempty"`
 }
 
-// Finalize is the answer of a turn. RequestID may be empty; else the server checks that it is the turn's.
+// Finalize is the answer of a turn. If RequestID is set, the server checks that it is the turn's.
 type Finalize struct {
 	SessionID                  string            `json:"-"`
 	TurnID                     string            `json:"-"`
@@ -33,7 +32,7 @@ type Finalize struct {
 	AnswerMessages             []json.RawMessage `json:"answer_messages,omitempty"`
 }
 
-// Correct replaces a turn; what is nil stays as it is. RequestID is a new one.
+// Correct replaces a turn; nil members stay as they are. RequestID must be a new one.
 type Correct struct {
 	SessionID          string  `json:"-"`
 	TurnID             string  `json:"-"`
@@ -44,7 +43,7 @@ type Correct struct {
 	AnswerTranslated   *string `json:"answer_translated,omitempty"`
 }
 
-// Redact takes a turn, with all its versions, out of everything that is shown.
+// Redact removes a turn, with all its versions, from everything that is shown.
 type Redact struct {
 	SessionID  string `json:"-"`
 	TurnID     string `json:"-"`
@@ -87,16 +86,16 @@ type TurnPage struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// TurnQuery of a session's turns: Status is finalized (default), pending or all.
-// Zero values are the server's defaults.
+// TurnQuery selects turns of a session. Status is finalized (default), pending or all. Zero values mean the server's
+// defaults.
 type TurnQuery struct {
 	Status string
 	Limit  int
 	Cursor string
 }
 
-// IdentityQuery of an identity's turns: those created at or after Since and before
-// Until. Zero values are no bounds, or the server's defaults.
+// IdentityQuery selects an identity's turns that were created at or after Since and before Until. Zero values mean no
+// bounds, or the server's defaults.
 type IdentityQuery struct {
 	Since, Until time.Time
 	Limit        int

@@ -62,11 +62,10 @@ func toAnthropic(messages []Message) (string, []Message) {
 	return strings.Join(system, "\n\n"), out.messages()
 }
 
-// dialogue is messages whose roles alternate, since neighbours of one role are one.
+// dialogue is a list of messages with alternating roles: neighbours of the same role are merged.
 type dialogue struct {
 	turns []alternating
-	// silent is the side that was to speak and had no words: the other side's next words
-	// begin a message of their own.
+	// silent is the role whose message had no words. The other role's next words then begin a message of their own.
 	silent string
 }
 
@@ -134,14 +133,14 @@ func (a alternating) message() Message {
 	return Message{role: a.role, stored: &stored{raw: raw, Role: a.role, Content: content}}
 }
 
-// utterance is a message as the API divides it: what a user or an assistant says, or
-// one result of a tool.
+// utterance is a message split for the API: what a user or an assistant says, or one result of a tool.
 type utterance struct {
 	role   string
 	text   string // of the system and of a result
 	blocks []block
 	calls  []*call
-	// answers and name of a result; call is set when it is paired.
+	// answers and name belong to a result: the call it answers and the tool's name. call is set when the result is
+	// paired.
 	answers, name string
 	isError       bool
 	call          *call
@@ -183,7 +182,7 @@ func utterancesOf(messages []Message) (out []utterance) {
 	return out
 }
 
-// split divides an assistant's message behind results of tools that it holds itself.
+// split divides an assistant's message after each result of a tool that stands in the message itself.
 func (m Message) split() (out []Message) {
 	for m.stored != nil {
 		end := slices.IndexFunc(m.stored.parts, func(p part) bool { return p.Type == "tool_result" }) + 1
@@ -212,10 +211,10 @@ func (m Message) results() (out []utterance) {
 	return out
 }
 
-// toolNames are the ids that were given to calls: each is the call's alone.
+// toolNames is the set of ids that were given to calls. No two calls share an id.
 type toolNames map[string]bool
 
-// notInName is what the API takes neither in ids nor in names.
+// notInName matches the characters that the API refuses in ids and names.
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 const longestName = 64
@@ -241,7 +240,7 @@ func (n toolNames) pair(u *utterance, next []utterance) {
 	}
 }
 
-// id returns an id for a call that the API takes, and that no other call has.
+// id returns an id for a call that the API accepts and that no other call has.
 func (n toolNames) id(was string) string {
 	base := notInName.ReplaceAllString(was, "_")
 	id := base
@@ -270,7 +269,7 @@ func toolInput(arguments string) json.RawMessage {
 	if json.Unmarshal([]byte(arguments), &object) != nil || object == nil {
 		return asIs
 	}
-	// Half a surrogate pair in an escape, which the API refuses, is replaced.
+	// The API refuses half a surrogate pair in an escape, so it is replaced.
 	input, err := jsontext.AppendFormat(
 		nil, []byte(arguments), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
 	)
@@ -280,7 +279,7 @@ func toolInput(arguments string) json.RawMessage {
 	return input
 }
 
-// said returns what an assistant says and calls.
+// said returns an assistant's texts and calls as blocks.
 func (u *utterance) said() []block {
 	blocks := u.blocks
 	for _, c := range u.calls {
@@ -293,8 +292,8 @@ func (u *utterance) said() []block {
 	return blocks
 }
 
-// result returns a tool's result; as text, if its call is not right before it. The API refuses a failure without a
-// text.
+// result returns a tool's result as a block, or as text if its call is not right before it. The API refuses a failure
+// without a text.
 func (u *utterance) result() block {
 	if u.call != nil {
 		if u.isError && strings.TrimSpace(u.text) == "" {

@@ -13,8 +13,7 @@ import (
 // around is how many messages a prompt has besides its history.
 const around = 3
 
-// assemble puts the prompt together: system prompt, memory, history, message. It
-// takes the history over.
+// assemble puts the prompt together: system prompt, memory, history, message. It may change the history's slice.
 func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) {
 	if req.Memory {
 		p.MemorySnippet = b.remember(ctx, req, p)
@@ -52,7 +51,7 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 		return ""
 	}
 	if req.History != nil {
-		// The session was not read: whose it is and where it begins is still the log's to say.
+		// The session was not read yet, but its identity and its boundary come from the log.
 		reading, now, err := b.read(ctx, req, services.Ask{Shown: 1})
 		if err != nil {
 			p.Warnings = append(p.Warnings, "memory: "+whyNot(err))
@@ -78,7 +77,7 @@ func (b *Builder) remember(ctx context.Context, req services.ContextRequest, p *
 	return snippet
 }
 
-// whyNot returns a reason for an error that can't hold a text of a turn.
+// whyNot returns a reason for an error. The reason never holds a text of a turn.
 func whyNot(err error) string {
 	switch {
 	case errors.Is(err, services.ErrWithheld):
@@ -94,7 +93,7 @@ func whyNot(err error) string {
 
 var errNoRewriter = errors.New("none is configured")
 
-// rewrite returns the last message's content; the original message always stands in it.
+// rewrite returns the content of the last message, which always contains the original message.
 func (b *Builder) rewrite(ctx context.Context, req services.ContextRequest, p *prompt) string {
 	rewritten, err := "", errNoRewriter
 	if b.cfg.Rewriter != nil {

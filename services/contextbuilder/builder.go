@@ -21,7 +21,7 @@ const (
 	MostMessages    = 100_000
 )
 
-// Rewriter makes a query that stands by itself of a message and what went before it.
+// Rewriter turns a message and the turns before it into a query that can be understood without them.
 type Rewriter interface {
 	Rewrite(ctx context.Context, message string, history []Message, memorySnippet string) (string, error)
 }
@@ -32,7 +32,7 @@ type Config struct {
 	IdleTimeout  time.Duration
 	Rewriter     Rewriter
 	Memory       services.Memory
-	// Tokens of the model's encoding; an Estimate by default.
+	// Tokens counts with the model's encoding; an Estimate by default.
 	Tokens TokenCounter
 	Now    func() time.Time
 }
@@ -54,8 +54,8 @@ func NewBuilder(r *Reader, cfg Config) *Builder {
 	return &Builder{reader: r, cfg: cfg}
 }
 
-// Build returns the messages to send to a model. It reads the history before anything else; an unknown session has
-// none, and Build does not create it.
+// Build returns the messages to send to a model. It reads the history before anything else. An unknown session has no
+// history, and Build does not create the session.
 func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (services.Context, error) {
 	req.MaxMessages = min(cmp.Or(req.MaxMessages, DefaultMessages), MostMessages)
 	if err := b.Valid(req); err != nil {
@@ -71,7 +71,7 @@ func (b *Builder) Build(ctx context.Context, req services.ContextRequest) (servi
 	return p.Context, nil
 }
 
-// prompt is a context on its way, with what was taken from history.
+// prompt is a context under construction, with what was taken from history.
 type prompt struct {
 	services.Context
 	history []Message
@@ -82,11 +82,11 @@ type prompt struct {
 	boundary uint64
 }
 
-// nothingAfter is the boundary of a session of which nothing may be shown.
+// nothingAfter is the boundary of a session whose turns may not be shown at all.
 const nothingAfter uint64 = math.MaxUint64
 
-// begins notes whose the session is, and the boundary after which its turns may be shown: nothingAfter if the session
-// has expired or was erased by now.
+// begins sets the session's identity and the boundary after which its turns may be shown. The boundary is nothingAfter
+// if the session has expired or was erased.
 func (p *prompt) begins(s *conversation.State, now time.Time) {
 	p.identity, p.boundary = s.Identity, s.Boundary
 	if s.Expired(now) || s.Erased != 0 {
@@ -94,7 +94,7 @@ func (p *prompt) begins(s *conversation.State, now time.Time) {
 	}
 }
 
-// Valid returns what Build would say is wrong with a request: a *conversation.Invalid.
+// Valid returns the *conversation.Invalid that Build would return for a request, or nil.
 func (*Builder) Valid(r services.ContextRequest) error {
 	switch {
 	case events.ValidID(r.SessionID) != nil:
@@ -121,9 +121,9 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		c := services.Context{Source: services.FromRequest, Warnings: warnings, HistoryTurns: exchanges(messages)}
 		return &prompt{Context: c, history: messages}, nil
 	}
-	// A finalized turn shows at least two messages, so half as many turns do; one more may be the turn that is being
-	// answered. If a call in the window lacks its result, or a result its call, the other half may be in another turn:
-	// then all turns at hand are read, and at last the log.
+	// A finalized turn shows at least two messages, so half as many turns as messages are enough, with one more for the
+	// turn that is being answered. If a call in the window lacks its result, or a result its call, the other half may
+	// be in another turn: then all turns at hand are read, and in the end the log.
 	first := req.MaxMessages/2 + 2
 	if req.IncludePending {
 		first = req.MaxMessages + 2 // a turn without an answer is one message
@@ -139,8 +139,8 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 	return p, nil
 }
 
-// recall returns the previous messages out of at least as many turns as ask wants; whole is false if more turns may
-// hold what the window needs.
+// recall returns the previous messages from at least as many turns as ask wants. whole is false if the window may need
+// turns that were not read.
 func (b *Builder) recall(
 	ctx context.Context, req services.ContextRequest, ask services.Ask,
 ) (p *prompt, whole bool, err error) {
@@ -189,7 +189,7 @@ func (b *Builder) idle(req services.ContextRequest) time.Duration {
 	return b.cfg.IdleTimeout
 }
 
-// read returns the session with at least as many turns as ask wants, and the time that the prompt is for.
+// read returns the session with at least as many turns as ask wants, and the time for which the prompt is built.
 func (b *Builder) read(
 	ctx context.Context, req services.ContextRequest, ask services.Ask,
 ) (services.Reading, time.Time, error) {
@@ -206,7 +206,7 @@ func (b *Builder) read(
 	return reading, b.cfg.Now(), err
 }
 
-// isNewest reports whether a turn is the newest one held, so that the turns held before it are enough.
+// isNewest reports whether a turn is the newest one held. If it is, the turns before it are at hand.
 func isNewest(s *conversation.State, id uuid.UUID) bool {
 	return len(s.Turns) > 0 && s.Turns[len(s.Turns)-1].ID == id
 }
@@ -233,8 +233,8 @@ func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (se
 	return reading, now, err
 }
 
-// reached waits for the place that an as-of names, and for the positions that the answer must have reached. A place in
-// another partition is neither before nor after the session's events.
+// reached waits until the log has the place that an as-of names and the positions that the answer must include. A place
+// in another partition is neither before nor after the session's events.
 func (b *Builder) reached(ctx context.Context, req services.ContextRequest) error {
 	partition := b.reader.log.Partition(req.SessionID)
 	least := slices.Clone(req.MinPosition)
@@ -251,9 +251,9 @@ func (b *Builder) reached(ctx context.Context, req services.ContextRequest) erro
 	return err
 }
 
-// asked returns the turns that the prompt may show, and how many of them the session has, with those that are not held.
-// A silence is one in which nobody asked anything: a question without an answer ends it, too, and so does the question
-// that is being answered.
+// asked returns the turns that the prompt may show, and how many such turns the session has, including those that are
+// not held. It drops all turns before the last long silence. Any question ends a silence, also one without an answer
+// and the one that is being answered.
 func asked(
 	req services.ContextRequest, r services.Reading, idle time.Duration, now time.Time,
 ) (turns []*conversation.Turn, total int) {
@@ -262,7 +262,7 @@ func asked(
 		until, now = t.Place, t.CreatedAt
 	}
 	wanted := func(t *conversation.Turn) bool { return t.Status == conversation.Finalized || req.IncludePending }
-	// What is not held is older than what is.
+	// Turns that are not held are older than all turns that are held.
 	total = s.ShownFinalized
 	if req.IncludePending {
 		total += s.ShownPending

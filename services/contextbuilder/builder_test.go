@@ -221,7 +221,7 @@ func TestAQuestionEndsASilence(t *testing.T) {
 		seq++
 		c := state.Fold(events.Recorded{ID: f.EventID(), SessionID: "s", Fact: f, Position: events.Position{Seq: seq},
 			Time: at(minutes)})
-		require.True(t, c.Kind.Applied())
+		require.True(t, c.Kind.ChangesView())
 	}
 	fold(0, &events.TurnStarted{TurnID: events.TurnID("s", "a"), SessionID: "s", RequestID: "a"})
 	fold(0, &events.TurnFinalized{TurnID: events.TurnID("s", "a"), SessionID: "s"})

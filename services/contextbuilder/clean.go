@@ -13,9 +13,9 @@ const (
 	historyWarnFrom = 15
 )
 
-// cleanHistory takes from a client's own history the role and text of each message of a user or an assistant. It drops
-// the rest, and never refuses. The last 20 messages and 100 KB are kept, and of these whole exchanges up to the budget.
-// Warnings say what was cut off, or soon will be.
+// cleanHistory takes the role and text of each user and assistant message from a client's own history. It drops all
+// else, and never refuses. It keeps the last 20 messages and 100 KB, and of these only whole exchanges within the
+// budget. Warnings say what was cut off, or soon will be.
 func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []string) {
 	for _, raw := range list {
 		var m struct {
@@ -32,8 +32,8 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 		}
 	}
 	if len(out) >= historyWarnFrom {
-		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; older "+
-			"messages are dropped")
+		warnings = append(warnings, "conversation_history is near its limit of 20 messages and 100 KB; "+
+			"older messages are dropped")
 	}
 	out = out[max(0, len(out)-historyMessages):]
 	size := 0
@@ -48,7 +48,7 @@ func cleanHistory(list []json.RawMessage, b budget) (out []Message, warnings []s
 	return affordable(out, b), warnings
 }
 
-// affordable returns the last exchanges that a budget has room for, each of a question and what follows it. As in a
+// affordable returns the last exchanges that fit a budget. An exchange is a question with all that follows it. As in a
 // window, the last question with its answer is always among them.
 func affordable(list []Message, b budget) []Message {
 	opens := func(i int) bool { return i == 0 || list[i].role == roleUser }

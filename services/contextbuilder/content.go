@@ -16,7 +16,7 @@ const (
 	roleFunction  = "function"
 )
 
-// part of a content that is a list, in the form of either vendor.
+// part is an element of a content list, in OpenAI's or Anthropic's form.
 type part struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -42,8 +42,8 @@ type part struct {
 	Failed   bool            `json:"isError"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler: the calls and results of Vercel's AI SDK become
-// blocks of Anthropic's form. A member of an odd type leaves the rest readable.
+// UnmarshalJSON implements json.Unmarshaler. It turns calls and results of Vercel's AI SDK into blocks of Anthropic's
+// form. A member of the wrong type does not keep it from reading the rest.
 func (p *part) UnmarshalJSON(raw []byte) error {
 	type plain part
 	_ = json.Unmarshal(raw, (*plain)(p))
@@ -82,7 +82,7 @@ func (p part) output() (content json.RawMessage, failed bool) {
 		content, failed = out.Value, strings.HasPrefix(out.Type, "error-")
 	}
 	if len(content) > 0 && content[0] != '"' {
-		content = marshal(string(content)) // JSON is told as it is written
+		content = marshal(string(content)) // other JSON is shown as it is written
 	}
 	return content, failed
 }
@@ -110,7 +110,7 @@ func textOf(content json.RawMessage, parts []part) string {
 	return strings.Join(texts, "\n")
 }
 
-// words returns a part's text, or says what it is. It is empty for calls and results of tools, which are shown
+// words returns a part's text, or a description of the part. It is empty for tool calls and results, which are shown
 // elsewhere, and for a model's thoughts, which no other prompt may show.
 func (p part) words() string {
 	switch {
@@ -147,7 +147,7 @@ func (p part) result() string {
 	return string(p.Content)
 }
 
-// url of an image that is a reference, or "".
+// url returns the address of an image that is a reference, or "".
 func (p part) url() string {
 	var s string
 	var o struct {
@@ -159,7 +159,7 @@ func (p part) url() string {
 		raw = p.Source
 	}
 	if json.Unmarshal(raw, &s) != nil {
-		_ = json.Unmarshal(raw, &o) // no URL gives ""
+		_ = json.Unmarshal(raw, &o) // "" if there is no URL
 		s = o.URL
 	}
 	if !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {

@@ -1,10 +1,8 @@
-// Package contextbuilder is the read side: sessions as new as the last
-// acknowledged write, whatever a projection's lag, and the prompt that a model is
-// sent (docs/contract.md#reading). It never writes: it can't import a writer, and a test
-// proves it.
+// Package contextbuilder is the read side: it returns sessions as new as the last acknowledged write, however far a
+// projection lags, and the prompt for a model (docs/contract.md#reading). It never writes: a test proves that it can't
+// import a writer.
 //
-// A read takes a barrier, the log's last position, and folds what the view has not
-// seen on top of it: exact, without waiting. Where the view is down, does not hold
-// the session, or not enough of it, the log alone answers. A failure is an error,
-// never an empty history.
+// A read takes a barrier, the log's last position, and folds the events that the view lacks on top of the view. The
+// result is exact, and the read need not wait for the view. If the view is down, or lacks the session or some of its
+// turns, the read comes from the log alone. A failure is an error, never an empty history.
 package contextbuilder

@@ -11,16 +11,16 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message is written
-// as JSON only when the caller asks for that, since prompts are made of little else.
+// Message is a chat message in the OpenAI form. Stored messages are returned as they came. A plain message becomes JSON
+// only when a caller asks for JSON, since most of a prompt is plain messages.
 type Message struct {
 	role string
-	// text of a plain message; of others stored is set.
+	// text of a plain message; for all others stored is set.
 	text   string
 	stored *stored
 }
 
-// stored is a message as it came, and what the window and the forms need to know of it.
+// stored is a message as it came, with the members that the window and the output forms need.
 type stored struct {
 	raw        json.RawMessage
 	Role       string          `json:"role"`
@@ -29,22 +29,22 @@ type stored struct {
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []toolCall      `json:"tool_calls"`
 	Translated string          `json:"translated"`
-	// FunctionCall is what tool calls once were.
+	// FunctionCall is the older form of tool calls.
 	FunctionCall *function `json:"function_call"`
-	// Refusal stands in the place of a content.
+	// Refusal stands in place of a content.
 	Refusal string `json:"refusal"`
 	// Audio is an answer that was spoken.
 	Audio struct {
 		Transcript string `json:"transcript"`
 	} `json:"audio"`
-	// parts of a content that is a list.
+	// parts of the content, if the content is a list.
 	parts []part
 }
 
 type toolCall struct {
 	ID       string   `json:"id"`
 	Function function `json:"function"`
-	// Custom is a call whose input is a text of any form.
+	// Custom is a call whose input is free text.
 	Custom struct {
 		Name  string `json:"name"`
 		Input string `json:"input"`
@@ -56,7 +56,7 @@ type function struct {
 	Arguments arguments `json:"arguments"`
 }
 
-// arguments of a call: JSON in a string, or as Ollama has it, JSON itself.
+// arguments of a call: JSON in a string (OpenAI), or JSON itself (Ollama).
 type arguments string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -80,7 +80,7 @@ func (m Message) JSON() json.RawMessage {
 	return m.AppendJSON(make([]byte, 0, len(m.text)+len(m.text)/16+40))
 }
 
-// AppendJSON appends the message.
+// AppendJSON appends the message as JSON.
 func (m Message) AppendJSON(to []byte) []byte {
 	if m.stored != nil {
 		return append(to, m.stored.raw...)
@@ -105,7 +105,7 @@ func (m Message) Text() string {
 	return s
 }
 
-// toolCalls returns the calls of an assistant, with those that stand as Anthropic's blocks among the content.
+// toolCalls returns the calls of an assistant, including those in Anthropic's blocks among the content.
 func (m Message) toolCalls() []toolCall {
 	if m.stored == nil {
 		return nil
@@ -124,7 +124,7 @@ func (p part) call() toolCall {
 	return toolCall{ID: p.ID, Function: function{p.Name, arguments(p.Input)}}
 }
 
-// everyCall returns the message's calls of tools, and of a function, what tool calls once were.
+// everyCall returns the message's tool calls and its function_call, the older form of a tool call.
 func (m Message) everyCall() []toolCall {
 	calls := m.toolCalls()
 	if m.stored != nil && m.stored.FunctionCall != nil {
@@ -142,8 +142,8 @@ func (m Message) calls() (ids []string) {
 	return ids
 }
 
-// functionID stands for the id that a function_call does not have: its result names the function. No tool call's id has
-// a NUL.
+// functionID stands in for the id that a function_call lacks, since its result names only the function. No tool call's
+// id has a NUL.
 func functionID(name string) string { return "\x00" + name }
 
 // answers returns the ids of the calls whose results the message holds.
@@ -168,8 +168,8 @@ func (m Message) answers() (ids []string) {
 // textMessage makes a plain message; the role needs no escapes.
 func textMessage(role, text string) Message { return Message{role: role, text: text} }
 
-// parseMessages reads a stored list. An element that is no object becomes a message without a role; the list's form was
-// checked when it was recorded.
+// parseMessages reads a stored list. An element that is no object becomes a message without a role: recording checks
+// the list's form, not its elements.
 func parseMessages(list json.RawMessage) []Message {
 	var raws []json.RawMessage
 	if len(list) == 0 || json.Unmarshal(list, &raws) != nil {
@@ -202,7 +202,7 @@ func parseMessage(raw json.RawMessage) Message {
 	return Message{role: m.Role, stored: m}
 }
 
-// appendMessages appends what a prompt shows of a turn.
+// appendMessages appends the messages that a prompt shows for a turn.
 func appendMessages(out []Message, t *conversation.Turn, lang services.Language) []Message {
 	if q := t.Question; q != nil {
 		out = half(out, "user", q.QuestionMessages, q.QuestionNeutral, q.QuestionTranslated, lang)
@@ -228,7 +228,8 @@ func half(
 	return append(out, textMessage(role, neutral))
 }
 
-// in returns a stored message in a language, if the message carries its own translation; else the message as it is.
+// in returns a stored message in a language if the message carries its own translation, and otherwise the message as it
+// is.
 func (m Message) in(lang services.Language) Message {
 	if lang != services.Translated || m.stored.Translated == "" {
 		return m
@@ -236,7 +237,7 @@ func (m Message) in(lang services.Language) Message {
 	return m.with(m.stored.Translated, nil)
 }
 
-// with returns the message with another content, and other members; a nil member is left out.
+// with returns a copy of the message with another content and other members. A nil member is left out.
 func (m Message) with(content any, members map[string]any) Message {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.stored.raw, &all) != nil {

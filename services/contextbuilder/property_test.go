@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
@@ -39,6 +40,9 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 		one, four := natstest.Log(t, 1), natstest.Log(t, 4)
 		for range rapid.IntRange(1, 60).Draw(rt, "events") {
 			f := viewtest.DrawFact(rt)
+			if d, is := f.(*events.SessionDescribed); is {
+				d.After = events.Position{} // the sequences of the two logs differ
+			}
 			natstest.Append(t, one, f)
 			natstest.Append(t, four, f)
 		}
@@ -93,7 +97,9 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 				r, err := patient.Build(t.Context(), services.ContextRequest{SessionID: viewtest.Session(n),
 					Message: "now", MaxMessages: size, IncludePending: pending})
 				require.NoError(t, err)
-				if v != nil && r.SessionFound && len(whole.State.Turns) <= kept {
+				// A session that was only described has no activity that a view could hold it by.
+				held := r.SessionFound && !whole.State.LastActive.IsZero() && len(whole.State.Turns) <= kept
+				if v != nil && held {
 					require.NotEqual(t, services.FromLog, r.Source, "session %d, %d messages", n, size)
 				}
 				out = append(out, seen{r.SessionFound, r.HistoryMessages, r.HistoryTurns, r.DroppedTurns, texts(t, r)})

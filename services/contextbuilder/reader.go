@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/pause"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
 )
@@ -26,9 +28,7 @@ type Log interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Last(ctx context.Context, sessionID string) (uint64, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
-	IdentityErasure(
-		ctx context.Context, identityID string, upTo events.Position,
-	) (*events.IdentityErased, events.Position, error)
+	projections.Erasures
 }
 
 // View is what reads need of a recent-turns view; every recent.Reader is one.
@@ -38,8 +38,8 @@ type View interface {
 	Wait(ctx context.Context, at events.Position) error
 }
 
-// Archive returns the last turns of a linked session that has left the recent view; the audit tables are one. State is
-// nil for a session that it does not hold.
+// Archive returns the last turns of a linked session that has left the recent view; the audit tables implement it.
+// State is nil if the archive does not hold the session.
 type Archive interface {
 	SessionTurns(ctx context.Context, sessionID string, limit int) (*conversation.State, events.Position, error)
 }
@@ -49,15 +49,16 @@ type ReaderConfig struct {
 	Rules   conversation.Rules
 	View    View
 	Archive Archive
-	// Deadline until which a read waits for min_position; 2 s by default.
+	// Deadline bounds how long a read waits for min_position; 2 s by default.
 	Deadline time.Duration
 	Logger   *slog.Logger
 }
 
 // Reader reads sessions. Safe for concurrent use.
 type Reader struct {
-	log Log
-	cfg ReaderConfig
+	log  Log
+	gate projections.Gate
+	cfg  ReaderConfig
 }
 
 var _ services.SessionReader = (*Reader)(nil)
@@ -67,29 +68,17 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log: log, cfg: cfg}
+	return &Reader{log, projections.Gate{Log: log}, cfg}
 }
 
-// Read returns a session, at least as new as all that was acknowledged before the call, or as what the caller knows.
+// Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
+// it knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := r.read(ctx, ask)
 	if err != nil {
 		return services.Reading{}, err
 	}
-	return reading, r.forget(ctx, reading.State, reading.Position)
-}
-
-// forget closes a session whose identity was erased before a position. The position is behind all that was acknowledged
-// before the read, while the log may hold the session's own erasure only later.
-func (r *Reader) forget(ctx context.Context, state *conversation.State, at events.Position) error {
-	if state.Identity == "" || state.Erased != 0 {
-		return nil
-	}
-	erased, _, err := r.log.IdentityErasure(ctx, state.Identity, at)
-	if err == nil && erased != nil {
-		state.Forget()
-	}
-	return err
+	return reading, r.gate.Session(ctx, reading.State, reading.Position)
 }
 
 func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
@@ -106,7 +95,7 @@ func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, 
 	reading, ok, err := r.fromView(ctx, ask, head)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
-		return services.Reading{}, ctx.Err() // nobody waits any more: that is no fault of the view
+		return services.Reading{}, ctx.Err() // the caller has gone: no fault of the view
 	case err != nil:
 		r.cfg.Logger.Warn("the recent view does not answer; the log does", "session_id", ask.SessionID, "err", err)
 	case ok:
@@ -141,8 +130,8 @@ func (r *Reader) head(ctx context.Context, partition int, least []events.Positio
 	return r.log.Head(ctx, partition)
 }
 
-// fromView answers from the view and the tail that the view has not seen; ok is false if the view can't answer for the
-// session.
+// fromView answers from the view and the part of the log that the view has not seen. ok is false if the view can't
+// answer for the session.
 func (r *Reader) fromView(
 	ctx context.Context, ask services.Ask, head events.Position,
 ) (_ services.Reading, ok bool, err error) {
@@ -158,9 +147,9 @@ func (r *Reader) fromView(
 	return reading, source == services.FromViewLog || enough(snap.State, ask), nil
 }
 
-// withTail brings what a view holds up to the log's end: it folds the tail that the view has not seen on the view's
-// turns. A state that has lost turns can't tell a new turn from one that it no longer holds, so the view gets a moment
-// to catch up instead. Without a state the log has to answer.
+// withTail folds the events that the view has not seen on top of the view's turns, up to the log's end. A state without
+// its old turns can't tell a new turn from one that it no longer holds, so the view first gets a moment to catch up. If
+// withTail returns no state, the log has to answer.
 func (r *Reader) withTail(
 	ctx context.Context, ask services.Ask, head events.Position, snap recent.Snapshot,
 ) (recent.Snapshot, services.Source, error) {
@@ -173,7 +162,7 @@ func (r *Reader) withTail(
 	if err != nil || snap.State == nil {
 		return recent.Snapshot{}, "", err
 	}
-	if snap.State.Whole {
+	if snap.State.Whole && !redescribed(snap.State, tail) {
 		for _, e := range tail {
 			snap.State.Fold(e)
 		}
@@ -192,12 +181,19 @@ func (r *Reader) withTail(
 	return snap, services.FromView, err
 }
 
+// redescribed reports whether a tail describes a session again: a view does not hold which requests have described it.
+func redescribed(s *conversation.State, tail []events.Recorded) bool {
+	return s.Description().DescribedAt != 0 && slices.ContainsFunc(tail, func(e events.Recorded) bool {
+		return e.Type == events.TypeSessionDescribed
+	})
+}
+
 // catchUp is how long a read waits for a view that holds only part of a session.
 const catchUp = 50 * time.Millisecond
 
-// enough reports whether a state holds as many turns as are asked for, or all that there are after the boundary:
-// finalized ones, and pending ones if the caller wants them. The last finalized turn must be among them, however many
-// questions without an answer came after it.
+// enough reports whether a state holds as many turns as were asked for, or all turns after the boundary. It counts
+// finalized turns, and pending ones if the caller wants them. The last finalized turn must be among them, however many
+// unanswered questions came after it.
 func enough(s *conversation.State, ask services.Ask) bool {
 	if s.Whole {
 		return true
@@ -218,11 +214,11 @@ func enough(s *conversation.State, ask services.Ask) bool {
 	return finalized+pending >= min(ask.Shown, all) && finalized >= min(ask.Shown, s.ShownFinalized, 1)
 }
 
-// archivePatience is how long the archive may take; it has an index, and the log has all that it has.
+// archivePatience bounds how long the archive may take. The archive has an index; if it is slow all the same, the log
+// can answer.
 const archivePatience = time.Second
 
-// fromArchive answers from the audit tables for a linked session that has left the recent view, and from the log for
-// all others.
+// fromArchive answers from the audit tables if a linked session has left the recent view, and otherwise from the log.
 func (r *Reader) fromArchive(ctx context.Context, ask services.Ask, head events.Position) (services.Reading, error) {
 	if r.cfg.Archive == nil {
 		return r.fromLog(ctx, ask, head)
@@ -257,10 +253,10 @@ func (r *Reader) fromLog(ctx context.Context, ask services.Ask, head events.Posi
 	return services.Reading{State: state, Position: head, Source: services.FromLog}, nil
 }
 
-// tail returns a session's events after a sequence to its very end, and moves head there. It may not end at the
-// barrier. An erasure may have begun to take events out between the barrier and the read, and the erasure's own event
-// stands after them. A reading that ends before that event would show a session that never existed, perhaps without a
-// redaction and with the redacted text.
+// tail returns a session's events after a sequence up to the stream's end, and moves head there. Ending at the barrier
+// would be wrong: an erasure may have removed events between the barrier and the read, while the erasure's own event
+// stands after the barrier. A reading without that event would show a session that never existed, perhaps one without a
+// redaction but with the redacted text.
 func (r *Reader) tail(
 	ctx context.Context, sessionID string, after uint64, head *events.Position,
 ) ([]events.Recorded, error) {
@@ -275,7 +271,7 @@ func (r *Reader) tail(
 	return out, nil
 }
 
-// AsOf returns a session as it was at a place in the log, with what was redacted or erased since left out.
+// AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since.
 func (r *Reader) AsOf(
 	ctx context.Context, sessionID string, then func(events.Recorded) bool,
 ) (services.Reading, error) {
@@ -297,7 +293,7 @@ func (r *Reader) AsOf(
 			at = e.Position
 		}
 	}
-	if err := r.forget(ctx, today, head); err != nil {
+	if err := r.gate.Session(ctx, today, head); err != nil {
 		return services.Reading{}, err
 	}
 	state.Erased = today.Erased
@@ -306,7 +302,7 @@ func (r *Reader) AsOf(
 		now := today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
 	})
-	// Of a turn that has left the log already, only the tombstone is known, which came later.
+	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
 	for _, t := range today.Turns {
 		if t.Status == conversation.Redacted && then(
 			events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt},
@@ -317,7 +313,7 @@ func (r *Reader) AsOf(
 	return reading, nil
 }
 
-// turnOf finds a turn of the session, or of those that are gone, or nil.
+// turnOf finds a turn among the session's turns and its tombstones, or returns nil.
 func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	if t := r.State.Turn(id); t != nil {
 		return t
@@ -330,8 +326,8 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	return nil
 }
 
-// Session returns a session with all its pending turns; of a long session, all others may be left out. The session
-// is as it is now, or, with known above 0, as it is at that sequence or later (services.Ask).
+// Session returns a session with all its pending turns; for a long session it may leave out all other turns. The
+// session is as it is now, or, if known is above 0, as it was at that sequence or later (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
 	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, Known: known}
 	reading, err := r.Read(ctx, ask)

@@ -6,7 +6,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// SteppedBuilder is a Builder whose prompts are steps.
+// SteppedBuilder is a Builder that records each prompt as a tracing step.
 type SteppedBuilder struct {
 	*Builder
 	Steps services.Steps
@@ -21,7 +21,7 @@ func (b SteppedBuilder) Build(ctx context.Context, req services.ContextRequest) 
 	return out, err
 }
 
-// SteppedMemory is a memory whose snippets are steps.
+// SteppedMemory is a memory that records each snippet as a tracing step.
 type SteppedMemory struct {
 	services.Memory
 	Steps services.Steps
@@ -36,7 +36,7 @@ func (m SteppedMemory) Snippet(ctx context.Context, q services.MemoryQuery) (tex
 	return text, err
 }
 
-// SteppedRewriter is a rewriter whose rewrites are steps.
+// SteppedRewriter is a rewriter that records each rewrite as a tracing step.
 type SteppedRewriter struct {
 	Rewriter
 	Steps services.Steps

@@ -9,16 +9,16 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// end is a call without its result, or a result without its call, among the messages of a prompt: the
-// message's index, and the call's id.
+// end is a call without its result, or a result without its call: the index of its message in a prompt, and the call's
+// id.
 type end struct {
 	at int
 	id string
 }
 
 // looseEnds returns the calls without a result right after them, and the results without a call right before them; only
-// other results may stand between. Some models use an id again: a result is that of the last call before it, or of one
-// in a turn that is not shown.
+// other results may stand between. Some models reuse an id. A result then belongs to the last call before it, or to a
+// call in a turn that is not shown.
 func looseEnds(list []Message) (calls, results []end) {
 	for i, m := range list {
 		for _, id := range m.answers() {
@@ -42,7 +42,7 @@ func looseEnds(list []Message) (calls, results []end) {
 
 // mend turns a tool call or result into text if its other half stands in a turn that the prompt may not show: a
 // redacted turn, a pending one, or one before a boundary. The vendors refuse a call without its result. A call or
-// result that was recorded without its other half stays as it came. places are those of the messages' turns.
+// result that was recorded without its other half stays as it came. places holds the place of each message's turn.
 func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
 		answered := func(h hidden) bool {
@@ -60,15 +60,15 @@ func mend(list []Message, places []uint64, calls, results []end, unseen []hidden
 	}
 }
 
-// hidden is a turn that a prompt may not show, with the ids of the calls and results in it. The ids of an erased turn
-// are unknown: it may have had any.
+// hidden is a turn that a prompt may not show, with the ids of its calls and results. The ids of an erased turn are
+// unknown, so any id may be its own.
 type hidden struct {
 	place          uint64
 	gone           bool
 	calls, answers []string
 }
 
-// unseen returns the turns of a reading that are not among those that may be shown.
+// unseen returns the turns of a reading that may not be shown.
 func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	seen := make(map[uint64]bool, len(shown))
 	for _, t := range shown {
@@ -97,14 +97,14 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	return out
 }
 
-// endsWith reports whether nothing at all has come after the answer of the turn at a place, as where a tool's result is
-// waited for.
+// endsWith reports whether the session ends with the answer of the turn at a place, for example because the turn waits
+// for a tool's result.
 func endsWith(s *conversation.State, place uint64) bool {
 	last := s.Turns[len(s.Turns)-1]
 	return last.Place == place && last.Final == s.Applied
 }
 
-// saysCall returns the message with one of its calls as text.
+// saysCall returns the message with one of its calls replaced by text.
 func (m Message) saysCall(id string) Message {
 	isCall := func(p part) bool { return p.Type == "tool_use" && p.ID == id }
 	if at := slices.IndexFunc(m.stored.parts, isCall); at >= 0 {
@@ -136,7 +136,7 @@ func (m Message) saysCall(id string) Message {
 	return m.with(append(parts, textPart(callText(said))), members)
 }
 
-// saysResult returns the message with one of its results as text.
+// saysResult returns the message with one of its results replaced by text.
 func (m Message) saysResult(id string) Message {
 	isResult := func(p part) bool { return p.Type == "tool_result" && p.ToolUseID == id }
 	if at := slices.IndexFunc(m.stored.parts, isResult); at >= 0 {
@@ -145,7 +145,7 @@ func (m Message) saysResult(id string) Message {
 	return textMessage(roleUser, resultText(m.stored.Name, plainText(m)))
 }
 
-// saysPart returns the message with a text in the place of one part of its content.
+// saysPart returns the message with one part of its content replaced by a text.
 func (m Message) saysPart(at int, text string) Message {
 	var parts []json.RawMessage
 	if json.Unmarshal(m.stored.Content, &parts) != nil {

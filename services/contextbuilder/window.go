@@ -8,13 +8,13 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// piece is a turn with the messages that a prompt shows of it.
+// piece is a turn with the messages that a prompt shows for it.
 type piece struct {
 	turn     *conversation.Turn
 	messages []Message
 }
 
-// piecesOf returns every turn with its messages, which stand side by side in memory.
+// piecesOf returns every turn with its messages, in one slice for all messages.
 func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 	all := make([]Message, 0, 2*len(turns))
 	pieces := make([]piece, len(turns))
@@ -28,14 +28,14 @@ func piecesOf(turns []*conversation.Turn, lang services.Language) []piece {
 
 func (p piece) complete() bool { return p.turn.Status == conversation.Finalized }
 
-// budget of a window. Tokens 0 is none; count gives those of a text.
+// budget of a window. Tokens 0 means no limit; count returns the tokens of a text.
 type budget struct {
 	messages, tokens int
 	count            func(string) int
 }
 
-// window takes whole turns from the newest back while the budget lasts. The last complete turn is always among them. So
-// is the turn with the call of each tool result that is taken, if a piece has it.
+// window takes whole turns, from the newest back, while the budget lasts. The last complete turn is always taken. For
+// each tool result that is taken, the turn with its call is taken too, if a piece has it.
 func window(pieces []piece, b budget) []piece {
 	from := len(pieces)
 	messages, tokens := 0, 0
@@ -64,10 +64,10 @@ func window(pieces []piece, b budget) []piece {
 	return taken
 }
 
-// link joins two pieces by their indices: one calls a tool, and the other has the result.
+// link joins the piece that calls a tool to the piece with the result, by their indices.
 type link struct{ call, result int }
 
-// linksOf returns the links between pieces, in the order of the results. A result is that of the last call of its id
+// linksOf returns the links between pieces, in the order of the results. A result belongs to the last call with its id
 // before it.
 func linksOf(pieces []piece) (links []link) {
 	calls := map[string]int{}
@@ -86,7 +86,8 @@ func linksOf(pieces []piece) (links []link) {
 	return links
 }
 
-// callsFirst moves the window's begin back to the turn with the call of every tool result in it, where there is one.
+// callsFirst moves the window's beginning back until it holds the call of every tool result in it, if a piece has the
+// call.
 func callsFirst(links []link, from int) int {
 	for _, l := range slices.Backward(links) {
 		if l.result >= from {
@@ -96,8 +97,7 @@ func callsFirst(links []link, from int) int {
 	return from
 }
 
-// resultsToo moves the end of pieces[begin:end] on to the turn with the last result of a call in it, where that is
-// before a limit.
+// resultsToo moves the end of pieces[begin:end] forward, up to a limit, until it holds the results of all calls in it.
 func resultsToo(links []link, begin, end, limit int) int {
 	for _, l := range links {
 		if l.call >= begin && l.call < end && l.result < limit {
@@ -115,8 +115,8 @@ func lastComplete(pieces []piece) int {
 	return last
 }
 
-// sinceSilence drops the turns before the last silence that was longer than idle,
-// the one before now included.
+// sinceSilence drops the turns before the last silence that was longer than idle. The time between the last turn and
+// now counts as a silence too.
 func sinceSilence(turns []*conversation.Turn, idle time.Duration, now time.Time) []*conversation.Turn {
 	if idle <= 0 {
 		return turns
@@ -138,8 +138,8 @@ func sinceSilence(turns []*conversation.Turn, idle time.Duration, now time.Time)
 // TokenCounter counts the tokens of a text as a model does. Safe for concurrent use.
 type TokenCounter interface{ Count(text string) int }
 
-// Estimate of tokens where the model's tokenizer is unknown: a quarter of the bytes, as
-// in English; in other scripts it is more than there are.
+// Estimate counts tokens where the model's tokenizer is unknown: a quarter of the bytes, which is right for English and
+// too many for other scripts.
 type Estimate struct{}
 
 // Count implements TokenCounter.
@@ -149,8 +149,8 @@ func (Estimate) Count(text string) int { return (len(text) + 3) / 4 }
 // "How to count tokens with tiktoken").
 const perMessage = 4
 
-// tokensOf counts what a model reads of messages: texts and tool calls. Images are not
-// counted, since what they cost is the vendor's to say.
+// tokensOf counts the tokens that a model reads of messages: texts and tool calls. It leaves out images, since each
+// vendor prices them by rules of its own.
 func tokensOf(messages []Message, count func(string) int) int {
 	n := 0
 	for _, m := range messages {

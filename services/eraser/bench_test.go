@@ -196,6 +196,9 @@ func (w *world) eraseOne(b *testing.B, o owned) time.Duration {
 	// The eraser has seen the log when it has done something behind its end.
 	w.redact("seen "+o.identity, w.turn("seen "+o.identity, "r1", "text"))
 	require.Eventually(b, func() bool { return len(w.types("seen "+o.identity)) == 1 }, 10*time.Minute, time.Second)
+	head, err := w.log.Head(b.Context(), 0)
+	require.NoError(b, err)
+	require.NoError(b, w.owners.Reached(b.Context(), head))
 	load := w.writers()
 	b.ResetTimer()
 	began := time.Now()

@@ -12,22 +12,17 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// progress is how far something is in a partition, as the notes hold it. The eraser keeps two: up to where everything
-// is done, and up to where the pieces of the index reach without a gap. Both are true whichever eraser writes them, so
-// that no eraser needs to be fenced: two erasers of one partition do the same work twice, and the higher progress
-// stands.
+// progress is the sequence of a partition up to which all erasing is done, as the notes hold it. It is true whichever
+// eraser wrote it, so erasers need no fencing: two erasers of one partition do the same work twice, and the higher
+// progress stays.
 type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
-	// Revision is that of the last piece written: a reader that does not see that piece reads from a replica that is
-	// behind.
-	Revision uint64 `json:"revision,omitempty"`
 }
 
-func doneKey(partition int) string    { return fmt.Sprintf("eraser.at.%d", partition) }
-func coveredKey(partition int) string { return fmt.Sprintf("eraser.linked.%d", partition) }
+func doneKey(partition int) string { return fmt.Sprintf("eraser.at.%d", partition) }
 
-// progressOf reads a progress. In a log that was made anew it is at the beginning.
+// progressOf reads a progress. If the log was made anew since, the progress is at the beginning.
 func progressOf(
 	ctx context.Context, notes *jetlog.Notes, key string, created time.Time,
 ) (p progress, revision uint64, err error) {
@@ -38,73 +33,57 @@ func progressOf(
 	return p, revision, err
 }
 
-// raise moves a progress on, if what was done after a sequence leaves no gap behind it.
-func raise(ctx context.Context, notes *jetlog.Notes, key string, after uint64, to progress) error {
-	for {
-		p, revision, err := progressOf(ctx, notes, key, to.Created)
-		if err != nil || after > p.Seq || to.Seq <= p.Seq {
-			return err
-		}
-		to.Revision = max(to.Revision, p.Revision)
-		if _, err = notes.Write(ctx, key, to, revision); !errors.Is(err, jetlog.ErrConflict) {
-			return err
-		}
-	}
-}
-
-// part is one partition.
+// part is the state of one partition.
 type part struct {
 	frontier
-	links  links
 	number int
-	saved  uint64 // for the goroutine that saves
+	saved  uint64 // used only by the goroutine that saves
 }
 
-// done returns up to where the notes say that everything is done, whoever did it.
+// done returns the progress that the notes hold, whichever eraser wrote it.
 func (e *Eraser) done(ctx context.Context, partition int) (progress, error) {
 	p, _, err := progressOf(ctx, e.notes, doneKey(partition), e.log.Created(partition))
 	return p, err
 }
 
-// Resume implements projections.Task. The eraser looks again at what is done where the index of links lacks it.
+// Resume implements projections.Task.
 func (e *Eraser) Resume(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	noted, err := e.done(ctx, partition)
 	if err != nil {
 		return projections.Checkpoint{}, err
 	}
-	p := e.parts[partition]
-	covered, _, err := progressOf(ctx, e.notes, coveredKey(partition), noted.Created)
-	reach, _ := p.links.reach(covered)
-	if err == nil {
-		err = e.finishNoted(ctx, partition)
-	}
-	// What this process has done since it stored that is done.
-	at := min(max(noted.Seq, p.done()), reach)
-	return projections.Checkpoint{Partition: partition, Created: noted.Created, Seq: at}, err
+	// This process may have done more than it has stored.
+	at := max(noted.Seq, e.parts[partition].done())
+	return projections.Checkpoint{Partition: partition, Created: noted.Created, Seq: at}, e.finishNoted(ctx, partition)
 }
 
-// save stores the progress of a partition.
+// save stores the progress of a partition, unless another eraser has come further.
 func (e *Eraser) save(ctx context.Context, p *part) error {
-	at := p.done()
-	if at <= p.saved {
-		return nil
+	key, to := doneKey(p.number), progress{Created: e.log.Created(p.number), Seq: p.done()}
+	for to.Seq > p.saved {
+		noted, revision, err := progressOf(ctx, e.notes, key, to.Created)
+		if err == nil && noted.Seq < to.Seq {
+			_, err = e.notes.Write(ctx, key, to, revision)
+		}
+		switch {
+		case err == nil:
+			p.saved = to.Seq
+		case !errors.Is(err, jetlog.ErrConflict):
+			return err
+		}
 	}
-	err := raise(ctx, e.notes, doneKey(p.number), 0, progress{Created: e.log.Created(p.number), Seq: at})
-	if err == nil {
-		p.saved = at
-	}
-	return err
+	return nil
 }
 
-// Applied implements projections.Task: up to where all is erased, whoever did it; what this process has only
-// looked at does not count.
+// Applied implements projections.Task. It returns the position up to which everything is erased, by any eraser; events
+// that this process has only looked at do not count.
 func (e *Eraser) Applied(ctx context.Context, partition int) (events.Position, error) {
 	p, err := e.done(ctx, partition)
 	return events.Position{Partition: partition, Seq: p.Seq}, err
 }
 
-// frontier knows up to where everything in a partition is done: events are looked at in order, and the work that some
-// of them ask for is done in any order.
+// frontier tracks the sequence of a partition up to which everything is done. Events are looked at in order, while the
+// work that they ask for is done in any order.
 type frontier struct {
 	mu     sync.Mutex
 	looked uint64
@@ -125,14 +104,14 @@ func (f *frontier) begin(seq uint64) bool {
 	return true
 }
 
-// end notes that the work is done.
+// end notes that the work for an event is done.
 func (f *frontier) end(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.open, seq)
 }
 
-// pass notes that all up to seq was looked at.
+// pass notes that all events up to seq were looked at.
 func (f *frontier) pass(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

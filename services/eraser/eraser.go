@@ -3,7 +3,6 @@ package eraser
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -20,22 +19,25 @@ import (
 // Config of an Eraser.
 type Config struct {
 	Rules conversation.Rules
-	// Rate bounds the events a second that are overwritten; 25 by default. Each rewrites a block of up to 8 MB, and
-	// writes beside it wait: docs/benchmarks.md has the trade. Redactions and late events don't wait for erasures of
-	// sessions and identities; where both are under way they share the rate.
+	// Owners knows the sessions of identities.
+	Owners Owners
+	// Rate bounds the events a second that are overwritten; 25 by default. Each overwriting rewrites a block of up to 8
+	// MB while other writes wait; docs/benchmarks.md shows the cost. Redactions and late events don't wait for erasures
+	// of sessions and identities; when both are under way they share the rate.
 	Rate float64
 	// Places are the views that receipts list.
 	Places []Place
-	// Documents are asked to delete turns before the log forgets them.
+	// Documents are the stores that delete turns before the log forgets them.
 	Documents []Documents
-	// Forget, where not nil, tells a view that keeps a row of each event that an event on a subject other than its
-	// session's has left the log, which the view can't know by itself. It may be called several times for one event.
+	// Forget, if set, tells a view that keeps a row for each event that an event has left the log. It is called for
+	// events on a subject other than their session's, whose loss the view can't know by itself. It may be called
+	// several times for one event.
 	Forget func(ctx context.Context, at events.Position) error
 	Logger *slog.Logger
 }
 
-// Eraser erases. A runner shows it the log (projections.Task), and Run does what the log asks for. It parks nothing:
-// what can't be erased keeps its receipt open, and is tried again.
+// Eraser erases. A runner feeds it the log (projections.Task), and Run does the work that the log asks for. It never
+// gives an event up: if an erasure fails, its receipt stays open, and the eraser tries again.
 type Eraser struct {
 	log   Log
 	notes *jetlog.Notes
@@ -43,9 +45,11 @@ type Eraser struct {
 	parts []*part
 	speed *rate.Limiter
 
-	// urgent has redactions and late events, bulk sessions, and identities those whose sessions are to be found.
+	// urgent holds redactions and late events, bulk holds sessions, and identities holds the erased identities whose
+	// sessions are to be found.
 	urgent, bulk, identities *queue
-	// later has what is left of late events that have left the log; leftovers, by partition, know which are in hand.
+	// later holds the rest of the work for late events that have left the log; leftovers, by partition, tracks which of
+	// them are being worked on.
 	later     *queue
 	leftovers []*part
 	stampers  []stamper
@@ -60,8 +64,8 @@ type stamper struct {
 
 var _ projections.Task = (*Eraser)(nil)
 
-// identitiesAtOnce is how many erasures of identities look at the log for what became of their sessions. The sessions
-// are erased one after the other anyway.
+// identitiesAtOnce bounds the erasures of identities that wait for their sessions at the same time. More would not be
+// faster, since the sessions are erased one after the other.
 const identitiesAtOnce = 8
 
 // New makes an eraser; it does no I/O.
@@ -74,7 +78,7 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 	e := &Eraser{
 		log: log, notes: notes, cfg: cfg,
 		urgent: newQueue(1), bulk: newQueue(1), identities: newQueue(identitiesAtOnce), later: newQueue(1),
-		// None in a burst: a write that waits for an overwriting should not wait for the next, too.
+		// The burst is 1: a write that waited for one overwriting should not wait for the next too.
 		speed: rate.NewLimiter(rate.Limit(cfg.Rate), 1),
 	}
 	for _, place := range cfg.Places {
@@ -89,8 +93,8 @@ func New(log Log, notes *jetlog.Notes, cfg Config) *Eraser {
 // Name implements projections.Task.
 func (e *Eraser) Name() string { return "eraser" }
 
-// Take implements projections.Task. It queues the work that the batch asks for; the stored progress follows once the
-// work is done.
+// Take implements projections.Task. It queues the work that the batch asks for. Progress is stored later, once the work
+// is done.
 func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 	p := e.parts[b.From.Partition]
 	for i := range b.Events {
@@ -98,17 +102,13 @@ func (e *Eraser) Take(ctx context.Context, b projections.Batch) error {
 			return err
 		}
 	}
-	full := p.links.note(b)
 	p.pass(b.To.Seq)
-	if full {
-		return p.links.save(ctx, e.notes, p.number)
-	}
 	return nil
 }
 
-// look finds out what an event asks for.
+// look queues the work that an event asks for.
 func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error {
-	if late(j) {
+	if cameAfterErasure(j) {
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
@@ -121,11 +121,13 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		if session := conversation.OtherSession(j.Recorded); session != "" {
 			e.urgent.enqueue(p, &job{session: session, subject: j.Subject, at: j.Position, run: e.eraseElsewhere})
 		}
+	case conversation.Described:
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.replaceDescription})
 	case conversation.Linked:
 		return e.linked(ctx, j)
 	case conversation.Noted:
 		if f, ok := j.Fact.(*events.IdentityErased); ok {
-			run := func(ctx context.Context, j *job) (rest, error) { return e.eraseIdentity(ctx, f, j.at) }
+			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
@@ -134,12 +136,15 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	return nil
 }
 
-// late reports whether an event came after the redaction or erasure of the turn or session that it names.
-func late(j *projections.Judged) bool {
+// cameAfterErasure reports whether an event came after the redaction or erasure of the turn or session that it names,
+// or is a description that does not count: the text of one that was replaced leaves the log.
+func cameAfterErasure(j *projections.Judged) bool {
 	c := j.Change
 	switch {
 	case c.Kind == conversation.Noted:
 		return false
+	case j.VoidDescription():
+		return true
 	case j.Head.Erased != 0 && j.Head.Erased != j.Position.Seq:
 		return true
 	case c.Kind == conversation.Anomaly:
@@ -152,7 +157,7 @@ func late(j *projections.Judged) bool {
 // saveEvery is the pause between two looks at the progress.
 const saveEvery = 200 * time.Millisecond
 
-// Run does what the events ask for until ctx ends; then it returns nil. The next Run finds unfinished work by the
+// Run does the work that events ask for until ctx ends, and then returns nil. The next Run finds unfinished work by the
 // stored progress.
 func (e *Eraser) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
@@ -170,7 +175,7 @@ func (e *Eraser) Run(ctx context.Context) error {
 	last, cancel := lastly(ctx)
 	defer cancel()
 	for _, p := range e.parts {
-		_ = errors.Join(p.links.save(last, e.notes, p.number), e.save(last, p)) // else it begins a little earlier
+		_ = e.save(last, p) // if it fails, the next Run begins a little earlier
 	}
 	workers.Wait()
 	return nil
@@ -185,7 +190,7 @@ func (e *Eraser) saveAll(ctx context.Context) {
 	}
 }
 
-// lastly returns a context for what is written down when ctx has ended.
+// lastly returns a context for the notes that are written after ctx has ended.
 func lastly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 }

@@ -74,8 +74,8 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 			l.open--
 		}
 	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted,
-		*events.SessionLinked,
-		*events.LinkRefused, *events.SessionReset, *events.IdentityErased:
+		*events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionDescribed,
+		*events.IdentityErased:
 	}
 	l.mu.Unlock()
 	return l.Log.Append(ctx, a)

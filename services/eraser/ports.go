@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 )
 
-// Log is what erasures, receipts and retention need of the log, by what it is needed for.
+// Log is what erasures, receipts and retention need of the log: one interface for each use.
 type Log struct {
 	Reader
 	Scanner
@@ -27,7 +27,7 @@ func On(l *jetlog.Log) Log {
 	return Log{l, l, l, over, over}
 }
 
-// Reader reads what was said of sessions and identities.
+// Reader reads facts about sessions and identities.
 type Reader interface {
 	Partitions() int
 	Created(partition int) time.Time
@@ -71,8 +71,15 @@ type Mirrored interface {
 	EraseIn(ctx context.Context, mirror string, seq uint64) error
 }
 
-// Place is a view: it keeps texts, and follows the log. The texts of a turn or a session are gone from it once it has
-// applied the redaction or the erasure.
+// Owners returns the sessions of a partition that belong to an identity, in log order; owners.Index implements it.
+// Reached waits until it knows all links up to a position.
+type Owners interface {
+	Reached(ctx context.Context, at events.Position) error
+	Sessions(ctx context.Context, identity string, partition int) ([]string, error)
+}
+
+// Place is a view that keeps texts and follows the log. Once it has applied a redaction or an erasure, it no longer
+// holds the texts of that turn or session.
 type Place interface {
 	// Name of the place in receipts: [a-z0-9_-], at most 32.
 	Name() string
@@ -80,10 +87,10 @@ type Place interface {
 	Reached(ctx context.Context, at events.Position) (bool, error)
 }
 
-// Documents is a store that holds a document of its own for each turn, such as a long-term memory. DeleteTurns is
-// called before the log forgets which turns there were, and again after a crash: deleting what is not there is no
-// error. It returns nil when the store has confirmed. After an error the erasure waits, and others go first. A store
-// that follows the log by itself returns an error until it has done the event at at.
+// Documents is a store that holds one document for each turn, such as a long-term memory. DeleteTurns is called before
+// the log forgets which turns there were, and again after a crash, so deleting a missing document is no error. It
+// returns nil when the store has confirmed. After an error the erasure waits, and other erasures go first. A store that
+// follows the log by itself returns an error until it has applied the event at position at.
 type Documents interface {
 	DeleteTurns(ctx context.Context, at events.Position, sessionID string, turns []uuid.UUID) error
 }

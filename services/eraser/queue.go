@@ -10,20 +10,20 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// job is what one event asks for. It may be run again after any part of it.
+// job is the work that one event asks for. It may be run again after it failed anywhere.
 type job struct {
 	session string
-	// subject of the event, where that itself may have to go.
+	// subject of the event, set if the event itself may have to go.
 	subject string
-	// elsewhere: subject is not the session's.
-	elsewhere bool
-	at        events.Position
-	run       func(ctx context.Context, j *job) (rest, error)
+	// otherSubject: subject is not that of the session.
+	otherSubject bool
+	at           events.Position
+	run          func(ctx context.Context, j *job) (remainder, error)
 	// done is called once, when nothing is left of the job.
 	done func()
 
-	// together: jobs of one session are run as one, so that a long session of which much was redacted is read once.
-	// also holds the other jobs.
+	// together: jobs of one session are run as one, so that a long session with many redactions is read once. also
+	// holds the other jobs.
 	together bool
 	also     []*job
 
@@ -31,8 +31,8 @@ type job struct {
 	notBefore time.Time
 }
 
-// places returns the positions of the job and of those that go with it.
-func (j *job) places() []events.Position {
+// positions returns the positions of the job and of the jobs that are run with it.
+func (j *job) positions() []events.Position {
 	out := []events.Position{j.at}
 	for _, other := range j.also {
 		out = append(out, other.at)
@@ -40,7 +40,7 @@ func (j *job) places() []events.Position {
 	return out
 }
 
-// end notes that the job is done, with the jobs that went with it.
+// end notes that the job and the jobs that were run with it are done.
 func (j *job) end() {
 	j.done()
 	for _, other := range j.also {
@@ -48,24 +48,24 @@ func (j *job) end() {
 	}
 }
 
-// rest is what is left of a job that the next job need not wait for: every view has to reach some positions, and then
-// after is called, where it is not nil.
-type rest struct {
+// remainder is the part of a job that the next job need not wait for: every view has to reach some positions, and then
+// after is called, if it is set.
+type remainder struct {
 	open  []awaited
 	after func(context.Context) error
 }
 
-// awaited is what a view has to reach, and how that is written down.
+// awaited is a position that a view has to reach, and the function that records that it has.
 type awaited struct {
 	at    []events.Position
 	write func(ctx context.Context, place string) error
 }
 
-// await does what is left of a job, and then ends it. It does not block.
-func (e *Eraser) await(ctx context.Context, left rest, end func()) {
+// await does the rest of a job, and then ends the job. It does not block.
+func (e *Eraser) await(ctx context.Context, left remainder, end func()) {
 	finish := func() {
 		if left.after != nil {
-			_ = left.after(ctx) // it drops a note that says no more than the receipts
+			_ = left.after(ctx) // it only drops a note that repeats the receipts
 		}
 		end()
 	}
@@ -77,9 +77,9 @@ func (e *Eraser) await(ctx context.Context, left rest, end func()) {
 	for _, x := range left.open {
 		for _, s := range e.stampers {
 			s.push(&job{
-				run: func(ctx context.Context, _ *job) (rest, error) {
+				run: func(ctx context.Context, _ *job) (remainder, error) {
 					write := func() error { return x.write(ctx, s.place.Name()) }
-					return rest{}, e.reachPlace(ctx, s.place, x.at, write)
+					return remainder{}, e.reachPlace(ctx, s.place, x.at, write)
 				},
 				done: func() {
 					if open.Add(-1) == 0 {
@@ -91,7 +91,7 @@ func (e *Eraser) await(ctx context.Context, left rest, end func()) {
 	}
 }
 
-// queue is jobs in order. A job that failed lets the others go first for a while.
+// queue holds jobs in order. A job that failed waits for a while, and other jobs run before it.
 type queue struct {
 	workers int
 	signal  chan struct{}
@@ -102,7 +102,7 @@ type queue struct {
 
 func newQueue(workers int) *queue { return &queue{workers: workers, signal: make(chan struct{}, 1)} }
 
-// enqueue adds a job of a partition, unless the job is in hand already.
+// enqueue adds a job of a partition, unless the same job is queued or running already.
 func (q *queue) enqueue(p *part, j *job) {
 	if p.begin(j.at.Seq) {
 		j.done = func() { p.end(j.at.Seq) }
@@ -153,7 +153,7 @@ func (q *queue) next(now time.Time) (*job, time.Duration) {
 	return nil, wait
 }
 
-// longestPause before a job that failed is tried again.
+// longestPause bounds the pause before a failed job is tried again.
 const longestPause = 30 * time.Second
 
 // work runs the jobs until ctx ends. Each of the queue's workers calls it.

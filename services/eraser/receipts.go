@@ -3,6 +3,7 @@ package eraser
 import (
 	"context"
 	"encoding/base64"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -19,23 +20,24 @@ type Receipts struct {
 	log    Log
 	notes  *jetlog.Notes
 	places []Place
-	// closed has, by the receipt of an erased identity, where the log ended when its sessions were first seen closed. A
-	// view must reach that place, and not the log's present end, which in a busy log is ahead of every view for ever.
+	// closed holds, for the receipt of an erased identity, the log's ends at the time when its sessions were first seen
+	// closed. A view must reach those positions. The log's present end would not do: in a busy log every view is always
+	// behind it.
 	closed *lru.Cache[string, []events.Position]
 }
 
 var _ services.ReceiptReader = (*Receipts)(nil)
 
-// closedKept bounds the receipts of which that is kept; for the others the log's end is asked again.
+// closedKept bounds how many receipts have their positions in closed. For other receipts the log's ends are read again.
 const closedKept = 1024
 
-// NewReceipts makes a reader that knows some places; it does no I/O.
+// NewReceipts makes a reader of receipts that list these places; it does no I/O.
 func NewReceipts(log Log, notes *jetlog.Notes, places []Place) *Receipts {
-	closed, _ := lru.New[string, []events.Position](closedKept) // the one error is of a size that is not above 0
+	closed, _ := lru.New[string, []events.Position](closedKept) // it fails only for a size of 0 or less
 	return &Receipts{log, notes, places, closed}
 }
 
-// Receipt returns the receipt of an id, which is that of an erasure, or the position of a redaction.
+// Receipt returns the receipt with an id: the id of an erasure's receipt, or the position of a redaction. It fails with
 // services.ErrNoReceipt if the log has neither.
 func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, error) {
 	marker, err := r.find(ctx, id)
@@ -46,11 +48,11 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	var written map[string]*stamped
 	if f, ok := marker.Fact.(*events.SessionErased); ok {
 		out.SessionID, out.IdentityID = f.SessionID, f.IdentityID
-		written, err = receiptsAt(ctx, r.log, marker.Position, f.SessionID, "", f.ReceiptID)
+		written, err = sessionReceipts(ctx, r.log, marker.Position, f.SessionID, f.ReceiptID)
 	}
 	if f, ok := marker.Fact.(*events.IdentityErased); ok {
 		out.IdentityID = f.IdentityID
-		written, err = receiptsAt(ctx, r.log, marker.Position, "", f.IdentityID, f.ReceiptID)
+		written, err = identityReceipts(ctx, r.log, marker.Position, f.IdentityID, f.ReceiptID)
 	}
 	if f, ok := marker.Fact.(*events.TurnRedacted); ok {
 		out.SessionID, out.TurnID = f.SessionID, f.TurnID.String()
@@ -68,7 +70,7 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	return out, err
 }
 
-// progress says how far an erasure that is under way has come.
+// progress fills in how far an unfinished erasure has come.
 func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
 	var told services.ErasureProgress
 	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &told)
@@ -78,7 +80,7 @@ func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
 	return err
 }
 
-// fill says of each place what was written down, and of the others how far they are.
+// fill lists the places: those with a written receipt as it says, and the others by how far they have read.
 func (r *Receipts) fill(ctx context.Context, out *services.Receipt, written map[string]*stamped) {
 	markers := []events.Position{out.Position}
 	if out.SessionID == "" {
@@ -102,10 +104,10 @@ func (r *Receipts) fill(ctx context.Context, out *services.Receipt, written map[
 	}
 }
 
-// heads returns how far the views of an erased identity have to be: as far as the log was when all sessions of the
-// identity were closed, which the log's receipt says. It returns nothing while there is no such receipt, when every
-// view has written its own, or when the log does not answer. (No eraser may know of a view in this process's memory, so
-// nobody writes a receipt for that view.)
+// heads returns the positions that the views of an erased identity must reach: the ends of the log at the first call
+// after all sessions of the identity were closed. The log's receipt proves that they are closed. heads returns nothing
+// while that receipt is missing, if every view has its receipt already, or if the log does not answer. Views need heads
+// because no eraser may know a view in this process's memory, and then nobody writes a receipt for it.
 func (r *Receipts) heads(ctx context.Context, id string, written map[string]*stamped) (out []events.Position) {
 	missing := func(p Place) bool { return written[p.Name()] == nil }
 	if written[PlaceLog] == nil || !slices.ContainsFunc(r.places, missing) {
@@ -125,11 +127,11 @@ func (r *Receipts) heads(ctx context.Context, id string, written map[string]*sta
 	return out
 }
 
-// nearby is how many events are searched for an erasure, from the position in its receipt's id on. The id was made
-// when the erasure was asked for, and others may have written in between.
+// nearby bounds how many events find searches for an erasure, beginning at the position in the receipt's id. Other
+// writers may have appended events between that position and the erasure.
 const nearby = 100_000
 
-// find returns the event that a receipt is of.
+// find returns the event that a receipt belongs to.
 func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error) {
 	if at, err := events.ParsePosition(id); err == nil {
 		return r.marker(ctx, at)
@@ -159,7 +161,7 @@ func (r *Receipts) find(ctx context.Context, id string) (events.Recorded, error)
 	return events.Recorded{}, services.ErrNoReceipt
 }
 
-// marker returns the redaction or the erasure at a position, if it counted.
+// marker returns the redaction or erasure at a position, if it counted.
 func (r *Receipts) marker(ctx context.Context, at events.Position) (events.Recorded, error) {
 	if at.Partition >= r.log.Partitions() {
 		return events.Recorded{}, services.ErrNoReceipt
@@ -194,35 +196,46 @@ func askedAfter(id string) (events.Position, bool) {
 	return at, err == nil
 }
 
-// stamped is a receipt with when the log recorded it.
+// stamped is a receipt with the time at which the log recorded it.
 type stamped struct {
 	*events.ErasureReceipt
 	at time.Time
 }
 
-// receiptsAt returns the receipts that were written of an erasure at a position, by their places: of a session, or of
-// an identity. An empty receipt id stands for any.
-func receiptsAt(
-	ctx context.Context, log Reader, at events.Position, session, identity, receipt string,
-) (map[string]*stamped, error) {
-	all := log.Identity(ctx, identity)
-	if session != "" {
-		all = log.Session(ctx, session, at.Seq, maxSeq)
-	}
+// anyReceipt stands for the id of any receipt.
+const anyReceipt = ""
+
+// sessionReceipts returns the receipts that were written of a session's erasure at a position, by their places.
+func sessionReceipts(ctx context.Context, log Reader, at events.Position, session, receipt string) (
+	map[string]*stamped, error,
+) {
+	return receiptsAmong(log.Session(ctx, session, at.Seq, maxSeq), at, receipt)
+}
+
+// identityReceipts returns the receipts that were written of an identity's erasure at a position, by their places.
+func identityReceipts(ctx context.Context, log Reader, at events.Position, identity, receipt string) (
+	map[string]*stamped, error,
+) {
+	return receiptsAmong(log.Identity(ctx, identity), at, receipt)
+}
+
+func receiptsAmong(all iter.Seq2[events.Recorded, error], at events.Position, receipt string) (
+	map[string]*stamped, error,
+) {
 	out := map[string]*stamped{}
 	for e, err := range all {
 		if err != nil {
 			return nil, err
 		}
 		f, ok := e.Fact.(*events.ErasureReceipt)
-		if ok && e.Position.Seq > at.Seq && out[f.Place] == nil && (receipt == "" || f.ReceiptID == receipt) {
+		if ok && e.Position.Seq > at.Seq && out[f.Place] == nil && (receipt == anyReceipt || f.ReceiptID == receipt) {
 			out[f.Place] = &stamped{f, e.Time}
 		}
 	}
 	return out, nil
 }
 
-// progressKey is where the notes have the progress of an erasure.
+// progressKey returns the key of an erasure's progress in the notes.
 func progressKey(receipt, session string) string {
 	key := "erasing." + base64.RawURLEncoding.EncodeToString([]byte(receipt))
 	if session != "" {

@@ -22,13 +22,13 @@ import (
 // RetentionConfig of a Retention.
 type RetentionConfig struct {
 	Rules conversation.Rules
-	// Anonymous is the silence after which an anonymous session leaves the log, Linked the age at which turns of linked
-	// sessions are redacted; 0 is never.
+	// Anonymous is the silence after which an anonymous session leaves the log. Linked is the age at which turns of
+	// linked sessions are redacted. 0 means never.
 	Anonymous, Linked time.Duration
 	// Redact redacts a turn of a linked session.
 	Redact func(ctx context.Context, sessionID string, turn uuid.UUID) error
-	// Forget, where not nil, tells a view that keeps a row of each event which events of a session leave the log. It
-	// calls purge, which takes them out, while the view makes sure that no reader of the log brings them back. If
+	// Forget, if set, tells a view that keeps a row for each event which events of a session leave the log. It calls
+	// purge, which removes the events, while the view makes sure that no reader of the log restores their rows. If
 	// Forget fails before it calls purge, the events stay for now.
 	Forget func(
 		ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
@@ -37,13 +37,13 @@ type RetentionConfig struct {
 	Logger *slog.Logger
 }
 
-// Retention takes out of the log what is too old. It goes by the times that the log recorded, and remembers up to where
-// it has looked: a session that can go now has its last event behind that.
+// Retention removes old events from the log. It goes by the times that the log recorded, and remembers how far it has
+// looked: a session that has become too old since has its last event after that point.
 type Retention struct {
 	log   Log
 	notes *jetlog.Notes
 	cfg   RetentionConfig
-	// sweeping is held by a sweep: one at a time.
+	// sweeping is held by the one sweep that may run.
 	sweeping sync.Mutex
 }
 
@@ -67,11 +67,14 @@ const (
 	sweepAgain = time.Minute
 )
 
+// forReal is a sweep that takes out what it finds, where a dry one only counts it.
+const forReal = false
+
 // Run sweeps from time to time until ctx ends; then it returns nil.
 func (r *Retention) Run(ctx context.Context) error {
 	for {
 		next := sweepEvery
-		if _, err := r.Sweep(ctx, false); err != nil && ctx.Err() == nil {
+		if _, err := r.Sweep(ctx, forReal); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
 			next = sweepAgain
 		}
@@ -81,10 +84,10 @@ func (r *Retention) Run(ctx context.Context) error {
 	}
 }
 
-// sweep is one rule's part of a sweep, in one partition after the other.
+// sweep is the part of a sweep that one rule does, in one partition after the other.
 type sweep struct {
 	rule string
-	// after is the age at which the rule applies, 0 never; before is what that means now.
+	// after is the age at which the rule applies, 0 for never; before is now minus that age.
 	after     time.Duration
 	before    time.Time
 	dry       bool
@@ -93,11 +96,11 @@ type sweep struct {
 	out       *services.Swept
 }
 
-// Sweep takes out what is too old, or with dry only counts it.
+// Sweep removes what is too old, or with dry only counts it.
 func (r *Retention) Sweep(ctx context.Context, dry bool) (out services.Swept, err error) {
 	r.sweeping.Lock()
 	defer r.sweeping.Unlock()
-	// What a rule waits for in a partition, such as a view, holds up no other.
+	// A rule that waits in a partition, for example for a view, holds up no other rule.
 	for _, s := range []*sweep{
 		{rule: "anonymous", after: r.cfg.Anonymous, session: r.anonymous},
 		{rule: "linked", after: r.cfg.Linked, session: r.linked},
@@ -114,7 +117,7 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (out services.Swept, er
 	return out, err
 }
 
-// rule sweeps all partitions by one rule, each by itself, and returns the first error.
+// rule applies one rule to all partitions, continues after errors, and returns the first error.
 func (r *Retention) rule(ctx context.Context, s *sweep) (first error) {
 	for s.partition = range r.log.Partitions() {
 		err := r.window(ctx, s)
@@ -122,13 +125,13 @@ func (r *Retention) rule(ctx context.Context, s *sweep) (first error) {
 			first = fmt.Errorf("partition %d: %w", s.partition, err)
 		}
 		if ctx.Err() != nil || errors.Is(err, jetlog.ErrUnavailable) {
-			break // the others would fail, too
+			break // the other partitions would fail too
 		}
 	}
 	return first
 }
 
-// window looks at the sessions with events between where the last sweep ended and what is too old now.
+// window looks at the sessions with events between the end of the last sweep and the events that are too old now.
 func (r *Retention) window(ctx context.Context, s *sweep) error {
 	key := fmt.Sprintf("retention.%s.%d", s.rule, s.partition)
 	swept, _, err := progressOf(ctx, r.notes, key, r.log.Created(s.partition))
@@ -139,7 +142,7 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 	if err != nil || cut <= swept.Seq {
 		return err
 	}
-	var ids []string // each once, in log order
+	var ids []string // each id once, in log order
 	seen := map[string]bool{}
 	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
 		if err != nil {
@@ -165,11 +168,18 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 	return r.notes.Put(ctx, key, swept)
 }
 
-// anonymous takes an anonymous session out that has been silent for too long. Markers of redactions and of an erasure
-// stay, with the events that they rest on: without them a late retry would bring a text back.
+// anonymous removes an anonymous session that has been silent for too long. Markers of redactions and erasures stay,
+// with the events that they rest on: without them a late retry would bring a text back.
 func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint64) error {
-	if last, err := r.log.Last(ctx, id); err != nil || last > cut {
+	last, err := r.log.Last(ctx, id)
+	if err != nil {
 		return err
+	}
+	if last > cut {
+		if active, err := r.activeAfter(ctx, id, cut, last); active || err != nil {
+			return err
+		}
+		cut = last
 	}
 	state, left := conversation.New(id, r.cfg.Rules), conversation.New(id, r.cfg.Rules)
 	var markers []uint64
@@ -208,8 +218,18 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	if r.cfg.Forget == nil {
 		return purge(ctx)
 	}
-	// First, since a session that has left the log is not found again.
+	// Forget comes before the purge, since a session that has left the log is not found again.
 	return r.cfg.Forget(ctx, id, s.partition, all, purge)
+}
+
+// activeAfter reports whether anything but descriptions of the session came after a cut: these prolong nothing.
+func (r *Retention) activeAfter(ctx context.Context, id string, cut, last uint64) (bool, error) {
+	for e, err := range r.log.Session(ctx, id, cut, last) {
+		if err != nil || e.Type != events.TypeSessionDescribed {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // naming is an event with the turns that it names.
@@ -218,14 +238,14 @@ type naming struct {
 	turn, replaces uuid.UUID
 }
 
-// lost reports whether a turn is redacted, and would not be by what is left of the session: a foreign publisher's
-// redaction carries no tombstones, and rests on the turn's own events.
+// lost reports whether a redacted turn would no longer be redacted by the events that are left of the session: a
+// foreign publisher's redaction carries no tombstones, and needs the turn's own events.
 func lost(state, left *conversation.State, turn uuid.UUID) bool {
 	t, stone := state.Turn(turn), left.Turn(turn)
 	return t != nil && t.Gone != 0 && (stone == nil || stone.Gone == 0)
 }
 
-// purge takes events of a session out, and leaves its markers, which stand between them.
+// purge removes events of a session, but leaves its markers, which stand between them.
 func (r *Retention) purge(ctx context.Context, partition int, id string, all, markers []uint64) error {
 	whole := all[len(all)-1]
 	if len(markers) > 0 {
@@ -254,7 +274,7 @@ func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) e
 	}
 	before := s.out.Turns
 	for _, t := range state.Turns {
-		// The newest version stands for all.
+		// The newest version stands for all versions.
 		if t.Gone != 0 || t.ReplacedBy != uuid.Nil || !t.CreatedAt.Before(s.before) {
 			continue
 		}

@@ -13,21 +13,21 @@ import (
 
 const maxSeq = math.MaxUint64
 
-// stillFor is how long nothing comes before the log is asked whether anything will: the last events may have been
-// erased.
+// stillFor is how long a scan waits without a message before it asks the log whether any event is left: the last events
+// may have been erased.
 const stillFor = 250 * time.Millisecond
 
-// scan reads a partition after a sequence: the headers of its events, or with bodies all.
+// scan reads a partition after a sequence: only the headers of its events, or with bodies all of each event.
 type scan struct {
 	log       Log
 	partition int
 	after     uint64
 	bodies    bool
-	// gentle: it rests as long as it reads, since writers need the machine more.
+	// gentle: after each read the scan rests for as long as the read took, since writers come first.
 	gentle bool
 }
 
-// until returns the events up to a sequence that the log has reached, in order. An error is the last that it yields.
+// until returns the events up to a sequence that the log has reached, in order. If it yields an error, it ends there.
 func (s scan) until(ctx context.Context, end uint64) iter.Seq2[jetlog.Message, error] {
 	return func(yield func(jetlog.Message, error) bool) {
 		if err := s.each(ctx, end, func(m jetlog.Message) bool { return yield(m, nil) }); err != nil {

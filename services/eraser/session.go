@@ -17,10 +17,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// PlaceLog is the log's own name in receipts.
+// PlaceLog is the log's name in receipts.
 const PlaceLog = "log"
 
-// closed is an erased session with what is left of it to erase.
+// closed is an erased session with the events that are still to be erased.
 type closed struct {
 	*events.SessionErased
 	at     events.Position
@@ -28,53 +28,54 @@ type closed struct {
 	events []uint64
 }
 
-// eraseSession takes out all of a session but its first link and the erasure.
-func (e *Eraser) eraseSession(ctx context.Context, j *job) (rest, error) {
+// eraseSession erases all events of a session but its first link and the erasure.
+func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	c, err := e.closed(ctx, j)
 	if err != nil || c == nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	if err := e.deleteDocuments(ctx, c.at, c.SessionID, slices.Collect(maps.Keys(c.turns))); err != nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	told, err := e.eraseAll(ctx, c)
 	if err != nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	if err := e.eraseMirrored(ctx, c.SessionID, c.at); err != nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	receipt := events.ErasureReceipt{
 		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased,
 	}
 	if err := e.receipt(ctx, c.at, receipt); err != nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	e.cfg.Logger.Info(
 		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased,
 	)
 	key := progressKey(c.ReceiptID, c.SessionID)
 	if c.IdentityID != "" {
-		return rest{}, e.notes.Drop(ctx, key) // the identity's receipt says what the views have reached
+		return remainder{}, e.notes.Drop(ctx, key) // the identity's receipt says what the views have reached
 	}
 	return e.reached([]events.Position{c.at}, receipt, told.Turns, key), nil
 }
 
-// reached is what is left of an erasure when the log is done: each view that has reached some positions writes the
-// receipt of so many things that it has erased, and then the note of the progress goes.
-func (e *Eraser) reached(at []events.Position, receipt events.ErasureReceipt, erased int, progress string) rest {
+// reached returns the last part of an erasure, which follows when the log is done. Each view that reaches the positions
+// gets its receipt, with the number of erased events. After all views, the note of the progress is dropped.
+func (e *Eraser) reached(at []events.Position, receipt events.ErasureReceipt, erased int, progress string) remainder {
 	write := func(ctx context.Context, place string) error {
 		r := receipt
 		r.Place, r.Erased = place, erased
 		return e.receipt(ctx, at[0], r)
 	}
-	return rest{
+	return remainder{
 		open:  []awaited{{at, write}},
 		after: func(ctx context.Context) error { return e.notes.Drop(ctx, progress) },
 	}
 }
 
-// closed looks at what is left of a session; nil if its erasure counts no more.
+// closed returns an erased session with what is left of it to erase. It returns nil if the session's erasure no longer
+// counts.
 func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	c := &closed{at: j.at, turns: map[uuid.UUID]bool{}}
 	state := conversation.New(j.session, e.cfg.Rules)
@@ -100,18 +101,18 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 	return c, nil
 }
 
-// progressEvery is after how many events the progress is noted, and what was done is settled on the disk.
+// progressEvery is the number of erased events after which the erasure waits for the disk and notes its progress.
 const progressEvery = 64
 
-// eraseAll erases from the newest back, and returns what is gone by this erasure, with what went before a crash as far
-// as that was noted.
+// eraseAll erases a session's events from the newest back. It returns the progress, which includes events that an
+// earlier attempt erased and noted before a crash.
 func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.ErasureProgress, err error) {
 	key := progressKey(c.ReceiptID, c.SessionID)
 	told = services.ErasureProgress{Began: time.Now().UTC()}
 	if _, err := e.notes.Read(ctx, key, &told); err != nil {
 		return told, err
 	}
-	// tell waits until the erasures so far are on disk, and notes how far the erasure is.
+	// tell waits until the erasures so far are on disk, and notes the progress.
 	tell := func(ctx context.Context) error {
 		if err := e.log.Settle(ctx, c.at.Partition); err != nil {
 			return err
@@ -130,7 +131,7 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.Erasure
 			defer cancel()
 			return told, errors.Join(err, tell(last))
 		}
-		// A call that has begun is waited for, so that a stop leaves no doubt about the count.
+		// A call that has begun is completed, so that a stop leaves no doubt about the count.
 		found, err := e.log.Erase(context.WithoutCancel(ctx), events.Position{Partition: c.at.Partition, Seq: seq})
 		if err != nil {
 			return told, err
@@ -142,9 +143,9 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.Erasure
 	return told, tell(ctx)
 }
 
-// receipt writes a receipt of an erasure that stands at a position, once.
+// receipt writes the receipt of the erasure at a position, once.
 func (e *Eraser) receipt(ctx context.Context, at events.Position, f events.ErasureReceipt) error {
-	written, err := receiptsAt(ctx, e.log, at, f.SessionID, f.IdentityID, f.ReceiptID)
+	written, err := sessionReceipts(ctx, e.log, at, f.SessionID, f.ReceiptID)
 	if err != nil || written[f.Place] != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (e *Eraser) append(ctx context.Context, f events.Fact) (events.Position, er
 	return ack.Position, err
 }
 
-// reachPlace waits until a view has applied some positions, however long that takes, and has that written down.
+// reachPlace waits until a view has applied some positions, however long that takes, and then calls write.
 func (e *Eraser) reachPlace(ctx context.Context, place Place, at []events.Position, write func() error) error {
 	for warned := false; ; {
 		reached, err := reachedAll(ctx, place, at)
@@ -191,5 +192,5 @@ func reachedAll(ctx context.Context, place Place, at []events.Position) (bool, e
 	return true, nil
 }
 
-// lookEvery is the pause between two looks at what is waited for.
+// lookEvery is the pause between two checks of a condition that an erasure waits for.
 const lookEvery = 50 * time.Millisecond

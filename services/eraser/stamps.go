@@ -11,9 +11,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// stamp is a note that a redaction has reached a place; the note's own time is the time of that. Erased counts events
-// of the log. It is written when the erasure begins, with all events to erase, so that a crash in between does not
-// change the count. While the stamp is Open, some of these events are not erased yet.
+// stamp is a note that a redaction has reached a place; the time of the note is the time at which it did. Erased counts
+// the events to erase from the log. It is written when the erasure begins, so that a crash does not change the count.
+// While the stamp is Open, some of these events are not erased yet.
 type stamp struct {
 	Created time.Time `json:"created"`
 	Place   string    `json:"place"`
@@ -25,8 +25,8 @@ func stampsOf(at events.Position) string {
 	return fmt.Sprintf("eraser.redacted.%d.%d.", at.Partition, at.Seq)
 }
 
-// stamp notes that a redaction begins in a place, or that it has reached the place. The first stamp of each kind
-// stands.
+// stamp notes that a redaction begins in a place, or that it has reached the place. If there is a stamp of the same
+// kind already, that stamp stays.
 func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 	var old stamp
 	key, created := stampsOf(at)+s.Place, e.log.Created(at.Partition)
@@ -34,7 +34,7 @@ func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 	switch {
 	case err != nil:
 		return err
-	case revision == 0 || !old.Created.Equal(created): // nothing, or of a log that was there before
+	case revision == 0 || !old.Created.Equal(created): // no stamp, or one from an earlier log
 	case old.Open && !s.Open:
 		s.Erased = old.Erased
 	default:
@@ -49,7 +49,7 @@ func (e *Eraser) stamp(ctx context.Context, at events.Position, s stamp) error {
 }
 
 // stamped fills in when a redaction reached the places of its receipt. The log counts as done once the eraser's stamp
-// says so; its events can't show that, since some must stay.
+// says so. The events themselves can't show that, since some of them must stay.
 func (r *Receipts) stamped(ctx context.Context, out *services.Receipt) error {
 	return jetlog.EachNote(ctx, r.notes, stampsOf(out.Position)+"*", func(n jetlog.Note[stamp]) {
 		if n.Value.Open || !n.Value.Created.Equal(r.log.Created(out.Position.Partition)) {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
@@ -36,6 +37,8 @@ type world struct {
 	log     *jetlog.Log
 	history *history.Service
 	notes   *jetlog.Notes
+	// owners is what the eraser knows the sessions of identities from that was begun last.
+	owners *owners.Index
 }
 
 const (
@@ -86,10 +89,13 @@ func on(l Log) eraser.Log {
 
 // erase runs an eraser on a log that may lose its life at any step.
 func (w *world) erase(log Log, cfg eraser.Config) (stop func()) {
-	cfg.Rules = rules
+	index := owners.New(w.log, nil)
+	w.owners = index
+	cfg.Rules, cfg.Owners = rules, index
 	e := eraser.New(on(log), w.notes, cfg)
 	return natstest.Run(w, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return index.Run(ctx) })
 		g.Go(func() error { return e.Run(ctx) })
 		g.Go(func() error {
 			return runner.NewTask(w.log, e, runner.Config{Rules: rules, Pause: 10 * time.Millisecond,

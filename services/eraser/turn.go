@@ -12,29 +12,28 @@ import (
 )
 
 // redact erases the events that name a redacted turn and stand before its redaction. It carries out all waiting
-// redactions of the session in one go. If that would change what the session folds to, it carries out one after the
-// other.
-func (e *Eraser) redact(ctx context.Context, j *job) (rest, error) {
-	places := j.places()
+// redactions of the session at once. If that would change what the session folds to, it carries them out one by one.
+func (e *Eraser) redact(ctx context.Context, j *job) (remainder, error) {
+	places := j.positions()
 	done, err := e.redactAll(ctx, j.session, places)
 	if err != nil {
-		return rest{}, err
+		return remainder{}, err
 	}
 	if !done {
 		if places, err = e.redactEach(ctx, j.session, places); err != nil {
-			return rest{}, err
+			return remainder{}, err
 		}
 	}
 	if len(places) > 0 {
 		if err := e.eraseMirrored(ctx, j.session, last(places)); err != nil {
-			return rest{}, err
+			return remainder{}, err
 		}
 	}
-	var left rest
+	var left remainder
 	for _, at := range places {
 		write := func(ctx context.Context, place string) error { return e.stamp(ctx, at, stamp{Place: place}) }
 		if err := write(ctx, PlaceLog); err != nil {
-			return rest{}, err
+			return remainder{}, err
 		}
 		left.open = append(left.open, awaited{[]events.Position{at}, write})
 	}
@@ -45,7 +44,7 @@ func last(places []events.Position) events.Position {
 	return slices.MaxFunc(places, func(a, b events.Position) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// redactEach carries out one redaction after the other, and returns those that could be carried out.
+// redactEach carries out redactions one by one, and returns those that it could carry out.
 func (e *Eraser) redactEach(
 	ctx context.Context, session string, places []events.Position,
 ) (carried []events.Position, err error) {
@@ -115,20 +114,20 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	return true, e.overwrite(ctx, session, upTo, covered)
 }
 
-// overwrite takes out events from the newest back, each on disk before the next: what a power failure brings back are
-// the oldest.
+// overwrite erases events from the newest back, and brings each erasure to disk before the next. So a power failure can
+// only bring back the oldest of them.
 func (e *Eraser) overwrite(ctx context.Context, session string, at events.Position, seqs []uint64) error {
 	for _, seq := range slices.Backward(seqs) {
 		if err := e.erase(ctx, events.Position{Partition: at.Partition, Seq: seq}); err != nil {
 			return err
 		}
 	}
-	e.cfg.Logger.Info("what was redacted is erased from the log",
+	e.cfg.Logger.Info("what was redacted or replaced is erased from the log",
 		"session_id", session, "position", at, "events", len(seqs))
 	return nil
 }
 
-// erase takes one event out of the log, and off the disk.
+// erase erases one event from the log and from the disk.
 func (e *Eraser) erase(ctx context.Context, at events.Position) error {
 	if err := e.speed.Wait(ctx); err != nil {
 		return err
@@ -139,7 +138,7 @@ func (e *Eraser) erase(ctx context.Context, at events.Position) error {
 	return e.log.Settle(ctx, at.Partition)
 }
 
-// fold returns the session up to a sequence, without some events of it.
+// fold folds the session up to a sequence, leaving some of its events out.
 func (e *Eraser) fold(ctx context.Context, session string, upTo uint64, without []uint64) (*conversation.State, error) {
 	s := conversation.New(session, e.cfg.Rules)
 	for r, err := range e.log.Session(ctx, session, 0, upTo) {

@@ -1,4 +1,4 @@
-// Package export makes tables of a replay: a row for each event, or for each folded
-// turn, as JSON Lines, CSV or Parquet. It takes the lines that the server prints and
-// holds no more than a bounded part of them in memory; it talks to nobody.
+// Package export makes tables of a replay: a row for each event, or for each folded turn, as JSON Lines, CSV or
+// Parquet. It reads the lines that the server prints, and holds only a bounded part of them in memory. It makes no
+// network calls.
 package export

@@ -13,15 +13,15 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// EventRow is an event as a row. Subject is the session, or the identity in the events
-// of identities. TurnID is set in the events of turns; Redacted says that a redaction
-// took the texts out of Data, Problem why an event states no fact.
+// EventRow is an event as a row. Subject is the session, or the identity for events about identities. TurnID is set for
+// events about turns. Redacted means that a redaction removed the texts from Data. Problem says why an event states no
+// fact.
 type EventRow struct {
 	Position   string    `parquet:"position"`
 	Partition  int32     `parquet:"partition"`
 	Sequence   int64     `parquet:"sequence,delta"`
 	RecordedAt time.Time `parquet:"recordedat,timestamp(microsecond)"`
-	// Time is the sender's, and null where it gave none.
+	// Time is the sender's time, null if the sender set none.
 	Time     *time.Time `parquet:"time,optional,timestamp(microsecond)"`
 	ID       string     `parquet:"id"`
 	Source   string     `parquet:"source,dict"`
@@ -49,7 +49,7 @@ type cloudEvent struct {
 }
 
 func parseLine(line []byte) (e cloudEvent, err error) {
-	// The body stands in it as its sender wrote it: with a name twice, or half a surrogate pair.
+	// The line holds the body as its sender wrote it, possibly with a duplicate name or half a surrogate pair.
 	err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err == nil {
 		e.at, err = events.ParsePosition(e.Position)
@@ -60,7 +60,7 @@ func parseLine(line []byte) (e cloudEvent, err error) {
 	return e, nil
 }
 
-// ParseEvent makes a row of a line of a replay; what is none is ErrLine.
+// ParseEvent makes a row of a line of a replay. It fails with ErrLine if the line is malformed.
 func ParseEvent(line []byte) (EventRow, error) {
 	e, err := parseLine(line)
 	if err != nil {
@@ -78,7 +78,7 @@ func ParseEvent(line []byte) (EventRow, error) {
 	if id, _, found := strings.Cut(e.ID, "."); found && ofTurn {
 		r.TurnID = &id
 	}
-	r.mark(e.Data)
+	r.readReplacement(e.Data)
 	return r, nil
 }
 
@@ -87,8 +87,8 @@ const (
 	redactedEnd  = `,"redacted":true}`
 )
 
-// mark reads what the server says in the place of a body.
-func (r *EventRow) mark(data []byte) {
+// readReplacement reads what the server prints in place of a body.
+func (r *EventRow) readReplacement(data []byte) {
 	var said struct {
 		Problem  *string `json:"problem"`
 		Redacted bool    `json:"redacted"`

@@ -9,21 +9,21 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// File is where a replay goes, in a format. It has a temporary name until it is complete; one that grows has its own
-// from the start.
+// File is the output of a replay in one format. It has a temporary name until it is complete; a file that grows has its
+// final name from the start.
 type File struct {
 	final string
-	file  *os.File // nil: a writer of somebody else
+	file  *os.File // nil if the caller passed a writer
 	out   *bufio.Writer
 
 	add    func(line []byte) error
-	fold   func(conversation.Rules) error // nil where the events themselves are written
+	fold   func(conversation.Rules) error // nil if the events themselves are written
 	flush  func() error
 	closes []func() error
 }
 
-// FileConfig says what a file is made of: the events of a replay, or the Turns that they fold into. Without a Path the
-// file is written To a writer. If Grows is set, an existing file is continued at its end.
+// FileConfig says what a file holds: the events of a replay, or the Turns that they fold into. Without a Path, the
+// output goes to the writer To. If Grows is set, an existing file is continued at its end.
 type FileConfig struct {
 	Path   string
 	To     io.Writer
@@ -35,18 +35,18 @@ type FileConfig struct {
 // partSuffix marks a file that is not complete.
 const partSuffix = ".part"
 
-// OpenFile opens a file, for Add and then Complete or Abandon.
+// OpenFile opens a file. The caller calls Add for each line, and then Complete or Abandon.
 func OpenFile(c FileConfig) (*File, error) {
 	f := &File{final: c.Path, flush: func() error { return nil }}
 	to, header := c.To, true
 	if c.Path != "" {
 		name, flags := c.Path+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
-		// A device or a pipe is written to: /dev/null must not become a file.
+		// A device or a pipe is written directly: renaming a file to /dev/null would replace the device.
 		if info, err := os.Stat(c.Path); c.Grows || err == nil && !info.Mode().IsRegular() {
 			name, flags = c.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND
 		}
 		var err error
-		// Texts of users: for the one who asked.
+		// The file holds users' texts: only the user who asked for it may read it.
 		if f.file, err = os.OpenFile(name, flags, 0o600); err != nil { //nolint:gosec // the file that the user named
 			return nil, err
 		}
@@ -99,10 +99,10 @@ func (f *File) open(c FileConfig, header bool) error {
 	return nil
 }
 
-// Add takes a line of the replay.
+// Add adds a line of the replay.
 func (f *File) Add(line []byte) error { return f.add(line) }
 
-// Flush hands on what was added, as far as the format allows.
+// Flush writes what was added, as far as the format allows.
 func (f *File) Flush() error {
 	if err := f.flush(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (f *File) Flush() error {
 	return f.out.Flush()
 }
 
-// Complete ends the file and gives it its name. Turns show the metadata that rules allow.
+// Complete ends the file and renames it to its final name. Turns show only the metadata that rules allow.
 func (f *File) Complete(rules conversation.Rules) error {
 	var err error
 	if f.fold != nil {
@@ -123,8 +123,8 @@ func (f *File) Complete(rules conversation.Rules) error {
 	return err
 }
 
-// Abandon leaves what there is under the temporary name, readable as far as it goes.
-// Turns are not certain before the end, so that none are left.
+// Abandon leaves the incomplete file under its temporary name, readable as far as it goes. No turns are left, since
+// turns are certain only at the end.
 func (f *File) Abandon() error {
 	err := f.end()
 	if f.fold != nil && f.partial() {
@@ -146,5 +146,5 @@ func (f *File) end() (err error) {
 
 func (f *File) partial() bool { return f.file != nil && f.Name() != f.final }
 
-// Name of the file as it is now.
+// Name returns the current name of the file.
 func (f *File) Name() string { return f.file.Name() }

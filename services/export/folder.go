@@ -19,10 +19,10 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Folder folds a replay into turns. A turn may be corrected or redacted by any later event, so that no row is certain
-// before the end: the lines are put aside in files that hold some sessions each, folded and sorted file by file, and
-// merged. Memory is a file's part of the replay, disk is the replay once more while it runs. Texts that were redacted
-// before the replay are not in the files, since the server does not send them.
+// Folder folds a replay into turns. Any later event may correct or redact a turn, so no row is certain before the end.
+// Therefore Folder stores the lines in files by session, folds and sorts one file after the other, and merges the
+// results. It needs memory for one file's part of the replay, and disk space for the whole replay. Texts that were
+// redacted before the replay are not in the files, since the server does not send them.
 type Folder struct {
 	dir   string
 	parts []*part
@@ -33,11 +33,11 @@ type part struct {
 	w    *bufio.Writer
 }
 
-// folderParts is how many files there are.
+// folderParts is the number of files.
 const folderParts = 128
 
-// NewFolder makes a folder with files below dir (the system's temporary folder, if
-// empty); it is to be closed.
+// NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. The caller
+// closes it.
 func NewFolder(dir string) (*Folder, error) {
 	dir, err := os.MkdirTemp(dir, "turnledger-fold-")
 	if err != nil {
@@ -79,8 +79,8 @@ func (f *Folder) part(k int) (*part, error) {
 	return f.parts[k], nil
 }
 
-// Write folds what was added into a table: the sessions in the order of their first
-// turns, each with its turns in theirs. The rules say which metadata they show.
+// Write folds what was added into a table. Sessions are in the order of their first turns, and each session's turns in
+// their order. The rules say which metadata they show.
 func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
 	var parts []*sorted
 	for _, p := range f.parts {
@@ -96,7 +96,7 @@ func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
 	return merge(parts, out.Write)
 }
 
-// rewind writes what is held, and goes to the file's beginning.
+// rewind writes the buffer to the file, and goes back to the file's beginning.
 func (p *part) rewind() error {
 	err := p.w.Flush()
 	if err == nil {
@@ -105,7 +105,7 @@ func (p *part) rewind() error {
 	return err
 }
 
-// lines yields the lines that were put aside. The turns keep parts of them.
+// lines yields the stored lines. Turns keep references into them.
 func (p *part) lines(yield func([]byte, error) bool) {
 	err := p.rewind()
 	for r := bufio.NewReaderSize(p.file, 256<<10); err == nil; {
@@ -119,24 +119,23 @@ func (p *part) lines(yield func([]byte, error) bool) {
 	}
 }
 
-// Close takes the files away.
+// Close deletes the files.
 func (f *Folder) Close() error {
 	for _, p := range f.parts {
 		if p != nil {
-			_ = p.file.Close() // it goes with the folder
+			_ = p.file.Close() // the file is deleted with the folder
 		}
 	}
 	return os.RemoveAll(f.dir)
 }
 
-// sorted is a part when it is folded: rows in order, of which the first is read.
+// sorted is a part after folding, with its rows in order. Its first row has been read already.
 type sorted struct {
 	row  sortedRow
 	rest *gob.Decoder
 }
 
-// sortedRow is a row with where the first turn of its session stands. No two sessions
-// have that in common.
+// sortedRow is a row with the position of its session's first turn. No two sessions share that position.
 type sortedRow struct {
 	At    time.Time
 	First events.Position
@@ -150,7 +149,7 @@ func (r sortedRow) compare(other sortedRow) int {
 	)
 }
 
-// sort folds the part, and puts the rows in the place of its lines.
+// sort folds the part, and replaces its lines by the rows.
 func (p *part) sort(rules conversation.Rules) (*sorted, error) {
 	rows, err := fold(p.lines, rules)
 	if err != nil {
@@ -174,7 +173,7 @@ func (p *part) sort(rules conversation.Rules) (*sorted, error) {
 
 // next reads the next row, and reports whether there is one.
 func (s *sorted) next() (bool, error) {
-	s.row = sortedRow{} // gob leaves out what is zero
+	s.row = sortedRow{} // gob does not overwrite fields with zero values
 	err := s.rest.Decode(&s.row)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read back what is folded: %w", err)
@@ -182,7 +181,7 @@ func (s *sorted) next() (bool, error) {
 	return err == nil, nil
 }
 
-// merge hands on the rows of all parts in order.
+// merge writes the rows of all parts in order.
 func merge(parts []*sorted, write func(TurnRow) error) error {
 	open := parts[:0]
 	for _, s := range parts {

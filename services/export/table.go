@@ -16,7 +16,7 @@ import (
 // Format of a table.
 type Format string
 
-// The formats. CSV is RFC 4180 with a header; null is an empty cell.
+// The formats. CSV is RFC 4180 with a header; an empty cell means null.
 const (
 	JSONL   Format = "jsonl"
 	CSV     Format = "csv"
@@ -24,32 +24,35 @@ const (
 )
 
 var (
-	// ErrLine: a line is not one that the server prints.
+	// ErrLine: the line does not come from a replay.
 	ErrLine = errors.New("not a line of a replay")
 	// ErrFormat: there is no such format.
 	ErrFormat = errors.New("want jsonl, csv or parquet")
 )
 
-// Table takes rows. Close completes it, and does not close what it writes to.
+// Table takes rows. Close completes the table, but does not close the writer below it.
 type Table[R any] interface {
 	Write(r R) error
-	// Flush hands on what it holds, as far as its format allows.
+	// Flush writes the rows that the table holds, as far as its format allows.
 	Flush() error
 	Close() error
 }
 
-// row is what a table can be made of: a struct whose tags for Parquet name the columns. Its size is about the bytes
-// that it takes.
+// row is the type of a table's rows: a struct whose Parquet tags name the columns. size returns about how many bytes it
+// takes.
 type row interface{ size() int }
 
-// Events makes a table of events in CSV or Parquet; their JSON Lines are the replay
-// itself. The header of a CSV may be left out, for a file that goes on.
+// Events makes a table of events in CSV or Parquet. (As JSON Lines, events are the replay itself.) Without header a CSV
+// has no header line, so that it can continue a file.
 func Events(f Format, w io.Writer, header bool) (Table[EventRow], error) {
 	return newTable[EventRow](f, w, header)
 }
 
+// withHeader: a CSV begins with the names of its columns.
+const withHeader = true
+
 // Turns makes a table of turns.
-func Turns(f Format, w io.Writer) (Table[TurnRow], error) { return newTable[TurnRow](f, w, true) }
+func Turns(f Format, w io.Writer) (Table[TurnRow], error) { return newTable[TurnRow](f, w, withHeader) }
 
 func newTable[R row](f Format, w io.Writer, header bool) (Table[R], error) {
 	switch f {
@@ -96,7 +99,7 @@ func (t csvTable[R]) Flush() error {
 
 func (t csvTable[R]) Close() error { return t.Flush() }
 
-// columnsOf returns the names of a row's columns, which Parquet has too.
+// columnsOf returns the names of a row's columns, the same as in Parquet.
 func columnsOf[R row]() (names []string) {
 	for f := range reflect.TypeFor[R]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("parquet"), ",")
@@ -105,7 +108,7 @@ func columnsOf[R row]() (names []string) {
 	return names
 }
 
-// cellOf returns the cell of CSV for the field that p points to.
+// cellOf returns the CSV cell for the field that p points to.
 func cellOf(p any) string {
 	switch v := p.(type) {
 	case *string:
@@ -132,8 +135,7 @@ func cellOf(p any) string {
 	}
 }
 
-// parquetTable writes row groups of a bounded size, since one is held in memory until
-// it is whole.
+// parquetTable writes row groups of a bounded size, since a row group is held in memory until it is complete.
 type parquetTable[R row] struct {
 	w     *parquet.GenericWriter[R]
 	rows  []R
@@ -142,7 +144,7 @@ type parquetTable[R row] struct {
 }
 
 const (
-	// rowsAtOnce is how many rows are handed on together, which is cheaper.
+	// rowsAtOnce is how many rows are passed to Parquet together, which is cheaper than one by one.
 	rowsAtOnce = 256
 	groupRows  = 100_000
 	groupBytes = 32 << 20
@@ -170,7 +172,7 @@ func (t *parquetTable[R]) handOn() error {
 	return err
 }
 
-// Flush does nothing: a Parquet file can be read when it is complete.
+// Flush does nothing, since only a complete Parquet file can be read.
 func (t *parquetTable[R]) Flush() error { return nil }
 
 func (t *parquetTable[R]) Close() error {

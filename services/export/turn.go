@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// TurnRow is a folded turn as a row, with the names of the API. Position is that of its
-// start. Messages and metadata are JSON. A tombstone has its ids, times and versions.
+// TurnRow is a folded turn as a row, with the names of the API. Position is the position of its start. Messages and
+// metadata are JSON. A tombstone has only ids, times and versions.
 type TurnRow struct {
 	SessionID                  string          `json:"session_id" parquet:"session_id,dict"`
 	IdentityID                 *string         `json:"identity_id" parquet:"identity_id,optional,dict"`
@@ -79,8 +79,7 @@ func presentTime(t time.Time) *time.Time {
 	return &t
 }
 
-// fold folds lines of a replay, some sessions whole, and returns their turns, those of a
-// session in their order.
+// fold folds the lines of some whole sessions, and returns their turns, each session's in order.
 func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (rows []sortedRow, err error) {
 	states, partitions := map[string]*conversation.State{}, map[string]int{}
 	for line, err := range lines {
@@ -110,8 +109,8 @@ func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (rows []sort
 	return rows, nil
 }
 
-// Recorded reads a line of a replay back as the recorded event that it prints. An event
-// that states no fact, or whose texts were redacted, states none.
+// Recorded parses a line of a replay into the recorded event that it prints. If the event states no fact, or its texts
+// were redacted, the result states no fact.
 func Recorded(line []byte) (events.Recorded, error) {
 	e, err := parseLine(line)
 	if err != nil {

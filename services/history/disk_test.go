@@ -222,7 +222,7 @@ func prepare(t testing.TB, s *history.Service) {
 // shown must be what the disk has.
 func TestNoAnswerShowsWhatIsNotOnDisk(t *testing.T) {
 	t.Parallel()
-	for name, write := range writes {
+	for name, write := range allWrites() {
 		for _, cold := range []bool{false, true} {
 			for at := range int32(6) {
 				t.Run(fmt.Sprintf("%s/cold=%t/another at %d", name, cold, at), func(t *testing.T) {
@@ -267,7 +267,7 @@ func (d *lazyDisk) shows(t testing.TB, got shown) {
 		require.Equal(t, "ada", st.Identity, "refused for a link that is not on disk")
 		require.Equal(t, 1, refused, "the attempt is not on disk")
 	case got.turn != nil:
-		st, _ := d.kept(t, "s")
+		st, _ := d.kept(t, got.turn.SessionID)
 		require.Equal(t, st.Identity, got.turn.IdentityID)
 		kept := st.Turn(got.turn.ID)
 		require.NotNil(t, kept, "the turn is not on disk")
@@ -354,7 +354,7 @@ func TestNoAnswerFromABrokenDisk(t *testing.T) {
 	d := newLazyDisk(t)
 	prepare(t, runOn(t, d))
 	s := runOn(t, brokenDisk{d.Log})
-	for name, write := range writes {
+	for name, write := range allWrites() {
 		got := write(t.Context(), s)
 		require.ErrorIs(t, got.err, jetlog.ErrUnavailable, name)
 	}

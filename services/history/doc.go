@@ -1,4 +1,4 @@
 // Package history is the command side and the only writer of events: it decides on the folded state of a session,
-// appends, and answers with the verdict of its own fold at the event's position, so that of two processes that race
-// never both win (docs/design.md#writing). An answer is given only when the event it rests on is durable.
+// appends the event, and answers with what its own fold says at the event's position. So when two processes race, only
+// one wins (docs/design.md#writing). It answers only when the event that the answer rests on is durable.
 package history

@@ -11,9 +11,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// EraseSession closes a session for ever, and returns the receipt that shows how far its texts are gone. For a session
-// that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if the log knows
-// no such session.
+// EraseSession closes a session for ever, and returns the receipt that shows how far the erasure of its texts has come.
+// For a session that was erased before, it returns the first receipt. It fails with conversation.ErrSessionNotFound if
+// the log knows no such session.
 func (s *Service) EraseSession(ctx context.Context, sessionID string, c services.Erasure) (receipt string, err error) {
 	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return "", err
@@ -82,9 +82,9 @@ func receiptOf(f *events.IdentityErased) string {
 	return f.ReceiptID
 }
 
-// erasedIdentity returns the fact that closes a session whose identity was erased, nil where nothing erased it or the
-// session is closed already. It looks at what this service has read of the log by now. So the answer nil is final only
-// when the state is fresh, which then holds all that was acknowledged before the write was asked for.
+// erasedIdentity returns the fact that closes a session whose identity was erased. It returns nil if the identity was
+// not erased, or the session is closed already. It searches what this service has read of the log so far, so nil is
+// final only when the state is fresh: a fresh state holds all that was acknowledged before the write was asked for.
 func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.SessionErased, error) {
 	identity := d.head.Identity
 	if identity == "" || d.head.Erased != 0 || identity == w.known.livingIdentity {
@@ -99,14 +99,14 @@ func (w *writing) erasedIdentity(ctx context.Context, d decided) (*events.Sessio
 		w.own.afterErasure = w.own.linkedBefore && at.Partition == w.partition && at.Seq < w.own.first
 		return gone.Of(w.id), nil
 	case w.known.fresh || w.log.Partition(identity) != w.partition:
-		// For an identity of another partition IdentityErasure has asked for that partition's head.
+		// IdentityErasure has read up to the head of the identity's partition, if that is another one.
 		w.known.livingIdentity = identity
 	}
 	return nil, nil
 }
 
-// newReceipt makes the id of a receipt. The id names the place to look at: the erasure stands in the log after the
-// position.
+// newReceipt makes the id of a receipt. The id holds the position after which the erasure stands in the log, so a
+// reader knows where to search.
 func newReceipt(after events.Position) string {
 	salt := make([]byte, 6)
 	_, _ = rand.Read(salt) // never fails

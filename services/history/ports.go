@@ -8,7 +8,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Log is what the command side needs of the log, by what it is needed for.
+// Log is what the command side needs of the log: one interface for each use.
 type Log struct {
 	Writer
 	Reader
@@ -28,6 +28,7 @@ type Writer interface {
 // Reader reads what a decision rests on.
 type Reader interface {
 	Head(ctx context.Context, partition int) (events.Position, error)
+	Seen(ctx context.Context, sessionID string) (uint64, error)
 	At(ctx context.Context, at events.Position) (events.Recorded, bool, error)
 	Session(ctx context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error]
 	IdentityErasure(
@@ -40,5 +41,6 @@ type Reader interface {
 type Follower interface {
 	Partitions() int
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
+	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
 	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
 }

@@ -186,7 +186,19 @@ func (l *lives) one(ctx context.Context, s *history.Service, rng *rand.Rand) {
 	session, request := fmt.Sprint("s", rng.IntN(cutSessions)), fmt.Sprint(rng.IntN(40))
 	id := events.TurnID(session, request)
 	words, identity := "better", fmt.Sprint("ada", session)
-	switch rng.IntN(8) {
+	switch rng.IntN(11) {
+	case 8:
+		l.turn(s.StartTurn(ctx, wholeTurn(session, request)))
+	case 9:
+		l.turn(s.StartTurn(ctx, wholeTurn("whole-"+session, request)))
+	case 10:
+		var batch []conversation.Start
+		for n := range 12 {
+			batch = append(batch, wholeTurn(fmt.Sprint("whole-s", n%cutSessions), fmt.Sprint(rng.IntN(40))))
+		}
+		for _, o := range s.StartTurns(ctx, batch) {
+			l.turn(o.Turn, o.Err)
+		}
 	case 0, 1:
 		l.turn(s.StartTurn(ctx, start(session, request)))
 	case 2:
@@ -260,8 +272,11 @@ func (l *lives) promise(p promise) {
 // check holds the log to all answers. Sequences stay what they were, since no answered event is lost.
 func (l *lives) check(ctx context.Context, log *jetlog.Log) error {
 	states, attempts := map[string]*conversation.State{}, map[string]bool{}
-	for n := range cutSessions {
+	for n := range 2 * cutSessions {
 		id := fmt.Sprint("s", n)
+		if n >= cutSessions {
+			id = fmt.Sprint("whole-s", n-cutSessions)
+		}
 		st := conversation.New(id, conversation.Rules{SessionTTL: 24 * time.Hour})
 		for e, err := range log.Session(ctx, id, 0, 1<<62) {
 			if err != nil {

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/maypok86/otter/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -19,12 +18,15 @@ import (
 type Config struct {
 	Rules  conversation.Rules
 	Policy conversation.Policy
-	// FinalizeWithoutStart starts a turn that a finalize names and that was never started. For development.
+	// FinalizeWithoutStart makes a finalize start its turn if the turn was never started. For development.
 	FinalizeWithoutStart bool
-	// StateBytes bounds the states held in memory; 128 MiB by default. A state that was not used for the SessionTTL is
-	// dropped before.
+	// StateBytes bounds the states held in memory; 128 MiB by default. A state that was unused for the SessionTTL is
+	// dropped earlier.
 	StateBytes uint64
-	Logger     *slog.Logger
+	// Follower reads the log for the service, and is run by others; by default the service has one of its own, which
+	// Run runs.
+	Follower *follower.Follower
+	Logger   *slog.Logger
 }
 
 // Service records turns. Its methods are safe for concurrent use. They work while Run runs.
@@ -33,7 +35,7 @@ type Service struct {
 	cfg      Config
 	sessions *otter.Cache[string, *session]
 	loads    chan struct{}
-	parts    []*following
+	follower *follower.Follower
 }
 
 var (
@@ -42,13 +44,7 @@ var (
 	_ services.ErasureWriter = (*Service)(nil)
 )
 
-// following is the service's own tail of one partition.
-type following struct {
-	started chan struct{}
-	folded  jetlog.Watermark
-}
-
-// concurrentLoads of cold sessions (docs/design.md#writing: up to 300 ms each).
+// concurrentLoads bounds the cold sessions that are read at once (docs/design.md#writing: up to 300 ms each).
 const concurrentLoads = 16
 
 // New returns a service. It does no I/O.
@@ -62,14 +58,15 @@ func New(log Log, cfg Config) *Service {
 		Executor:      func(work func()) { work() },
 		Weigher:       func(id string, x *session) uint32 { return x.weight(id) },
 	}
-	// A session that has been silent for its life has no claim on memory.
+	// After its SessionTTL a session starts anew, so its old state is not worth memory.
 	if cfg.Rules.SessionTTL > 0 {
 		held.ExpiryCalculator = otter.ExpiryAccessing[string, *session](cfg.Rules.SessionTTL)
 	}
 	s.sessions = otter.Must(held)
-	for range s.log.Partitions() {
-		s.parts = append(s.parts, &following{started: make(chan struct{})})
+	if s.follower = cfg.Follower; s.follower == nil {
+		s.follower = follower.New(log, follower.Config{Rules: cfg.Rules, Logger: cfg.Logger})
 	}
+	s.follower.Decide(s.deliver)
 	return s
 }
 
@@ -85,37 +82,15 @@ func (x *session) weight(id string) uint32 {
 // it followed.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.sessions.StopAllGoroutines()
-	g, ctx := errgroup.WithContext(ctx)
-	for k := range s.parts {
-		g.Go(func() error { return s.follow(ctx, k) })
+	if s.cfg.Follower == nil {
+		return s.follower.Run(ctx)
 	}
-	return g.Wait()
-}
-
-// follow folds one partition for ever.
-func (s *Service) follow(ctx context.Context, k int) error {
-	f := s.parts[k]
-	return jetlog.Follow(ctx, s.log, jetlog.Following{
-		Partition: k, Options: jetlog.TailOptions{Ungated: true}, Mark: &f.folded, Pause: 100 * time.Millisecond,
-		Begin: func(ctx context.Context) (uint64, error) {
-			head, err := s.log.Head(ctx, k)
-			return head.Seq, err
-		},
-		Opened: func() { close(f.started) },
-		Read: func(_ context.Context, batch []jetlog.Message) error {
-			for _, m := range batch {
-				s.deliver(m)
-			}
-			return nil
-		},
-		Warn: func(err error) {
-			s.cfg.Logger.Warn("the log is followed anew", "partition", k, "position", f.folded.At(), "err", err)
-		},
-	})
+	<-ctx.Done()
+	return nil
 }
 
 // deliver hands an event to its session, if the session is held.
-func (s *Service) deliver(m jetlog.Message) {
+func (s *Service) deliver(m *jetlog.Message) {
 	id, identity, err := events.ParseSubject(m.Subject)
 	if err != nil || identity {
 		return
@@ -124,7 +99,8 @@ func (s *Service) deliver(m jetlog.Message) {
 	if !ok {
 		return
 	}
-	x.deliver(m)
+	m.Decode()
+	x.deliver(*m)
 	s.weighAnew(id)
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// session is the slim state of one session that is held in memory. From the moment it is held, the tail folds into it
-// whatever anybody appends. Events that arrive while the session is still read from the log wait in early.
+// session is the slim state of one session that is held in memory. While it is held, the tail folds every new event of
+// the session into it, whichever process appended the event. Events that arrive while the session is still read from
+// the log wait in early.
 type session struct {
 	loaded chan struct{}
 	err    error
@@ -25,7 +26,7 @@ type session struct {
 	folded
 }
 
-// folded is what is kept of a session's events.
+// folded is the folded state of a session that the service holds, and the outcomes of its last events.
 type folded struct {
 	state *conversation.State
 	// questionBytes counts the bytes of the questions that the state holds.
@@ -34,8 +35,8 @@ type folded struct {
 	outcomes []outcome
 }
 
-// outcome is what an event did at its own position. A later event may have taken that back again, but does not change
-// the answer to the event's writer.
+// outcome is what an event did at its own position. A later event may have undone that, but does not change the answer
+// to the event's writer.
 type outcome struct {
 	seq  uint64
 	kind conversation.Kind
@@ -44,7 +45,7 @@ type outcome struct {
 }
 
 const (
-	// keptOutcomes is how many events may come between an event and its writer's look at it.
+	// keptOutcomes is how many events may come after a write's own event before the write reads its outcome.
 	keptOutcomes = 4
 	// outcomeWeight estimates the bytes of an outcome.
 	outcomeWeight = 448
@@ -72,13 +73,13 @@ func (x *session) outcome(seq uint64) (outcome, bool) {
 	defer x.mu.Unlock()
 	for _, o := range x.outcomes {
 		if o.seq == seq {
-			return o, o.kind.Applied()
+			return o, o.kind.ChangesView()
 		}
 	}
 	return outcome{}, false
 }
 
-// session returns a session, which is read from the log if it was not held.
+// session returns a session. It reads the session from the log if it is not in memory.
 func (s *Service) session(ctx context.Context, id string) (*session, error) {
 	held, mine := s.hold(id)
 	if mine {
@@ -92,8 +93,8 @@ func (s *Service) session(ctx context.Context, id string) (*session, error) {
 	}
 }
 
-// hold returns the held session. If it was not held yet, mine is true and the caller must load it: all who want the
-// session wait for that, and so do the events that the tail delivers for it.
+// hold returns the held session. If it was not held yet, mine is true and the caller must load it. All others that want
+// the session wait for that load, and so do the events that the tail delivers for it.
 func (s *Service) hold(id string) (x *session, mine bool) {
 	if x, ok := s.sessions.GetIfPresent(id); ok {
 		return x, false
@@ -101,17 +102,17 @@ func (s *Service) hold(id string) (x *session, mine bool) {
 	return s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), folded: s.nothing(id)})
 }
 
-// nothing is what is kept of a session without events.
+// nothing returns the folded state of a session without events.
 func (s *Service) nothing(id string) folded { return folded{state: conversation.New(id, s.cfg.Rules)} }
 
 func (s *Service) load(ctx context.Context, id string, x *session) {
-	// Others wait for this load too: it does not end with the caller who began it.
+	// Others wait for this load too, so it must not end when the caller who began it gives up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadDeadline)
 	defer cancel()
 	s.loaded(id, x, s.hydrate(ctx, id, x))
 }
 
-// loaded lets the writes go on that wait for a session. A session that could not be loaded is dropped.
+// loaded releases the writes that wait for a session. It drops a session that could not be loaded.
 func (s *Service) loaded(id string, x *session, err error) {
 	defer close(x.loaded)
 	if x.err = err; err != nil {
@@ -123,8 +124,8 @@ func (s *Service) loaded(id string, x *session, err error) {
 
 const loadDeadline = 10 * time.Second
 
-// hydrate reads the session from the log. A cold session costs the server the load of every block it is spread over, so
-// only a few are read at once.
+// hydrate reads the session from the log. For a cold session the server loads every block that holds one of its events,
+// so only a few sessions are read at once.
 func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 	select {
 	case s.loads <- struct{}{}:
@@ -168,8 +169,8 @@ func (x *session) deliver(m jetlog.Message) {
 	}
 }
 
-// fold folds an event into a state. It keeps no texts but the questions of pending turns, since the writer of an answer
-// is shown question and answer. It returns the bytes by which these questions grew.
+// fold folds an event into a state. The only texts it keeps are the questions of pending turns, since the writer of an
+// answer is shown question and answer. It returns by how many bytes these questions grew.
 func fold(state *conversation.State, e events.Recorded) (c conversation.Change, grown int) {
 	c = state.Fold(e)
 	if f, ok := e.Fact.(*events.TurnStarted); ok && c.Kind == conversation.Started {

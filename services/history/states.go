@@ -9,14 +9,15 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
 )
 
-// maxRounds bounds how often a write decides anew after it lost a race. In each round somebody else has won, so only a
+// maxRounds bounds how often a write decides anew after it lost a race. In each round another writer has won, so only a
 // log that misbehaves reaches the bound.
 const maxRounds = 32
 
-// beginning appends the first event of a session that this process does not hold, without asking the log whether there
-// is such a session: the log refuses the event if there is, and the session is read then.
+// beginning appends the first event of a session that this process does not hold. It does not ask the log first whether
+// the session exists: if it does, the log refuses the event, and the session is read then.
 func (w *writing) beginning(ctx context.Context) (state, error) {
 	if err := w.following(ctx); err != nil {
 		return nil, err
@@ -26,19 +27,19 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 		return w.deciding, nil
 	}
 	d := x.decide(w.decide)
-	if !d.appends() {
+	if !d.appends() || len(d.Facts) > 1 && w.begun(ctx) {
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}
-	// Other writes to the session wait for this append too, so it does not end with its caller. It expects a session
-	// without events.
+	// Other writes to the session wait for this append too, so it must not end when its caller gives up. It expects a
+	// session without events.
 	ack, err := w.log.Append(context.WithoutCancel(ctx), jetlog.Append{Facts: d.Facts, Expect: new(uint64)})
 	switch {
 	case errors.Is(err, jetlog.ErrUnavailable) && !errors.Is(err, jetlog.ErrNoWrites):
 		w.loaded(w.id, x, err)
 		return nil, err
 	case err != nil, ack.Duplicate:
-		// The session exists, or this event can't begin it. The others who wait need the session all the same.
+		// The session exists, or this event can't begin it. The other writes that wait need the session all the same.
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}
@@ -48,10 +49,18 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	return w.settling(ack.Position.Seq), nil
 }
 
+// begun reports whether the log seems to know the session. An append of several events shares an atomic batch with
+// those of other sessions, and a refusal costs them too; so the log is asked first. The append still expects a session
+// without events.
+func (w *writing) begun(ctx context.Context) bool {
+	last, err := w.log.Seen(ctx, w.id)
+	return err == nil && last > 0
+}
+
 // deciding runs the decision on the session's state.
 func (w *writing) deciding(ctx context.Context) (state, error) {
 	if w.rounds++; w.rounds > maxRounds {
-		return nil, fmt.Errorf("%w: the session is too busy to decide on; try again", jetlog.ErrUnavailable)
+		return nil, fmt.Errorf("%w: %w", jetlog.ErrUnavailable, services.ErrBusy)
 	}
 	x, err := w.current(ctx)
 	if err != nil {
@@ -78,7 +87,7 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	}
 }
 
-// ownVerdict returns the verdict of the write's own event where the state refuses the command by now. The event counted
+// ownVerdict returns the verdict of the write's own event when the state now refuses the command. The event counted
 // when it was written. A redaction that arrived since does not change this caller's answer. If the start only linked a
 // session whose turn already existed, there is no turn to show.
 func (w *writing) ownVerdict(x *session, d decided) (verdict, bool) {
@@ -118,7 +127,7 @@ func (w *writing) appending(d decided) state {
 	}
 }
 
-// refused returns where a write goes whose append the log refused.
+// refused returns the next state after the log refused the write's append.
 func (w *writing) refused(err error, applied uint64) (state, error) {
 	var conflict *jetlog.Conflict
 	switch isConflict := errors.As(err, &conflict); {
@@ -142,13 +151,13 @@ func (w *writing) settling(seq uint64) state {
 	return func(ctx context.Context) (state, error) { return w.deciding, w.settle(ctx, seq) }
 }
 
-// refreshing brings the state to what the log holds now, whoever wrote it.
+// refreshing brings the state up to the log's end, with the events of all writers.
 func (w *writing) refreshing(ctx context.Context) (state, error) {
 	_, err := w.refresh(ctx)
 	return w.deciding, err
 }
 
-// rereading drops the session from memory, so that deciding reads it from the log: after a retention the memory may
+// rereading drops the session from memory, so that deciding reads it from the log. After a retention the memory may
 // hold more than the log.
 func (w *writing) rereading(ctx context.Context) (state, error) {
 	if _, err := w.refresh(ctx); err != nil {
@@ -159,8 +168,7 @@ func (w *writing) rereading(ctx context.Context) (state, error) {
 	return w.deciding, nil
 }
 
-// renaming takes other ids for the events of an atomic batch. The server refused the batch since it knows one of the
-// ids.
+// renaming changes the ids of the events of an atomic batch, which the server refused because it knows one of the ids.
 func (w *writing) renaming(ctx context.Context) (state, error) {
 	head, err := w.refresh(ctx)
 	if err != nil {
@@ -170,8 +178,8 @@ func (w *writing) renaming(ctx context.Context) (state, error) {
 	return w.deciding, nil
 }
 
-// closing erases a session whose identity was erased. The eraser closes all sessions of an identity, but it may come
-// later than this write, which must find the session closed.
+// closing erases a session whose identity was erased. The eraser closes all sessions of an identity, but perhaps only
+// after this write, which must find the session closed.
 func (w *writing) closing(f *events.SessionErased) state {
 	return func(ctx context.Context) (state, error) {
 		ack, err := w.log.Append(ctx, jetlog.Append{Facts: []events.Fact{f}})
@@ -182,7 +190,7 @@ func (w *writing) closing(f *events.SessionErased) state {
 	}
 }
 
-// answering answers from the state, also with a refusal.
+// answering answers from the state, or with the state's refusal.
 func (w *writing) answering(d decided) state {
 	return func(ctx context.Context) (state, error) {
 		v, err := w.answer(ctx, d)
@@ -193,8 +201,9 @@ func (w *writing) answering(d decided) state {
 	}
 }
 
-// answer returns what the state says, or its refusal, once all that the decision saw is durable: an answer shows more
-// than the event that it rests on, such as another process's final and the session's identity and counts.
+// answer returns what the state says, or its refusal, once all that the decision saw is durable. Durability of the
+// write's own event is not enough, since an answer also shows other events, such as another process's final, the
+// session's identity and its counts.
 func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 	if err := w.durable(ctx, d.applied); err != nil {
 		return verdict{}, err
@@ -214,8 +223,8 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts}, nil
 }
 
-// record appends what must be known of a refusal. The refusal stands if the append fails, but the caller sees both
-// errors.
+// record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the
+// caller sees both errors.
 func (w *writing) record(ctx context.Context, facts []events.Fact) error {
 	if len(facts) == 0 {
 		return nil

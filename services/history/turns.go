@@ -5,14 +5,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 )
 
-// StartTurn records the start of a turn, and with it the link to an identity if the command names one. The same session
-// and request again return the same turn, and the first question stands. Errors: a *conversation.Refusal or
+// StartTurn records the start of a turn, and links the session to an identity if the command names one. The same
+// session and request again return the same turn with its first question. Errors: a *conversation.Refusal or
 // *conversation.Invalid, jetlog.ErrTooLarge, jetlog.ErrUnavailable.
 func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services.Turn, error) {
 	c, dropped, err := s.cfg.Policy.NormalStart(c)
@@ -26,10 +28,16 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 			return services.Turn{}, err
 		}
 	}
-	return w.turn(ctx, w.beginning, func(st *conversation.State) conversation.Decision { return st.DecideStart(c) })
+	id := events.TurnID(c.SessionID, c.RequestID)
+	return w.turn(ctx, w.beginning, func(st *conversation.State) conversation.Decision {
+		if t := st.Turn(id); t != nil && t.Question != nil {
+			w.question = t.Question
+		}
+		return st.DecideStart(c)
+	})
 }
 
-// mayBegin refuses to begin a session for an identity that was erased, also a session that does not exist yet.
+// mayBegin refuses to begin a session for an identity that was erased, even if the session does not exist yet.
 func (w *writing) mayBegin(ctx context.Context, identity string) error {
 	if _, held := w.sessions.GetIfPresent(w.id); held {
 		if of, err := w.hasIdentity(ctx); of || err != nil {
@@ -80,8 +88,8 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	})
 }
 
-// startFirst returns the start for a turn that was never started, nil where that is not allowed or the command lacks
-// what a start needs.
+// startFirst returns the start for a turn that was never started. It returns nil if the configuration does not allow
+// that, or the command lacks what a start needs.
 func (s *Service) startFirst(c conversation.Finalize) (*conversation.Start, error) {
 	if !s.cfg.FinalizeWithoutStart || c.StartFirst == nil || c.RequestID == "" ||
 		c.StartFirst.Question.QuestionNeutral == "" {
@@ -123,8 +131,8 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 	})
 }
 
-// correctable returns the turn to correct with its texts, or nil where the log has the answer already. Texts never
-// change, so they may be read before the decision.
+// correctable returns the turn to correct with its texts, or nil if the log has the answer already. Texts never change,
+// so they may be read before the decision.
 func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
 	d, answered, err := w.correction(ctx, c)
 	if err != nil {
@@ -140,15 +148,15 @@ func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*con
 	if d.Turn.Question != nil && d.Turn.Answer != nil {
 		return d.Turn, nil
 	}
-	// The turn's texts were erased since the decision: the redaction that took them is the answer.
+	// The turn's texts were erased since the decision: the redaction that erased them is the answer.
 	if d, _, err = w.correction(ctx, c); err == nil && d.Err == nil {
 		err = fmt.Errorf("%w: the turn's texts are not in the log", jetlog.ErrUnavailable)
 	}
 	return nil, cmp.Or(err, d.Err)
 }
 
-// correction decides a correction as far as that needs no texts, on all that the log holds now. It reports whether the
-// decision is final; else Turn is the turn to correct.
+// correction decides a correction as far as that is possible without texts, on all that the log holds now. It reports
+// whether the decision is final; if it is not, Turn is the turn to correct.
 func (w *writing) correction(ctx context.Context, c conversation.Correct) (d decided, final bool, err error) {
 	if _, err := w.refresh(ctx); err != nil {
 		return d, false, err
@@ -181,7 +189,7 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 	if err := conversation.ValidIDs("session_id", sessionID); err != nil {
 		return services.Session{}, err
 	}
-	// A reset leaves behind what the log holds when the caller asks for the reset.
+	// A reset hides the events that the log holds when the caller asks for the reset, and no later ones.
 	w := s.writing(sessionID)
 	if _, err := w.refresh(ctx); err != nil {
 		return services.Session{}, err
@@ -193,15 +201,33 @@ func (s *Service) ResetSession(ctx context.Context, sessionID, reason string) (s
 			before = &at
 		}
 		if st.ResetAt != *before {
-			// This call or another at the same time has reset the session, whatever came after.
+			// This call or another at the same time has reset the session already. Later events do not matter.
 			return conversation.Decision{RestsOn: st.ResetAt}
 		}
 		return st.DecideReset(reason, w.partition)
 	})
 }
 
-// texts reads from the log those texts of a turn that the state does not hold, by their positions. A tombstone has no
-// texts.
+// DescribeSession records a session's title and metadata. A command without a request id is one of its own.
+func (s *Service) DescribeSession(ctx context.Context, c conversation.Describe) (services.Session, error) {
+	if c.RequestID == "" {
+		c.RequestID = uuid.NewString()
+	}
+	c, err := conversation.NormalDescribe(c)
+	if err != nil {
+		return services.Session{}, err
+	}
+	w := s.writing(c.SessionID)
+	return w.answerSession(ctx, func(st *conversation.State) conversation.Decision {
+		d := st.DecideDescribe(c, w.partition)
+		if len(d.Facts) == 0 {
+			d.StatedAt = w.own.last // another description may have come since
+		}
+		return d
+	})
+}
+
+// texts reads from the log, by position, the texts of a turn that the state does not hold. A tombstone has no texts.
 func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil

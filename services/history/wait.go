@@ -8,8 +8,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// current returns the session. It is read again where it was dropped from memory before it came to this write's own
-// event.
+// current returns the session. It reads the session again if memory dropped it before the write's own event was folded.
 func (w *writing) current(ctx context.Context) (*session, error) {
 	if err := w.following(ctx); err != nil {
 		return nil, err
@@ -20,14 +19,14 @@ func (w *writing) current(ctx context.Context) (*session, error) {
 // following waits until this process follows the partition.
 func (w *writing) following(ctx context.Context) error {
 	select {
-	case <-w.parts[w.partition].started:
+	case <-w.follower.Started(w.partition):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, ctx.Err())
 	}
 }
 
-// refresh brings the fold to what the log holds now, whoever wrote it, and returns the partition's last sequence.
+// refresh folds all that the log holds now, from all writers, and returns the partition's last sequence.
 func (w *writing) refresh(ctx context.Context) (uint64, error) {
 	head, err := w.log.Head(ctx, w.partition)
 	if err != nil {
@@ -37,13 +36,13 @@ func (w *writing) refresh(ctx context.Context) (uint64, error) {
 	return head.Seq, w.settle(ctx, head.Seq)
 }
 
-// settle waits until an event is on disk and folded: the disk is at work while the event is on its way to the fold.
+// settle waits until an event is on disk and folded. It waits for both at the same time.
 func (w *writing) settle(ctx context.Context, seq uint64) error {
 	if err := w.durable(ctx, seq); err != nil {
 		return err
 	}
 	at := events.Position{Partition: w.partition, Seq: seq}
-	if err := w.log.Reached(ctx, &w.parts[w.partition].folded, at); err != nil {
+	if err := w.log.Reached(ctx, w.follower.Folded(w.partition), at); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
 	}
 	return nil

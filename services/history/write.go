@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -44,8 +45,8 @@ import (
 //	closing     the append of SessionErased    stored                                   settling
 //	answering   the disk                                                                verdict
 //
-// A refusal that deciding finds takes the same way as an answer. An error of the log ends the write in every state.
-// Every loop goes through deciding, which bounds the rounds.
+// A refusal that deciding finds goes through the same states as an answer. An error of the log ends the write in every
+// state. Every loop goes through deciding, which bounds the rounds.
 type writing struct {
 	*Service
 	id        string
@@ -64,13 +65,13 @@ type writing struct {
 	verdict verdict
 }
 
-// state does what a write has to do in one state, and returns the next one; nil once the verdict stands.
+// state does the work of a write in one state, and returns the next state, or nil once there is a verdict.
 type state func(context.Context) (state, error)
 
 // decider is the decision of one command.
 type decider func(*conversation.State) conversation.Decision
 
-// decided is a decision with what it was made on: the last sequence and the head of the session's state.
+// decided is a decision with the state it was made on: the state's last sequence and its head.
 type decided struct {
 	conversation.Decision
 	applied uint64
@@ -80,18 +81,25 @@ type decided struct {
 // appends reports whether the decision asks for an append. Without one, the state has the answer or the refusal.
 func (d decided) appends() bool { return d.Err == nil && len(d.Facts) > 0 }
 
-// appended is what the write has appended itself; the zero value stands for nothing yet.
+// appended holds the events that the write itself has appended; the zero value means none yet.
 type appended struct {
 	first, last uint64
-	facts       []events.Fact
+	// spans are the sequences of all its appends, the last one included.
+	spans []span
+	facts []events.Fact
 	// linkedBefore: the session had an identity before the write's first event.
 	linkedBefore bool
-	// afterErasure: that identity had been erased before the write's first event, which therefore is no answer.
+	// afterErasure: that identity had been erased before the write's first event, so that event is no answer.
 	afterErasure bool
 }
 
+// span are the sequences of one append.
+type span struct{ first, last uint64 }
+
 // covers reports whether one of the write's own events stands at a sequence.
-func (a appended) covers(seq uint64) bool { return a.last != 0 && seq >= a.first && seq <= a.last }
+func (a appended) covers(seq uint64) bool {
+	return slices.ContainsFunc(a.spans, func(s span) bool { return seq >= s.first && seq <= s.last })
+}
 
 // knowledge is what the write has learned from the log beside the session's state.
 type knowledge struct {
@@ -106,10 +114,10 @@ type knowledge struct {
 
 // expectation changes how the write appends after an append that failed.
 type expectation struct {
-	// last, where not nil, is expected in place of the state's last sequence. The server's last sequence is lower than
-	// the state's after the session's last event was erased.
+	// last, if set, is expected in place of the state's last sequence. The server's last sequence is lower than the
+	// state's after the session's last event was erased.
 	last *uint64
-	// salt makes the event's id another one, where the server knows the id from an event without effect.
+	// salt changes the event's id, since the server knows the plain id from an event without effect.
 	salt string
 }
 
@@ -117,7 +125,7 @@ type expectation struct {
 type verdict struct {
 	turn *conversation.Turn
 	head conversation.Head
-	// position of the event that the answer rests on; duplicate where another request brought that event.
+	// position of the event that the answer rests on; duplicate if another request appended that event.
 	position  events.Position
 	duplicate bool
 	// facts that this write itself appended.
@@ -147,10 +155,15 @@ func (w *writing) answered(v verdict) (state, error) {
 	return nil, nil
 }
 
-// appendedTo notes what the write appended to a session of that head. The state that holds it is fresh.
+// appendedTo notes what the write appended to a session with this head. A state that holds the appended events is
+// fresh.
 func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []events.Fact) {
 	last := ack.Position.Seq
-	w.own = appended{first: last - uint64(len(facts)) + 1, last: last, facts: facts, linkedBefore: head.Identity != ""}
+	first := last - uint64(len(facts)) + 1
+	w.own = appended{
+		first: first, last: last, spans: append(w.own.spans, span{first, last}),
+		facts: facts, linkedBefore: head.Identity != "",
+	}
 	w.known.fresh = true
 }
 
@@ -163,7 +176,7 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 	}
 	t := services.Turn{
 		Turn: *v.turn, SessionID: w.id, IdentityID: v.head.Identity, Position: v.position,
-		Duplicate: v.duplicate, DroppedMetadata: w.dropped,
+		Duplicate: v.duplicate, Stood: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
 	}
 	if t.Status == conversation.Redacted {
 		return t, nil // a tombstone has no texts

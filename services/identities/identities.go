@@ -1,5 +1,5 @@
-// Package identities lists the turns of an identity across its sessions. They stand in the audit tables, which
-// follow the log; a listing waits until the tables hold all that was acknowledged before it was asked for, and
+// Package identities lists sessions, and the turns of an identity across its sessions. It reads them from the audit
+// tables, which follow the log. A listing waits until the tables hold all that was acknowledged before the request, and
 // never shows less.
 package identities
 
@@ -23,20 +23,23 @@ type Tables interface {
 	IdentityTurns(
 		ctx context.Context, identityID string, since, until time.Time, limit int, cursor string,
 	) (turns []audit.Turn, next string, err error)
+	Sessions(
+		ctx context.Context, filter projections.SessionFilter, limit int, cursor string,
+	) (page []projections.ListedSession, next string, err error)
 }
 
-// Log is what the tables follow.
+// Log is the log that the tables follow.
 type Log interface {
 	Partitions() int
 	Head(ctx context.Context, partition int) (events.Position, error)
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
-	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
+	projections.Erasures
 }
 
-// defaultPatience is how long a listing waits for the tables.
+// defaultPatience bounds how long a listing waits for the tables.
 const defaultPatience = 2 * time.Second
 
-// pollPause is how long it waits before it asks again.
+// pollPause is the pause between two looks at the tables' position.
 const pollPause = 10 * time.Millisecond
 
 // Reader reads from the tables. Safe for concurrent use.
@@ -44,38 +47,39 @@ type Reader struct {
 	tables   func() (Tables, error)
 	log      Log
 	patience time.Duration
+	// sessions, where not nil, reads anonymous sessions that were active within ttl.
+	sessions services.SessionReader
+	ttl      time.Duration
 }
 
 var _ services.IdentityReader = (*Reader)(nil)
 
-// New makes a reader. It asks tables for the tables at each listing, since they may be out. patience is 2 s by
-// default.
+// New makes a reader. It calls tables at each listing, since the tables may be unavailable. patience is 2 s by default.
 func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader {
-	return &Reader{tables, log, cmp.Or(patience, defaultPatience)}
+	return &Reader{tables: tables, log: log, patience: cmp.Or(patience, defaultPatience)}
 }
 
 // IdentityTurns implements services.IdentityReader.
-func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (page services.IdentityPage, err error) {
-	tables, err := r.tables()
-	if err != nil {
+func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (services.IdentityPage, error) {
+	gate := projections.Gate{Log: r.log}
+	return projections.Pass(ctx, gate, ask.IdentityID, func() (page services.IdentityPage, err error) {
+		tables, err := r.tables()
+		if err != nil {
+			return page, err
+		}
+		if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
+			return page, err
+		}
+		turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
+		page.NextCursor = next
+		for _, t := range turns {
+			page.Turns = append(page.Turns, services.Turn{
+				Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,
+				Position: events.Position{Partition: t.Partition, Seq: t.Started},
+			})
+		}
 		return page, err
-	}
-	if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
-		return page, err
-	}
-	// Each session's own erasure follows in the log, and then in the tables.
-	if erased, err := r.log.IdentityErasedNow(ctx, ask.IdentityID); err != nil || erased != nil {
-		return page, err
-	}
-	turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
-	page.NextCursor = next
-	for _, t := range turns {
-		page.Turns = append(page.Turns, services.Turn{
-			Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,
-			Position: events.Position{Partition: t.Partition, Seq: t.Started},
-		})
-	}
-	return page, err
+	})
 }
 
 // CaughtUp waits until the tables hold all that the log holds. Its errors are projections.ErrUnavailable,
@@ -88,7 +92,7 @@ func (r *Reader) CaughtUp(ctx context.Context) error {
 	return r.reached(ctx, tables, nil)
 }
 
-// reached waits until the log holds some positions, and the tables all that the log holds.
+// reached waits until the log holds the positions least, and then until the tables hold all that the log holds.
 func (r *Reader) reached(ctx context.Context, tables Tables, least []events.Position) error {
 	waiting, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -104,8 +108,8 @@ func (r *Reader) reached(ctx context.Context, tables Tables, least []events.Posi
 	return nil
 }
 
-// heads returns the ends of the log's partitions, once none of the positions is after them. It waits for as long as
-// waiting goes on.
+// heads returns the ends of the log's partitions, once the log has reached all positions in least. The wait ends with
+// the context waiting.
 func (r *Reader) heads(ctx, waiting context.Context, least []events.Position) (heads []events.Position, err error) {
 	if slices.ContainsFunc(least, func(p events.Position) bool { return p.Partition >= r.log.Partitions() }) {
 		return nil, fmt.Errorf("%w: the log has %d partitions", services.ErrPositionNotReached, r.log.Partitions())
@@ -125,25 +129,25 @@ func (r *Reader) heads(ctx, waiting context.Context, least []events.Position) (h
 	return heads, nil
 }
 
-// holds reports whether the positions of head's partition are not after it.
+// holds reports whether head has reached all positions of its partition.
 func holds(head events.Position, least []events.Position) bool {
 	return !slices.ContainsFunc(least, func(p events.Position) bool {
 		return p.Partition == head.Partition && p.Seq > head.Seq
 	})
 }
 
-// follow waits until the tables hold what the log holds up to a head.
+// follow waits until the tables hold all events up to a head of the log.
 func (r *Reader) follow(ctx context.Context, tables Tables, head events.Position) error {
 	for {
 		at, err := tables.Applied(ctx, head.Partition)
 		switch {
-		case ctx.Err() != nil: // pause says so
+		case ctx.Err() != nil: // the pause was cut short
 		case err != nil:
 			return fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
 		case at.Seq >= head.Seq:
 			return nil
 		case at.Seq > 0:
-			// The events that are waited for may have been erased, and never come.
+			// The missing events may have been erased, and then they never reach the tables.
 			if still, err := r.log.Still(ctx, head.Partition, at.Seq, head.Seq); err == nil && still {
 				return nil
 			}

@@ -27,9 +27,10 @@ const patience = 100 * time.Millisecond
 
 // tables have applied the log up to a sequence, and hang or fail.
 type tables struct {
-	applied uint64
-	hang    bool
-	err     error
+	sessions []projections.ListedSession
+	applied  uint64
+	hang     bool
+	err      error
 }
 
 func (t *tables) Applied(ctx context.Context, partition int) (events.Position, error) {
@@ -44,6 +45,12 @@ func (t *tables) IdentityTurns(context.Context, string, time.Time, time.Time, in
 	string) ([]audit.Turn, string, error) {
 	turn := conversation.Turn{Started: 2}
 	return []audit.Turn{{SessionID: "s", IdentityID: "ada", Turn: turn}}, "next", nil
+}
+
+func (t *tables) Sessions(
+	context.Context, projections.SessionFilter, int, string,
+) ([]projections.ListedSession, string, error) {
+	return t.sessions, "next", nil
 }
 
 // logOf has so many events.

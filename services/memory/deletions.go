@@ -14,10 +14,11 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
-// Deletions knows of the deletions that the log asks for and the memory has not confirmed. It follows the log from
-// where the forwarder is, so what it holds is what the forwarder has not done.
+// Deletions tracks the deletions that the log asks for and the memory has not confirmed. It follows the log from the
+// forwarder's position, so it holds exactly the deletions that the forwarder has not done.
 type Deletions struct {
 	log  *jetlog.Log
 	cfg  DeletionsConfig
@@ -27,19 +28,22 @@ type Deletions struct {
 	open map[string][]events.Position
 }
 
-// DeletionsConfig of the watch. Done returns how far the forwarder is. Remind is how often the log has a warning of
-// deletions that wait; a minute by default.
+// DeletionsConfig of a Deletions. Done returns how far the forwarder is. Follower reads the log with others; by default
+// the watch reads it by itself. Remind is the pause between two warnings about deletions that wait; a minute by
+// default.
 type DeletionsConfig struct {
-	Rules  conversation.Rules
-	Done   func(ctx context.Context, partition int) (events.Position, error)
-	Logger *slog.Logger
-	Remind time.Duration
+	Done     func(ctx context.Context, partition int) (events.Position, error)
+	Follower *follower.Follower
+	Logger   *slog.Logger
+	Remind   time.Duration
 }
 
-// NewDeletions makes the watch; it does no I/O.
+// NewDeletions makes a Deletions; it does no I/O.
 func NewDeletions(log *jetlog.Log, cfg DeletionsConfig) *Deletions {
-	cfg.Rules.Slim = true
 	cfg.Remind = cmp.Or(cfg.Remind, time.Minute)
+	if cfg.Follower == nil {
+		cfg.Follower = follower.Alone(log, follower.Config{Logger: cfg.Logger})
+	}
 	return &Deletions{
 		log: log, cfg: cfg, read: make([]jetlog.Watermark, log.Partitions()), open: map[string][]events.Position{},
 	}
@@ -51,7 +55,7 @@ func (d *Deletions) Run(ctx context.Context) error {
 	g.Go(func() error { return d.remind(ctx) })
 	for k := range d.log.Partitions() {
 		g.Go(func() error {
-			return jetlog.Follow(ctx, d.log, jetlog.Following{
+			return d.cfg.Follower.Read(ctx, jetlog.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
 				Mark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {
@@ -79,7 +83,7 @@ func (d *Deletions) noteAll(ctx context.Context, batch []jetlog.Message) error {
 	return nil
 }
 
-// note opens a deletion in the scope that the forwarder will delete in.
+// note adds the deletion at a position to its scope, the same scope in which the forwarder will delete.
 func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	e, found, err := d.log.At(ctx, at)
 	if err != nil || !found {
@@ -87,18 +91,13 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 	}
 	scope := ""
 	if f, ok := e.Fact.(*events.IdentityErased); ok {
-		scope = Scope(f.IdentityID, "")
+		scope = IdentityScope(f.IdentityID)
 	} else if e.SessionID != "" {
-		state := conversation.New(e.SessionID, d.cfg.Rules)
-		for r, err := range d.log.Session(ctx, e.SessionID, 0, at.Seq) {
-			if err != nil {
-				return err
-			}
-			if state.Fold(r); state.Identity != "" {
-				break // a link is for ever
-			}
+		owner, err := conversation.OwnerOf(e.SessionID, d.log.Session(ctx, e.SessionID, 0, at.Seq))
+		if err != nil {
+			return err
 		}
-		scope = Scope(state.Identity, e.SessionID)
+		scope = Scope(owner, e.SessionID)
 	}
 	if scope == "" {
 		return nil
@@ -110,7 +109,7 @@ func (d *Deletions) note(ctx context.Context, at events.Position) error {
 }
 
 // Confirmed reports whether the memory has confirmed every deletion in a scope that stood in the log before the call.
-// It blocks until the log has been read so far, or ctx ends.
+// It blocks until the log has been read up to its end at the time of the call, or ctx ends.
 func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 	for k := range d.read {
 		head, err := d.log.Head(ctx, k)
@@ -125,8 +124,8 @@ func (d *Deletions) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 	return err == nil && len(waiting) == 0, err
 }
 
-// waiting returns the deletions of a scope that the forwarder has not done. When it has done them all, the scope is
-// dropped, unless another deletion has come meanwhile.
+// waiting returns the deletions of a scope that the forwarder has not done. When none are left, it drops the scope,
+// unless another deletion has arrived meanwhile.
 func (d *Deletions) waiting(ctx context.Context, scope string) (waiting []events.Position, err error) {
 	d.mu.Lock()
 	open := d.open[scope]
@@ -148,14 +147,14 @@ func (d *Deletions) waiting(ctx context.Context, scope string) (waiting []events
 	return waiting, nil
 }
 
-// Withheld is how many scopes give nothing, since a deletion in them waits for the forwarder.
+// Withheld returns how many scopes return nothing because a deletion in them waits for the forwarder.
 func (d *Deletions) Withheld() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.open)
 }
 
-// remind warns of deletions that have waited since it looked before: a forwarder at work has done them in seconds.
+// remind warns of deletions that have waited since the last reminder. A forwarder that works does them in seconds.
 func (d *Deletions) remind(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Remind)
 	defer look.Stop()

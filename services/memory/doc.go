@@ -1,7 +1,8 @@
 // Package memory is the long-term memory of prompts: short texts about an identity from turns that the prompt does not
 // show.
 //
-// Snippets searches it within a budget and makes a short text of what it finds. Forwarder stores finalized turns in a
-// service outside, one document a turn, as an effect of the log (projections/effects), never in a request; a turn that
-// is redacted is deleted there. While a deletion is not confirmed, its scope has no snippet.
+// Snippets searches the memory within a time budget and turns the results into a short text. Forwarder stores finalized
+// turns in an external service, one document for each turn, and deletes the document when the turn is redacted. It is
+// an effect of the log (projections/effects), and never runs in a request. While a deletion is not confirmed, its scope
+// has no snippet.
 package memory

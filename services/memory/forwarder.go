@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/effects"
 )
 
-// Document is a finalized turn as a memory keeps it, by its turn's id. Place is that of
-// the turn in its session, by which one before a boundary is known.
+// Document is a finalized turn as a memory keeps it, under the turn's id. Place is the turn's place in its session, and
+// shows whether the turn stands before a boundary.
 type Document struct {
 	TurnID           uuid.UUID
 	SessionID        string
@@ -23,18 +23,18 @@ type Document struct {
 	Question, Answer string
 }
 
-// Store is a memory outside. All its calls may be made again. An error that trying again
-// can't mend is wrapped by projections.Permanent.
+// Store is an external memory. All its calls may be repeated. An error that a retry can't mend wraps
+// projections.Permanent.
 type Store interface {
 	Put(ctx context.Context, scope string, d Document) error
 	// Delete returns nil when the memory has confirmed that the turns are not there.
 	Delete(ctx context.Context, scope string, turns []uuid.UUID) error
-	// Forget deletes all of a scope.
+	// Forget deletes all documents of a scope.
 	Forget(ctx context.Context, scope string) error
 }
 
-// Forwarder stores finalized turns in a memory, and deletes what was redacted, corrected
-// or erased. It is the Handler of an effect.
+// Forwarder stores finalized turns in a memory, and deletes turns that were redacted, corrected or erased. It is the
+// Handler of an effect.
 type Forwarder struct {
 	store Store
 	log   projections.SessionReader
@@ -52,10 +52,10 @@ func NewForwarder(store Store, log projections.SessionReader, rules conversation
 // Name implements effects.Handler.
 func (*Forwarder) Name() string { return "memory" }
 
-// atOnce is how many sessions are served at a time.
+// atOnce is how many sessions are handled at the same time.
 const atOnce = 8
 
-// Handle implements effects.Handler: sessions side by side, the events of one in order.
+// Handle implements effects.Handler: it handles sessions in parallel, and the events of each session in order.
 func (f *Forwarder) Handle(ctx context.Context, batch []projections.Judged) error {
 	bySession := map[string][]*projections.Judged{}
 	for i := range batch {
@@ -94,17 +94,17 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 		return f.erase(ctx, scope, e)
 	case conversation.Noted:
 		if gone, ok := e.Fact.(*events.IdentityErased); ok {
-			return f.store.Forget(ctx, Scope(gone.IdentityID, ""))
+			return f.store.Forget(ctx, IdentityScope(gone.IdentityID))
 		}
 		return nil
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset,
-		conversation.Refused:
+		conversation.Described, conversation.Refused:
 		return nil
 	}
 	return nil
 }
 
-// answered stores a turn. The event brings its answer; the question is read.
+// answered stores a turn. The event carries the answer; the question is read from the log.
 func (f *Forwarder) answered(ctx context.Context, scope string, e *projections.Judged) error {
 	turn := *e.Change.Turn
 	for r, err := range f.log.Session(ctx, e.SessionID, turn.Started-1, turn.Started) {
@@ -118,7 +118,7 @@ func (f *Forwarder) answered(ctx context.Context, scope string, e *projections.J
 	return f.put(ctx, scope, e.SessionID, &turn)
 }
 
-// put stores a turn if it has texts; a turn that was erased meanwhile has none.
+// put stores a turn if it has texts. A turn that was erased meanwhile has none.
 func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversation.Turn) error {
 	if t.Question == nil || t.Answer == nil || t.Question.QuestionNeutral == "" && t.Answer.AnswerNeutral == "" {
 		return nil
@@ -129,13 +129,14 @@ func (f *Forwarder) put(ctx context.Context, scope, session string, t *conversat
 	})
 }
 
-// move takes the documents of an anonymous session over to the identity that the session belongs to now.
+// move moves the documents of an anonymous session to the identity that the session belongs to now.
 func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judged) error {
 	state, err := f.fold(ctx, e.SessionID, e.Position.Seq)
 	if err != nil {
 		return err
 	}
-	// First, since a document of the same id may move with what is stored (v4).
+	// Empty the old scope first. In v4, when a document is stored under the same id in the new scope, it moves there,
+	// and a later deletion would delete it.
 	if err := f.forget(ctx, state); err != nil {
 		return err
 	}
@@ -149,8 +150,7 @@ func (f *Forwarder) move(ctx context.Context, scope string, e *projections.Judge
 	return nil
 }
 
-// erase deletes a session's turns, those that the log still names and those that came
-// back by tombstones.
+// erase deletes a session's turns: those that the log still names, and those that tombstones name.
 func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judged) error {
 	state, err := f.fold(ctx, e.SessionID, e.Position.Seq-1)
 	if err != nil {
@@ -162,8 +162,9 @@ func (f *Forwarder) erase(ctx context.Context, scope string, e *projections.Judg
 	return f.store.Delete(ctx, scope, idsOf(state.Turns))
 }
 
-// Purge deletes what a guest's session left up to a sequence, before a retention takes that out of the log. Afterwards
-// nobody would know which turns there were, nor that a silence stands between them and the next guest.
+// Purge deletes the documents of an anonymous session up to a sequence, before a retention removes the events from the
+// log. Without these events nobody could find the documents, nor see the silence that separates them from the next
+// guest.
 func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) error {
 	state, err := f.fold(ctx, session, upTo)
 	if err != nil {
@@ -172,9 +173,10 @@ func (f *Forwarder) Purge(ctx context.Context, session string, upTo uint64) erro
 	return f.forget(ctx, state)
 }
 
-// forget empties the scope of a guest's session. The memory confirms only of each document by itself that it is gone.
+// forget empties the scope of an anonymous session. It deletes document by document, since the memory confirms only the
+// deletion of single documents.
 func (f *Forwarder) forget(ctx context.Context, s *conversation.State) error {
-	scope := Scope("", s.SessionID)
+	scope := AnonymousScope(s.SessionID)
 	if err := f.store.Forget(ctx, scope); err != nil {
 		return err
 	}

@@ -61,10 +61,10 @@ func both(t *testing.T, test func(w *world)) {
 			}
 			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
 				Rules: rules})
-			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied,
+			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied,
 				Logger: slog.New(slog.DiscardHandler)})
 			natstest.Run(w.t, deletions.Run)
-			w.snippets = memory.NewSnippets(search, deletions.Confirmed, 5*time.Second)
+			w.snippets = memory.NewSnippets(projections.Gate{Log: w.log}, search, deletions.Confirmed, 5*time.Second)
 			test(w)
 		})
 	}
@@ -216,7 +216,7 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
 	both(t, func(w *world) {
 		told := make(warnings, 10)
-		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Rules: rules, Done: w.effect.Applied,
+		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied,
 			Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
 		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
 		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
@@ -258,6 +258,25 @@ func TestCorrectedAndErasedTurnsAreDeleted(t *testing.T) {
 		require.Equal(t, []string{"user:ada | User: I like blue. | Assistant: Blue it is."}, w.contents())
 		w.until(w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: uuid.NewString()}))
 		require.Empty(t, w.contents())
+	})
+}
+
+// A session that is linked to an identity after its erasure moves to the memory until the eraser closes the session,
+// and is not found there.
+func TestNothingOfAnErasedIdentityIsFound(t *testing.T) {
+	both(t, func(w *world) {
+		w.forward()
+		w.add(&events.IdentityErased{IdentityID: "ada", ReceiptID: uuid.NewString()})
+		w.turn("late", "r1", "I like gin.", "Gin it is.")
+		w.until(w.add(&events.SessionLinked{SessionID: "late", IdentityID: "ada"}))
+		require.Equal(t, []string{"user:ada | User: I like gin. | Assistant: Gin it is."}, w.contents())
+		// What belongs to the identity is withheld until its deletion is confirmed; then there is nothing.
+		require.Eventually(t, func() bool {
+			q := services.MemoryQuery{SessionID: "another", IdentityID: "ada", Message: "what do I like"}
+			s, err := w.snippets.Snippet(t.Context(), q)
+			require.Empty(t, s)
+			return err == nil
+		}, 20*time.Second, 10*time.Millisecond)
 	})
 }
 
@@ -352,8 +371,8 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	service := memorytest.New(t)
 	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
 	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
-	s := memory.NewSnippets(supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute}), free,
-		100*time.Millisecond)
+	search := supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute})
+	s := memory.NewSnippets(projections.Gate{}, search, free, 100*time.Millisecond)
 	began := time.Now()
 	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)

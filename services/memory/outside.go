@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,18 +17,18 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// Service is a memory that another program keeps.
+// Service is a memory that an external program keeps.
 type Service interface {
 	Store
 	Searcher
 }
 
-// Outside is the memory of a deployment that a service keeps. An effect of the log feeds it.
+// Outside is the memory of a deployment that uses an external service. An effect of the log feeds the service.
 type Outside struct {
 	Service
 	Deletions *Deletions
 	Effect    *effects.Effect
-	// Feed and Letters are nil where another process feeds the service.
+	// Feed and Letters are nil if another process feeds the service.
 	Feed    *runner.Runner
 	Letters projections.DeadLetterQueue
 
@@ -45,7 +46,9 @@ type OutsideConfig struct {
 func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideConfig) *Outside {
 	m := &Outside{Service: s, forwarder: NewForwarder(s, log, cfg.Rules)}
 	m.Effect = effects.New(js, m.forwarder, effects.Config{Replicas: cfg.Replicas, Log: log, Rules: cfg.Rules})
-	m.Deletions = NewDeletions(log, DeletionsConfig{Rules: cfg.Rules, Done: m.Effect.Applied, Logger: cfg.Logger})
+	m.Deletions = NewDeletions(log, DeletionsConfig{
+		Done: m.Effect.Applied, Follower: cfg.Follower, Logger: cfg.Logger,
+	})
 	cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnledger", Subsystem: "memory", Name: "withheld_scopes",
 		Help: "Scopes of the memory that give nothing, since a deletion in them is not confirmed.",
@@ -58,7 +61,7 @@ func NewOutside(log *jetlog.Log, js jetstream.JetStream, s Service, cfg OutsideC
 	return m
 }
 
-// Run feeds the service, and watches what it has to delete, until ctx ends.
+// Run feeds the service, and tracks the deletions that it has not done, until ctx ends.
 func (m *Outside) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return m.Deletions.Run(ctx) })
@@ -68,11 +71,16 @@ func (m *Outside) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// Snippets returns the snippets of what the service knows.
+func (m *Outside) Snippets(gate projections.Gate, budget time.Duration) *Snippets {
+	return NewSnippets(gate, m, m.Deletions.Confirmed, budget)
+}
+
 // Name of the memory in receipts and in lists.
 func (m *Outside) Name() string { return m.Effect.Name() }
 
-// DeleteTurns returns nil when the service has deleted what the event at a position takes away. The forwarder deletes
-// as it follows the log, and needs of the log which turns there were.
+// DeleteTurns returns nil when the service has carried out the deletions that the event at a position causes. The
+// forwarder carries them out as it follows the log, and reads from the log which turns there were.
 func (m *Outside) DeleteTurns(ctx context.Context, at events.Position, _ string, _ []uuid.UUID) error {
 	done, err := m.Effect.Applied(ctx, at.Partition)
 	if err == nil && done.Seq < at.Seq {
@@ -82,9 +90,9 @@ func (m *Outside) DeleteTurns(ctx context.Context, at events.Position, _ string,
 	return err
 }
 
-// Forget deletes a session from the memory outside before a retention removes the session's events up to a position
-// from the log. It fails with projections.ErrNotYet until the forwarder has passed that position: until then the
-// forwarder may have read an event that it stores only after the deletion.
+// Forget deletes a session from the external memory before a retention removes the session's events up to a position
+// from the log. It fails with projections.ErrNotYet until the forwarder has passed that position: before that, the
+// forwarder may have read an event whose document it would store after the deletion.
 func (m *Outside) Forget(ctx context.Context, sessionID string, upTo events.Position) error {
 	err := m.DeleteTurns(ctx, upTo, sessionID, nil)
 	if err == nil {

@@ -15,23 +15,24 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 )
 
-// Found is something that a memory knows, the best first. TurnID says which turn it
-// comes from and Place where that stands in its session, where they are known.
+// Found is a search result. TurnID is the turn that it comes from, and Place the turn's place in its session, if they
+// are known.
 type Found struct {
 	TurnID uuid.UUID
 	Place  uint64
 	Text   string
 }
 
-// Searcher finds what a scope knows about a query.
+// Searcher searches a scope, and returns the best results first.
 type Searcher interface {
 	Search(ctx context.Context, scope Scoped, query string, limit int) ([]Found, error)
 }
 
-// Scoped is a scope with what it was made of.
+// Scoped is a scope with the ids that its name was made from.
 type Scoped struct{ Name, IdentityID, SessionID string }
 
 // Confirmed reports whether every deletion in a scope that was acknowledged before the call has reached the memory.
@@ -39,6 +40,7 @@ type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
 // Snippets implements services.Memory. Safe for concurrent use.
 type Snippets struct {
+	gate      projections.Gate
 	search    Searcher
 	confirmed Confirmed
 	budget    time.Duration
@@ -46,22 +48,22 @@ type Snippets struct {
 
 var _ services.Memory = (*Snippets)(nil)
 
-// NewSnippets makes snippets of what search finds; budget is 300 ms where it is 0.
-func NewSnippets(search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
-	return &Snippets{search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
+// NewSnippets makes snippets from the results of search, if the gate lets them through. budget is 300 ms if it is 0.
+func NewSnippets(gate projections.Gate, search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
+	return &Snippets{gate, search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
 }
 
-// leavesOut reports whether a query wants nothing of what was found: the prompt shows it anyway, or it stands
-// before the boundary of an anonymous session, where it may be another person's.
+// leavesOut reports whether a snippet must leave a result out: the prompt shows its turn anyway, or the turn stands
+// before the boundary of an anonymous session and may be another person's.
 func leavesOut(q services.MemoryQuery, f Found) bool {
 	return f.TurnID != uuid.Nil && slices.Contains(q.Shown, f.TurnID) || q.After > 0 && f.Place <= q.After
 }
 
-// results is how many memories a snippet is made of at most.
+// results bounds how many results a snippet is made of.
 const results = 10
 
-// Snippet returns what is known, or "" for nothing. An error says that the budget was not enough, or that the memory
-// does not answer.
+// Snippet returns what is known, or "" if nothing is known. An error means that the budget was too short, or that the
+// memory does not answer.
 func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
@@ -69,11 +71,13 @@ func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string,
 	if err := s.free(ctx, scope); err != nil {
 		return "", err
 	}
-	found, err := s.search.Search(ctx, scope, q.Message, results+len(q.Shown))
+	found, err := projections.Pass(ctx, s.gate, q.IdentityID, func() ([]Found, error) {
+		return s.search.Search(ctx, scope, q.Message, results+len(q.Shown))
+	})
 	if err != nil {
 		return "", fmt.Errorf("search the memory: %w", err)
 	}
-	// A deletion may have come while the search was under way.
+	// A deletion may have come during the search.
 	if err := s.free(ctx, scope); err != nil {
 		return "", err
 	}
@@ -94,13 +98,13 @@ func (s *Snippets) free(ctx context.Context, scope Scoped) error {
 }
 
 const (
-	// longestSnippet leaves room for the heading within 2,000 characters.
+	// longestSnippet bounds a snippet, so that it fits into 2,000 characters with its heading.
 	longestSnippet = 1980
-	// longestFound is what one memory has room for.
+	// longestFound bounds the text of one result.
 	longestFound = 400
 )
 
-// summarise takes whole sentences of each memory, the first ones first, and none twice.
+// summarise takes whole sentences of each result, the first ones first, and none twice.
 func summarise(found []Found) string {
 	var lines []string
 	said := map[string]bool{}
@@ -130,7 +134,7 @@ func summarise(found []Found) string {
 	return strings.Join(lines, "\n")
 }
 
-// sentences cuts a text after its full stops, and where lines end.
+// sentences splits a text after full stops and at line ends.
 func sentences(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		from := 0
@@ -139,7 +143,7 @@ func sentences(text string) (out []string) {
 			full := strings.ContainsRune("。！？｡।؟។။", r)
 			full = full || i > 0 && r == ' ' && unicode.In(
 				runes[i-1], unicode.Thai, unicode.Lao,
-			) // which have no full stop
+			) // a line may have no full stop
 			stop := strings.ContainsRune(".!?…", r) && (i+1 == len(runes) || unicode.IsSpace(runes[i+1]))
 			if full || stop || i+1 == len(runes) {
 				if s := strings.TrimSpace(string(runes[from : i+1])); s != "" {
@@ -152,15 +156,21 @@ func sentences(text string) (out []string) {
 	return out
 }
 
-// Scope names what a memory is about: an identity, or an anonymous session. Storing and
-// searching both ask here, so that they can't differ. Ids that a memory service would
-// not take in a name (Supermemory: 100 of a-z, A-Z, 0-9, _, : and -) are hashed.
+// Scope returns the name of a memory's scope: an identity, or an anonymous session. Storing and searching both use it,
+// so they can't differ. Ids that a memory service would refuse in a name (Supermemory allows 100 of a-z, A-Z, 0-9, _, :
+// and -) are hashed.
 func Scope(identityID, sessionID string) string {
 	if identityID != "" {
-		return "user:" + scopeName(identityID)
+		return IdentityScope(identityID)
 	}
-	return "thread:" + scopeName(sessionID)
+	return AnonymousScope(sessionID)
 }
+
+// IdentityScope is the Scope of an identity.
+func IdentityScope(identityID string) string { return "user:" + scopeName(identityID) }
+
+// AnonymousScope is the Scope of a session while it is linked to no identity.
+func AnonymousScope(sessionID string) string { return "thread:" + scopeName(sessionID) }
 
 // plainName matches ids that may stand in a name as they are. hashName matches ids that look like a hash: these are
 // hashed too, since such an id could otherwise equal the hash of another one.

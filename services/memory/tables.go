@@ -2,32 +2,39 @@ package memory
 
 import (
 	"context"
+	"time"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
 
-// Recaller searches the turns of an identity; the audit tables do.
+// Recaller searches the turns of an identity; the audit tables implement it.
 type Recaller interface {
 	Recall(ctx context.Context, identityID, query string, limit int) ([]audit.Recalled, error)
 }
 
-// Tables is a memory over the audit tables, which hold the turns of identities alone.
+// Tables is a memory over the audit tables, which hold only turns of linked sessions.
 type Tables struct {
-	// Open returns the tables, since they may be out.
+	// Open returns the tables; it fails while they are unavailable.
 	Open func() (Recaller, error)
-	// Erased reports whether an identity was erased.
-	Erased func(ctx context.Context, identityID string) (bool, error)
 	// CaughtUp waits until the tables hold all that the log does.
 	CaughtUp func(ctx context.Context) error
+}
+
+// NewTables makes a memory of the tables that readers may use.
+func NewTables(readers *audit.Guarded, caughtUp func(context.Context) error) Tables {
+	return Tables{Open: func() (Recaller, error) { return readers.Get() }, CaughtUp: caughtUp}
+}
+
+// Snippets returns the snippets of what the tables hold.
+func (m Tables) Snippets(gate projections.Gate, budget time.Duration) *Snippets {
+	return NewSnippets(gate, m, m.Confirmed, budget)
 }
 
 // Search implements Searcher.
 func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit int) (out []Found, _ error) {
 	if scope.IdentityID == "" {
 		return nil, nil
-	}
-	if erased, err := m.Erased(ctx, scope.IdentityID); err != nil || erased {
-		return nil, err
 	}
 	tables, err := m.Open()
 	if err != nil {
@@ -40,7 +47,7 @@ func (m Tables) Search(ctx context.Context, scope Scoped, query string, limit in
 	return out, err
 }
 
-// Confirmed implements Confirmed: tables that have caught up hold nothing that was redacted before.
+// Confirmed implements Confirmed: once the tables have caught up, they hold nothing that was redacted before the call.
 func (m Tables) Confirmed(ctx context.Context, scope Scoped) (bool, error) {
 	if scope.IdentityID == "" {
 		return true, nil

@@ -1,5 +1,5 @@
-// Package ratelimit holds sessions and identities to a rate of requests. Its memory is
-// bounded: what has been quiet the longest is forgotten first, and begins anew.
+// Package ratelimit limits the rate of requests of sessions and identities. Its memory is bounded: it forgets the
+// session or identity that has been quiet the longest, which then begins anew.
 package ratelimit
 
 import (
@@ -13,8 +13,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is so many requests in a time; as many may come at once. The zero Rate is no
-// limit.
+// Rate is a number of requests in a time; all of them may come at once. The zero Rate is no limit.
 type Rate struct {
 	Requests int
 	Per      time.Duration
@@ -22,7 +21,7 @@ type Rate struct {
 
 var errForm = errors.New("want requests per time such as 10/s, 60/m or 100/1h, or off")
 
-// UnmarshalText reads "10/s", "60/m", "5/10s", a bare number (a second), or "off".
+// UnmarshalText reads "10/s", "60/m", "5/10s", a bare number (per second), or "off".
 func (r *Rate) UnmarshalText(b []byte) error {
 	text := string(b)
 	if text == "" || text == "off" {
@@ -52,17 +51,16 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%s", r.Requests, r.Per)
 }
 
-// most is how many sessions, and how many identities, are known at once: some 20 MB.
+// most bounds how many sessions, and how many identities, are remembered: some 20 MB.
 const most = 100_000
 
-// Limiter limits. Safe for concurrent use.
+// Limiter limits the rate of requests. Safe for concurrent use.
 type Limiter struct {
 	sessions, identities *buckets
 	now                  func() time.Time
 }
 
-// New makes a limiter; nil where nothing is limited. Time is now's, or the clock's
-// where that is nil.
+// New makes a limiter, or returns nil if there is no rate to limit. now is the clock, time.Now by default.
 func New(session, identity Rate, now func() time.Time) *Limiter {
 	if session.Requests == 0 && identity.Requests == 0 {
 		return nil
@@ -76,23 +74,23 @@ func New(session, identity Rate, now func() time.Time) *Limiter {
 // ByIdentity reports whether identities have a rate.
 func (l *Limiter) ByIdentity() bool { return l.identities != nil }
 
-// Allow reports whether a request of a kind may go on, and if not, in what time it may
-// come again. Kinds are counted apart. An empty session or identity has no limit.
+// Allow reports whether a request of a kind may proceed, and if not, after what time it may come again. Kinds are
+// counted apart. An empty session or identity has no limit.
 func (l *Limiter) Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool) {
 	now := l.now()
 	session, identity := l.sessions.reserve(kind, sessionID, now), l.identities.reserve(kind, identityID, now)
 	if wait = max(session.DelayFrom(now), identity.DelayFrom(now)); wait > 0 {
-		// What was refused is not counted.
+		// A refused request does not count.
 		session.CancelAt(now)
 		identity.CancelAt(now)
 	}
 	return wait, wait == 0
 }
 
-// buckets are those of sessions or of identities; nil where these have no rate.
+// buckets are the limiters of sessions or of identities; nil if these have no rate.
 type buckets struct {
-	rate Rate
-	held *lru.Cache[string, *rate.Limiter]
+	rate     Rate
+	limiters *lru.Cache[string, *rate.Limiter]
 }
 
 func newBuckets(r Rate) *buckets {
@@ -106,7 +104,7 @@ func newBuckets(r Rate) *buckets {
 	return &buckets{r, held}
 }
 
-// free is without limit.
+// free has no limit.
 var free = rate.NewLimiter(rate.Inf, 0)
 
 func (b *buckets) reserve(kind, id string, now time.Time) *rate.Reservation {
@@ -114,10 +112,10 @@ func (b *buckets) reserve(kind, id string, now time.Time) *rate.Reservation {
 		return free.ReserveN(now, 1)
 	}
 	key := kind + "\x00" + id
-	bucket, ok := b.held.Get(key)
+	bucket, ok := b.limiters.Get(key)
 	if !ok {
 		bucket = rate.NewLimiter(rate.Limit(float64(b.rate.Requests)/b.rate.Per.Seconds()), b.rate.Requests)
-		if there, held, _ := b.held.PeekOrAdd(key, bucket); held {
+		if there, held, _ := b.limiters.PeekOrAdd(key, bucket); held {
 			bucket = there
 		}
 	}

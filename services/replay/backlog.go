@@ -8,25 +8,33 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/follower"
 )
 
-// backlog reads what a query wants of one partition: first the events up to an end that was the partition's head, and
-// for a follower what comes after them. The last events may have been erased, so that the event at the end never comes.
-// So when nothing comes for a while, the backlog asks the log whether events are left before the end.
+// backlog reads the events of one partition that a query selects: first the events up to an end that was the
+// partition's head, and for a follower the events after it. The last events may have been erased, and then the event at
+// the end never comes. So when no event comes for a while, the backlog asks the log whether any event is left before
+// the end.
 type backlog struct {
 	log        *jetlog.Log
 	partition  int
 	after, end uint64
 	options    jetlog.TailOptions
 
-	tail  *jetlog.Tail
+	tail  tail
 	ready []jetlog.Message
 	// pull and stop read the backlog of a single session, which needs no tail.
 	pull func() (events.Recorded, error, bool)
 	stop func()
 }
 
-// ofSession lets the backlog read one session's subject alone.
+// tail brings the events of a partition, in order.
+type tail interface {
+	Next(ctx context.Context) ([]jetlog.Message, error)
+	Close()
+}
+
+// ofSession makes the backlog read only one session's subject.
 func (b *backlog) ofSession(ctx context.Context, id string) {
 	b.options = jetlog.TailOptions{Subject: events.SessionSubject(id)}
 	b.pull, b.stop = iter.Pull2(b.log.Session(ctx, id, b.after, b.end))
@@ -35,8 +43,8 @@ func (b *backlog) ofSession(ctx context.Context, id string) {
 // stillFor is how long the tail may deliver nothing before the backlog asks the log whether events are left.
 const stillFor = 250 * time.Millisecond
 
-// more makes sure that there is a next message up to the end, and reports whether there is one. Messages after the end
-// stay for a follower.
+// more reports whether there is a next message up to the end; it reads until it knows. Messages after the end stay for
+// a follower.
 func (b *backlog) more(ctx context.Context) (bool, error) {
 	for len(b.ready) == 0 {
 		if b.after >= b.end {
@@ -55,7 +63,7 @@ func (b *backlog) fill(ctx context.Context) error {
 		return b.fillSession(ctx)
 	}
 	if b.tail != nil {
-		err := b.read(ctx, true)
+		err := b.read(ctx, briefly)
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
@@ -67,7 +75,16 @@ func (b *backlog) fill(ctx context.Context) error {
 	case still:
 		b.after = b.end
 	case b.tail == nil:
-		b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options)
+		err = b.open(ctx)
+	}
+	return err
+}
+
+// open opens a tail after what was read.
+func (b *backlog) open(ctx context.Context) error {
+	tail, err := b.log.Tail(ctx, b.partition, b.after, b.options)
+	if err == nil {
+		b.tail = tail
 	}
 	return err
 }
@@ -79,7 +96,7 @@ func (b *backlog) fillSession(ctx context.Context) error {
 	e, err, there := b.pull()
 	switch {
 	case err != nil:
-		b.pull = func() (events.Recorded, error, bool) { return e, err, true } // a next call must not find an end
+		b.pull = func() (events.Recorded, error, bool) { return e, err, true } // the next call must fail too
 		return err
 	case there:
 		b.ready = []jetlog.Message{jetlog.DecodedMessage(&e)}
@@ -89,10 +106,28 @@ func (b *backlog) fillSession(ctx context.Context) error {
 	return nil
 }
 
+// goLive lets the backlog take what comes from the follower that others read with too, unless it reads one session.
+func (b *backlog) goLive(f *follower.Follower) {
+	if b.pull != nil {
+		return
+	}
+	if b.tail != nil {
+		b.tail.Close()
+	}
+	last := b.after
+	if len(b.ready) > 0 {
+		last = b.ready[len(b.ready)-1].Position.Seq
+	}
+	b.tail = f.Events(b.partition, last, b.options)
+}
+
+// briefly is how a read waits that must not block; it is the other of waiting for as long as it takes.
+const briefly = true
+
 // read waits for the next messages. With brief it returns context.DeadlineExceeded when none comes for a while.
 func (b *backlog) read(ctx context.Context, brief bool) (err error) {
 	if b.tail == nil {
-		if b.tail, err = b.log.Tail(ctx, b.partition, b.after, b.options); err != nil {
+		if err := b.open(ctx); err != nil {
 			return err
 		}
 	}
@@ -105,7 +140,7 @@ func (b *backlog) read(ctx context.Context, brief bool) (err error) {
 	return err
 }
 
-// take returns the next message, which is ready.
+// take returns the next message. The caller has made sure that there is one.
 func (b *backlog) take() jetlog.Message {
 	m := b.ready[0]
 	b.ready = b.ready[1:]

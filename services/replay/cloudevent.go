@@ -16,11 +16,11 @@ import (
 // (docs/contract.md#reading). Its data is
 //
 //   - the body as it stands in the log;
-//   - for a turn's event that a redaction covers, the ids and "redacted": true;
-//   - for an event that states no fact, "problem" with the reason, a word, and never the body.
+//   - for a turn's event that a redaction covers, and a description that was replaced, the ids and "redacted": true;
+//   - for an event that states no fact, "problem" with a one-word reason, and never the body.
 //
-// Where an event of a foreign publisher lacks a member that a CloudEvent must have, the member is made up: the id is
-// the event's position, and source and type are "unknown".
+// If a foreign publisher's event lacks a member that a CloudEvent must have, the id is the event's position, and source
+// and type are "unknown".
 func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	position := e.Position.String()
 	b = appendString(append(b, `{"specversion":"1.0","id":`...), cmp.Or(e.ID, position))
@@ -29,7 +29,7 @@ func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	if subject := cmp.Or(e.SessionID, e.IdentityID); subject != "" {
 		b = appendString(append(b, `,"subject":`...), subject)
 	}
-	// What a foreign publisher put there may be anything.
+	// A foreign publisher may have written anything there.
 	if _, err := time.Parse(time.RFC3339Nano, e.SentAt); err == nil {
 		b = append(append(append(b, `,"time":"`...), e.SentAt...), '"')
 	}
@@ -38,14 +38,14 @@ func appendEvent(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	return append(appendData(append(b, `","data":`...), e, hidden), '}')
 }
 
-// appendString prints a JSON string; what is not UTF-8 is replaced.
+// appendString prints a JSON string; it replaces bytes that are not UTF-8.
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
 
-// redacted is the data of an event whose texts are gone: as in a tombstone, the ids stay, and texts, messages and
-// metadata do not.
+// redacted is the data of an event without its texts: as in a tombstone, the ids stay, but not texts, messages and
+// metadata.
 type redacted struct {
 	events.Names
 	Redacted bool `json:"redacted"`
@@ -55,18 +55,25 @@ func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 	if e.Fact == nil {
 		return append(appendString(append(b, `{"problem":`...), e.Problem), '}')
 	}
+	if f, ok := e.Fact.(*events.SessionDescribed); ok && hidden.hidesDescription(e.SessionID, e.Position.Seq) {
+		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
+	}
 	ids, hides := events.Remains(e.Fact)
 	if !hides || !hidden.covers(e.SessionID, ids.TurnID, ids.ReplacesTurnID) {
 		return appendBody(b, e.Body)
 	}
+	return appendRedacted(b, ids)
+}
+
+func appendRedacted(b []byte, ids events.Names) []byte {
 	raw, err := json.Marshal(redacted{ids, true})
 	if err != nil {
-		return append(b, `{"redacted":true}`...) // can't be: ids and a bool
+		return append(b, `{"redacted":true}`...) // never happens: ids and a bool can be encoded
 	}
 	return append(b, raw...)
 }
 
-// appendBody prints a body that was read as JSON, on one line, and in UTF-8.
+// appendBody prints a body on one line and in UTF-8. The body has been read as JSON before.
 func appendBody(b, body []byte) []byte {
 	if !utf8.Valid(body) {
 		body = bytes.ToValidUTF8(body, []byte("\ufffd"))
@@ -76,7 +83,7 @@ func appendBody(b, body []byte) []byte {
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, body) != nil {
-		return append(b, "null"...) // can't be: it was read as JSON
+		return append(b, "null"...) // never happens: it was read as JSON
 	}
 	return append(b, compact.Bytes()...)
 }

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/follower"
 	"github.com/turnledger/turnledger/services"
 )
 
-// live is what comes from all partitions after the backlog.
+// live delivers the events of all partitions that come after the backlog.
 type live struct {
-	query  services.EventQuery
-	in     chan arrival
-	cancel context.CancelFunc
-	pumps  sync.WaitGroup
-	failed error
-	late   <-chan time.Time
+	query   services.EventQuery
+	in      chan arrival
+	cancel  context.CancelFunc
+	pumps   sync.WaitGroup
+	failed  error
+	overdue <-chan time.Time
 }
 
 type arrival struct {
@@ -27,14 +28,17 @@ type arrival struct {
 }
 
 // goLive goes on after the backlog with every partition at once.
-func goLive(ctx context.Context, q services.EventQuery, partitions []*backlog) *live {
+func goLive(
+	ctx context.Context, f *follower.Follower, q services.EventQuery, partitions []*backlog,
+) *live {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &live{query: q, in: make(chan arrival, 64), cancel: cancel}
 	if !q.Until.IsZero() {
 		// The server's clock and the log's may differ a little.
-		l.late = time.After(time.Until(q.Until) + 2*time.Second)
+		l.overdue = time.After(time.Until(q.Until) + 2*time.Second)
 	}
 	for _, b := range partitions {
+		b.goLive(f)
 		l.pumps.Go(func() { l.pump(ctx, b) })
 	}
 	go func() {
@@ -44,7 +48,7 @@ func goLive(ctx context.Context, q services.EventQuery, partitions []*backlog) *
 	return l
 }
 
-// pump hands on what comes in a partition, until the query ends there or something fails.
+// pump forwards the events of a partition until the query ends there or an error occurs.
 func (l *live) pump(ctx context.Context, b *backlog) {
 	to, bounded := boundOf(l.query.To, b.partition)
 	for !bounded || b.after < to {
@@ -77,8 +81,8 @@ func (l *live) pump(ctx context.Context, b *backlog) {
 	}
 }
 
-// passed reports whether the log is beyond a sequence and nothing up to there is still to come: the event that stands
-// there may be another session's, or erased.
+// passed reports whether the log is beyond a sequence and the query has no more events up to it. The event at the
+// sequence may be another session's, or erased.
 func (l *live) passed(ctx context.Context, b *backlog, to uint64) (bool, error) {
 	head, err := b.log.Head(ctx, b.partition)
 	if err != nil || head.Seq < to {
@@ -106,7 +110,7 @@ func (l *live) next(ctx context.Context) (jetlog.Message, error) {
 		return a.Message, l.failed
 	case <-ctx.Done():
 		return jetlog.Message{}, ctx.Err()
-	case <-l.late:
+	case <-l.overdue:
 		l.failed = io.EOF
 		return jetlog.Message{}, io.EOF
 	}

@@ -2,55 +2,43 @@ package replay
 
 import (
 	"context"
-	"hash/fnv"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/owners"
 )
 
-// redactions knows whose texts may not be printed: the turns that were redacted, with all their versions, and the
-// sessions that were erased. It reads the log once, the headers of all events and the bodies of those that matter, and
-// then follows it. Its memory grows with redactions, corrections and links, not with the log.
+// redactions knows which texts may not be printed: those of redacted turns, with all their versions, and those of
+// erased sessions. The index of owners passes it the headers of all events; it reads the bodies of those that matter.
+// Its memory grows with redactions and corrections, not with the log.
 type redactions struct {
 	log    *jetlog.Log
-	logger *slog.Logger
-	// read says of each partition how far it is.
-	read []jetlog.Watermark
+	owners *owners.Index
 
-	mu         sync.RWMutex
-	sessions   map[string]*losses
+	mu       sync.RWMutex
+	sessions map[string]*losses
+	// described is where the description stands that counts, by session.
+	described  map[string]uint64
 	identities map[string]bool // the erased ones
-	links      []link
 }
 
-// link is an event that links a session. Its id, of which this is a hash, depends on the identity, so that the body
-// need not be read to find the links of an identity.
-type link struct {
-	session string
-	id      uint64
-}
-
-// losses is what a session has lost. Versions joins the versions of a corrected turn, since a redaction of any of them
-// covers the others.
+// losses are the withdrawn turns of one session. Versions joins the versions of a corrected turn, since a redaction of
+// any version covers the others.
 type losses struct {
 	erased   bool
 	turns    map[uuid.UUID]bool
 	versions map[uuid.UUID][]uuid.UUID
 }
 
-func newRedactions(log *jetlog.Log, logger *slog.Logger) *redactions {
-	return &redactions{
-		log: log, logger: logger, read: make([]jetlog.Watermark, log.Partitions()),
-		sessions: map[string]*losses{}, identities: map[string]bool{},
-	}
+func newRedactions(log *jetlog.Log, index *owners.Index) *redactions {
+	return &redactions{log: log, owners: index, sessions: map[string]*losses{}, described: map[string]uint64{},
+		identities: map[string]bool{}}
 }
 
 // covers reports whether the text of any of these turns may not be printed.
@@ -62,32 +50,12 @@ func (r *redactions) covers(session string, turns ...uuid.UUID) bool {
 		(lost.erased || slices.ContainsFunc(turns, func(id uuid.UUID) bool { return lost.turns[id] }))
 }
 
-// reached waits until everything up to a position is known.
-func (r *redactions) reached(ctx context.Context, at events.Position) error {
-	return r.log.Reached(ctx, &r.read[at.Partition], at)
-}
-
-// run reads every partition and follows it until ctx ends.
-func (r *redactions) run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for k := range r.log.Partitions() {
-		g.Go(func() error {
-			return jetlog.Follow(ctx, r.log, jetlog.Following{
-				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
-				Mark: &r.read[k], Read: r.note, Pause: time.Second,
-				Warn: func(err error) { r.logger.Warn("replay waits for the log", "partition", k, "err", err) },
-			})
-		})
-	}
-	return g.Wait()
-}
-
-// note takes note of events.
+// note reads the events of a batch that matter.
 func (r *redactions) note(ctx context.Context, batch []jetlog.Message) error {
 	for _, m := range batch {
 		relevant := events.WithdrawalOf(m.Type()) != events.WithdrawsNothing
 		if m.Type() == events.TypeSessionLinked {
-			relevant = r.noteLink(m)
+			relevant = r.erasedAny() // the link may be to an erased identity
 		}
 		if !relevant {
 			continue
@@ -99,17 +67,14 @@ func (r *redactions) note(ctx context.Context, batch []jetlog.Message) error {
 	return nil
 }
 
-// noteLink notes a link, and reports whether any identity was erased by then: the link may be to that identity.
-func (r *redactions) noteLink(m jetlog.Message) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if session, identity, err := events.ParseSubject(m.Subject); err == nil && !identity {
-		r.links = append(r.links, link{session, hashOf(m.ID())})
-	}
+// erasedAny reports whether any identity is known to be erased.
+func (r *redactions) erasedAny() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	return len(r.identities) > 0
 }
 
-// withdraw notes what the event at a position takes away from readers.
+// withdraw notes which texts the event at a position withdraws.
 func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 	e, found, err := r.log.At(ctx, at)
 	if err != nil || !found {
@@ -125,6 +90,8 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 		})
 	case *events.TurnCorrected:
 		r.lose(f.SessionID, func(lost *losses) { lost.join(f.TurnID, f.ReplacesTurnID) })
+	case *events.SessionDescribed:
+		return r.describe(ctx, e)
 	case *events.SessionErased:
 		r.erase(f.SessionID)
 	case *events.SessionLinked:
@@ -133,12 +100,12 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 		return r.eraseIdentity(ctx, f.IdentityID)
 	case nil, *events.TurnStarted, *events.TurnFinalized, *events.SessionReset, *events.LinkRefused,
 		*events.ErasureReceipt:
-		// takes nothing away
+		// withdraws nothing
 	}
 	return nil
 }
 
-// lose changes what a session has lost, unless it has lost everything.
+// lose changes the losses of a session, unless the session is erased as a whole.
 func (r *redactions) lose(session string, change func(*losses)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,8 +134,8 @@ func (l *losses) cover(id uuid.UUID) {
 	}
 }
 
-// join notes that one turn was said to replace another. A correction that came too late for the fold counts too: it may
-// say again what the redacted turn said.
+// join notes that a correction named one turn as the replacement of another. A correction that came too late for the
+// fold counts too: it may repeat what the redacted turn said.
 func (l *losses) join(id, replaced uuid.UUID) {
 	l.versions[id] = append(l.versions[id], replaced)
 	l.versions[replaced] = append(l.versions[replaced], id)
@@ -179,7 +146,36 @@ func (l *losses) join(id, replaced uuid.UUID) {
 	}
 }
 
-// linked erases a session that is linked to an identity which was erased.
+// hidesDescription reports whether a description was replaced, or its session erased.
+func (r *redactions) hidesDescription(session string, seq uint64) bool {
+	r.mu.RLock()
+	stands, known := r.described[session]
+	r.mu.RUnlock()
+	return known && seq != stands || r.covers(session)
+}
+
+// describe notes which description of a session counts: the fold says that where there are several.
+func (r *redactions) describe(ctx context.Context, e events.Recorded) error {
+	r.mu.RLock()
+	stands, known := r.described[e.SessionID]
+	r.mu.RUnlock()
+	if known && stands != e.Position.Seq {
+		state, err := conversation.Folded(e.SessionID, conversation.Rules{Slim: true},
+			r.log.Session(ctx, e.SessionID, 0, e.Position.Seq))
+		if err != nil {
+			return err
+		}
+		stands = state.Description().DescribedAt
+	} else {
+		stands = e.Position.Seq
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.described[e.SessionID] = max(stands, r.described[e.SessionID])
+	return nil
+}
+
+// linked erases a session if the identity that it is linked to was erased.
 func (r *redactions) linked(ctx context.Context, f *events.SessionLinked) error {
 	r.mu.RLock()
 	erased := r.identities[f.IdentityID]
@@ -194,8 +190,8 @@ func (r *redactions) linked(ctx context.Context, f *events.SessionLinked) error 
 	return err
 }
 
-// eraseIdentity erases all sessions that are linked to an identity: those whose links were met by now, in any
-// partition. linked erases the others when it meets their links.
+// eraseIdentity erases all sessions that are linked to an identity, in any partition, as far as their links have been
+// read. For links that are read later, linked erases the session.
 func (r *redactions) eraseIdentity(ctx context.Context, identity string) error {
 	r.mu.Lock()
 	r.identities[identity] = true
@@ -207,47 +203,22 @@ func (r *redactions) eraseIdentity(ctx context.Context, identity string) error {
 	return err
 }
 
-// linkedTo returns the sessions that are linked to an identity.
+// linkedTo returns the sessions that are linked to an identity, in any partition.
 func (r *redactions) linkedTo(ctx context.Context, identity string) (map[string]bool, error) {
-	r.mu.RLock()
-	links := r.links // only ever added to
-	r.mu.RUnlock()
 	out := map[string]bool{}
-	for _, l := range links {
-		wanted := events.SessionLinked{SessionID: l.session, IdentityID: identity}
-		if out[l.session] || l.id != hashOf(wanted.EventID()) {
-			continue
-		}
-		owner, err := ownerOf(ctx, r.log, l.session)
+	for k := range r.log.Partitions() {
+		sessions, err := r.owners.Sessions(ctx, identity, k)
 		if err != nil {
 			return nil, err
 		}
-		if owner == identity {
-			out[l.session] = true
+		for _, session := range sessions {
+			out[session] = true
 		}
 	}
 	return out, nil
 }
 
-// ownerOf returns the identity of a session, or "". As in the fold the first link stands: a later link to another
-// identity is an anomaly, and does not make the session that identity's to read.
+// ownerOf returns the identity of a session, or "".
 func ownerOf(ctx context.Context, log *jetlog.Log, session string) (string, error) {
-	for e, err := range log.Session(ctx, session, 0, math.MaxUint64) {
-		if err != nil {
-			return "", err
-		}
-		if f, linked := e.Fact.(*events.SessionLinked); linked {
-			return f.IdentityID, nil
-		}
-		if _, erased := e.Fact.(*events.SessionErased); erased {
-			return "", nil
-		}
-	}
-	return "", nil
-}
-
-func hashOf(eventID string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(eventID))
-	return h.Sum64()
+	return conversation.OwnerOf(session, log.Session(ctx, session, 0, math.MaxUint64))
 }

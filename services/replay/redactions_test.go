@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -145,4 +146,26 @@ func TestBodyOfWhatStatesNoFactIsNeverPrinted(t *testing.T) {
 	require.True(t, got[1].Time.IsZero())
 	require.Equal(t, "caf\ufffd", got[2].Data["question_neutral"])
 	require.Equal(t, map[string]any{"problem": "wrong_subject"}, got[3].Data)
+}
+
+// A description that was replaced is not printed, wherever the newer one stands, nor one of an erased session.
+func TestAReplacedDescriptionIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hash, began := events.RequestHash("d1"), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	w.add(
+		&events.SessionDescribed{SessionID: "s", RequestID: "d1", Title: secret},
+		&events.SessionDescribed{SessionID: "e", RequestID: "d1", Title: secret},
+		&events.SessionDescribed{SessionID: "s", RequestID: "d2", Title: "stands", After: events.Position{Seq: 1},
+			Earlier: []string{hash}, CreatedAt: &began},
+		&events.SessionDescribed{SessionID: "s", RequestID: "d3", Title: secret},
+		&events.SessionErased{SessionID: "e", ReceiptID: "x"},
+	)
+	for _, q := range []services.EventQuery{{}, {SessionID: "s"}, {To: []events.Position{{Seq: 1}}}} {
+		noSecret(t, w.all(q))
+	}
+	got := w.all(services.EventQuery{})
+	require.Len(t, got, 5)
+	require.Equal(t, map[string]any{"session_id": "s", "request_id": "d1", "redacted": true}, got[0].Data)
+	require.Equal(t, "stands", got[2].Data["title"])
 }

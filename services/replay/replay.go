@@ -1,10 +1,8 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 )
 
@@ -25,17 +24,18 @@ type Replay struct {
 var _ services.EventReader = (*Replay)(nil)
 
 // New makes a reader of a log; it does no I/O.
-func New(log *jetlog.Log, logger *slog.Logger) *Replay {
-	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
-	return &Replay{log: log, redactions: newRedactions(log, logger)}
+func New(log *jetlog.Log, index *owners.Index) *Replay {
+	return &Replay{log: log, redactions: newRedactions(log, index)}
 }
 
-// Run learns of redactions until ctx ends. It reads the log once from its beginning; readings that begin meanwhile wait
-// for it.
-func (r *Replay) Run(ctx context.Context) error { return r.redactions.run(ctx) }
+// Run runs the index of owners until ctx ends, and learns of redactions from it. It reads the log once from its
+// beginning. Readings that begin before that is done wait for it.
+func (r *Replay) Run(ctx context.Context) error {
+	return r.redactions.owners.Run(ctx, r.redactions.note)
+}
 
-// OpenEvents begins a reading, which the caller must close; ctx lives as long as it. It returns when all redactions up
-// to the log's end are known. Errors: *conversation.Invalid for a query that makes no sense,
+// OpenEvents begins a reading, which the caller must close; ctx must live as long as the reading. It returns once all
+// redactions up to the log's end are known. Its errors are *conversation.Invalid for an impossible query,
 // services.ErrPositionNotReached for a position that the log does not hold yet, and those of jetlog.
 func (r *Replay) OpenEvents(ctx context.Context, q services.EventQuery) (services.EventStream, error) {
 	if err := valid(q, r.log.Partitions()); err != nil {
@@ -60,7 +60,7 @@ func (r *Replay) OpenEvents(ctx context.Context, q services.EventQuery) (service
 		}
 	}
 	for _, head := range heads {
-		if err := r.redactions.reached(ctx, head); err != nil {
+		if err := r.redactions.owners.Reached(ctx, head); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +98,7 @@ func (s *stream) bound(ctx context.Context, head events.Position) error {
 	return nil
 }
 
-// before returns the last sequence up to head that was recorded before a time, or the default for a zero time.
+// before returns the last sequence up to head that was recorded before a time. For a zero time it returns or.
 func (s *stream) before(ctx context.Context, at time.Time, head events.Position, or uint64) (uint64, error) {
 	if at.IsZero() {
 		return or, nil
@@ -107,9 +107,9 @@ func (s *stream) before(ctx context.Context, at time.Time, head events.Position,
 	return min(seq, head.Seq), err
 }
 
-// openPartitions makes the readers of the partitions; they read when Next asks them.
+// openPartitions makes the readers of the partitions. They read only when Next needs their events.
 func (s *stream) openPartitions(ctx context.Context) {
-	// Mostly everything is printed: then the tail decodes ahead.
+	// Without such filters every event is printed, so it pays to decode ahead.
 	ahead := jetlog.TailOptions{Decode: len(s.q.Types) == 0 && s.q.IdentityID == ""}
 	for k := range s.log.Partitions() {
 		b := &backlog{log: s.log, partition: k, after: s.at[k], end: s.end[k], options: ahead}
@@ -123,7 +123,7 @@ func (s *stream) openPartitions(ctx context.Context) {
 	}
 }
 
-// valid returns a *conversation.Invalid for a query that makes no sense on a log of so many partitions.
+// valid returns a *conversation.Invalid if the query makes no sense on a log with this number of partitions.
 func valid(q services.EventQuery, partitions int) error {
 	invalid := func(field, why string) error { return &conversation.Invalid{Field: field, Why: why} }
 	outside := func(p events.Position) bool { return p.Partition >= partitions }
@@ -146,7 +146,7 @@ func valid(q services.EventQuery, partitions int) error {
 	return nil
 }
 
-// boundOf returns the sequence that a list of positions names in a partition, and reports whether it names one.
+// boundOf returns the sequence that a list of positions names for a partition, and reports whether it names one.
 func boundOf(list []events.Position, partition int) (uint64, bool) {
 	i := slices.IndexFunc(list, func(p events.Position) bool { return p.Partition == partition })
 	if i < 0 {

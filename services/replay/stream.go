@@ -11,10 +11,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// stream is one reading of the log. For one reader.
+// stream is one reading of the log, for one reader.
 //
-// What is in the log when the reading begins comes first, in the order of each partition, and the partitions merged by
-// recorded time. For a follower, later events come as they arrive, in the order of each partition.
+// First come the events that were in the log when the reading began: each partition in its order, and the partitions
+// merged by recorded time. For a follower, later events come as they arrive, each partition in its order.
 type stream struct {
 	log        *jetlog.Log
 	redactions *redactions
@@ -25,36 +25,36 @@ type stream struct {
 	partitions    []*backlog
 	live          *live
 
-	waiting jetlog.Message // taken, and not printed yet
+	waiting jetlog.Message // taken from live, but not printed yet
 	taken   bool
 	buf     []byte
 	out     []services.Event
 }
 
-// From returns the place after which the reading begins.
+// From returns the cursor after which the reading begins.
 func (s *stream) From() events.Cursor { return s.from }
 
-// End returns where the log ended, or the query ends, when the reading began.
+// End returns the log's end when the reading began, or the query's end if that is earlier.
 func (s *stream) End() events.Cursor { return s.end }
 
-// Position returns how far the reading is, what it left out included. A reading from there goes on after the last
-// event that Next returned.
+// Position returns how far the reading is, including events that the query left out. A reading that begins there
+// continues after the last event that Next returned.
 func (s *stream) Position() events.Cursor { return s.at }
 
-// Bounds of what one Next returns.
+// Bounds of one call of Next.
 const (
 	batchEvents = 512
 	batchBytes  = 256 << 10
-	// lookEvery is after how many events that the query leaves out Next looks at ctx.
+	// lookEvery is the number of left-out events after which Next checks ctx.
 	lookEvery = 1024
 )
 
-// Next returns the next events, at least one. It blocks until there are some or ctx ends, and can be called again after
-// that. It returns io.EOF at the end, and only there.
+// Next returns the next events, at least one. It blocks until there are some or ctx ends; after that it can be called
+// again. It returns io.EOF at the end, and only there.
 func (s *stream) Next(ctx context.Context) (_ []services.Event, err error) {
 	s.out, s.buf = s.out[:0], s.buf[:0]
 	for passed := 1; err == nil && len(s.out) < batchEvents && len(s.buf) < batchBytes; passed++ {
-		// A follower gets what there is.
+		// A follower gets the events at hand without waiting for more.
 		if s.live != nil && len(s.out) > 0 && !s.live.ready() {
 			break
 		}
@@ -81,7 +81,7 @@ func (s *stream) step(ctx context.Context) error {
 		s.waiting, s.taken = m, true
 	}
 	m := &s.waiting
-	if err := s.redactions.reached(ctx, m.Position); err != nil {
+	if err := s.redactions.owners.Reached(ctx, m.Position); err != nil {
 		return err
 	}
 	if err := s.join(ctx, m); err != nil {
@@ -97,10 +97,10 @@ func (s *stream) step(ctx context.Context) error {
 	return nil
 }
 
-// errLater: what comes now may take long, so Next returns what it has first.
+// errLater: the next event may take long, so Next first returns the events that it has.
 var errLater = errors.New("later")
 
-// take returns the next event of the backlog, then of what comes.
+// take returns the next event of the backlog, or after the backlog the next live event.
 func (s *stream) take(ctx context.Context) (jetlog.Message, error) {
 	if s.live != nil {
 		return s.live.next(ctx)
@@ -121,15 +121,15 @@ func (s *stream) take(ctx context.Context) (jetlog.Message, error) {
 	for _, b := range s.partitions {
 		b.after = max(b.after, b.end)
 	}
-	s.live = goLive(ctx, s.q, s.partitions)
+	s.live = goLive(ctx, s.redactions.owners.Follower(), s.q, s.partitions)
 	if len(s.out) > 0 {
 		return jetlog.Message{}, errLater
 	}
 	return s.live.next(ctx)
 }
 
-// earliest returns the partition whose next event was recorded first, nil at the end of the backlog. The order within
-// a partition is the log's, whatever its clock did.
+// earliest returns the partition whose next event was recorded first, or nil at the end of the backlog. Within a
+// partition the log's order counts, whatever its clock did.
 func (s *stream) earliest(ctx context.Context) (first *backlog, err error) {
 	for _, b := range s.partitions {
 		more, err := b.more(ctx)
@@ -143,8 +143,8 @@ func (s *stream) earliest(ctx context.Context) (first *backlog, err error) {
 	return first, nil
 }
 
-// join takes note of a session that is linked to the query's identity while the identity is followed. The stream shows
-// the session from there on.
+// join adds a session that is linked to the query's identity while the reading follows that identity. The stream shows
+// the session's events from the link on.
 func (s *stream) join(ctx context.Context, m *jetlog.Message) error {
 	if s.live == nil || s.q.IdentityID == "" || m.Type() != events.TypeSessionLinked {
 		return nil
@@ -160,7 +160,7 @@ func (s *stream) join(ctx context.Context, m *jetlog.Message) error {
 	return err
 }
 
-// wants reports whether the query wants an event, by what needs no decoding.
+// wants reports whether the query wants an event. It looks only at what needs no decoding.
 func (s *stream) wants(m *jetlog.Message) bool {
 	if len(s.q.Types) > 0 && !slices.Contains(s.q.Types, m.Type()) {
 		return false

@@ -16,6 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/replay"
 )
@@ -36,7 +37,7 @@ func newWorld(t testing.TB, partitions int) *world {
 
 func worldOn(t testing.TB, log *jetlog.Log) *world {
 	t.Helper()
-	w := &world{t: t, log: log, replay: replay.New(log, nil)}
+	w := &world{t: t, log: log, replay: replay.New(log, owners.New(log, nil))}
 	natstest.Run(t, w.replay.Run)
 	return w
 }

@@ -1,4 +1,4 @@
-// Package servicetest starts the services of one process on a log for a test, joined as cmd joins them.
+// Package servicetest starts the services of one process on a log for a test, connected as cmd connects them.
 package servicetest
 
 import (
@@ -12,27 +12,27 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// Config is that of the services which write, read and build contexts.
+// Config of the services that write, read and build contexts.
 type Config struct {
 	History  history.Config
 	Reader   contextbuilder.ReaderConfig
 	Contexts contextbuilder.Config
 }
 
-// Services holds the services of one process. Several processes may share a log.
+// Services are the services of one process. Several processes may share a log.
 type Services struct {
 	History  *history.Service
 	Reader   *contextbuilder.Reader
 	Contexts *contextbuilder.Builder
 }
 
-// New joins the services on a log. Writes are answered while History runs.
+// New connects the services to a log. Writes are answered while History runs.
 func New(log *jetlog.Log, cfg Config) Services {
 	reader := contextbuilder.NewReader(log, cfg.Reader)
 	return Services{history.New(history.On(log), cfg.History), reader, contextbuilder.NewBuilder(reader, cfg.Contexts)}
 }
 
-// Start joins the services on a log and runs them until the test ends.
+// Start connects the services to a log, and runs them until the test ends.
 func Start(t testing.TB, log *jetlog.Log, cfg Config) Services {
 	t.Helper()
 	s := New(log, cfg)
@@ -40,15 +40,15 @@ func Start(t testing.TB, log *jetlog.Log, cfg Config) Services {
 	return s
 }
 
-// API returns an API with the native surface alone, which these services answer, except for the ports that cfg already
-// names.
+// API returns an API with only the native surface. These services answer it, except for the ports that native already
+// sets.
 func (s Services) API(cfg wire.Config, native v1.Config) *wire.API {
 	api := wire.New(cfg)
 	v1.Mount(api, s.Ports(native))
 	return api
 }
 
-// Ports names these services in a surface's configuration, except for the ports that it already names.
+// Ports sets these services in a surface's configuration, except for the ports that are set already.
 func (s Services) Ports(cfg v1.Config) v1.Config {
 	if cfg.Turns == nil {
 		cfg.Turns = s.History

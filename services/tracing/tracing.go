@@ -1,4 +1,4 @@
-// Package tracing sends spans where OpenTelemetry's own environment says.
+// Package tracing sends spans to the address in OpenTelemetry's own environment variables.
 package tracing
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Variables name where spans go; the exporter reads them itself.
+// Variables are the environment variables with the address for spans; the exporter reads them itself.
 var Variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
 // Provider takes spans.
@@ -24,7 +24,7 @@ type Provider struct {
 	shutdown func(context.Context) error
 }
 
-// Open sends spans to where one of Variables says, and drops them where none is set.
+// Open sends spans to the address in one of Variables, and drops them if none is set.
 func Open(ctx context.Context, version string, set bool) (*Provider, error) {
 	if !set {
 		return &Provider{noop.NewTracerProvider(), func(context.Context) error { return nil }}, nil
@@ -39,7 +39,7 @@ func Open(ctx context.Context, version string, set bool) (*Provider, error) {
 	return &Provider{p, p.Shutdown}, nil
 }
 
-// Close sends the spans that are left, also where ctx has ended.
+// Close sends the remaining spans, even if ctx has ended.
 func (p *Provider) Close(ctx context.Context, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services/backup"
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 // place is where a backup is kept.
@@ -52,9 +53,8 @@ func (c *backupCmd) Run(e *Env) error {
 		case errors.Is(err, backup.ErrExists):
 			return fmt.Errorf("%s: %w", c.Place, err)
 		case err != nil:
-			return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; the same again "+
-				"begins anew)",
-				err, c.Place)
+			return fmt.Errorf("%w (nothing at %s is a backup before its manifest.json is there; "+
+				"the same again begins anew)", err, c.Place)
 		}
 		bars.done()
 		if c.JSON {
@@ -66,8 +66,8 @@ func (c *backupCmd) Run(e *Env) error {
 	})
 }
 
-// source is a server as what a backup is taken of. It explains its own errors: others are of the
-// place where the backup is kept.
+// source is a server from which a backup is taken. It explains the server's errors itself, since other errors are about
+// the place of the backup.
 type source struct {
 	*client.Client
 	at remote
@@ -88,8 +88,8 @@ func (c source) Snapshot(ctx context.Context, partition int) (backup.File, io.Re
 	return f, body, c.at.explain(ctx, err)
 }
 
-// DeadLetters implements backup.Source. A backup is taken without them where a view's store does not answer, or
-// the key may not read them: the log is what counts.
+// DeadLetters implements backup.Source. If a view's store does not answer, or the key may not read dead letters, the
+// backup is taken without them: the log matters most.
 func (c source) DeadLetters(ctx context.Context) (out []projections.DeadLetter, _ error) {
 	all, err := c.Client.DeadLetters(ctx, "")
 	if err != nil && ctx.Err() == nil {
@@ -117,20 +117,20 @@ func (c source) DeadLetters(ctx context.Context) (out []projections.DeadLetter, 
 type bars struct {
 	e    *Env
 	name string
-	bar  *progress
+	bar  *progress.Progress
 }
 
 func (b *bars) at(name string, done, of int64) {
 	if name != b.name {
 		b.done()
-		b.name, b.bar = name, newProgress(b.e.Err, name, "bytes", of)
+		b.name, b.bar = name, progress.New(b.e.Err, name, "bytes", of)
 	}
-	b.bar.reach(uint64(done), uint64(max(of, done))) //nolint:gosec // sizes
+	b.bar.Reach(uint64(done), uint64(max(of, done))) //nolint:gosec // sizes
 }
 
 func (b *bars) done() {
 	if b.bar != nil {
-		b.bar.done()
+		b.bar.Done()
 	}
 	b.bar = nil
 }
@@ -141,7 +141,7 @@ type restoreCmd struct {
 	remote
 }
 
-// Run looks at all of a backup, and makes it the log of a running server that has none.
+// Run checks a whole backup, and makes it the log of a running server whose log is empty.
 func (c *restoreCmd) Run(e *Env) error {
 	store, err := c.store()
 	if err != nil {
@@ -164,9 +164,9 @@ func (c *restoreCmd) Run(e *Env) error {
 		if n, err := (source{s, c.remote, e}).Partitions(e.Ctx); err != nil {
 			return err
 		} else if n != whole.Partitions {
-			return fmt.Errorf("the backup has %s, and the server's log %d: start a server with "+
-				"TURNLEDGER_PARTITIONS=%d on "+
-				"an empty data directory", Counted(whole.Partitions, "partition"), n, whole.Partitions)
+			return fmt.Errorf("the backup has %s, and the server's log %d: "+
+				"start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
+				Counted(whole.Partitions, "partition"), n, whole.Partitions)
 		}
 		told := func(n int64) { bars.at("restore", n, max(n, whole.Size())) }
 		return whole.Send(erasures, told, func(packed io.Reader) (err error) {

@@ -24,7 +24,7 @@ type letterName struct {
 	Position   string `arg:"" help:"Where the event stands in the log, such as 0:42."`
 }
 
-// Validate implements kong's: a position that is none is wrong use.
+// Validate implements kong's interface: a malformed position is wrong use.
 func (n letterName) Validate() error {
 	if _, err := events.ParsePosition(n.Position); err != nil {
 		return fmt.Errorf("%q is no position: turnledger deadletters list names them", n.Position)

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
-	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type eraseCmd struct {
@@ -66,37 +66,24 @@ func (c *eraseCmd) Run(e *Env) error {
 	}, func(r client.Receipt) { showReceipt(e, r) })
 }
 
-// wait follows an erasure to its end, also over a restart of a server that has answered once.
+// wait follows an erasure to its end, even over a restart of the server.
 func (c *eraseCmd) wait(e *Env, id string) error {
-	return c.dialTwice(func(s, later *client.Client) error {
-		var bar *progress
-		for ; ; s = later {
-			r, err := s.Receipt(e.Ctx, id)
-			switch {
-			case e.Ctx.Err() != nil:
-				return fmt.Errorf("stopped waiting; it goes on in the server: turnledger erase --receipt %s shows "+
-					"how far", id)
-			case err != nil:
-				return fmt.Errorf("%w (what was asked for goes on when a server runs: turnledger erase --receipt %s "+
-					"shows how far)",
-					c.explain(e.Ctx, err), id)
-			case r.Complete():
-				return nil
-			}
-			if bar == nil {
-				units := "events"
-				if r.Kind == "identity" {
-					units = "sessions"
-				}
-				bar = newCounter(e.Err, "erase", units)
-				defer bar.done()
-			}
-			if p := r.Progress; p != nil && p.Sessions > 0 {
-				bar.reach(uint64(max(p.SessionsDone, 0)), uint64(p.Sessions))
-			} else if p != nil {
-				bar.reach(uint64(max(p.Erased, 0)), uint64(max(p.Events, 0)))
-			}
-			pause.For(e.Ctx, lookEvery)
+	return c.dialTwice(func(first, later *client.Client) error {
+		r, err := first.Receipt(e.Ctx, id)
+		if err == nil && !r.Complete() {
+			bar := progress.NewCounter(e.Err, "erase", r.Unit())
+			err = later.AwaitReceipt(e.Ctx, id, lookEvery, bar.Reach)
+			bar.Done()
+		}
+		switch {
+		case e.Ctx.Err() != nil:
+			return fmt.Errorf("stopped waiting; it goes on in the server: "+
+				"turnledger erase --receipt %s shows how far", id)
+		case err != nil:
+			return fmt.Errorf("%w (what was asked for goes on when a server runs: "+
+				"turnledger erase --receipt %s shows how far)", c.explain(e.Ctx, err), id)
+		default:
+			return nil
 		}
 	})
 }
@@ -129,7 +116,7 @@ type retentionCmd struct {
 	remote
 }
 
-// Run takes out what is too old, or says what would go.
+// Run removes what is too old, or with --dry-run prints what it would remove.
 func (c *retentionCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.Swept, error) {
 		return s.Sweep(e.Ctx, c.DryRun)

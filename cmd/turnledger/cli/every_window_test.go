@@ -20,6 +20,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/prompttest"
@@ -48,6 +49,10 @@ func (o oneSession) IdentityErasure(context.Context, string, events.Position) (*
 	return nil, events.Position{}, nil //nolint:nilnil // nobody was erased
 }
 
+func (o oneSession) IdentityErasedNow(context.Context, string) (*events.IdentityErased, error) {
+	return nil, nil //nolint:nilnil // nobody was erased
+}
+
 func (o oneSession) Wait(context.Context, events.Position) error { return nil }
 
 // Load returns so many turns that shown finalized ones are among them, as every view does.
@@ -66,13 +71,13 @@ func (o oneSession) Load(_ context.Context, _ string, _, shown int) (recent.Snap
 }
 
 // foldImported returns an imported conversation as the log would have it.
-func foldImported(t *testing.T, session string, turns []importer.Turn) *conversation.State {
+func foldImported(t *testing.T, session string, turns []client.WholeTurn) *conversation.State {
 	t.Helper()
 	state := conversation.New(session, conversation.Rules{})
 	fold := func(f events.Fact) {
 		seq := state.Applied + 1
 		require.True(t, state.Fold(events.Recorded{ID: f.EventID(), SessionID: session, Fact: f,
-			Time: time.Unix(int64(seq), 0), Position: events.Position{Seq: seq}}).Kind.Applied())
+			Time: time.Unix(int64(seq), 0), Position: events.Position{Seq: seq}}).Kind.ChangesView())
 	}
 	raw := func(messages []json.RawMessage) (out json.RawMessage) {
 		if messages != nil {

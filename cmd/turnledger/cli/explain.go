@@ -51,7 +51,7 @@ func (c *explainCmd) Run(e *Env) error {
 	})
 }
 
-// lines are the events of a reading as they came.
+// lines returns the events of a reading as they came.
 func lines(of iter.Seq2[client.Event, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for ev, err := range of {
@@ -62,7 +62,7 @@ func lines(of iter.Seq2[client.Event, error]) iter.Seq2[[]byte, error] {
 	}
 }
 
-// prompt asks what the turn's prompt was, as of its start.
+// prompt asks the server for the turn's prompt, as of its start.
 func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) error {
 	got, err := s.Context(e.Ctx, c.Session, client.ContextRequest{
 		Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root.String(), MaxMessages: c.MaxMessages,

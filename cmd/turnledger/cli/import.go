@@ -7,11 +7,12 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/client/importer"
+	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type importCmd struct {
 	Files    []string `arg:"" name:"file" help:"JSON Lines files, one conversation a line; - is standard input."`
-	Parallel int      `help:"Conversations recorded at once." default:"16"`
+	Parallel int      `help:"Requests under way at once, of up to 500 turns each." default:"4"`
 	remote
 }
 
@@ -25,12 +26,12 @@ func (c *importCmd) Run(e *Env) error {
 		return err
 	}
 	return c.dialTwice(func(first, later *client.Client) error {
-		bar := newProgress(e.Err, "importing", "bytes", total)
+		bar := progress.New(e.Err, "importing", "bytes", total)
 		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
-			First: first, Later: later, Parallel: c.Parallel, Explain: c.explain, Passed: bar.add,
-			Failed: func(where string, err error) { bar.say(e.Err, "%s: %v", where, err) },
+			First: first, Later: later, Parallel: c.Parallel, Explain: c.explain, Passed: bar.Add,
+			Failed: func(where string, err error) { bar.Say(e.Err, "%s: %v", where, err) },
 		})
-		bar.done()
+		bar.Done()
 		if c.JSON {
 			_ = e.printJSON(done) // the output remembers what went wrong
 		} else {
@@ -44,7 +45,7 @@ func (c *importCmd) Run(e *Env) error {
 	})
 }
 
-// sizes returns the bytes of files; -1 where they are not known.
+// sizes returns the total size of files; -1 if it is not known.
 func sizes(files []string) (total int64, err error) {
 	for _, name := range files {
 		if name == "-" {

@@ -23,17 +23,20 @@ type keysCmd struct {
 type keyring struct {
 	Auth string `help:"Where the file of keys is, as keys:FILE." default:"keys:./data/keys.json" env:"TURNLEDGER_AUTH"`
 	JSON bool   `help:"Machine output."`
+	file apikeys.File
 }
 
-func (k keyring) file() (apikeys.File, error) {
+// AfterApply implements kong's hook: it finds the file among the sources that --auth names.
+func (k *keyring) AfterApply() error {
 	sources, err := bearer.ParseSources(k.Auth)
 	if err == nil && sources.Keys == "" {
 		err = errors.New("has no keys:FILE")
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: --auth, TURNLEDGER_AUTH: %w", config.ErrUsage, err)
+		return fmt.Errorf("%w: --auth, TURNLEDGER_AUTH: %w", config.ErrUsage, err)
 	}
-	return sources.Keys, err
+	k.file = sources.Keys
+	return nil
 }
 
 type keysCreateCmd struct {
@@ -46,10 +49,6 @@ type keysCreateCmd struct {
 
 // Run makes a key.
 func (c *keysCreateCmd) Run(e *Env) error {
-	file, err := c.file()
-	if err != nil {
-		return err
-	}
 	now := time.Now()
 	spec := apikeys.Key{Name: c.Name, Scopes: c.Scopes, IdentityID: c.Identity}
 	if c.Expires > 0 {
@@ -59,21 +58,21 @@ func (c *keysCreateCmd) Run(e *Env) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", config.ErrUsage, err)
 	}
-	if err := file.Add(e.Ctx, k); err != nil {
+	if err := c.file.Add(e.Ctx, k); err != nil {
 		return err
 	}
-	return c.show(e, file, k, text)
+	return c.show(e, k, text)
 }
 
-// show prints a key that was made, this once. Alone it goes to standard output.
-func (k keyring) show(e *Env, file apikeys.File, made apikeys.Key, text string) error {
+// show prints a new key, which is never shown again. Only the key itself goes to standard output.
+func (k keyring) show(e *Env, made apikeys.Key, text string) error {
 	if k.JSON {
-		return e.printJSON(made.Shown(text))
+		return e.printJSON(made.Made(text))
 	}
 	e.say("%s", text)
 	e.note("This is the key %s of %s. It is not shown again: %s holds its hash only.\n"+
 		"Servers with TURNLEDGER_AUTH=%s know it within a second; callers set TURNLEDGER_KEY to it, "+
-		"or send Authorization: Bearer KEY.", made.Prefix, made.Name, file, k.Auth)
+		"or send Authorization: Bearer KEY.", made.Prefix, made.Name, k.file, k.Auth)
 	return nil
 }
 
@@ -81,14 +80,10 @@ type keysListCmd struct{ keyring }
 
 // Run lists the keys.
 func (c *keysListCmd) Run(e *Env) error {
-	file, err := c.file()
-	if err != nil {
-		return err
-	}
-	keys, err := file.Keys()
+	keys, err := c.file.Keys()
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: make the first key with turnledger keys create NAME "+
-			"--scopes turns:write,context:read", file)
+			"--scopes turns:write,context:read", c.file)
 	}
 	if err != nil {
 		return err
@@ -96,7 +91,7 @@ func (c *keysListCmd) Run(e *Env) error {
 	if c.JSON {
 		out := []apikeys.Shown{}
 		for _, k := range keys {
-			out = append(out, k.Shown(""))
+			out = append(out, k.Shown())
 		}
 		return e.printJSON(map[string]any{"keys": out})
 	}
@@ -120,16 +115,12 @@ type keysRotateCmd struct {
 
 // Run makes a key in the place of another.
 func (c *keysRotateCmd) Run(e *Env) error {
-	file, err := c.file()
-	if err != nil {
-		return err
-	}
 	now := time.Now()
-	old, next, text, err := file.Rotate(e.Ctx, c.Prefix, now.Add(c.Keep), c.Expires, now)
+	old, next, text, err := c.file.Rotate(e.Ctx, c.Prefix, now.Add(c.Keep), c.Expires, now)
 	if err != nil {
 		return err
 	}
-	if err := c.show(e, file, next, text); err != nil || c.JSON {
+	if err := c.show(e, next, text); err != nil || c.JSON {
 		return err
 	}
 	e.note("The former key %s counts until %s. End it before with: turnledger keys revoke %s",
@@ -144,16 +135,12 @@ type keysRevokeCmd struct {
 
 // Run ends a key.
 func (c *keysRevokeCmd) Run(e *Env) error {
-	file, err := c.file()
-	if err != nil {
-		return err
-	}
-	k, err := file.Revoke(e.Ctx, c.Prefix, time.Now())
+	k, err := c.file.Revoke(e.Ctx, c.Prefix, time.Now())
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return e.printJSON(k.Shown(""))
+		return e.printJSON(k.Shown())
 	}
 	e.say("%s of %s is revoked", k.Prefix, k.Name)
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type projectionsCmd struct {
@@ -48,7 +49,7 @@ type projectionsRebuildCmd struct {
 	remote
 }
 
-// Run rebuilds a view, or breaks its rebuild off.
+// Run rebuilds a view, or cancels its rebuild.
 func (c *projectionsRebuildCmd) Run(e *Env) error {
 	if c.Cancel {
 		return ask(e, c.remote, func(s *client.Client) (int, error) {
@@ -89,22 +90,21 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 
 // wait follows a rebuild to its end.
 func (c *projectionsRebuildCmd) wait(e *Env, s *client.Client, generation int) error {
-	bar := newCounter(e.Err, "rebuild "+c.Name, "events")
-	defer bar.done()
-	err := s.AwaitRebuild(e.Ctx, c.Name, generation, lookEvery, bar.reach)
+	bar := progress.NewCounter(e.Err, "rebuild "+c.Name, "events")
+	defer bar.Done()
+	err := s.AwaitRebuild(e.Ctx, c.Name, generation, lookEvery, bar.Reach)
 	failed, failure := errors.AsType[*client.RebuildError](err)
 	switch {
 	case err == nil:
 		return nil
 	case e.Ctx.Err() != nil:
-		return errors.New("stopped waiting; the rebuild goes on in the server: turnledger projections list shows " +
-			"how far, " +
-			"projections rebuild --cancel breaks it off")
+		return errors.New("stopped waiting; the rebuild goes on in the server: " +
+			"turnledger projections list shows how far, projections rebuild --cancel breaks it off")
 	case failure:
 		return failed
 	default:
-		return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)", c.explain(e.Ctx,
-			err))
+		return fmt.Errorf("%w (whether the rebuild goes on is not known: turnledger projections list)",
+			c.explain(e.Ctx, err))
 	}
 }
 
@@ -114,9 +114,9 @@ type projectionsVerifyCmd struct {
 	remote
 }
 
-// errDiffers: a view is not what the log says.
-var errDiffers = errors.New("what the view holds is not what the log says: rebuild it with turnledger projections " +
-	"rebuild")
+// errDiffers: a view differs from the log.
+var errDiffers = errors.New("what the view holds is not what the log says: " +
+	"rebuild it with turnledger projections rebuild")
 
 // Run verifies one view, or all that the server feeds.
 func (c *projectionsVerifyCmd) Run(e *Env) error {
@@ -152,7 +152,7 @@ func (c *projectionsVerifyCmd) Run(e *Env) error {
 	})
 }
 
-// tellLetters prints that a view's dead letters may be why it differs: a parked event is in the log and not in the view
+// tellLetters prints that dead letters may explain a difference: a parked event is in the log, but not in the view
 // until it is retried. If the server does not list the letters, tellLetters prints nothing.
 func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string) {
 	letters, err := s.DeadLetters(e.Ctx, name)
@@ -170,22 +170,22 @@ func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string
 }
 
 func (c *projectionsVerifyCmd) verify(e *Env, s *client.Client, name string) (differences int, err error) {
-	bar := newCounter(e.Err, "verify "+name, "events")
-	defer bar.done()
+	bar := progress.NewCounter(e.Err, "verify "+name, "events")
+	defer bar.Done()
 	return differences, s.Verify(e.Ctx, name, c.Sample, func(step client.Verified, line []byte) error {
 		if step.Result != nil {
 			differences = step.Result.Differences
 		}
 		switch d := step.Difference; {
 		case step.Progress != nil:
-			bar.reach(step.Progress.Events, step.Progress.Of)
+			bar.Reach(step.Progress.Events, step.Progress.Of)
 		case c.JSON:
 			e.say("%s", line)
 		case d != nil:
-			bar.say(e.Out, "%s  session %s  %s  view %s  log %s",
+			bar.Say(e.Out, "%s  session %s  %s  view %s  log %s",
 				name, d.SessionID, d.What, cmp.Or(d.View, "(none)"), cmp.Or(d.Log, "(none)"))
 		case step.Result != nil:
-			bar.say(e.Out, "%s: %d sessions looked at, %d differences", name, step.Result.Sessions, differences)
+			bar.Say(e.Out, "%s: %d sessions looked at, %d differences", name, step.Result.Sessions, differences)
 		}
 		return e.Out.Err
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// remote is where a verb finds the running server.
+// remote is the address of the running server.
 type remote struct {
 	URL  string `help:"The running server." default:"http://127.0.0.1:8480" env:"TURNLEDGER_URL"`
 	Key  string `help:"Key for the server." env:"TURNLEDGER_KEY"`
@@ -22,10 +22,10 @@ type remote struct {
 	tries uint // of one call; 1 by default
 }
 
-// firstTries is how often a call is tried by a verb that should find out quickly that there is no server.
+// firstTries is how often a verb tries a call when it should find out quickly that there is no server.
 const firstTries = 8
 
-// dial runs do with a client that tries each call so many times.
+// dial runs do with a client that tries each call at most tries times.
 func (r remote) dial(tries uint, do func(*client.Client) error) error {
 	return r.dialThrough(nil, tries, do)
 }
@@ -39,17 +39,16 @@ func (r remote) dialThrough(t http.RoundTripper, tries uint, do func(*client.Cli
 	return do(s)
 }
 
-// dialTwice runs do with two clients: first is for calls before the server has answered once, later for the calls after
-// that. later has so many tries that only the client's patience of a minute ends them, so that its calls outlast a
-// restart of the server.
+// dialTwice runs do with two clients. first is for calls before the server has answered once, later for all calls after
+// that. later outlasts a restart of the server: the number of its attempts is so high that only the client's patience
+// of a minute ends them.
 func (r remote) dialTwice(do func(first, later *client.Client) error) error {
 	return r.dial(firstTries, func(first *client.Client) error {
 		return r.dial(1000, func(later *client.Client) error { return do(first, later) })
 	})
 }
 
-// ask makes one call of the server. With --json it prints the answer as it came, else
-// as show does.
+// ask makes one call to the server. With --json it prints the answer as it came; otherwise it calls show.
 func ask[T any](e *Env, r remote, call func(*client.Client) (T, error), show func(T)) error {
 	answer := &lastAnswer{}
 	return r.dialThrough(answer, max(r.tries, 1), func(s *client.Client) error {
@@ -81,7 +80,7 @@ func (l *lastAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// explain says what to do about an error of the client.
+// explain adds to an error of the client what to do about it.
 func (r remote) explain(ctx context.Context, err error) error {
 	problem, answered := errors.AsType[*client.Error](err)
 	switch {
@@ -97,10 +96,10 @@ func (r remote) explain(ctx context.Context, err error) error {
 	}
 }
 
-// lookEvery is the pause between two looks at what a server does.
+// lookEvery is the pause between two polls of a server.
 const lookEvery = 200 * time.Millisecond
 
-// Counted returns a number and what is counted, in the plural where it is not one.
+// Counted returns a number with its noun. The noun is in the plural unless the number is 1.
 func Counted[N int | uint64](n N, of string) string {
 	if n == 1 {
 		return "1 " + of

@@ -10,6 +10,7 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/progress"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -28,8 +29,7 @@ type replayCmd struct {
 	remote
 }
 
-// Run prints the log as the server reads it, and the position where a later replay goes
-// on.
+// Run prints the log as the server reads it, and the position from which a later replay can continue.
 func (c *replayCmd) Run(e *Env) error {
 	q, err := c.query(time.Now())
 	if err != nil {
@@ -52,27 +52,27 @@ func (c *replayCmd) Run(e *Env) error {
 	return err
 }
 
-// file opens where the replay goes.
+// file opens the output of the replay.
 func (c *replayCmd) file(e *Env) (*export.File, error) {
 	f := export.FileConfig{Path: c.Output, To: e.Out, Format: export.Format(c.Format), Turns: c.Turns, Grows: c.Follow}
 	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", config.ErrUsage, c.Output)
 	}
-	if c.Output == "" && f.Format == export.Parquet && isTerminal(e.Out) {
+	if c.Output == "" && f.Format == export.Parquet && progress.IsTerminal(e.Out) {
 		return nil, fmt.Errorf("%w: a Parquet file is not for a terminal: name a file with -o", config.ErrUsage)
 	}
 	return export.OpenFile(f)
 }
 
-// query returns the query of the flags, and fails if they can't go together.
+// query returns the query of the flags, and fails if the flags contradict each other.
 func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 	switch {
 	case c.Turns && (c.Follow || len(c.Type) > 0):
 		return q, fmt.Errorf("%w: --turns folds whole sessions to the log's end: leave out --follow and --type",
 			config.ErrUsage)
 	case c.Follow && c.Format == string(export.Parquet):
-		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: follow with --format "+
-			"jsonl or csv", config.ErrUsage)
+		return q, fmt.Errorf("%w: a Parquet file can be read only when it is complete: "+
+			"follow with --format jsonl or csv", config.ErrUsage)
 	}
 	q = client.EventQuery{Types: c.Type, From: c.From, To: c.To, Follow: c.Follow}
 	if q.SessionID, err = idOf("--session", c.Session); err != nil {
@@ -88,7 +88,8 @@ func (c *replayCmd) query(now time.Time) (q client.EventQuery, err error) {
 	return q, err
 }
 
-// idOf reads an id, nil where none was given. An empty one, of a variable that was not set, would mean the whole log.
+// idOf returns an id, nil if none was given. It refuses an empty id, for example from an unset variable, since that
+// would mean the whole log.
 func idOf(flag string, id *string) (string, error) {
 	if id == nil {
 		return "", nil
@@ -99,7 +100,7 @@ func idOf(flag string, id *string) (string, error) {
 	return *id, nil
 }
 
-// moment reads a time, or how long ago one was.
+// moment parses a time, or a duration before now.
 func moment(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -115,16 +116,16 @@ func moment(flag, s string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// progressEvery is after how many events the progress is told.
+// progressEvery is the number of events between two reports of progress.
 const progressEvery = 1000
 
-// print hands every event on. While it follows, an event is on its way at once.
+// print writes every event. While it follows the log, it writes each event at once.
 func (c *replayCmd) print(e *Env, reading *client.Events, out *export.File) error {
-	// A follower has no end to be near, and a terminal shows the events themselves.
-	var bar *progress
-	if !c.Follow && (c.Output != "" || !isTerminal(e.Out)) {
-		bar = newProgress(e.Err, "replaying", "events", -1)
-		defer bar.done()
+	// There is no bar for a follower, which has no end, nor on a terminal that shows the events themselves.
+	var bar *progress.Progress
+	if !c.Follow && (c.Output != "" || !progress.IsTerminal(e.Out)) {
+		bar = progress.New(e.Err, "replaying", "events", progress.TotalUnknown)
+		defer bar.Done()
 	}
 	n := 0
 	for ev, err := range reading.All(e.Ctx) {
@@ -139,19 +140,19 @@ func (c *replayCmd) print(e *Env, reading *client.Events, out *export.File) erro
 			return &unwritten{err}
 		}
 		if n++; bar != nil && n%progressEvery == 0 {
-			bar.reach(reading.Progress())
+			bar.Reach(reading.Progress())
 		}
 	}
 	return nil
 }
 
-// unwritten: an event could not be put where the replay goes. Which of those before it
-// are there is not known: they were kept together.
+// unwritten: an event could not be written to the output. It is not known which earlier events are there, since they
+// were buffered together.
 type unwritten struct{ error }
 
 func (u *unwritten) Unwrap() error { return u.error }
 
-// finish completes the file, or leaves what there is of it, and says where to go on.
+// finish completes the file, or leaves its incomplete part, and prints where to continue.
 func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err error) error {
 	stopped := e.Ctx.Err() != nil && errors.Is(err, context.Canceled)
 	whole := err == nil || stopped && c.Follow

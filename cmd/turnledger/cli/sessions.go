@@ -8,6 +8,65 @@ import (
 	"github.com/turnledger/turnledger/services/export/explain"
 )
 
+type sessionsCmd struct {
+	List     sessionsListCmd     `cmd:"" help:"List sessions, the one that was active last first."`
+	Show     sessionsShowCmd     `cmd:"" help:"Look at a session."`
+	Describe sessionsDescribeCmd `cmd:"" help:"Change a session's title and metadata."`
+}
+
+type sessionsListCmd struct {
+	Identity string            `help:"Only sessions of this identity."`
+	Since    time.Time         `help:"Only sessions that were active at or after that time (RFC 3339)."`
+	Until    time.Time         `help:"Only sessions that were last active before that time."`
+	Title    string            `help:"Only sessions with this in their title."`
+	Metadata map[string]string `help:"Only sessions with these members (key=value)."`
+	Limit    int               `help:"At most so many; the server lists 200 at most." default:"50"`
+	Cursor   string            `help:"Go on behind a former list."`
+	remote
+}
+
+// Run lists sessions.
+func (c *sessionsListCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) (client.SessionPage, error) {
+		return s.Sessions(e.Ctx, client.SessionQuery{IdentityID: c.Identity, Since: c.Since, Until: c.Until,
+			Title: c.Title, Metadata: c.Metadata, Limit: c.Limit, Cursor: c.Cursor})
+	}, func(p client.SessionPage) {
+		table(e, client.SessionHeading, p.Sessions, client.ListedSession.Cells)
+		if p.NextCursor != "" {
+			e.note("(more: --cursor %s)", p.NextCursor)
+		}
+	})
+}
+
+type sessionsShowCmd struct {
+	Session string `arg:"" help:"The session."`
+	remote
+}
+
+// Run shows a session.
+func (c *sessionsShowCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
+		return s.Session(e.Ctx, c.Session)
+	}, func(s client.Session) { e.say("%s", s) })
+}
+
+type sessionsDescribeCmd struct {
+	Session   string            `arg:"" help:"The session."`
+	Title     *string           `help:"The title; an empty one takes it away."`
+	Metadata  map[string]string `help:"Members to set (key=value)."`
+	Without   []string          `help:"Keys of the metadata to take away."`
+	RequestID string            `help:"The same request again changes nothing."`
+	remote
+}
+
+// Run describes a session.
+func (c *sessionsDescribeCmd) Run(e *Env) error {
+	d := client.Describe{SessionID: c.Session, RequestID: c.RequestID, Title: c.Title}
+	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
+		return s.Describe(e.Ctx, d.With(c.Metadata, c.Without))
+	}, func(s client.Session) { e.say("%s", s) })
+}
+
 type contextCmd struct {
 	Session      string `arg:"" help:"The session."`
 	Message      string `arg:"" help:"The user's current message."`
@@ -20,7 +79,7 @@ type contextCmd struct {
 	remote
 }
 
-// Run prints a prompt, and where it comes from.
+// Run prints a prompt, and its source.
 func (c *contextCmd) Run(e *Env) error {
 	req := client.ContextRequest{
 		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: c.MaxMessages,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/turnledger/turnledger/services/client"
+	"github.com/turnledger/turnledger/services/client/progress"
 )
 
 type streamsCmd struct {
@@ -12,8 +13,7 @@ type streamsCmd struct {
 	Apply streamsApplyCmd `cmd:"" help:"Make the streams what is asked for, while they are in use."`
 }
 
-// streamsWanted is what the environment asks of the streams; what is not given is not
-// asked for.
+// streamsWanted is the wanted state of the streams, from the environment; missing values mean no change.
 type streamsWanted struct {
 	Partitions int `help:"Partitions that the log should have; fixed when it is made." env:"TURNLEDGER_PARTITIONS"`
 	Replicas   int `help:"Replicas that each stream should have." env:"TURNLEDGER_REPLICAS"`
@@ -26,7 +26,7 @@ func (w streamsWanted) asked() client.StreamsWanted {
 
 type streamsPlanCmd struct{ streamsWanted }
 
-// Run fails where something can't become what is asked for.
+// Run fails if a wanted change is impossible.
 func (c *streamsPlanCmd) Run(e *Env) error {
 	var all []client.Stream
 	err := ask(e, c.remote, func(s *client.Client) (_ []client.Stream, err error) {
@@ -61,10 +61,10 @@ func (c *streamsApplyCmd) Run(e *Env) error {
 		if err != nil {
 			return c.explain(e.Ctx, err)
 		}
-		bar := newProgress(e.Err, "filling replicas", "operations", -1)
-		defer bar.done()
+		bar := progress.New(e.Err, "filling replicas", "operations", progress.TotalUnknown)
+		defer bar.Done()
 		err = later.FillStreams(e.Ctx, c.asked(), all, lookEvery, func(lacking, most uint64) {
-			bar.reach(most-lacking, most)
+			bar.Reach(most-lacking, most)
 		})
 		if e.Ctx.Err() != nil {
 			return errors.New("stopped waiting; the servers go on: turnledger streams plan shows how far")

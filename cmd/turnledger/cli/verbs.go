@@ -1,5 +1,5 @@
 // Package cli has the verbs of the command line that talk to a running server, or need none
-// (docs/contract.md#command-line): a file each. The command itself joins the parts of a server.
+// (docs/contract.md#command-line): one file for each verb. The package above it connects the parts of a server.
 package cli
 
 import (
@@ -22,6 +22,7 @@ type Verbs struct {
 	History     historyCmd     `cmd:"" help:"Show a session's questions and answers."`
 	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
 	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
+	Sessions    sessionsCmd    `cmd:"" help:"List sessions, look at one, and describe it."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Erase       eraseCmd       `cmd:"" help:"Erase a session or an identity, and see what an erasure has reached."`
@@ -37,7 +38,7 @@ type Verbs struct {
 	Version     versionCmd     `cmd:"" help:"Show the version."`
 }
 
-// Env is what a verb is given: the life of the process, the terminal, and the version of the program.
+// Env is the environment of a verb: the process's context, the terminal, and the program's version.
 type Env struct {
 	Ctx     context.Context //nolint:containedctx // kong hands verbs one value; this is main's own context
 	Out     *Output
@@ -45,7 +46,7 @@ type Env struct {
 	Version string
 }
 
-// Output remembers that something could not be printed: a verb has then not done what it was asked for.
+// Output remembers that a write failed: the verb has then not done its work.
 type Output struct {
 	To  io.Writer
 	Err error
@@ -60,10 +61,13 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Unwrap returns what it writes to.
+func (o *Output) Unwrap() io.Writer { return o.To }
+
 // say prints a line.
 func (e *Env) say(format string, args ...any) { _, _ = fmt.Fprintf(e.Out, format+"\n", args...) }
 
-// note prints a line beside the output.
+// note prints a line to standard error.
 func (e *Env) note(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }
 
 // printJSON prints a value on several lines.
@@ -74,7 +78,7 @@ func (e *Env) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows of cells below a heading, whose cells are apart by tabs.
+// table prints rows of cells below a heading, whose cells are separated by tabs.
 func table[T any](e *Env, heading string, rows []T, cells func(T) []any) {
 	w := tabwriter.NewWriter(e.Out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, heading)
@@ -85,7 +89,7 @@ func table[T any](e *Env, heading string, rows []T, cells func(T) []any) {
 	_ = w.Flush() // the output remembers what went wrong
 }
 
-// confirm asks on the terminal, where there is one, whether to go on; anything but a yes is a no, and an error.
+// confirm asks on the terminal, if there is one, whether to continue. Anything but a yes returns an error.
 func (e *Env) confirm(yes bool, question, otherwise string) error {
 	if yes || !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
@@ -93,7 +97,7 @@ func (e *Env) confirm(yes bool, question, otherwise string) error {
 	_, _ = fmt.Fprintf(e.Err, "%s [y/N] ", question)
 	var answer string
 	err := interruptible(e.Ctx, func() error {
-		_, _ = fmt.Fscanln(os.Stdin, &answer) // nothing is a no
+		_, _ = fmt.Fscanln(os.Stdin, &answer) // no answer counts as a no
 		return nil
 	})
 	if err == nil && (strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")) {
@@ -102,7 +106,7 @@ func (e *Env) confirm(yes bool, question, otherwise string) error {
 	return errors.Join(err, errors.New(otherwise))
 }
 
-// interruptible runs what may wait for a terminal, and leaves it there when ctx ends.
+// interruptible runs f, which may wait for a terminal, and abandons it when ctx ends.
 func interruptible(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -10,7 +10,7 @@ type versionCmd struct {
 	JSON bool `help:"Machine output."`
 }
 
-// Run prints what the program is made of.
+// Run prints the versions of the program and its parts.
 func (c *versionCmd) Run(e *Env) error {
 	v := map[string]string{"version": e.Version, "nats_server": server.VERSION}
 	if info, ok := debug.ReadBuildInfo(); ok {

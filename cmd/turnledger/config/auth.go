@@ -28,11 +28,11 @@ func ShownAuth(auth string) string {
 	return auth
 }
 
-func (c auth) tokens(issuer string, logger *slog.Logger) tokens.Config {
+func (c auth) tokens() tokens.Config {
 	return tokens.Config{
-		URL: issuer, Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim,
+		Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim,
 		ScopesClaim: c.AuthScopesClaim,
-		Services:    c.AuthServices, Leeway: c.AuthLeeway, Logger: logger,
+		Services:    c.AuthServices, Leeway: c.AuthLeeway,
 	}
 }
 
@@ -40,7 +40,9 @@ func (c auth) validate(no *complaints) {
 	sources, err := bearer.ParseSources(c.Auth)
 	no.when(err != nil, "AUTH", "%s", err)
 	if sources.Issuer != "" {
-		err := c.tokens(sources.Issuer, nil).Validate()
+		cfg := c.tokens()
+		cfg.URL = sources.Issuer
+		err := cfg.Validate()
 		no.when(err != nil, "AUTH", "oidc: %s (see TURNLEDGER_AUTH_AUDIENCE, _ALGORITHMS, _LEEWAY)", err)
 	}
 }
@@ -51,6 +53,8 @@ func (c auth) Callers(logger *slog.Logger) (*bearer.Callers, error) {
 	if err != nil {
 		return nil, wrong("TURNLEDGER_AUTH", err)
 	}
-	out, err := sources.Open(c.tokens("", logger))
+	tokens := c.tokens()
+	tokens.Logger = logger
+	out, err := sources.Open(tokens)
 	return out, wrong("TURNLEDGER_AUTH", err)
 }

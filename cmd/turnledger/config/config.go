@@ -15,12 +15,12 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// ErrUsage marks a command line or a configuration that can't work.
+// ErrUsage marks a wrong command line or configuration.
 var ErrUsage = errors.New("wrong use")
 
 // Config holds the settings of dev and serve (docs/contract.md#environment). The tag show says how the verb config
-// prints a setting that may hold a secret: url leaves out what is secret in it, given says only that it is set, auth
-// hides what is no list of sources, and never leaves the row out.
+// prints a setting that may hold a secret: url hides the secret parts of a URL, given prints only whether it is set,
+// auth hides all but the list of sources, and never omits the row.
 type Config struct {
 	Listen      string        `help:"Address of the HTTP API." default:"127.0.0.1:8480" env:"TURNLEDGER_LISTEN"`
 	DataDir     string        `help:"Where everything is kept." default:"./data" env:"TURNLEDGER_DATA_DIR" type:"path"`
@@ -50,7 +50,7 @@ type Config struct {
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE" show:"never"`
 }
 
-// Validate joins all complaints.
+// Validate returns all faults, joined.
 func (c Config) Validate() error {
 	var no complaints
 	power := c.Partitions >= 1 && c.Partitions <= events.Buckets && c.Partitions&(c.Partitions-1) == 0
@@ -76,7 +76,7 @@ func (c Config) Validate() error {
 	return errors.Join(no...)
 }
 
-// complaints are what is wrong with settings; each is named without TURNLEDGER_.
+// complaints are faults of settings; each names its setting without TURNLEDGER_.
 type complaints []error
 
 func (c *complaints) when(wrong bool, name, format string, args ...any) {
@@ -112,8 +112,8 @@ func (c Config) Policy() conversation.Policy {
 	return conversation.Policy{MetadataKeys: keys}
 }
 
-// AnonymousAge returns the silence after which an anonymous session leaves the log. It is never shorter than a session
-// lives: one that is still shown would be lost.
+// AnonymousAge returns the silence after which an anonymous session leaves the log. It is never shorter than the
+// session's TTL, since otherwise a session would leave while it is still shown.
 func (c Config) AnonymousAge() time.Duration {
 	if c.AnonymousRetention == 0 {
 		return 0
@@ -121,7 +121,7 @@ func (c Config) AnonymousAge() time.Duration {
 	return max(c.AnonymousRetention, c.SessionTTL)
 }
 
-// NATSListener takes the listener's setting apart: host:port, or a URL with credentials.
+// NATSListener parses the listener's setting: host:port, or a URL with credentials.
 func (c Config) NATSListener() (address, user, password string, err error) {
 	if !strings.Contains(c.NATSListen, "://") {
 		return c.NATSListen, "", "", nil

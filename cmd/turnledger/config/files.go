@@ -9,8 +9,9 @@ import (
 	"github.com/turnledger/turnledger/services/access/secrets"
 )
 
-// fromFiles sets a flag whose variable X is not set to the first line of the file that X_FILE names. So secrets need
-// not stand in an environment, which others may see. An error names the file and never its content.
+// fromFiles reads a setting from a file: if the variable X of a flag is not set, it uses the first line of the file
+// that X_FILE names. So secrets need not be in the environment, which others may see. An error names the file and never
+// its content.
 func fromFiles(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		file, given := os.LookupEnv(name + "_FILE")

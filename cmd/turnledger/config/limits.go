@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"github.com/alecthomas/units"
+
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// bounds bounds what callers of the API may take.
+// bounds limits what callers of the API may use.
 type bounds struct {
 	MaxBody        units.Base2Bytes `name:"http-max-body" help:"Most bytes of a request's body." default:"1MiB" env:"TURNLEDGER_HTTP_MAX_BODY"`
 	MaxHeader      units.Base2Bytes `name:"http-max-header" help:"Most bytes of a request's headers." default:"64KiB" env:"TURNLEDGER_HTTP_MAX_HEADER"`
@@ -17,12 +19,17 @@ type bounds struct {
 	MaxRequests    int              `name:"http-max-requests" help:"Requests that are answered at once; more are refused with 503." default:"1024" env:"TURNLEDGER_HTTP_MAX_REQUESTS"`
 	MaxStreams     int              `name:"http-max-streams" help:"Streams of events and answers of models at once." default:"1024" env:"TURNLEDGER_HTTP_MAX_STREAMS"`
 	MaxConnections int              `name:"http-max-connections" help:"Connections that are open at once; more wait." default:"10000" env:"TURNLEDGER_HTTP_MAX_CONNECTIONS"`
+	Pprof          string           `help:"Address on loopback for profiles of this process (pprof); unset: none." env:"TURNLEDGER_PPROF"`
 }
 
 func (c bounds) validate(no *complaints) {
 	no.unless(within(c.MaxBody, units.KiB, 8*units.MiB),
 		"HTTP_MAX_BODY", "must be 1KiB to 8MiB, which is the most that the log takes")
 	no.unless(within(c.MaxHeader, 4*units.KiB, units.MiB), "HTTP_MAX_HEADER", "must be 4KiB to 1MiB")
+	if c.Pprof != "" {
+		err := wire.CheckProfiles(c.Pprof)
+		no.when(err != nil, "PPROF", "%v", err)
+	}
 	for name, d := range map[string]time.Duration{
 		"HEADER": c.HeaderTimeout, "READ": c.ReadTimeout, "IDLE": c.KeepTimeout, "REQUEST": c.RequestTimeout,
 	} {

@@ -37,17 +37,12 @@ type prompts struct {
 // RewriterModel returns the name of the rewriter's model: its own, or the chat's.
 func (c prompts) RewriterModel() string { return cmp.Or(c.RewriterName, c.ModelName) }
 
-// Anthropic reports whether the chat model's endpoint speaks Anthropic's protocol.
-func (c prompts) Anthropic() bool {
-	u, err := url.Parse(c.ModelURL)
-	return c.ModelAPI == "anthropic" || c.ModelAPI == "auto" && err == nil && u.Hostname() == "api.anthropic.com"
-}
-
 func (c prompts) validate(no *complaints) {
 	no.unless(slices.Contains([]string{"reject", "enqueue", "interrupt"}, c.OnPending),
 		"ON_PENDING", "must be reject, enqueue or interrupt")
-	for _, a := range [][2]string{{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL",
-		c.MemoryURL}} {
+	for _, a := range [][2]string{
+		{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL", c.MemoryURL},
+	} {
 		u, err := url.Parse(a[1])
 		no.when(a[1] != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"),
 			a[0], "must be a URL such as https://api.openai.com/v1")

@@ -53,7 +53,7 @@ func shown(f *kong.Flag) string {
 	}
 }
 
-// Text returns a setting's value as its variable takes it.
+// Text returns a setting's value in the form that its variable accepts.
 func Text(value any) string {
 	switch v := value.(type) {
 	case []string:
@@ -66,8 +66,8 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Unknown returns the variables of the environment that look like settings and that no flag reads, so that nobody
-// relies on them. Each variable may have _FILE behind it.
+// Unknown returns the environment variables that look like settings but that no flag reads, so that nobody relies on
+// them. It also accepts each known variable with the suffix _FILE.
 func Unknown(model *kong.Application) (names []string) {
 	known := []string{prefix + "TEST_DATA", prefix + "TORTURE"} // tests read these
 	_ = kong.Visit(model, func(node kong.Visitable, next kong.Next) error {

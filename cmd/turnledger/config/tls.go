@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/services/access/certfile"
 )
 
-// certificates names the files of certificates, keys and credentials. PostgreSQL takes its
-// own from its URL (sslmode, sslrootcert, sslcert, sslkey).
+// certificates names the files of certificates, keys and credentials. PostgreSQL's are in its URL (sslmode,
+// sslrootcert, sslcert, sslkey).
 type certificates struct {
 	TLSCert   string `name:"tls-cert" help:"Certificate of the HTTP API, a PEM file; with it the API speaks HTTPS only." type:"path" env:"TURNLEDGER_TLS_CERT"`
 	TLSKey    string `name:"tls-key" help:"The file of its private key." type:"path" env:"TURNLEDGER_TLS_KEY"`
@@ -39,7 +39,7 @@ func (c certificates) validate(no *complaints, all Config) {
 	no.when(c.RedisCA != "" && !encrypted, "REDIS_CA", "is for TURNLEDGER_REDIS_URL=rediss://…")
 }
 
-// Scheme returns that of the API's address.
+// Scheme returns the scheme of the API's address.
 func (c certificates) Scheme() string {
 	if c.TLSCert != "" {
 		return "https"
@@ -47,13 +47,13 @@ func (c certificates) Scheme() string {
 	return "http"
 }
 
-// API returns the certificate of the API; nil where it speaks plain HTTP.
+// API returns the certificate of the API; nil if it speaks plain HTTP.
 func (c certificates) API(logger *slog.Logger) (*certfile.Pair, error) {
 	return pair("TURNLEDGER_TLS_CERT", c.TLSCert, c.TLSKey, logger)
 }
 
-// NATS returns the certificate of the embedded server's listener, and with it whom the listener lets in; both are nil
-// where it speaks in clear.
+// NATS returns the certificate of the embedded server's listener, and the TLS configuration that decides which clients
+// it accepts; both are nil without TLS.
 func (c certificates) NATS(logger *slog.Logger) (*certfile.Pair, *tls.Config, error) {
 	p, err := pair("TURNLEDGER_NATS_CERT", c.NATSCert, c.NATSKey, logger)
 	if p == nil || err != nil {
@@ -67,7 +67,7 @@ func (c certificates) NATS(logger *slog.Logger) (*certfile.Pair, *tls.Config, er
 	return p, t, err
 }
 
-// Redis returns the authorities of Redis; nil where the system's count.
+// Redis returns the authorities for Redis; nil for the system's.
 func (c certificates) Redis() (*x509.CertPool, error) {
 	return authorities("TURNLEDGER_REDIS_CA", c.RedisCA)
 }
@@ -89,7 +89,7 @@ func wrong(name string, err error) error {
 	return err
 }
 
-// NATSClient returns how an outside NATS is called. Credentials and certificate are read again for each connection.
+// NATSClient returns the options for an outside NATS. Credentials and certificate are read again for each connection.
 func (c certificates) NATSClient() []nats.Option {
 	var opts []nats.Option
 	if c.NATSCreds != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// row is what one system did in one workload with so many connections, once for each run.
+// row holds the results of one system in one workload with one number of connections, one result for each run.
 type row struct {
 	workload string
 	conns    int
@@ -138,7 +138,7 @@ func numbers(list string) (out []int, err error) {
 	return out, nil
 }
 
-// each measures one workload on every system that offers it.
+// each measures one workload on every system that has a client for it.
 func (c *comparison) each(ctx context.Context, w workload, n int, session func(client, turn int) string) error {
 	for _, s := range c.systems {
 		probe, ok := s.client(ctx, w)
@@ -166,7 +166,7 @@ func (c *comparison) each(ctx context.Context, w workload, n int, session func(c
 	return ctx.Err()
 }
 
-// filled sees to the sessions that are read, or written to though they are long; they are made once.
+// filled makes the sessions that a workload reads, or the long sessions that it writes to. It makes them once.
 func (c *comparison) filled(ctx context.Context, s system, w workload, first bool) error {
 	done := slices.ContainsFunc(c.rows, func(r *row) bool {
 		return r.workload == string(w) && r.system == s.name() && len(r.results) > 0
@@ -233,7 +233,7 @@ func (c *comparison) row(workload string, conns int, system string) *row {
 	return r
 }
 
-// print writes a table of medians; the ratio is to the bare floor of the workload.
+// print writes a table of medians. The ratios are to the bare floors of the workload.
 func (c *comparison) print() {
 	fmt.Println("| workload | connections | system | per second (least–most) | to pgx | to Redis | p50 | p99 | " +
 		"processor each | lag | live heap | peak |")
@@ -251,7 +251,8 @@ func (c *comparison) print() {
 	}
 }
 
-// ratio sets a row beside a floor's of the same workload; the ways to write a turn share the two inserts.
+// ratio compares a row with a floor's row of the same workload. All ways to write a turn are compared with the floor of
+// two calls.
 func (c *comparison) ratio(r *row, floor string) string {
 	kind := r.workload
 	if strings.HasPrefix(kind, "W") {
@@ -286,7 +287,7 @@ func mega(n int64) string {
 	return strconv.FormatInt(n>>20, 10) + " MB"
 }
 
-// ready asks until ask has no error, for up to ten minutes.
+// ready repeats ask until it returns no error, for up to ten minutes.
 func ready(ctx context.Context, ask func() error) error {
 	every := backoff.WithBackOff(backoff.NewConstantBackOff(50 * time.Millisecond))
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, ask() }, every,

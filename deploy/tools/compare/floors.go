@@ -21,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
-// floor is what the three floors share: they have no views that lag.
+// floor is the common part of the three floors. They have no views, so nothing lags.
 type floor struct{ pid int }
 
 func (f floor) processor() time.Duration              { return processor(f.pid) }
@@ -29,7 +29,7 @@ func (f floor) memory(context.Context) (int64, int64) { return 0, peak(f.pid) }
 func (floor) lag(context.Context) float64             { return 0 }
 func (floor) settle(context.Context) error            { return nil }
 
-// doing is a client that is one function.
+// doing is a client that consists of one function.
 type doing func(ctx context.Context, session string) (int, error)
 
 func (d doing) do(ctx context.Context, session string) (int, error) { return d(ctx, session) }
@@ -59,8 +59,8 @@ func importBy(ctx context.Context, n int, record func(context.Context, string) e
 	return time.Since(began), err
 }
 
-// postgres is bare inserts: a row for each half of a turn, each its own commit with PostgreSQL's default durability,
-// over a pool of 20 connections, and an index over (session, id descending).
+// postgres inserts into bare tables: a row for each half of a turn, each in its own commit with PostgreSQL's default
+// durability, over a pool of 20 connections, with an index over (session, id descending).
 type postgres struct {
 	floor
 	server *localpg.Server
@@ -156,7 +156,7 @@ func (p *postgres) imported(ctx context.Context, n int) (time.Duration, error) {
 	return importBy(ctx, n, p.record)
 }
 
-// redis is a bare list: an append-only file that is synced each second, the last 12 entries read.
+// redis appends to a bare list, with an append-only file that is synced each second, and reads the last 12 entries.
 type redis struct {
 	floor
 	process *process
@@ -228,7 +228,7 @@ func (r *redis) imported(ctx context.Context, n int) (time.Duration, error) {
 	return importBy(ctx, n, r.record)
 }
 
-// bareNATS is two publishes a turn into a stream of a NATS server that syncs each write.
+// bareNATS publishes two messages a turn into a stream of a NATS server that syncs each write.
 type bareNATS struct {
 	floor
 	process *process
@@ -253,7 +253,7 @@ func (b *bareNATS) start(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// serve starts the server, which this program is, too, and returns its address.
+// serve starts the NATS server, for which it runs this program again, and returns its address.
 func (b *bareNATS) serve(ctx context.Context, dir string) (url string, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -17,30 +17,29 @@ var (
 )
 
 const (
-	turnsOfSession = 20 // W begins a new session after so many turns
+	turnsOfSession = 20 // turns of a session before W begins a new one
 	longSession    = 1000
 	readMessages   = 200
 	readWindow     = 12
 	batch          = 500
 )
 
-// client is one connection's worth of a system. do records turns (or reads a window) once; n is how many turns or
-// windows that were.
+// client is one connection to a system. do records turns (or reads a window) once; n is the number of turns or windows.
 type client interface {
 	do(ctx context.Context, session string) (n int, err error)
 	close()
 }
 
-// result is one measured time of a workload on a system.
+// result is the outcome of one run of a workload on a system.
 type result struct {
 	perSecond     float64
 	p50, p99      time.Duration
 	perTurn       time.Duration // processor time of the system, without its clients
-	lag           float64       // seconds, the most that was seen under load
+	lag           float64       // seconds, the highest seen under load
 	heap, highest int64         // bytes
 }
 
-// job says what the clients do.
+// job is the work of the clients.
 type job struct {
 	clients  []client
 	session  func(client, turn int) string
@@ -48,8 +47,7 @@ type job struct {
 	warm     time.Duration
 }
 
-// run has each client do its work without pause. The counts begin after the warm-up; settle returns when the system
-// has done all that it was given.
+// run makes each client work without pause, and counts after the warm-up. Then it waits until the system has settled.
 func (j job) run(ctx context.Context, s system) (r result, err error) {
 	var (
 		counting, over atomic.Bool
@@ -107,7 +105,7 @@ func (j job) run(ctx context.Context, s system) (r result, err error) {
 	return r, nil
 }
 
-// watchLag waits, and returns the most seconds that a view of the system was behind meanwhile.
+// watchLag watches for the duration d, and returns the highest lag of a view in seconds.
 func watchLag(ctx context.Context, s system, d time.Duration) (most float64) {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		most = max(most, s.lag(ctx))

@@ -1,8 +1,8 @@
-// Command compare runs the built turnledger beside what people use instead (bare inserts into PostgreSQL, a bare
-// Redis list, bare JetStream publishes) and prints what each does: in one run, in turns, each as processes of its own,
-// with the clients on the same processors. `make bench-compare` runs it. The workloads are named as in
-// docs/benchmarks.md: W records turns of 120 and 600 bytes, R reads the last 12 messages of 200, L writes to sessions
-// of 1,000 turns, and import records conversations of one turn each by `turnledger import`.
+// Command compare runs the built turnledger beside the tools that people use instead (bare inserts into PostgreSQL, a
+// bare Redis list, bare JetStream publishes) and prints the figures of each. All run in one run, in turns, each as
+// processes of its own, with the clients on the same processors. `make bench-compare` runs it. The workloads are named
+// as in docs/benchmarks.md: W records turns of 120 and 600 bytes, R reads the last 12 messages of 200, L writes to
+// sessions of 1,000 turns, and import records conversations of one turn each by `turnledger import`.
 package main
 
 import (

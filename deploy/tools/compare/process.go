@@ -21,7 +21,7 @@ type process struct {
 	log string
 }
 
-// begin starts a program whose output goes into a file in dir.
+// begin starts a program whose output goes to a file in dir.
 func begin(dir string, env []string, name string, args ...string) (*process, error) {
 	log := filepath.Join(dir, filepath.Base(name)+".log")
 	out, err := os.Create(log)
@@ -42,7 +42,7 @@ func begin(dir string, env []string, name string, args ...string) (*process, err
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	done := make(chan error, 1)
-	go func() { done <- p.cmd.Wait() }() // ends by the signal, which Wait calls an error
+	go func() { done <- p.cmd.Wait() }() // the signal ends it, which Wait reports as an error
 	select {
 	case err := <-done:
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -55,7 +55,7 @@ func (p *process) stop() error {
 	}
 }
 
-// children maps each process to those it started.
+// children maps each process to the processes that it started.
 func children() map[int][]int {
 	kids := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -84,7 +84,7 @@ func stat(path string) ([]string, error) {
 	return strings.Fields(rest), nil
 }
 
-// processor returns the processor time that a process and its descendants have taken, those that ended included.
+// processor returns the processor time of a process and its descendants, including descendants that have ended.
 func processor(pid int) time.Duration {
 	kids := children()
 	var ticks int64
@@ -104,7 +104,7 @@ func processor(pid int) time.Duration {
 	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 on every Linux
 }
 
-// peak returns the most memory that a process has had at once (VmHWM), in bytes.
+// peak returns the highest memory of a process so far (VmHWM), in bytes.
 func peak(pid int) int64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -120,7 +120,7 @@ func peak(pid int) int64 {
 	return 0
 }
 
-// freePort returns an address on loopback that nobody listens on.
+// freePort returns an unused address on loopback.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -30,7 +30,7 @@ type turnledger struct {
 	nats    *bareNATS
 	redis   *process
 	pg      *localpg.Server
-	stores  []int // processes of the stores outside
+	stores  []int // processes of the outside stores
 	url     string
 	dir     string
 	http    *http.Client
@@ -71,7 +71,7 @@ func (t *turnledger) start(ctx context.Context, dir string) error {
 	return t.begin(ctx)
 }
 
-// begin starts the process, the first time or again, and waits until it is ready.
+// begin starts or restarts the process, and waits until it is ready.
 func (t *turnledger) begin(ctx context.Context) (err error) {
 	if t.process, err = t.command(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (t *turnledger) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// outsideStores starts what `serve` is given from outside, and returns the environment that names it.
+// outsideStores starts the stores that `serve` needs, and returns the environment that names them.
 func (t *turnledger) outsideStores(ctx context.Context) ([]string, error) {
 	t.nats = &bareNATS{}
 	url, err := t.nats.serve(ctx, t.dir)
@@ -130,14 +130,14 @@ func (t *turnledger) processor() (d time.Duration) {
 	return d
 }
 
-// memory returns the bytes that the last garbage collection found in use (the next one's goal, taken back by GOGC),
-// and the most that the process had.
+// memory returns the bytes that the last garbage collection found in use (computed from the goal of the next one and
+// GOGC), and the highest memory of the process.
 func (t *turnledger) memory(ctx context.Context) (live, most int64) {
 	metrics := t.metrics(ctx, "go_memstats_next_gc_bytes", "go_gc_gogc_percent")
 	return int64(metrics[0] * 100 / (100 + metrics[1])), peak(t.process.cmd.Process.Pid)
 }
 
-// again stops the process and starts it, so that its memory is what a start takes.
+// again restarts the process, so that its memory is that of a fresh start.
 func (t *turnledger) again(ctx context.Context) error {
 	if err := t.process.stop(); err != nil {
 		return err
@@ -244,7 +244,7 @@ func encoded(v any) []byte {
 	return b
 }
 
-// inTwo records a turn as pipelines do: the start, then the answer.
+// inTwo records a turn with two calls, as pipelines do: the start, then the answer.
 func (t *turnledger) inTwo(ctx context.Context, session string) error {
 	path := "/v1/sessions/" + session + "/turns"
 	body, err := t.send(ctx, http.MethodPost, path, encoded(turn{Request: t.next(), Question: question}))
@@ -261,16 +261,17 @@ func (t *turnledger) inTwo(ctx context.Context, session string) error {
 	return err
 }
 
-// inOne records a turn whose start brings the answer.
+// inOne records a turn with one call: the start carries the answer.
 func (t *turnledger) inOne(ctx context.Context, session string) error {
 	whole := turn{Request: t.next(), Question: question, Answer: answer}
 	_, err := t.send(ctx, http.MethodPost, "/v1/sessions/"+session+"/turns", encoded(whole))
 	return err
 }
 
-// inBatch records 500 turns by one call.
+// inBatch records 500 turns with one call.
 func (t *turnledger) inBatch(ctx context.Context, session string) (int, error) {
 	var body bytes.Buffer
+	session += "-" + t.next() // each batch has sessions of its own
 	for i := range batch {
 		body.Write(encoded(turn{
 			Session: session + "-" + strconv.Itoa(i/turnsOfSession), Request: t.next(), Question: question,
@@ -294,7 +295,7 @@ func (t *turnledger) read(ctx context.Context, session string) error {
 	return err
 }
 
-// client offers one call and batches only where the server knows them.
+// client offers one call and batches only if the server supports them.
 func (t *turnledger) client(ctx context.Context, w workload) (client, bool) {
 	switch w {
 	case twoCalls, long:

@@ -5,6 +5,7 @@ package house_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -29,16 +30,30 @@ const (
 
 // pkg is one package of the module without its tests.
 type pkg struct {
-	path  string // below the module
-	files []*ast.File
-	types *types.Package
-	info  *types.Info
+	path    string // below the module
+	imports []string
+	ignored []string // files that are built on other systems only
+	fset    *token.FileSet
+	files   []*ast.File
+	types   *types.Package
+	info    *types.Info
 }
 
-// listed is what the go command tells of a package.
+// at returns the place of a node as file:line, the file below the module.
+func (p *pkg) at(n ast.Node) string {
+	pos := p.fset.Position(n.Pos())
+	return fmt.Sprintf("%s/%s:%d", p.path, filepath.Base(pos.Filename), pos.Line)
+}
+
+// inProgram reports whether a package is part of the program: tools, examples and test support are not.
+func (p *pkg) inProgram() bool { return !outside.MatchString(p.path) }
+
+var outside = regexp.MustCompile(`^(deploy|docs)(/|$)|test(/|$)`)
+
+// listed is what the go command reports of a package.
 type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
+	ImportPath, Dir, Export          string
+	GoFiles, Imports, IgnoredGoFiles []string
 }
 
 // packages are those of the module, read once for all rules.
@@ -60,7 +75,7 @@ var packages = sync.OnceValues(func() ([]*pkg, error) {
 		if !strings.HasPrefix(l.ImportPath, module) {
 			continue
 		}
-		p, err := check(fset, imports, l)
+		p, err := read(fset, imports, l)
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +83,15 @@ var packages = sync.OnceValues(func() ([]*pkg, error) {
 	}
 	return out, nil
 })
+
+// modulePackages returns all packages of the module.
+func modulePackages(t *testing.T) []*pkg {
+	t.Helper()
+	all, err := packages()
+	require.NoError(t, err)
+	require.Greater(t, len(all), 30)
+	return all
+}
 
 // looked reads all folders of source. The go command takes a cached result of a test for good while the files and
 // folders that the test opened are the same; without looked, it would not notice a new file.
@@ -85,7 +109,8 @@ var unread = regexp.MustCompile(`^(\..*|data|bin)$`)
 
 // list asks the go command for all packages that the module is made of, compiled.
 func list() (out []listed, err error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-export", "-deps",
+		"-json=ImportPath,Dir,Export,GoFiles,Imports,IgnoredGoFiles", "./...")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	raw, err := cmd.Output()
 	if err != nil {
@@ -93,7 +118,7 @@ func list() (out []listed, err error) {
 	}
 	for dec := json.NewDecoder(strings.NewReader(string(raw))); ; {
 		var l listed
-		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+		if err := dec.Decode(&l); err == io.EOF {
 			return out, nil
 		} else if err != nil {
 			return nil, err
@@ -102,27 +127,69 @@ func list() (out []listed, err error) {
 	}
 }
 
-// check reads the source of a package.
-func check(fset *token.FileSet, imports types.Importer, l listed) (*pkg, error) {
-	p := &pkg{path: strings.TrimPrefix(l.ImportPath, module), info: &types.Info{Defs: map[*ast.Ident]types.Object{}}}
+// read parses and checks the source of a package.
+func read(fset *token.FileSet, imports types.Importer, l listed) (*pkg, error) {
+	var files []*ast.File
 	for _, name := range l.GoFiles {
 		f, err := parser.ParseFile(fset, filepath.Join(l.Dir, name), nil, parser.ParseComments)
 		if err != nil {
 			return nil, err
 		}
-		p.files = append(p.files, f)
+		files = append(files, f)
 	}
-	var err error
-	p.types, err = (&types.Config{Importer: imports}).Check(l.ImportPath, fset, p.files, p.info)
+	p, err := check(fset, imports, l.ImportPath, files)
+	if err == nil {
+		p.imports, p.ignored = l.Imports, l.IgnoredGoFiles
+	}
 	return p, err
 }
 
-// declared calls f with each type that a package declares at its top, and its doc comment.
-func declared(t *testing.T, f func(p *pkg, name string, typ types.Type, doc string)) {
+func check(fset *token.FileSet, imports types.Importer, path string, files []*ast.File) (*pkg, error) {
+	p := &pkg{path: strings.TrimPrefix(path, module), fset: fset, files: files, info: &types.Info{
+		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+		Types: map[ast.Expr]types.TypeAndValue{},
+	}}
+	var err error
+	p.types, err = (&types.Config{Importer: imports}).Check(path, fset, files, p.info)
+	return p, err
+}
+
+// fault is one package of a small program that breaks a rule: its path below the module, and its source.
+type fault struct{ path, source string }
+
+// planted reads packages that break a rule, so that a test sees the rule's checker report them. Each may import those
+// before it, and nothing else.
+func planted(t *testing.T, faults ...fault) (out []*pkg) {
 	t.Helper()
-	all, err := packages()
-	require.NoError(t, err)
-	require.Greater(t, len(all), 30)
+	fset := token.NewFileSet()
+	known := among{}
+	for _, f := range faults {
+		file, err := parser.ParseFile(fset, f.path+"/a.go", f.source, parser.ParseComments)
+		require.NoError(t, err)
+		p, err := check(fset, known, module+f.path, []*ast.File{file})
+		require.NoError(t, err)
+		for _, imported := range p.types.Imports() {
+			p.imports = append(p.imports, imported.Path())
+		}
+		known[module+f.path] = p.types
+		out = append(out, p)
+	}
+	return out
+}
+
+// among finds imports in the packages that were read before.
+type among map[string]*types.Package
+
+// Import implements types.Importer.
+func (a among) Import(path string) (*types.Package, error) {
+	if p := a[path]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s is not planted", path)
+}
+
+// declared calls f with each type that a package declares at its top, and its doc comment.
+func declared(all []*pkg, f func(p *pkg, name string, typ types.Type, doc string)) {
 	for _, p := range all {
 		for _, file := range p.files {
 			for _, d := range file.Decls {

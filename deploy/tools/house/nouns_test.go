@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/types"
 	"slices"
@@ -29,12 +30,22 @@ var apart = map[string]string{
 // A noun has one type: what two packages speak of is declared in services, projections or events.
 func TestNounsAreDeclaredOnce(t *testing.T) {
 	t.Parallel()
-	type noun struct {
-		pkg, name string
-		fields    map[string]string
+	all := nouns(modulePackages(t))
+	require.Greater(t, len(all), 50)
+	for name, why := range apart {
+		require.NotEmpty(t, why, name)
 	}
-	var nouns []noun
-	declared(t, func(p *pkg, name string, typ types.Type, _ string) {
+	require.Empty(t, twins(all))
+}
+
+// noun is an exported struct, its fields by name with their types.
+type noun struct {
+	pkg, name string
+	fields    map[string]string
+}
+
+func nouns(all []*pkg) (out []noun) {
+	declared(all, func(p *pkg, name string, typ types.Type, _ string) {
 		s, ok := typ.Underlying().(*types.Struct)
 		_, alias := typ.(*types.Alias) // it declares nothing
 		if !ok || alias || !ast.IsExported(name) || apart[p.path] != "" || apart[p.path+"."+name] != "" {
@@ -44,14 +55,14 @@ func TestNounsAreDeclaredOnce(t *testing.T) {
 		for f := range s.Fields() {
 			n.fields[f.Name()] = types.TypeString(f.Type(), nil)
 		}
-		nouns = append(nouns, n)
+		out = append(out, n)
 	})
-	require.Greater(t, len(nouns), 50)
-	for name, why := range apart {
-		require.NotEmpty(t, why, name)
-	}
-	for i, a := range nouns {
-		for _, b := range nouns[:i] {
+	return out
+}
+
+func twins(all []noun) (findings []string) {
+	for i, a := range all {
+		for _, b := range all[:i] {
 			if a.pkg == b.pkg {
 				continue
 			}
@@ -63,8 +74,23 @@ func TestNounsAreDeclaredOnce(t *testing.T) {
 			}
 			slices.Sort(same)
 			if len(same) >= sameFields {
-				t.Errorf("%s.%s and %s.%s both have %s", a.pkg, a.name, b.pkg, b.name, strings.Join(same, ", "))
+				const both = "%s.%s and %s.%s both have %s"
+				findings = append(findings,
+					fmt.Sprintf(both, a.pkg, a.name, b.pkg, b.name, strings.Join(same, ", ")))
 			}
 		}
 	}
+	return findings
+}
+
+func TestTwinsAreFound(t *testing.T) {
+	t.Parallel()
+	const four = " struct { ID, Session string; At int64; Done bool; "
+	found := twins(nouns(planted(t,
+		fault{"services", "package services\ntype Turn" + four + "Question string }\n"},
+		fault{"services/a", "package a\ntype Entry" + four + "Answer string }\ntype turn" + four + "}\n"},
+		fault{"services/b", "package b\ntype Three struct { ID, Session string; At int64; Done int }\n"},
+		fault{"services/client", "package client\ntype Turn" + four + "}\n"},
+	)))
+	require.Equal(t, []string{"services/a.Entry and services.Turn both have At, Done, ID, Session"}, found)
 }

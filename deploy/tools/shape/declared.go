@@ -32,9 +32,9 @@ func typeSpecs(files []source.File, each func(source.File, *ast.TypeSpec)) {
 	}
 }
 
-// uncommented returns the exported functions, methods of exported types, types, variables and constants
-// that have no comment, neither above, nor beside them, nor above their group. Methods whose contract is
-// the standard library's (told) need none.
+// uncommented returns the exported functions, methods of exported types, types, variables and constants that have no
+// comment, neither above nor beside them nor above their group. Methods that implement interfaces of the standard
+// library need none (told lists them).
 func uncommented(files []source.File) []string {
 	var found []string
 	for _, f := range files {
@@ -104,8 +104,8 @@ func bare(d *ast.GenDecl) []*ast.Ident {
 	return names
 }
 
-// interfaces returns those of more than seven methods. Interfaces of this module that are embedded are
-// counted with all their methods, others with one.
+// interfaces returns the interfaces with more than seven methods. An embedded interface counts with all its methods if
+// it is of this module, and else as one.
 func interfaces(files []source.File) []Place {
 	declared := map[string]*ast.InterfaceType{}
 	in := map[string]source.File{}
@@ -140,7 +140,7 @@ func interfaces(files []source.File) []Place {
 	return big
 }
 
-// resolve returns the folder and name of an embedded interface, or "" for what is no name (a union).
+// resolve returns the folder and name of an embedded interface, or "" if expr is no name (a union).
 func resolve(f source.File, expr ast.Expr) string {
 	switch e := expr.(type) {
 	case *ast.Ident:
@@ -161,7 +161,7 @@ func resolve(f source.File, expr ast.Expr) string {
 	return ""
 }
 
-// twin is an exported struct with its fields as "name type", the type without its package.
+// twin is an exported struct with its fields as "name type". The types are without their packages.
 type twin struct {
 	dir, name string
 	fields    map[string]bool
@@ -169,8 +169,8 @@ type twin struct {
 
 var qualifier = regexp.MustCompile(`\b\w+\.`)
 
-// twins returns the pairs of exported structs in two packages that share four or more fields. The client's
-// structs and those with tags (wire forms, settings and stored rows) are another matter.
+// twins returns the pairs of exported structs in two packages that share four or more fields. It leaves out the
+// client's structs, and structs with tags (wire forms, settings and stored rows).
 func twins(files []source.File) []string {
 	var all []twin
 	typeSpecs(files, func(f source.File, t *ast.TypeSpec) {
@@ -216,8 +216,8 @@ func fieldsOf(s *ast.StructType) (fields map[string]bool, tagged bool) {
 	return fields, tagged
 }
 
-// assertions returns the type assertions in cmd and projections that ask what a view can do: to an interface
-// written on the spot, or to one that package projections declares.
+// assertions returns the type assertions in cmd and projections that ask what a view can do: assertions to an interface
+// literal, or to an interface that package projections declares.
 func assertions(files []source.File) []string {
 	contracts := map[string]bool{}
 	typeSpecs(files, func(f source.File, t *ast.TypeSpec) {

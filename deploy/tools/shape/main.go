@@ -1,6 +1,6 @@
-// Command shape measures the source of a checkout: how much of it there is, how long its functions, files
-// and lines are, and what is declared twice. It sets no limits: two runs, before and after a change, are
-// there to be compared. `make shape` runs it over this repository.
+// Command shape measures the source of a checkout: how much code there is, how long its functions, files and lines are,
+// and what is declared twice. It sets no limits: it is for comparing two runs, before and after a change. `make shape`
+// runs it over this repository.
 package main
 
 import (

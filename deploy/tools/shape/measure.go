@@ -12,13 +12,13 @@ import (
 	"github.com/turnledger/turnledger/deploy/tools/source"
 )
 
-// Shape is what was measured. "Production" leaves out test support, tests, tools and examples.
+// Shape holds the measures. "Production" leaves out test support, tests, tools and examples.
 type Shape struct {
 	Code         Amounts  `json:"code"`         // lines that hold more than a comment
 	Lines        Amounts  `json:"lines"`        // all lines
 	Packages     int      `json:"packages"`     // of production
 	Cmd          Amount   `json:"cmd"`          // cmd/turnledger with its subpackages, systemtest apart; no tests
-	Functions    Spread   `json:"functions"`    // lines of a function of production and support, signature included
+	Functions    Spread   `json:"functions"`    // lines of a function in production and support, with its signature
 	LongestFile  Place    `json:"longest_file"` // of production and its support
 	WidestLine   Place    `json:"widest_line"`  // of all Go files, tabs as four columns, exceptions left out
 	WiderThan120 int      `json:"wider_than_120"`
@@ -29,7 +29,7 @@ type Shape struct {
 	Assertions   []string `json:"assertions"`    // type assertions on views, in cmd and projections
 }
 
-// Amounts counts something by the class of its file.
+// Amounts holds a count for each class of files.
 type Amounts struct {
 	Production int `json:"production"`
 	Support    int `json:"support"`
@@ -50,10 +50,10 @@ type Spread struct {
 	Median int    `json:"median"`
 	P90    int    `json:"p90"`
 	Max    int    `json:"max"`
-	At     string `json:"at"` // where the longest is
+	At     string `json:"at"` // place of the longest
 }
 
-// Place is a number and what it was measured of.
+// Place is a number and the place that it belongs to.
 type Place struct {
 	At    string `json:"at"`
 	Value int    `json:"value"`
@@ -119,7 +119,7 @@ func (a *Amounts) add(class source.Class, n int) {
 	}
 }
 
-// codeLines counts the lines that hold a part of a token that is no comment.
+// codeLines returns the number of lines that hold any code.
 func codeLines(f source.File) int {
 	var scan scanner.Scanner
 	fset := token.NewFileSet()
@@ -131,7 +131,7 @@ func codeLines(f source.File) int {
 		if tok == token.EOF {
 			return len(lines)
 		}
-		if tok == token.SEMICOLON && lit == "\n" { // put in by the scanner
+		if tok == token.SEMICOLON && lit == "\n" { // inserted by the scanner
 			continue
 		}
 		first := file.Line(pos)

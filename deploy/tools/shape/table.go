@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// table returns the measures, a row for each, and below them the places that were counted.
+// table returns the measures, one row for each, and below them the counted places.
 func (s Shape) table() string {
 	var out strings.Builder
 	row := func(name string, values ...any) {

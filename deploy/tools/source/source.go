@@ -1,5 +1,5 @@
-// Package source reads a checkout of this repository for the tools that measure it (shape) and for the
-// rules of the house (house). It reads files only: nothing is built, and no type is checked.
+// Package source reads a checkout of this repository for the tools that measure it (shape) and for the rules of the
+// house (house). It only reads files: it builds nothing and checks no types.
 package source
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Class says what a Go file is for.
+// Class is the purpose of a Go file.
 type Class int
 
 // The classes of Go files.
@@ -34,11 +34,11 @@ type File struct {
 	Syntax *ast.File
 }
 
-// texts are the endings, or whole names, of the files that Read returns beside Go files.
+// texts are the suffixes, or whole names, of the other files that Read returns.
 var texts = []string{".md", ".sh", "Makefile", "Dockerfile", ".yml", ".yaml"}
 
-// Read returns the text files below root in the order of their paths. Folders that Git ignores in this
-// repository, hidden ones and recorded data (testdata) are left out.
+// Read returns the text files below root in the order of their paths. It leaves out folders that Git ignores in this
+// repository, hidden folders and recorded data (testdata).
 func Read(root string) ([]File, error) {
 	var files []File
 	fset := token.NewFileSet()
@@ -108,8 +108,8 @@ func Parse(fset *token.FileSet, rel string, text []byte) (File, error) {
 // Dir is the folder of the file, relative to the checkout.
 func (f File) Dir() string { return path.Dir(f.Path) }
 
-// Class reports what a Go file is for. A folder whose name ends in "test", with all that lies below it,
-// holds test support.
+// Class returns the purpose of a Go file. A folder whose name ends in "test", with all folders below it, holds test
+// support.
 func (f File) Class() Class {
 	if strings.HasSuffix(f.Path, "_test.go") {
 		return Test

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Columns returns how wide a line is: a tab counts four columns, every other character one.
+// Columns returns the width of a line: a tab counts four columns, every other character one.
 func Columns(line string) int {
 	return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
 }
@@ -24,9 +24,9 @@ var (
 	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// Wider returns the lines of more than limit columns that could be wrapped. Tables, links, code blocks,
-// recorded data and struct tags are exempt. In Go, what is written in backquotes is a code block or recorded data
-// (SQL, scripts, JSON), if it takes several lines or more than forty columns.
+// Wider returns the lines of more than limit columns that could be wrapped. Tables, links, code blocks, recorded data
+// and struct tags are exempt. In Go, a text in backquotes is a code block or recorded data (SQL, scripts, JSON) if it
+// takes several lines or more than forty columns.
 func (f File) Wider(limit int) []Wide {
 	var wide []Wide
 	exempt := f.exempt()

@@ -8,14 +8,13 @@ import (
 	"syscall"
 )
 
-// ErrFileSystem says that the file system may keep a rename without the data that was written
-// before it, and so is not one for Group.
+// ErrFileSystem says that, after a power failure, the file system may keep a rename but lose the data that was written
+// before it. Group can't be used there.
 var ErrFileSystem = errors.New("a power failure may reorder what this file system keeps")
 
-// ordered are the file systems, by their magic number (statfs(2)), that put the data
-// of a file on disk before a rename of it over another: the server's compaction
-// renames before it syncs, where it does not sync each write by itself. On a file
-// system in memory there is nothing to keep
+// ordered are the file systems, by their magic number (statfs(2)), that put the data of a file on disk before a rename
+// of the file over another one. They are needed because the server's compaction renames before it syncs, unless the
+// server syncs each write by itself. On a file system in memory nothing survives anyway
 // (docs/decisions.md#group-sync-only-where-renames-keep-their-order).
 var ordered = map[int64]string{
 	0xef53:     "ext2/ext3/ext4",
@@ -24,8 +23,8 @@ var ordered = map[int64]string{
 	0x01021994: "tmpfs",
 }
 
-// CheckFileSystem returns ErrFileSystem for a store directory on a file system where Group would lose what was
-// acknowledged. The directory need not exist yet.
+// CheckFileSystem returns ErrFileSystem if a store directory is on a file system where Group would lose acknowledged
+// writes. The directory need not exist yet.
 func CheckFileSystem(dir string) error {
 	var st syscall.Statfs_t
 	err := syscall.Statfs(dir, &st)

@@ -14,13 +14,13 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// ErrNoWrites says that the server takes no writes. Where the disk had no room for them, Run has it take
-// them again when there is.
+// ErrNoWrites says that the server takes no writes. If its disk was full, Run makes it take writes again when there is
+// room.
 var ErrNoWrites = errors.New("the log takes no writes")
 
-// Healthy returns why JetStream takes no writes, nil where it does. It stops for good at a write that fails, as on a
-// full disk (a store never writes after an error, or JetStream is switched off), and for as long as its files
-// have more than it allows itself: three quarters of them and of what was free when it started.
+// Healthy returns why JetStream takes no writes, or nil if it takes them. JetStream stops for good at a failed write,
+// for example on a full disk (a store never writes after an error, or JetStream is switched off). It also stops while
+// its files exceed its limit: three quarters of the sum of their size and the space that was free at its start.
 func (s *Server) Healthy() error {
 	if _, why := s.sick(); why != "" {
 		return fmt.Errorf("%w: %s: %s", ErrNoWrites, why, s.advice(s.used()))
@@ -56,7 +56,7 @@ func sickness(h *server.HealthStatus) string {
 	return ""
 }
 
-// used is what JetStream has in files, in bytes.
+// used returns how many bytes JetStream has in files, or 0 if it can't tell.
 func (s *Server) used() uint64 {
 	info, err := s.ns.Jsz(nil)
 	if err != nil {
@@ -65,26 +65,26 @@ func (s *Server) used() uint64 {
 	return info.Store
 }
 
-// advice says what to do about a store that takes no writes and has so many bytes.
+// advice says what an operator can do about a store of used bytes that takes no writes.
 func (s *Server) advice(used uint64) string {
 	free, needed, err := s.room(used)
 	switch {
 	case err != nil:
 		return err.Error()
 	case free < needed:
-		return fmt.Sprintf("the data directory has %d MB free and needs %d MB: make room, and writes go on by "+
-			"themselves", free>>20, needed>>20)
+		return fmt.Sprintf("the data directory has %d MB free and needs %d MB: "+
+			"make room, and writes go on by themselves", free>>20, needed>>20)
 	default:
-		return "the data directory has room: if writes do not go on within a minute, look at the log above, and " +
-			"restart Turnledger"
+		return "the data directory has room: if writes do not go on within a minute, " +
+			"look at the log above, and restart Turnledger"
 	}
 }
 
-// leastRoom is what must be free before it is worth to begin again, or a twentieth of a small disk.
+// leastRoom is how much must be free before a restart is worthwhile; on a small disk a twentieth of the disk is enough.
 const leastRoom = 64 << 20
 
 // room returns how many bytes are free, and how many must be free for a store of used bytes to take writes: JetStream
-// allows itself three quarters of both.
+// allows itself three quarters of the sum of both.
 func (s *Server) room(used uint64) (free, needed uint64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(s.cfg.Dir, &st); err != nil {
@@ -94,7 +94,7 @@ func (s *Server) room(used uint64) (free, needed uint64, err error) {
 	return st.Bavail * size, used/3 + min(leastRoom, st.Blocks*size/20), nil
 }
 
-// How often Run looks, and how long it leaves a store alone that does not come back.
+// How often Run looks, and its pauses between two restarts of JetStream, which double.
 const (
 	lookEvery   = time.Second
 	firstPause  = 10 * time.Second
@@ -111,17 +111,17 @@ func (s *Server) Hold() (release func()) {
 	return s.begin.RUnlock
 }
 
-// restoring reports whether a restore is under way in the server, or was broken off.
+// restoring reports whether a restore is under way in the server, or was interrupted.
 func (s *Server) restoring() bool {
 	found, err := filepath.Glob(filepath.Join(escapeGlob(s.cfg.Dir), "jetstream", "*", "streams",
 		layout.RestoringStream))
 	return err != nil || len(found) > 0
 }
 
-// Run looks whether the server takes writes until ctx ends, and then returns nil. Where two looks in a row see that it
-// takes none for the same reason, and the disk has room, JetStream is begun anew in place: connections stay, and a
-// caller that needs a consumer makes it again. One look proves nothing, and neither do two that see two streams: a
-// stream that is being made or deleted has a folder and is not known.
+// Run checks whether the server takes writes until ctx ends, and then returns nil. If two checks in a row find the same
+// reason why it takes none, and the disk has room, Run restarts JetStream in place. Connections stay; a caller that
+// needs a consumer creates it again. A single check proves nothing, and neither do two checks that report different
+// streams: while a stream is created or deleted, its folder exists without the stream.
 func (s *Server) Run(ctx context.Context) error {
 	look := time.NewTicker(cmp.Or(s.cfg.LookEvery, lookEvery))
 	defer look.Stop()
@@ -136,13 +136,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// watch is what Run has seen.
+// watch is the state of Run.
 type watch struct {
 	*Server
-	// before is the what that the last look saw; said notes that it was logged.
+	// before is the what of the last look; said is set once the failure was logged.
 	before string
 	said   bool
-	// next is when JetStream may be begun anew, and pause how long it is left alone after that.
+	// next is when JetStream may be restarted again, and pause the wait after the next restart.
 	next  time.Time
 	pause time.Duration
 }
@@ -168,7 +168,7 @@ func (w *watch) look() {
 		return
 	}
 	if !w.begin.TryLock() {
-		return // held
+		return // Hold is in use
 	}
 	defer w.begin.Unlock()
 	if w.restoring() {
@@ -181,8 +181,8 @@ func (w *watch) look() {
 	w.next, w.pause = time.Now().Add(w.pause), min(2*w.pause, longestWait)
 }
 
-// reopen closes the stores and opens them as at a start: what was acknowledged is in their files, and a
-// record that was cut short is dropped.
+// reopen closes the stores and opens them as at a start. All acknowledged events are in their files; a record that was
+// cut short is dropped.
 func (s *Server) reopen() error {
 	if err := s.ns.ShutdownJetStream(); err != nil {
 		return err

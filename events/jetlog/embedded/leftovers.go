@@ -17,11 +17,10 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// clearLeftovers removes what a server that was killed had half written beside a block:
-// "N.blk.tmp" of an erasure and "N.new" of a compaction. They are copies of whole blocks,
-// nothing ever reads them (nats-server 2.15), and a text that is erased later would live
-// on in them for ever (docs/decisions.md#leftovers-of-a-killed-server-are-removed-at-start). The directory is locked,
-// and its server not started yet.
+// clearLeftovers removes the half-written files that a killed server left beside a block: "N.blk.tmp" of an erasure and
+// "N.new" of a compaction. They are copies of whole blocks, and nothing ever reads them (nats-server 2.15): a text that
+// is erased later would live on in them for ever (docs/decisions.md#leftovers-of-a-killed-server-are-removed-at-start).
+// The directory must be locked, and its server not started yet.
 func clearLeftovers(dir string) error {
 	for _, pattern := range []string{"*.blk.tmp", "*.new"} {
 		names, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "*", "msgs", pattern))
@@ -37,10 +36,11 @@ func clearLeftovers(dir string) error {
 	return nil
 }
 
-// sealStreams mends the folders of streams that were being made, changed or deleted when the server was killed. It
-// writes what a stream is, and then a sum over that: where the sum is missing or is that of before, the stream is
-// not opened, with all its events (nats-server 2.15, fileStore.writeStreamMeta). A stream whose deletion has begun
-// has no such file any more; only the mark of a restore is then deleted here, as other folders may hold events.
+// sealStreams repairs the folders of streams that were being created, changed or deleted when the server was killed.
+// The server writes a stream's description, and then a checksum over it. If the checksum is missing or outdated, the
+// server does not open the stream, and its events are lost to readers (nats-server 2.15, fileStore.writeStreamMeta). A
+// stream whose deletion has begun has no description any more; sealStreams then deletes only the mark of a restore,
+// since other folders may hold events.
 func sealStreams(dir string) error {
 	folders, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "[^.]*"))
 	for _, folder := range folders {
@@ -59,7 +59,7 @@ func sealStream(folder string) error {
 	case errors.Is(err, fs.ErrNotExist) && name == layout.RestoringStream:
 		return os.RemoveAll(folder)
 	case errors.Is(err, fs.ErrNotExist) || json.Unmarshal(meta, &is) != nil || is.Name != name:
-		return nil // the server says of it what it can
+		return nil // the server reports it
 	case err != nil:
 		return err
 	}

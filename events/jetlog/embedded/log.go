@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// adapter writes the server's log lines through slog. Its notices are debug lines
-// here: what an operator needs to know is said by Turnledger itself.
+// adapter writes the server's log lines through slog. The server's notices become debug lines: Turnledger itself logs
+// what an operator needs to know.
 type adapter struct {
 	log  *slog.Logger
 	last atomic.Pointer[string]
@@ -20,8 +20,8 @@ func newAdapter(log *slog.Logger) *adapter {
 	return &adapter{log: log}
 }
 
-// fatal is what the server gave up with: it would end the process here, and goes on
-// without what failed, for us to stop it.
+// fatal returns the server's last fatal error. The server would end the process on it; with this adapter it goes on
+// without the failed part, and start stops it.
 func (a *adapter) fatal() string {
 	if s := a.last.Load(); s != nil {
 		return *s

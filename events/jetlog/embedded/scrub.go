@@ -30,7 +30,7 @@ const (
 	longest      = 32 << 20
 )
 
-// scrub overwrites in the blocks of all streams what tombstones speak of.
+// scrub overwrites, in the blocks of all streams, the events whose tombstones are there.
 func scrub(dir string) error {
 	streams, err := filepath.Glob(filepath.Join(escapeGlob(dir), "jetstream", "*", "streams", "*", "msgs"))
 	for _, msgs := range streams {
@@ -54,8 +54,8 @@ func scrubStream(msgs string) error {
 	if err != nil {
 		return err
 	}
-	// A tombstone speaks of a record that stands before it: after a power failure the
-	// sequence may have been given out anew.
+	// A tombstone concerns only a record before it: after a power failure the same sequence may have been given to a
+	// new event.
 	tombstones := map[uint64]place{}
 	for _, n := range blocks {
 		block, err := os.ReadFile(blockName(msgs, n))
@@ -76,7 +76,7 @@ func scrubStream(msgs string) error {
 	return nil
 }
 
-// blocksOf returns the numbers of a stream's blocks, upwards.
+// blocksOf returns the numbers of a stream's blocks, in ascending order.
 func blocksOf(msgs string) ([]int, error) {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(msgs), "*.blk"))
 	var out []int
@@ -112,7 +112,7 @@ func scrubBlock(msgs string, n int, tombstones map[uint64]place) error {
 	return replace(blockName(msgs, n), block)
 }
 
-// records iterates over the records of a block by their offsets, as far as they can be read.
+// records iterates over the offsets and records of a block, up to the first that can't be read.
 func records(block []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for at := 0; len(block)-at >= recordHeader; {
@@ -144,7 +144,7 @@ func overwrite(r []byte, seq uint64, key []byte) {
 	copy(sum, digest.Sum(nil))
 }
 
-// replace puts a block in the place of another in one step.
+// replace replaces a block by another in one step.
 func replace(name string, block []byte) error {
 	tmp := name + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of the store
@@ -158,10 +158,10 @@ func replace(name string, block []byte) error {
 	return os.Rename(tmp, name)
 }
 
-// running marks a store whose server was not stopped.
+// running returns the path of the file that marks a store whose server was not stopped.
 func running(dir string) string { return filepath.Join(dir, "turnledger.running") }
 
-// mend brings a store back to order whose server was killed, and marks it as running.
+// mend repairs a store whose server was killed, and marks the store as running.
 func mend(dir string) error {
 	if _, err := os.Stat(running(dir)); err == nil {
 		if err := errors.Join(clearLeftovers(dir), sealStreams(dir), scrub(dir)); err != nil {

@@ -22,28 +22,28 @@ import (
 // Sync says who makes a write durable before it is acknowledged.
 type Sync string
 
-// Group: the log's durability gate, with shared fsyncs. Always: the server, each
-// message by itself. None: nobody; a power cut loses acknowledged turns.
+// With Group, the log's durability gate makes writes durable, with shared fsyncs. With Always, the server syncs each
+// message by itself. With None, nothing is synced: a power cut loses acknowledged turns.
 const (
 	Group  Sync = "group"
 	Always Sync = "always"
 	None   Sync = "none"
 )
 
-// Name is what the server calls itself to its clients.
+// Name is the server's name, as its clients see it.
 const Name = "turnledger"
 
-// MaxPayload is the largest message in bytes that the server takes.
+// MaxPayload is the server's limit for a message, in bytes.
 const MaxPayload = 8 << 20
 
 var (
 	// ErrLocked: another process uses the store directory.
 	ErrLocked = errors.New("the data directory is in use by another process")
-	// ErrListen: the listen address is not one that may be used, or can't be.
+	// ErrListen: the listen address is malformed, or may not be used.
 	ErrListen = errors.New("bad NATS listen address")
 )
 
-// tlsTimeout is how long a client may take for the handshake.
+// tlsTimeout is how long a client may take for the TLS handshake.
 const tlsTimeout = 5 * time.Second
 
 // Config of a server.
@@ -55,7 +55,7 @@ type Config struct {
 	// User and Password.
 	Listen         string
 	User, Password string
-	// TLS is what the listener shows, and whom it lets in; nil: it speaks in clear.
+	// TLS is the certificate of the listener, and which clients it accepts; nil: no TLS.
 	TLS *tls.Config
 	// LookEvery is how often Run looks whether the server takes writes; 1 s by default.
 	LookEvery time.Duration
@@ -69,7 +69,7 @@ type Server struct {
 	log  *adapter
 	lock *flock.Flock
 	stop sync.Once
-	// begin is locked while JetStream is begun anew, and read-locked by those who hold the server.
+	// begin is locked while JetStream is restarted, and read-locked by callers of Hold.
 	begin sync.RWMutex
 }
 
@@ -109,7 +109,7 @@ func options(cfg Config) (*server.Options, error) {
 		JetStream: true, StoreDir: cfg.Dir, MaxPayload: MaxPayload,
 	}
 	if cfg.Dir == "" {
-		return nil, errors.New("the store directory must be named") // the server would take a temporary one
+		return nil, errors.New("the store directory must be named") // the server would use a temporary one
 	}
 	switch cfg.Sync {
 	case Group:
@@ -153,8 +153,8 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// makeDir makes a directory and those above it, durably: else a power cut could take
-// the whole log with the name of its folder.
+// makeDir creates a directory and its parents durably. Otherwise a power cut could lose the name of the folder, and
+// with it the whole log.
 func makeDir(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -194,8 +194,8 @@ func (s *Server) start(ctx context.Context, opts *server.Options) error {
 			return fmt.Errorf("nats server: %s", s.log.fatal())
 		case !ns.ReadyForConnections(10 * time.Millisecond):
 		case !ns.JetStreamEnabled():
-			return errors.New("nats server: JetStream did not start; look at the log above, and at the free space of " +
-				"the data directory")
+			return errors.New("nats server: JetStream did not start; " +
+				"look at the log above, and at the free space of the data directory")
 		default:
 			return nil
 		}
@@ -217,8 +217,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// GateDir is the store directory for the log's durability gate, empty where the
-// server was not started for one.
+// GateDir returns the store directory for the log's durability gate, or "" if Sync is not Group.
 func (s *Server) GateDir() string {
 	if s.cfg.Sync == Group {
 		return s.cfg.Dir
@@ -226,7 +225,7 @@ func (s *Server) GateDir() string {
 	return ""
 }
 
-// URL of the NATS listener without credentials, empty where there is none.
+// URL returns the URL of the NATS listener without credentials, or "" without a listener.
 func (s *Server) URL() string {
 	if s.cfg.Listen == "" {
 		return ""
@@ -238,14 +237,14 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// Stop ends the server and releases the directory; it may be called again. Callers drain their connections before,
-// since lame duck mode does nothing without a listener.
+// Stop ends the server and releases the directory; it may be called again. Callers drain their connections first, since
+// lame duck mode does nothing without a listener.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		if s.ns != nil {
 			s.ns.Shutdown()
 			s.ns.WaitForShutdown()
-			_ = os.Remove(running(s.cfg.Dir)) // else the next start looks in vain
+			_ = os.Remove(running(s.cfg.Dir)) // a clean stop: the next start need not repair
 		}
 		_ = s.lock.Unlock()
 	})

@@ -1,5 +1,5 @@
-// Package operate is what an operator does with a whole log: look at its streams and change them, take copies of them,
-// and restore copies into an empty log.
+// Package operate holds an operator's work on a whole log: inspect and change its streams, copy them, and restore
+// copies into an empty log.
 package operate
 
 import (
@@ -13,5 +13,5 @@ type Log struct {
 	inside inside.Log
 }
 
-// On returns what operates a log. It does no I/O.
+// On returns a Log that operates the given log. It does no I/O.
 func On(log *jetlog.Log) *Log { return &Log{log: log, inside: log.Inside()} }

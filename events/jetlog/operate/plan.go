@@ -16,13 +16,13 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/layout"
 )
 
-// Want is what an operator asks of the streams. A zero field means: as the streams are.
+// Want is the configuration that an operator wants. A zero field keeps the streams' present value.
 type Want struct{ Partitions, Replicas int }
 
-// Change is a difference between a stream and what is asked of it.
+// Change is a difference between a stream and its wanted configuration.
 type Change = layout.Change
 
-// Stream is a stream of the log as it stands, or the stream of a bucket of notes.
+// Stream is the present state of a stream of the log, or of a bucket of notes.
 type Stream struct {
 	Name string
 	// Bucket: the stream holds no events, and shares only the log's number of replicas.
@@ -30,7 +30,7 @@ type Stream struct {
 	Created       time.Time
 	Storage       string
 	Replicas      int
-	Leader        string // empty on a server of its own
+	Leader        string // empty without a cluster
 	Followers     []Follower
 	Events, Bytes uint64
 	First, Last   uint64 // sequences
@@ -38,14 +38,14 @@ type Stream struct {
 	config        jetstream.StreamConfig
 }
 
-// Follower is another server that keeps a stream. Behind counts the operations that it lacks.
+// Follower is another server that keeps a replica of a stream. Behind is the number of operations that it lacks.
 type Follower struct {
 	Server           string
 	Current, Offline bool
 	Behind           uint64
 }
 
-// Plan returns the streams, each with its differences from what is wanted.
+// Plan returns the streams, each with its differences from the wanted configuration.
 func (l *Log) Plan(ctx context.Context, w Want) ([]Stream, error) {
 	var out []Stream
 	replicas := w.Replicas
@@ -132,7 +132,7 @@ func (l *Log) look(ctx context.Context, name string) (Stream, error) {
 	return s, nil
 }
 
-// possible marks the changes that this NATS can't make.
+// possible marks changes that the connected NATS can't make as refused.
 func (l *Log) possible(changes []Change) []Change {
 	for i := range changes {
 		c := &changes[i]
@@ -143,8 +143,8 @@ func (l *Log) possible(changes []Change) []Change {
 	return changes
 }
 
-// Apply makes the possible changes of a plan while the log is in use, and returns the streams as they are then. New
-// replicas go on to fill: Followers show how far they are. Where other partitions are wanted, Apply changes nothing and
+// Apply makes the possible changes of a plan while the log is in use, and returns the resulting streams. New replicas
+// fill afterwards: Followers show their progress. If another number of partitions is wanted, Apply changes nothing and
 // fails with jetlog.ErrRefused.
 func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 	plan, err := l.Plan(ctx, w)

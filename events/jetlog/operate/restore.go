@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,32 +20,36 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/wire"
 )
 
-// Vacate deletes the streams of a log that has never held an event, and what side effects remember with them, so that
-// copies can take their places. This Log is of no use afterwards. If there was an event, Vacate leaves all as it was
+// Vacate deletes the streams of a log that has never held an event, and the notes of its side effects, so that copies
+// can take their places. This Log can't be used afterwards. If there was an event, Vacate leaves everything as it was
 // and fails with jetlog.ErrNotEmpty.
 func (l *Log) Vacate(ctx context.Context) error {
 	if err := l.Vacant(ctx); err != nil {
 		return err
 	}
-	// From here on until Restored nobody opens the log, whatever becomes of this process.
+	// From here until Restored nobody can open the log, even if this process ends.
 	_, err := l.inside.Wire.JS.CreateStream(ctx, jetstream.StreamConfig{
 		Name: layout.RestoringStream, Description: "A backup is being restored", Replicas: l.inside.Layout.Replicas,
 	})
 	if err != nil {
 		return fmt.Errorf("make %s: %w: %w", layout.RestoringStream, jetlog.ErrUnavailable, err)
 	}
-	// A stream with another subject gets no event any more, so nothing can come in between.
+	// A stream with another subject gets no more events. So nothing can come in between: no event on its way to the
+	// leader, and none that the leader has taken but the other servers have not confirmed yet.
 	var before []jetstream.StreamConfig
 	for k := 0; err == nil && k < l.inside.Layout.Partitions; k++ {
 		err = l.edit(ctx, k, func(cfg *jetstream.StreamConfig) {
 			before = append(before, *cfg)
-			cfg.Subjects = []string{"vacated." + cfg.Name}
+			cfg.Subjects = []string{vacatedSubject(cfg.Name)}
 			cfg.Metadata = maps.Clone(cfg.Metadata)
 			cfg.Metadata[layout.RestoringKey] = "yes"
 		})
 		if err == nil {
-			err = l.empty(ctx, k)
+			err = l.nothingTaken(ctx, k)
 		}
+	}
+	if err == nil {
+		err = l.Vacant(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, l.reopen(ctx, before))
@@ -52,7 +57,29 @@ func (l *Log) Vacate(ctx context.Context) error {
 	return l.remove(ctx)
 }
 
-// Vacant fails with jetlog.ErrNotEmpty if the log has held an event.
+// nothingTaken fails with jetlog.ErrNotEmpty if the leader of a vacated stream has taken an event. In a cluster the
+// stream's state shows an event only once a majority has it, and the event may still be acknowledged. But when the
+// leader checks an expected sequence, it also counts events without a majority, and it handles messages in the order of
+// their arrival (nats-server 2.15, checkMsgHeadersPreClusteredProposal). The expectation here can never hold, so
+// nothing is stored.
+func (l *Log) nothingTaken(ctx context.Context, k int) error {
+	name := events.StreamName(k)
+	_, err := l.inside.Wire.JS.Publish(ctx, vacatedSubject(name), nil, jetstream.WithExpectStream(name),
+		jetstream.WithExpectLastSequence(math.MaxInt64), jetstream.WithRetryAttempts(10))
+	var said *jetstream.APIError
+	if !errors.As(err, &said) || said.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+		return fmt.Errorf("ask %s what it has taken: %w: %w", name, jetlog.ErrUnavailable, err)
+	}
+	if said.Description != "wrong last sequence: 0" {
+		return fmt.Errorf("%s: %w", name, jetlog.ErrNotEmpty)
+	}
+	return nil
+}
+
+// vacatedSubject is the only subject of a stream that Vacate is about to delete.
+func vacatedSubject(stream string) string { return "vacated." + stream }
+
+// Vacant fails with jetlog.ErrNotEmpty if the log has ever held an event.
 func (l *Log) Vacant(ctx context.Context) error {
 	for k := range l.inside.Layout.Partitions {
 		if err := l.empty(ctx, k); err != nil {
@@ -70,7 +97,7 @@ func (l *Log) empty(ctx context.Context, k int) error {
 	return err
 }
 
-// reopen restores the former configuration of streams, even after the caller's ctx has ended.
+// reopen restores the former configuration of streams, even if the caller's ctx has ended.
 func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chunkDeadline)
 	defer cancel()
@@ -80,7 +107,9 @@ func (l *Log) reopen(ctx context.Context, before []jetstream.StreamConfig) (err 
 	return errors.Join(err, l.delete(ctx, layout.RestoringStream))
 }
 
-// remove deletes all streams and buckets of the log.
+// remove deletes all buckets of the log, and the streams that the restore has vacated or made. It leaves other streams
+// of these names: a process that looked for the log just before the restore may have made them since, and written to
+// them.
 func (l *Log) remove(ctx context.Context) error {
 	names := l.inside.Wire.JS.StreamNames(ctx)
 	var all []string
@@ -96,13 +125,21 @@ func (l *Log) remove(ctx context.Context) error {
 		all = append(all, events.StreamName(k))
 	}
 	for _, name := range all {
-		// A stream that is deleted while the files of one of its name are still being removed leaves its own behind,
-		// and the next one of its name would find their events (nats-server 2.15, fileStore.Delete; its error is
-		// dropped).
-		if s, err := l.inside.Wire.JS.Stream(ctx, name); err == nil && s.CachedInfo().State.Msgs > 0 {
-			if err := s.Purge(ctx); err != nil {
-				return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
-			}
+		// Purge first. If a stream is deleted while the files of an earlier stream of its name are still being removed,
+		// its own files stay, and the next stream of its name would find their events (nats-server 2.15,
+		// fileStore.Delete; its error is dropped).
+		s, err := l.inside.Wire.JS.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err == nil && !ours(name) && s.CachedInfo().Config.Metadata[layout.RestoringKey] == "" {
+			continue
+		}
+		if err == nil && s.CachedInfo().State.Msgs > 0 {
+			err = s.Purge(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
 		}
 		if err := l.delete(ctx, name); err != nil {
 			return err
@@ -111,7 +148,7 @@ func (l *Log) remove(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes a stream, if it is there.
+// delete deletes a stream, if it exists.
 func (l *Log) delete(ctx context.Context, name string) error {
 	if err := l.inside.Wire.JS.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("take %s away: %w: %w", name, jetlog.ErrUnavailable, err)
@@ -119,11 +156,11 @@ func (l *Log) delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Restore takes in the copies of all partitions, one after the other, after Vacate has made room. Copies returns the
-// copy of a partition, never a nil reader. If a copy fails, or whole returns an error when all are in, Restore deletes
-// the copies that it took in before, so that nobody takes a part of a log for a whole one. The restored events are on
-// disk once they are settled on a new jetlog.Log. Until Restored is called, only a log with jetlog.Config.Restoring
-// opens it and writes to it.
+// Restore takes in the copies of all partitions, one after the other, after Vacate has made room. copies returns the
+// copy of a partition, never a nil reader. If a copy fails, or if whole returns an error after the last one, Restore
+// deletes all copies that it took in, so that nobody takes part of a log for a whole one. The restored events are on
+// disk once a new jetlog.Log has settled them. Until Restored is called, only a log with jetlog.Config.Restoring can
+// open them and write to them.
 func (l *Log) Restore(
 	ctx context.Context, copies func(partition int) (io.Reader, error), whole func(context.Context) error,
 ) error {
@@ -155,7 +192,7 @@ func (l *Log) takeIn(ctx context.Context, copies func(partition int) (io.Reader,
 	return nil
 }
 
-// Restored ends a restore: from now on everybody may open the log, and write to it.
+// Restored ends a restore: from now on any process may open the log, and write to it.
 func (l *Log) Restored(ctx context.Context) error {
 	whole := l.inside.Layout
 	whole.Restoring = false
@@ -227,12 +264,12 @@ func sendParts(ctx context.Context, nc *nats.Conn, to, stream string, from io.Re
 	return nil
 }
 
-// send sends a part of a copy and waits until the server has taken it.
+// send sends a part of a copy and waits until the server has stored it.
 func send(ctx context.Context, nc *nats.Conn, to string, part []byte, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, to, part)
-	// The other nodes of a cluster hear of the address a moment after the node that listens. So far the part has
+	// The other nodes of a cluster learn of the address a moment after the node that listens. Until then the part has
 	// reached nobody.
 	var wait await.Patience
 	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < wire.ReadDeadline; {

@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Moment is where a stream stood when it was copied.
+// Moment is the state of a stream when it was copied.
 type Moment struct {
 	First  uint64 `json:"first_seq"`
 	Last   uint64 `json:"last_seq"`
@@ -25,13 +25,13 @@ type Moment struct {
 
 const (
 	chunkSize = 256 << 10
-	// chunkDeadline is how long the server may take for a part of a copy, or to take one.
+	// chunkDeadline is how long the server may take to send or to take one part of a copy.
 	chunkDeadline = 30 * time.Second
 )
 
-// Snapshot writes a copy of a partition's stream, as it stands at one moment, while the log is in use: in NATS's own
-// form, in S2 frames. The server checks the sums of all events before. Snapshot calls begin with the moment before it
-// writes anything; begin returns the writer, which must take each part within seconds.
+// Snapshot writes a copy of a partition's stream, as it stands at one moment, while the log is in use. The copy has
+// NATS's own form, in S2 frames. The server first checks the checksums of all events. Then Snapshot calls begin with
+// the moment; begin returns the writer, which must take each part within seconds.
 func (l *Log) Snapshot(ctx context.Context, partition int, begin func(Moment) (io.Writer, error)) error {
 	p, err := l.inside.Partition(partition)
 	if err != nil {
@@ -47,7 +47,7 @@ func (l *Log) Snapshot(ctx context.Context, partition int, begin func(Moment) (i
 		State Moment              `json:"state"`
 		Error *jetstream.APIError `json:"error"`
 	}
-	// To check all sums takes the longer the larger the log is, so only the caller's ctx bounds it.
+	// The larger the log, the longer the server takes to check all checksums, so only the caller's ctx bounds it.
 	ask := map[string]any{"deliver_subject": inbox, "no_consumers": true, "jsck": true, "chunk_size": chunkSize}
 	if err := l.inside.Wire.Call(ctx, "STREAM.SNAPSHOT."+p.Stream, ask, &out); err != nil {
 		return fmt.Errorf("copy %s: %w: %w", p.Stream, jetlog.ErrUnavailable, err)
@@ -62,7 +62,7 @@ func (l *Log) Snapshot(ctx context.Context, partition int, begin func(Moment) (i
 	return copyParts(ctx, sub, p.Stream, to)
 }
 
-// copyParts writes the parts of a stream's copy as they come.
+// copyParts writes the parts of a stream's copy as they arrive.
 func copyParts(ctx context.Context, sub *nats.Subscription, stream string, to io.Writer) error {
 	for part := 1; ; part++ {
 		data, over, err := nextPart(ctx, sub, part)
@@ -80,8 +80,8 @@ func copyParts(ctx context.Context, sub *nats.Subscription, stream string, to io
 
 var errPart = errors.New("a part of the copy was lost")
 
-// nextPart returns a part of a copy, or reports that the copy is over. The server numbers full parts and waits for an
-// answer to each; the last part has neither number nor answer.
+// nextPart returns the next part of a copy, or reports that the copy is over. The server numbers full parts and waits
+// for an answer to each; the last part has no number and needs no answer.
 func nextPart(ctx context.Context, sub *nats.Subscription, n int) (data []byte, over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, chunkDeadline)
 	defer cancel()

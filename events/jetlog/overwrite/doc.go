@@ -1,3 +1,3 @@
-// Package overwrite takes events out of a log and out of its mirrors, so that their texts are gone from every disk. The
-// eraser decides which events go, and in which order.
+// Package overwrite removes events from a log and from its mirrors, so that their texts are gone from every disk. The
+// eraser decides which events, and in which order.
 package overwrite

@@ -11,13 +11,13 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/inside"
 )
 
-// Log takes events out of a log. Safe for concurrent use.
+// Log removes events from a log. Safe for concurrent use.
 type Log struct {
 	log    *jetlog.Log
 	inside inside.Log
 }
 
-// On returns what takes events out of a log. It does no I/O.
+// On returns a Log that removes events from the given log. It does no I/O.
 func On(log *jetlog.Log) *Log { return &Log{log: log, inside: log.Inside()} }
 
 // Erase overwrites the event at a position, on every replica, and reports whether there was an event. The sequence
@@ -37,9 +37,9 @@ func (l *Log) Erase(ctx context.Context, at events.Position) (bool, error) {
 func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.inside.Deadline)
 	defer cancel()
-	// The server reads the event's block for this question. Otherwise it would read the block when it overwrites the
-	// event, while all writes wait. The answer does not say whether there is an event: a leader may be about to apply
-	// what a follower has shown already.
+	// This request makes the server read the event's block. Otherwise the server would read the block when it
+	// overwrites the event, while all writes wait. The answer does not say whether the event exists: a leader may not
+	// have applied yet what a follower has shown already.
 	request := map[string]any{"seq": seq, "no_hdr": true}
 	if _, err := l.inside.Wire.Message(ctx, stream, request); err != nil {
 		return false, err
@@ -54,7 +54,7 @@ func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, e
 	if out.Success {
 		return true, nil
 	}
-	// The event was gone before, or the server could not overwrite it.
+	// Either the event was gone already, or the server could not overwrite it.
 	m, err := l.inside.Wire.Message(ctx, stream, request)
 	switch {
 	case err != nil:
@@ -66,8 +66,8 @@ func (l *Log) eraseFrom(ctx context.Context, stream string, seq uint64) (bool, e
 	}
 }
 
-// Purge takes out a session's events up to and with a sequence, and returns their number. It does not overwrite them:
-// the server writes over their bytes when it compacts the blocks.
+// Purge removes a session's events up to a sequence, inclusive, and returns their number. It does not overwrite them:
+// the server overwrites their bytes when it compacts the blocks.
 func (l *Log) Purge(ctx context.Context, sessionID string, upTo uint64) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.inside.Deadline)
 	defer cancel()
@@ -87,7 +87,7 @@ func (l *Log) Purge(ctx context.Context, sessionID string, upTo uint64) (int, er
 
 func (l *Log) streamOf(sessionID string) string { return events.StreamName(l.log.Partition(sessionID)) }
 
-// Settle returns when all that Erase did in a partition is on disk.
+// Settle waits until all that Erase did in a partition is on disk.
 func (l *Log) Settle(ctx context.Context, partition int) error {
 	p, err := l.inside.Partition(partition)
 	if err != nil {
@@ -96,7 +96,8 @@ func (l *Log) Settle(ctx context.Context, partition int) error {
 	return p.Gate.SettleRewritten(ctx)
 }
 
-// SettlePurge returns when all that Purge did in a partition is on disk. It syncs every block, about 0.1 ms each.
+// SettlePurge waits until all that Purge did in a partition is on disk. It syncs every block, which takes about 0.1 ms
+// each.
 func (l *Log) SettlePurge(ctx context.Context, partition int) error {
 	p, err := l.inside.Partition(partition)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// Mirrors returns the streams of the log's account that mirror a subject of the partition of a position, and the
-// mirrors of these streams. NATS does not pass an erasure on to a mirror. A mirror that has reached the position copies
-// nothing from before it any more; while a mirror is behind, Mirrors fails with jetlog.ErrUnavailable.
+// Mirrors returns the streams of the log's account that mirror a subject of a partition's stream, and the mirrors of
+// these streams. NATS does not pass an erasure on to a mirror. A mirror that has reached the position at copies nothing
+// from before it any more. While a mirror is behind that position, Mirrors fails with jetlog.ErrUnavailable.
 func (l *Log) Mirrors(ctx context.Context, subject string, at events.Position) ([]string, error) {
 	p, err := l.inside.Partition(at.Partition)
 	if err != nil {
@@ -40,8 +40,8 @@ func (l *Log) Mirrors(ctx context.Context, subject string, at events.Position) (
 	return names[1:], nil
 }
 
-// copies reports whether a mirror takes what stands on a subject. A mirror that does not take the subject may never
-// reach the position.
+// copies reports whether a mirror copies the events of a subject. A mirror that does not copy them may never reach the
+// position.
 func copies(m *jetstream.StreamSource, subject string) bool {
 	covers := func(filter string) bool { return covered(strings.Split(filter, "."), strings.Split(subject, ".")) }
 	if len(m.SubjectTransforms) > 0 {
@@ -52,7 +52,7 @@ func copies(m *jetstream.StreamSource, subject string) bool {
 	return m.FilterSubject == "" || covers(m.FilterSubject)
 }
 
-// covered reports whether a filter takes a subject, both in tokens.
+// covered reports whether a filter matches a subject, both given in tokens.
 func covered(filter, subject []string) bool {
 	for i, token := range filter {
 		if token == ">" {
@@ -65,7 +65,7 @@ func covered(filter, subject []string) bool {
 	return len(filter) == len(subject)
 }
 
-// LeftIn returns the sequences, up to one, of a session's events that a mirror still holds and the log does not.
+// LeftIn returns the sequences, up to upTo, of a session's events that a mirror still holds and the log does not.
 func (l *Log) LeftIn(ctx context.Context, mirror, sessionID string, upTo uint64) (out []uint64, err error) {
 	subject := events.SessionSubject(sessionID)
 	inLog := map[uint64]bool{}
@@ -80,7 +80,7 @@ func (l *Log) LeftIn(ctx context.Context, mirror, sessionID string, upTo uint64)
 	return out, err
 }
 
-// each calls f with the sequences, up to one, of a subject's events, as the leader of a stream knows them.
+// each calls f with the sequences, up to upTo, of a subject's events, as the leader of a stream knows them.
 func (l *Log) each(ctx context.Context, stream, subject string, upTo uint64, f func(seq uint64)) error {
 	for seq := uint64(1); ; seq++ {
 		m, err := l.inside.Wire.Message(ctx, stream, map[string]any{"seq": seq, "next_by_subj": subject})

@@ -38,19 +38,18 @@ func NewMessage(f events.Fact) (*message.Message, error) {
 
 // PublisherConfig of a Publisher.
 type PublisherConfig struct {
-	// Source is the ce-source of messages that bring none; "/turnledger" by default.
+	// Source is the ce-source of messages that have none; "/turnledger" by default.
 	Source string
 	// Foreign accepts messages that state no fact of Turnledger. The log keeps them as anomalies, which change no view.
 	Foreign bool
 }
 
-// Publisher is the Watermill publisher for pipelines: one message is one event of docs/contract.md#the-log. The
-// topic is the session
-// id. The message's UUID is the event id (ce-id and Nats-Msg-Id), its metadata are the headers, its payload is the
-// body. A ce-type must be among the metadata; the publisher fills in whatever else the envelope needs. It publishes
-// messages in their order, each once, however often a Publish is repeated within the server's window of duplicates, and
-// returns when they are on disk. It takes the same path as Append, without an expectation: the log keeps an event that
-// contradicts it as an anomaly.
+// Publisher is the Watermill publisher for pipelines: one message is one event of docs/contract.md#the-log. The topic
+// is the session id. The message's UUID is the event id (ce-id and Nats-Msg-Id), its metadata are the headers, its
+// payload is the body. A ce-type must be among the metadata; the publisher fills in the other headers of the envelope.
+// It publishes messages in their order, and returns when they are on disk. If a Publish is repeated within the server's
+// window of duplicates, the log still has each message once. A publish is an Append without an expectation: if an event
+// contradicts the log, the log keeps it as an anomaly.
 type Publisher struct {
 	log    *jetlog.Log
 	inside inside.Log
@@ -68,9 +67,9 @@ func NewPublisher(log *jetlog.Log, cfg PublisherConfig) *Publisher {
 	return &Publisher{log: log, inside: log.Inside(), cfg: cfg}
 }
 
-// Publish appends messages to a session. A message that is no event fails with events.ErrMalformed and a reason that
-// holds none of its content, a message that is too large with jetlog.ErrTooLarge. On jetlog.ErrUnavailable publish the
-// same messages again. If one of the messages can't be published, none is.
+// Publish appends messages to a session. A message that is no event fails with events.ErrMalformed and a reason without
+// any of its content. A message that is too large fails with jetlog.ErrTooLarge. In both cases no message is published.
+// After jetlog.ErrUnavailable, publish the same messages again.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -99,8 +98,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return p.log.Durable(messages[len(messages)-1].Context(), at)
 }
 
-// append appends a message, and raises the position up to which the messages must be durable. A duplicate stands before
-// its predecessors.
+// append appends a message, and raises the position up to which the messages must be durable. A duplicate has the
+// position of its first publication, which may be before that of earlier messages.
 func (p *Publisher) append(ctx context.Context, m *nats.Msg, at *events.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, p.inside.Deadline)
 	defer cancel()
@@ -117,7 +116,7 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// encode returns the message as it goes onto the wire.
+// encode returns the NATS message for a Watermill message.
 func (p *Publisher) encode(session string, m *message.Message) (*nats.Msg, error) {
 	h, err := headers(m.Metadata)
 	if err != nil {
@@ -149,14 +148,14 @@ func (p *Publisher) encode(session string, m *message.Message) (*nats.Msg, error
 	return out, p.inside.Measure(out)
 }
 
-// envelopeHeaders are the headers of the envelope, which have one spelling on the wire.
+// envelopeHeaders are the headers of the envelope, which have only one spelling on the wire.
 var envelopeHeaders = []string{
 	events.HeaderSpecVersion, events.HeaderID, events.HeaderSource,
 	events.HeaderType, events.HeaderTime, events.HeaderContentType,
 }
 
-// headers returns metadata as headers, without those that the server or the log writes itself. It refuses what a header
-// can't carry unchanged.
+// headers returns metadata as headers, without the headers that the server or the log writes itself. It refuses
+// metadata that a header can't carry unchanged.
 func headers(meta message.Metadata) (nats.Header, error) {
 	h := nats.Header{}
 	for k, v := range meta {
@@ -176,7 +175,7 @@ func headers(meta message.Metadata) (nats.Header, error) {
 	return h, nil
 }
 
-// reserved reports whether a name is the server's, with which a publisher could delete or expire events, or one that a
+// reserved reports whether a name belongs to the server, whose headers could delete or expire events, or is one that a
 // Subscriber adds.
 func reserved(name string) bool {
 	name = strings.ToLower(name)

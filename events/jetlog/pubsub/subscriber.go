@@ -30,14 +30,14 @@ const (
 
 // SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	// Group names the readers: [A-Za-z0-9_-], at most 64. The log remembers for ever what a group has acked of a topic.
-	// Subscriptions of one group share its events. A new group begins with the first event.
+	// Group names the readers: [A-Za-z0-9_-], at most 64 characters. The log remembers for ever which events of a topic
+	// a group has acked. Subscriptions of one group share its events. A new group begins with the first event.
 	Group string
-	// Sessions makes the topics session ids. By default they are the names of the log's streams (events.StreamName),
-	// each with all that its partition holds.
+	// Sessions makes the topics session ids. By default the topics are the names of the log's streams
+	// (events.StreamName), each with all events of its partition.
 	Sessions bool
-	// AckWait is how long a subscriber that died keeps an event from its group; 30 s by default. A slow subscriber
-	// keeps an event as long as it needs.
+	// AckWait is how long an event of a subscriber that died is withheld from its group; 30 s by default. A slow
+	// subscriber may keep an event as long as it needs.
 	AckWait time.Duration
 	// NackPause is how long a nacked event waits before it comes again; 100 ms by default.
 	NackPause time.Duration
@@ -45,12 +45,12 @@ type SubscriberConfig struct {
 
 var groupName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// Subscriber is the Watermill subscriber for third-party projectors and side effects: one message is one event, durable
-// in the log. In a group and topic only one event is under way at a time, in log order: the next comes after it was
-// acked, and a nacked event comes again before the next. Each event comes at least once.
+// Subscriber is the Watermill subscriber for third-party projectors and side effects: one message is one durable event
+// of the log. Each group gets the events of a topic one at a time, in log order. The next event comes after the present
+// one was acked; a nacked event comes again first. Each event comes at least once.
 //
-// The message's UUID is the event id. Its metadata are the event's headers without the server's own (the first value of
-// each), MetadataPosition and MetadataRecordedAt. MessageBatch returns the event itself.
+// The message's UUID is the event id. Its metadata are the first values of the event's headers, without the server's
+// own, and MetadataPosition and MetadataRecordedAt. MessageBatch returns the event itself.
 type Subscriber struct {
 	log    *jetlog.Log
 	inside inside.Log
@@ -69,8 +69,8 @@ func NewSubscriber(log *jetlog.Log, cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{log: log, inside: log.Inside(), cfg: cfg}, nil
 }
 
-// Subscribe follows a topic until ctx ends, the subscriber or the connection is closed, or the stream was made anew;
-// the channel is then closed. Events that are not acked by then come again, at once, to the group's next subscription.
+// Subscribe follows a topic until ctx ends, the subscriber or the connection is closed, or the stream was made anew.
+// Then it closes the channel. Events that were not acked by then come again, at once, to the group's next subscription.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	p, consumer, err := s.consumer(topic)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Subscriber) Close() error {
 func (s *Subscriber) consumer(topic string) (inside.Partition, jetstream.ConsumerConfig, error) {
 	cfg := jetstream.ConsumerConfig{
 		Durable: s.cfg.Group, AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.cfg.AckWait,
-		// One at a time is what keeps the order, also over the members of the group.
+		// One event at a time keeps the order, even across the members of the group.
 		MaxAckPending: 1,
 	}
 	if !s.cfg.Sessions {
@@ -115,7 +115,7 @@ func (s *Subscriber) consumer(topic string) (inside.Partition, jetstream.Consume
 	return p, cfg, err
 }
 
-// partitionOf returns the partition whose stream has a name.
+// partitionOf returns the partition whose stream has the given name.
 func partitionOf(log inside.Log, stream string) (inside.Partition, error) {
 	for k := range log.Layout.Partitions {
 		if events.StreamName(k) == stream {
@@ -125,7 +125,7 @@ func partitionOf(log inside.Log, stream string) (inside.Partition, error) {
 	return inside.Partition{}, fmt.Errorf("%q is no stream of the log", stream)
 }
 
-// groupReader is one subscription.
+// groupReader is one subscription of a group.
 type groupReader struct {
 	*Subscriber
 	p        inside.Partition
@@ -134,7 +134,7 @@ type groupReader struct {
 	out      chan<- *message.Message
 }
 
-// connect makes the consumer where it is missing, and a reader of it.
+// connect creates the consumer if it is missing, and opens a reader of it.
 func (r *groupReader) connect(ctx context.Context) (err error) {
 	if _, err := r.inside.Wire.JS.CreateOrUpdateConsumer(ctx, r.p.Stream, r.consumer); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
@@ -143,7 +143,7 @@ func (r *groupReader) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// run emits until ctx ends.
+// run emits events until ctx ends, or until the stream or the connection is gone.
 func (r *groupReader) run(ctx context.Context) {
 	defer close(r.out)
 	defer r.end()
@@ -164,8 +164,8 @@ func (r *groupReader) run(ctx context.Context) {
 	}
 }
 
-// revive makes the consumer again, if it is gone with the server that held it, on the stream that the log was opened
-// on.
+// revive creates the consumer again, if it is gone with the server that held it. It first checks that the stream is the
+// one that the log opened.
 func (r *groupReader) revive(ctx context.Context) error {
 	if _, err := r.inside.LeaderHead(ctx, r.p.Number); err != nil {
 		return err
@@ -174,14 +174,14 @@ func (r *groupReader) revive(ctx context.Context) error {
 	return err
 }
 
-// end returns to the server the events that it sent and nobody will see.
+// end closes the reader, and returns to the server the events that it has sent and nobody will see.
 func (r *groupReader) end() {
 	for _, m := range r.in.Drain() {
 		_ = m.Respond(nak(0))
 	}
 }
 
-// emit emits a delivered event when it is durable, and answers the server with the reader's verdict.
+// emit waits until a delivered event is durable, emits it, and answers the server with the reader's verdict.
 func (r *groupReader) emit(ctx context.Context, m *nats.Msg) {
 	event, err := jetlog.MessageOf(r.p.Number, m)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// subscriptions are those of one Watermill subscriber. The zero value is open.
+// subscriptions are the running subscriptions of one Watermill subscriber. The zero value is open.
 type subscriptions struct {
 	mu      sync.Mutex
 	closed  bool
@@ -51,18 +51,18 @@ func (s *subscriptions) close() {
 	s.open.Wait()
 }
 
-// verdict is what became of a message.
+// verdict is a reader's answer to a message.
 type verdict int
 
 const (
 	acked verdict = iota
 	nacked
-	// unheard: the subscription ended first.
+	// unheard: the subscription ended before the reader answered.
 	unheard
 )
 
-// emitter hands messages to one reader, one after the other. While the reader has a message, the emitter calls working,
-// where that is not nil, once in every period.
+// emitter hands messages to one reader, one after the other. While the reader has a message, the emitter calls working
+// once in every period, unless working is nil.
 type emitter struct {
 	out     chan<- *message.Message
 	every   time.Duration
@@ -70,7 +70,7 @@ type emitter struct {
 }
 
 // deliver emits a message with its events and waits for the verdict. The message's context ends with the verdict.
-func (e emitter) deliver(ctx context.Context, m *message.Message, batch []jetlog.Message) verdict {
+func (e emitter) deliver(ctx context.Context, m *message.Message, batch any) verdict {
 	mctx, done := context.WithCancel(context.WithValue(ctx, batchKey{}, batch))
 	defer done()
 	m.SetContext(mctx)
@@ -83,7 +83,7 @@ func (e emitter) deliver(ctx context.Context, m *message.Message, batch []jetlog
 	for out := e.out; ; {
 		select {
 		case out <- m:
-			out = nil // which takes nothing more
+			out = nil // a nil channel: the message is sent once
 		case <-m.Acked():
 			return acked
 		case <-m.Nacked():
@@ -92,7 +92,7 @@ func (e emitter) deliver(ctx context.Context, m *message.Message, batch []jetlog
 			e.working()
 		case <-ctx.Done():
 			select {
-			case <-m.Acked(): // at the last moment
+			case <-m.Acked(): // acked at the last moment
 				return acked
 			default:
 				return unheard

@@ -1,6 +1,6 @@
-// Command begunanew is a NATS server that begins JetStream anew for each line that it reads, as the embedded server
-// does after a full disk. A line holds how many milliseconds JetStream stays away. It is a process of its own since
-// nats-server itself has data races there, which would fail a test with the race detector.
+// Command begunanew is a NATS server that restarts JetStream for each line that it reads, as the embedded server does
+// after a full disk. A line holds how many milliseconds JetStream stays away. It is a process of its own, since
+// nats-server has data races there, which would fail a test with the race detector.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// run serves the store folder until its input ends. It prints its URL, and a line after each new beginning.
+// run serves the store folder until its input ends. It prints its URL, and a line after each restart.
 func run(dir string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,

@@ -11,7 +11,7 @@ import (
 
 // Program is a Go program that tests run as a process. Safe for concurrent use.
 type Program struct {
-	Name    string // of its file
+	Name    string // of the built file
 	Package string
 	Flags   []string // of go build
 
@@ -20,7 +20,7 @@ type Program struct {
 	err  error
 }
 
-// Path returns the program's file, which is built when it is first asked for.
+// Path returns the program's file. The first call builds it.
 func (p *Program) Path() (string, error) {
 	p.once.Do(func() {
 		if p.dir, p.err = os.MkdirTemp("", "turnledger-program-"); p.err != nil {
@@ -36,7 +36,7 @@ func (p *Program) Path() (string, error) {
 
 func (p *Program) file() string { return filepath.Join(p.dir, p.Name) }
 
-// Remove removes what was built, if anything was.
+// Remove removes the built file, if there is one.
 func (p *Program) Remove() {
 	p.once.Do(func() {})
 	if p.dir != "" {

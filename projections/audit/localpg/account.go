@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// account is the operating system's user that PostgreSQL runs as.
+// account is the operating system's user under which PostgreSQL runs.
 type account struct {
 	uid, gid int
 	name     string
 	drop     bool // we are root and it is not
 }
 
-// accountFor chooses the account. Not root: our own. Root: the owner of the cluster if there is one already (so that a
-// cluster stays usable to the user who made it), else postgres, else nobody.
+// accountFor chooses the account. If this process is not root, it is our own. For root it is the owner of an existing
+// cluster (so that the cluster stays usable for the user who made it), else postgres, else nobody.
 func accountFor(cluster string) (account, error) {
 	owner, exists, err := ownerOf(cluster)
 	if err != nil {
@@ -67,7 +67,7 @@ func ownerOf(path string) (uid int, exists bool, err error) {
 	return int(info.Sys().(*syscall.Stat_t).Uid), true, nil
 }
 
-// own makes the account the owner of a file or folder, where it is another user than ours.
+// own makes the account the owner of a file or folder, if the account is not our own.
 func (a account) own(path string) error {
 	if !a.drop {
 		return nil
@@ -95,8 +95,8 @@ func (a account) blockedAt(path string) (string, error) {
 	}
 }
 
-// enters applies the permission bits as the kernel does: the first class that matches decides. The account has no
-// supplementary groups when we start it.
+// enters reports whether the permission bits let the account in. As in the kernel, the first class that matches
+// decides. The account has no supplementary groups when we start PostgreSQL.
 func (a account) enters(info fs.FileInfo) bool {
 	st := info.Sys().(*syscall.Stat_t)
 	switch {

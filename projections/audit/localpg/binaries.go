@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// minMajor is the oldest PostgreSQL that is tried: 13 has DROP DATABASE … WITH (FORCE) and incremental sort, and is the
-// oldest that a supported distribution still carries.
+// minMajor is the oldest supported PostgreSQL: 13 has DROP DATABASE … WITH (FORCE) and incremental sort, and is the
+// oldest version in a supported distribution.
 const minMajor = 13
 
 // binaries is one installed PostgreSQL.
@@ -40,15 +40,15 @@ var installDirs = []string{
 	"/usr/bin", "/usr/local/bin", "/usr/local/pgsql/bin",
 }
 
-// findBinaries returns the PostgreSQL to run: of the major version want if that is not 0, else the newest. If dir is
-// set, it looks in that directory only.
+// findBinaries returns the PostgreSQL to run: the major version want, or the newest if want is 0. If dir is set, it
+// looks only there.
 func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	var best binaries
 	var majors []string
 	for _, d := range candidateDirs(dir) {
 		major, err := majorOf(ctx, d)
 		if err != nil {
-			continue // a broken installation is as good as none
+			continue // a broken installation is skipped
 		}
 		majors = append(majors, strconv.Itoa(major))
 		if major == want || want == 0 && major > best.major {
@@ -68,8 +68,8 @@ func findBinaries(ctx context.Context, dir string, want int) (binaries, error) {
 	return best, nil
 }
 
-// candidateDirs lists every directory that holds both postgres and initdb, links resolved, each once. PATH comes
-// first, so that a version chosen there wins among equals.
+// candidateDirs lists every directory that holds both postgres and initdb, with links resolved, each once. PATH comes
+// first, so that it decides between equal versions.
 func candidateDirs(only string) []string {
 	dirs := []string{only}
 	if only == "" {
@@ -85,7 +85,7 @@ func candidateDirs(only string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, d := range dirs {
-		// initdb looks for postgres beside itself, so a folder of links is of no use as it stands.
+		// initdb looks for postgres beside itself, so a folder of links can't be used directly.
 		resolved, err := filepath.EvalSymlinks(filepath.Join(d, "postgres"))
 		if err != nil {
 			continue

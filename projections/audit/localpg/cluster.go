@@ -17,14 +17,14 @@ import (
 
 func (s *Server) cluster() string { return filepath.Join(s.dir, "cluster") }
 
-// stagingPrefix begins the name of a cluster in the making.
+// stagingPrefix begins the name of an unfinished cluster.
 const stagingPrefix = "cluster.new-"
 
 // clusterVersion is the major version that made the cluster, or 0 if there is none.
 func (s *Server) clusterVersion() (int, error) {
 	text, err := os.ReadFile(filepath.Join(s.cluster(), "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// An empty folder is removed; in any other the user keeps something that we must not touch.
+		// An empty folder is removed. Any other folder may hold a user's files, and is left alone.
 		if err := os.Remove(s.cluster()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, fmt.Errorf("%w: %s holds something else", ErrForeignCluster, s.cluster())
 		}
@@ -40,7 +40,7 @@ func (s *Server) clusterVersion() (int, error) {
 	return major, nil
 }
 
-// makeCluster runs initdb in a folder beside the final one, which is renamed when it is complete.
+// makeCluster runs initdb in a folder beside the final one, and renames it when it is complete.
 func (s *Server) makeCluster(ctx context.Context, bin binaries) (err error) {
 	staging, err := os.MkdirTemp(s.dir, stagingPrefix)
 	if err != nil {
@@ -127,9 +127,10 @@ func (a account) handDown(dir, blocked, through string) (*os.File, error) {
 	return f, nil
 }
 
-// writeAccess lets in, over the socket only (but for what the config adds), whoever the kernel says is our user,
-// root or PostgreSQL's account. It is written at each start, since we may be another user than last time. os.Root,
-// because the folder is the account's and we may be root: no link leads us out of it.
+// writeAccess writes the access rules: over the socket only (apart from Config.Access), PostgreSQL lets in our user,
+// root and its own account, as identified by the kernel. The rules are written at each start, since our user may have
+// changed. It uses os.Root because the folder belongs to the account while we may be root: no link may lead outside the
+// folder.
 func (s *Server) writeAccess() error {
 	users := map[string]bool{s.account.name: true}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {

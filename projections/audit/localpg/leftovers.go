@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// clearLeftovers removes what an earlier process of ours left when it died: a server that still runs (or is on its
-// way out), a half-made cluster, a pid file whose number is somebody else's by now. The lock is held, so none of it
-// belongs to a live Server.
+// clearLeftovers removes what a dead process of ours has left: a server that still runs or is stopping, a half-made
+// cluster, a pid file whose number now belongs to another process. We hold the lock, so none of this belongs to a live
+// Server.
 func (s *Server) clearLeftovers(ctx context.Context) error {
 	if err := s.stopLeftovers(ctx); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (s *Server) clearLeftovers(ctx context.Context) error {
 	return s.claimPidFile()
 }
 
-// removeHalf removes a half-made cluster. When initdb is killed, the server that it talks to goes on for a moment,
-// till it finds its input closed, and may still put files there; so removing is tried for a while.
+// removeHalf removes a half-made cluster. It retries for a while: if initdb was killed, its server runs on until it
+// finds its input closed, and may still create files.
 func removeHalf(ctx context.Context, half string) error {
 	var err error
 	_, ended := within(ctx, killAfter, func() (bool, error) {
@@ -52,8 +52,8 @@ func removeHalf(ctx context.Context, half string) error {
 	return nil
 }
 
-// within asks every few milliseconds whether something is done, for a while. It returns false where the time is over,
-// and an error where asking fails or ctx ends first.
+// within calls done every few milliseconds until it returns true. It returns false if the time is over, and an error if
+// done fails or ctx ends first.
 func within(ctx context.Context, most time.Duration, done func() (bool, error)) (bool, error) {
 	deadline := time.After(most)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -72,13 +72,13 @@ func within(ctx context.Context, most time.Duration, done func() (bool, error)) 
 	}
 }
 
-// escapeGlob makes a path match only itself.
+// escapeGlob escapes a path so that, as a pattern, it matches only itself.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// stopLeftovers stops every process of an earlier server on this cluster, first the clean way. They are known by the
-// cluster's name: on the server's command line, and in the title of each of its children.
+// stopLeftovers stops every process of an earlier server on this cluster, at first gracefully. It finds them by the
+// cluster's name, in the server's command line and in the titles of its children.
 func (s *Server) stopLeftovers(ctx context.Context) error {
 	for _, step := range []struct {
 		sig  syscall.Signal
@@ -118,7 +118,7 @@ func (s *Server) leftovers() ([]processInfo, error) {
 	}), nil
 }
 
-// refuseRival leaves a server alone that somebody else started on this cluster.
+// refuseRival returns an error if another program runs a server on this cluster, which is then left alone.
 func (s *Server) refuseRival() error {
 	all, err := s.account.processes()
 	if err != nil {
@@ -134,10 +134,10 @@ func (s *Server) refuseRival() error {
 	return nil
 }
 
-// claimPidFile makes a stale postmaster.pid harmless when its number has been given to another process meanwhile, which
-// PostgreSQL would take for a running server. Removing the file would also remove PostgreSQL's second interlock, the
-// shared memory that it names; so only the number is replaced, by our own: a server's parent is never taken for a
-// rival.
+// claimPidFile repairs a stale postmaster.pid whose number belongs to another process by now, since PostgreSQL would
+// take that process for a running server. It replaces the number by our own, because PostgreSQL never takes its parent
+// for a rival. It does not remove the file, since that would also remove PostgreSQL's second interlock, the shared
+// memory that the file names.
 func (s *Server) claimPidFile() error {
 	root, err := os.OpenRoot(s.cluster())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,8 +166,8 @@ func (s *Server) claimPidFile() error {
 	return root.WriteFile("postmaster.pid", fmt.Appendf(nil, "%d\n%s", os.Getpid(), rest), 0o600)
 }
 
-// makeSocketDir makes the socket's folder anew. Its name can be guessed and its parent is open to all, so a folder that
-// someone else put there is refused.
+// makeSocketDir makes a new folder for the socket. The folder's name can be guessed, and its parent is writable for
+// all, so a folder that another user has made is refused.
 func (s *Server) makeSocketDir() error {
 	if owner, exists, err := ownerOf(s.socket); err != nil {
 		return err

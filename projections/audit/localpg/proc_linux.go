@@ -14,8 +14,8 @@ import (
 // Opening it follows the descriptor itself and so needs no right to enter the folders above.
 const descriptorPath = "/proc/self/fd/3"
 
-// dieWithParent makes the kernel send the child sig when the thread that started it ends. It is set after the change of
-// user (Go's order), which would clear it, and PostgreSQL's binaries are not setuid, which would clear it too.
+// dieWithParent makes the kernel send sig to the child when the thread that started the child ends. Go sets it after
+// the change of user, which would clear it. PostgreSQL's binaries are not setuid, which would clear it too.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
 // processes lists the account's processes with their command lines. It reads only what /proc shows to everyone: a

@@ -15,7 +15,7 @@ import (
 // descriptorPath: see the Linux file. /dev/fd does not open folders the way that is needed here.
 const descriptorPath = ""
 
-// dieWithParent does nothing here: what outlives us is found and stopped by the next Start.
+// dieWithParent does nothing on this system. The next Start finds and stops servers that outlived their process.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 func (a account) processes() ([]processInfo, error) {

@@ -23,9 +23,8 @@ type process struct {
 	err  error
 }
 
-// prepare sets how a child of this package runs: as the account, in a session of its own (so that Ctrl-C in our
-// terminal is ours alone, and its SIGHUP too), told by sig when we die, and with nothing of our environment, which
-// holds secrets.
+// prepare sets how a child of this package runs: as the account; in a session of its own, so that Ctrl-C and SIGHUP of
+// our terminal don't reach it; with sig as the signal when we die; and without our environment, which holds secrets.
 func (a account) prepare(cmd *exec.Cmd, sig syscall.Signal) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if a.drop {
@@ -37,8 +36,8 @@ func (a account) prepare(cmd *exec.Cmd, sig syscall.Signal) {
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 }
 
-// launch starts cmd and returns once it runs. A goroutine waits for its end, on one thread that it holds till then: the
-// kernel takes the end of the *thread* that forked for the death of the parent.
+// launch starts cmd and returns once it runs. A goroutine waits for its end, locked to the thread that started cmd: the
+// kernel treats the end of that *thread* as the death of the parent.
 func launch(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -71,8 +70,8 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// stop asks for a fast shutdown (clients are cut off, a checkpoint is written) and waits. When ctx ends first the
-// server is told to drop everything at once; the next start then recovers from its log.
+// stop asks for a fast shutdown (clients are disconnected, a checkpoint is written) and waits. If ctx ends first, the
+// server must stop immediately, and the next start recovers from its log.
 func (p *process) stop(ctx context.Context) error {
 	if ctx.Err() == nil {
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // ended already is fine
@@ -92,7 +91,7 @@ func (p *process) stop(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// killAfter is how long a server may take over an immediate shutdown, which does no work to speak of.
+// killAfter bounds an immediate shutdown, which does almost no work.
 const killAfter = 5 * time.Second
 
 // alive reports whether a process of this number exists, whoever owns it.

@@ -15,16 +15,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settings go on the command line, where they win over the files, so that a cluster made by an older version of us
-// gets them too.
+// settings returns settings for the command line. There they override the files, so that a cluster made by an older
+// version gets them too.
 func (s *Server) settings() []string {
 	pairs := []string{
 		"listen_addresses=", "port=" + s.cfg.Port, "unix_socket_directories=" + s.socket,
 		"unix_socket_permissions=0700",
 		"cluster_name=" + s.name,
 		"timezone=UTC", "log_timezone=UTC", "jit=off",
-		// The server's log must never hold a text that a client sent: errors are the client's to report, and even the
-		// first line of one may quote a value ("invalid input syntax for type uuid: …").
+		// The server's log must never hold a client's text. Even the first line of an error may quote a value ("invalid
+		// input syntax for type uuid: …"), so the server logs no errors of clients, who get them anyway.
 		"log_min_messages=log", "log_min_error_statement=panic", "log_error_verbosity=terse", "log_statement=none",
 		"log_min_duration_statement=-1", "log_parameter_max_length=0", "log_parameter_max_length_on_error=0",
 		"log_checkpoints=off", "logging_collector=off", "log_destination=stderr",
@@ -43,7 +43,8 @@ func (s *Server) settings() []string {
 	return args
 }
 
-// serve starts the server and waits until it answers. When we die it gets the signal for a fast shutdown.
+// serve starts the server and waits until it answers. If our process dies, the server gets the signal for a fast
+// shutdown.
 func (s *Server) serve(ctx context.Context, bin binaries) (*process, error) {
 	logFile, from, err := s.openLog()
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *Server) serve(ctx context.Context, bin binaries) (*process, error) {
 	return p, nil
 }
 
-// maxLog is the size at which the log is put aside at a start; one older file is kept.
+// maxLog is the size at which a start renames the log; one older file is kept.
 const maxLog = 8 << 20
 
 func (s *Server) openLog() (f *os.File, size int64, err error) {
@@ -92,13 +93,13 @@ func (s *Server) logSince(from int64) string {
 	return lastLines(text[min(int(from), len(text)):])
 }
 
-// lastLines keeps what an error can carry.
+// lastLines returns the end of a text, short enough for an error.
 func lastLines(text []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
 	return string(bytes.Join(lines[max(0, len(lines)-8):], []byte{'\n'}))
 }
 
-// awaitReady asks until the server lets us in, and makes our database if it is not there.
+// awaitReady polls until the server accepts connections, and creates our database if it is missing.
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	_, err := within(ctx, math.MaxInt64, func() (bool, error) {
 		err := s.ensureDatabase(ctx)
@@ -115,7 +116,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	return err
 }
 
-// cannotConnectNow is the answer of a server that still recovers, or shuts down.
+// cannotConnectNow is the error code of a server that still recovers, or shuts down.
 const cannotConnectNow = "57P03"
 
 func (s *Server) ensureDatabase(ctx context.Context) (err error) {

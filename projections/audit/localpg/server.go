@@ -18,18 +18,18 @@ import (
 
 // Config says which PostgreSQL to run.
 type Config struct {
-	// DataDir holds everything but the socket (see the package's documentation). It is made if it is not there.
+	// DataDir holds everything but the socket (see the package's documentation). It is created if it is missing.
 	DataDir string
-	// Logger is told of starts, stops and what had to be cleaned up; nil: nobody.
+	// Logger gets starts, stops and clean-ups; nil: no log.
 	Logger *slog.Logger
-	// Fast drops every promise about what survives a crash of the machine, and allows more connections: for tests. It
-	// does not weaken what survives a crash of the server or of this process.
+	// Fast renounces durability against a crash of the machine, and allows more connections: for tests. Data still
+	// survives a crash of the server or of this process.
 	Fast bool
 	// BinDir is the folder of the binaries; empty: the newest installed version, or the one that made the cluster.
 	BinDir string
-	// Settings, as name=value, are added to ours and win over them; Access is lines that are added to pg_hba.conf.
+	// Settings, as name=value, override ours; Access are lines that are added to pg_hba.conf.
 	Settings, Access []string
-	// Port is that of the socket's name, and of whatever the settings have it listen on; 5432 if it is empty.
+	// Port is the port in the socket's name, and of the addresses in Settings; 5432 if it is empty.
 	Port string
 }
 
@@ -47,9 +47,9 @@ type Server struct {
 	proc *process // nil: stopped
 }
 
-// Start runs PostgreSQL on cfg.DataDir and returns when it answers. The first start makes the cluster (about a
-// second). It stops what an earlier process left running there. ctx bounds the start only; after a crash PostgreSQL
-// may need long to recover, so give it time. The server runs until Stop, or until this process ends in whatever way.
+// Start runs PostgreSQL on cfg.DataDir and returns when it answers. The first start makes the cluster (about a second).
+// Start stops a server that an earlier process left running there. ctx bounds only the start; after a crash PostgreSQL
+// may take long to recover. The server runs until Stop, or until this process ends in any way.
 //
 // Errors: ErrNotInstalled, ErrInUse, ErrUnreachable, ErrForeignCluster; any other carries the end of the server's log.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
@@ -100,9 +100,9 @@ func newServer(cfg Config) (*Server, error) {
 // socketRoot is not the temporary folder of the environment: that may be long, and closed to PostgreSQL's account.
 const socketRoot = "/tmp"
 
-// URL is what pgx (or psql) connects with: the database turnledger, as its owner. It stays the same over a Restart,
-// and over processes, as long as the data directory keeps its path. Only this process's user, root and PostgreSQL's
-// account are let in.
+// URL returns the URL for pgx (or psql): the database turnledger, as its owner. It does not change with a Restart or a
+// new process, as long as the data directory keeps its path. Only this process's user, root and PostgreSQL's account
+// may connect.
 func (s *Server) URL() string { return s.databaseURL("turnledger") }
 
 func (s *Server) databaseURL(database string) string {
@@ -110,10 +110,11 @@ func (s *Server) databaseURL(database string) string {
 		"&sslmode=disable"
 }
 
-// LogFile is where PostgreSQL's own messages go.
+// LogFile returns the path of PostgreSQL's log.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 
-// Done is closed when the server process that runs now has ended, for whatever reason. After a Restart ask anew.
+// Done returns a channel that is closed when the current server process has ended, for any reason. After a Restart,
+// call Done again.
 func (s *Server) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *Server) Done() <-chan struct{} {
 	return s.proc.done
 }
 
-// Restart stops the server if it runs, and starts it. It also revives one that was stopped or has crashed.
+// Restart stops the server if it runs, and starts it. It also starts a stopped or crashed server.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
 		return err
@@ -133,9 +134,9 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Stop cuts the clients off, lets PostgreSQL write a checkpoint, waits for its end and removes the socket. If ctx ends
-// first, or has ended already, PostgreSQL is made to drop everything where it stands, as in a crash (safe: the next
-// start recovers), and ctx's error is returned; the server is stopped then too. Stopping a stopped server does nothing.
+// Stop disconnects the clients, lets PostgreSQL write a checkpoint, waits for its end and removes the socket. If ctx
+// ends first, or has ended already, PostgreSQL is stopped immediately, as in a crash (this is safe: the next start
+// recovers), and Stop returns ctx's error. Stopping a stopped server does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// takeLock waits a little for the lock: a process that was killed just now may still be on its way out.
+// takeLock takes the lock, and waits a little for it: a process that was just killed may still be ending.
 func (s *Server) takeLock(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

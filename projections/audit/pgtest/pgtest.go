@@ -1,14 +1,14 @@
 // Package pgtest gives a test a private PostgreSQL database, on a real server: one for each test process, started
 // when the first test asks (about a second), stopped at the end.
 //
-//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Runner(m)) }
 //
 //	func TestRows(t *testing.T) {
 //		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 //		…
 //
 // A missing PostgreSQL fails the test and names the command that installs it; nothing is skipped. A process that ends
-// without Main (a time-out, kill -9) takes its server with it on Linux; its files are removed by a later run.
+// without Runner (a time-out, kill -9) takes its server with it on Linux; its files are removed by a later run.
 package pgtest
 
 import (
@@ -30,19 +30,19 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/localpg"
 )
 
-// shared is the server that all tests of this process use. It has to outlive every test, and so belongs to none.
+// shared is the server that all tests of this process use. It must outlive every test, so it belongs to none.
 var shared cluster
 
-// URL makes an empty database for t, which is dropped when t ends, whoever is still connected. Safe for
+// URL makes an empty database for t. The database is dropped when t ends, even if a client is still connected. Safe for
 // parallel tests.
 func URL(t testing.TB) string {
 	t.Helper()
 	return shared.database(t)
 }
 
-// Start runs a server for t alone, for a test that stops it, restarts it (its URL stays) or crashes it (Stop with
-// a context that has ended). It trades the safety of its data against a crash of the machine for speed; a benchmark
-// that measures PostgreSQL's own durability calls localpg.Start instead.
+// Start runs a server for t alone, for a test that stops it, restarts it (its URL stays) or crashes it (Stop with a
+// context that has ended). The server is fast, but would lose data if the machine crashed. A benchmark that measures
+// PostgreSQL's own durability must call localpg.Start instead.
 func Start(t testing.TB) *localpg.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
@@ -59,8 +59,9 @@ func Start(t testing.TB) *localpg.Server {
 	return srv
 }
 
-// StartTLS runs a server for t alone that also listens on a port of 127.0.0.1, with TLS only, and lets those in
-// who show a certificate of the authority for their role. The address names none of the files; the role is turnledger.
+// StartTLS runs a server for t alone that also listens on a port of 127.0.0.1, with TLS only. It accepts clients with a
+// certificate that the authority has signed for their role. The role is turnledger. The returned address does not name
+// the files.
 func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -73,7 +74,7 @@ func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	cfg := localpg.Config{DataDir: dir, Fast: true}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	srv, err := localpg.Start(ctx, cfg) // makes the cluster, which the files go into
+	srv, err := localpg.Start(ctx, cfg) // makes the cluster's folder, for the files
 	if err == nil {
 		err = srv.Stop(ctx)
 	}
@@ -101,7 +102,7 @@ func StartTLS(t testing.TB, ca, cert, key string) (address string) {
 	return "postgres://turnledger@127.0.0.1:" + port + "/turnledger"
 }
 
-// giveTo copies a file into a folder, and to its owner.
+// giveTo copies a file into a folder. The copy belongs to the folder's owner.
 func giveTo(folder, name, from string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -119,10 +120,7 @@ func giveTo(folder, name, from string) error {
 	return os.Chown(to, int(owner.Uid), int(owner.Gid))
 }
 
-// Main is a package's TestMain: it runs the tests, stops the server that they shared, and exits.
-func Main(m *testing.M) { os.Exit(Runner(m).Run()) }
-
-// Runner wraps the tests so that their run ends with the stop of the shared server: for goleak.VerifyTestMain.
+// Runner wraps the tests so that the shared server is stopped after them: for goleak.VerifyTestMain.
 func Runner(tests interface{ Run() int }) interface{ Run() int } { return runner{tests} }
 
 type runner struct{ tests interface{ Run() int } }
@@ -137,15 +135,15 @@ func (r runner) Run() int {
 }
 
 const (
-	startLimit = 2 * time.Minute // of a slow machine that is busy with other packages' tests
+	startLimit = 2 * time.Minute // for a slow machine that is busy with other packages' tests
 	dirPrefix  = "turnledger-pgtest-"
-	// abandonedAfter keeps the sweep away from a folder whose process has not locked it yet.
+	// abandonedAfter keeps sweep from a new folder that its process has not locked yet.
 	abandonedAfter = 10 * time.Minute
 )
 
-// cluster is a server and the databases handed out on it.
+// cluster is a server with the databases of the tests.
 type cluster struct {
-	binDir string // empty: wherever it is installed
+	binDir string // empty: the installed one
 
 	once sync.Once
 	dir  string
@@ -163,7 +161,7 @@ func (c *cluster) start(ctx context.Context) {
 }
 
 func (c *cluster) stop() error {
-	c.once.Do(func() {}) // from now on there is none to start
+	c.once.Do(func() {}) // a later call starts no server
 	if c.dir == "" {
 		return nil
 	}
@@ -212,7 +210,8 @@ func (c *cluster) exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// sweep removes the folders of test processes that could not do it themselves. A live one holds its folder's lock.
+// sweep removes the folders of test processes that ended without removing them. A running process holds the lock of its
+// folder.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, dirPrefix+"*"))
 	if err != nil {
@@ -225,7 +224,7 @@ func sweep(temp string) {
 		}
 		lock := flock.New(filepath.Join(dir, "lock"))
 		if got, err := lock.TryLock(); err == nil && got {
-			_ = os.RemoveAll(dir) // another user's: not ours to remove
+			_ = os.RemoveAll(dir) // fails for another user's folder, which is not ours
 			_ = lock.Unlock()
 		}
 	}

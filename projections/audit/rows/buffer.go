@@ -1,5 +1,5 @@
-// Package rows writes rows in the forms that PostgreSQL takes: COPY's binary form, arrays of columns, and texts and
-// JSON without what a column can't hold.
+// Package rows encodes rows in the forms that PostgreSQL accepts: COPY's binary form and arrays of columns. It replaces
+// what a column of texts or JSON can't hold.
 package rows
 
 import (
@@ -15,7 +15,7 @@ import (
 // Buffer holds encoded fields, one behind the other. Each of its methods appends one field.
 type Buffer []byte
 
-// size begins a field of so many bytes; NULL has the size -1, and no bytes.
+// size begins a field of n bytes; the size -1 means NULL.
 func (b *Buffer) size(n int) {
 	*b = binary.BigEndian.AppendUint32(*b, uint32(n)) //nolint:gosec // no value has 2 GB
 }
@@ -93,7 +93,7 @@ func Nanos(t time.Time) int { return t.Nanosecond() % 1000 }
 // UUID appends an id, and NULL for the zero one.
 func (b *Buffer) UUID(id uuid.UUID) { orNull(b, id, func(id uuid.UUID) { field(b, id[:]) }) }
 
-// Word appends a text that needs no care: an id or a name of ours.
+// Word appends a text that needs no escaping: an id or one of Turnledger's own names.
 func (b *Buffer) Word(s string) { field(b, s) }
 
 // Optional appends a word, and NULL for "".

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Column is a column of a table, with its type and how the field of a row is written.
+// Column is a column of a table: its type, and how a row's field is written.
 type Column[T any] struct {
 	name, typ string
 	put       func(*Buffer, T)
@@ -21,7 +21,7 @@ type Column[T any] struct {
 // Col makes a column.
 func Col[T any](name, typ string, put func(*Buffer, T)) Column[T] { return Column[T]{name, typ, put} }
 
-// Table says how values of T are rows of a table. Key is the column by which rows are found again.
+// Table says how values of T become rows of a table. Key is the column that identifies a row.
 type Table[T any] struct {
 	Name, Key string
 	Columns   []Column[T]
@@ -53,13 +53,13 @@ func (t Table[T]) list(of func(i int, c Column[T]) string) string {
 // Names lists the columns.
 func (t Table[T]) Names() string { return t.list(func(_ int, c Column[T]) string { return c.name }) }
 
-// unnest makes rows, called r, of the statement's parameters, which are the columns as arrays.
+// unnest returns SQL that makes rows, called r, from the statement's parameters: one array for each column.
 func (t Table[T]) unnest() string {
 	arrays := t.list(func(i int, c Column[T]) string { return "$" + strconv.Itoa(i+1) + "::" + c.typ + "[]" })
 	return "unnest(" + arrays + ") as r (" + t.Names() + ")"
 }
 
-// assign sets all columns but the key to those of another row.
+// assign returns SQL that sets all columns but the key to those of another row.
 func (t Table[T]) assign(from string) string {
 	return t.list(func(_ int, c Column[T]) string {
 		if c.name == t.Key {
@@ -69,23 +69,23 @@ func (t Table[T]) assign(from string) string {
 	})
 }
 
-// Merge inserts rows, and overwrites those that stand already.
+// Merge inserts rows, and overwrites existing ones.
 func (t Table[T]) Merge(ctx context.Context, tx pgx.Tx, schema string, rows []T) error {
 	return t.withRows(ctx, tx, "insert into "+schema+"."+t.Name+" ("+t.Names()+") select * from "+t.unnest()+
 		" on conflict ("+t.Key+") do update set "+t.assign("excluded"), rows)
 }
 
-// Update overwrites the table's columns in rows that stand already, and leaves out rows that don't.
+// Update overwrites the table's columns in existing rows, and skips rows that don't exist.
 func (t Table[T]) Update(ctx context.Context, tx pgx.Tx, schema string, rows []T) error {
 	return t.withRows(ctx, tx, "update "+schema+"."+t.Name+" t set "+t.assign("r")+" from "+t.unnest()+
 		" where t."+t.Key+" = r."+t.Key, rows)
 }
 
-// maxArrays bounds the bytes that one statement is given: PostgreSQL takes no more than 1 GB.
+// maxArrays bounds the bytes of one statement's arrays: PostgreSQL accepts at most 1 GB.
 const maxArrays = 8 << 20
 
-// withRows runs a statement whose parameters are the columns of rows, as arrays for unnest: once, or more often if the
-// rows are large. Arrays instead of a staging table, since emptying a temporary table costs 0.5 to 1 ms at every
+// withRows runs a statement whose parameters are the columns of rows, as arrays for unnest; several times if the rows
+// are large. It uses arrays instead of a staging table, since emptying a temporary table costs 0.5 to 1 ms at every
 // commit.
 func (t Table[T]) withRows(ctx context.Context, tx pgx.Tx, sql string, rows []T) error {
 	if len(rows) == 0 {
@@ -106,8 +106,8 @@ func (t Table[T]) withRows(ctx context.Context, tx pgx.Tx, sql string, rows []T)
 	return t.withRows(ctx, tx, sql, rows[len(rows)/2:])
 }
 
-// arrays are the columns of rows, each in the binary form of a one-dimensional array. They do not fit where several
-// rows are above maxArrays together.
+// arrays returns the columns of rows, each in the binary form of a one-dimensional array. fit is false if several rows
+// together exceed maxArrays.
 func (t Table[T]) arrays(types *pgtype.Map, oids []uint32, rows []T) (arrays [][]byte, fit bool) {
 	bytes := 0
 	for i, c := range t.Columns {
@@ -116,7 +116,8 @@ func (t Table[T]) arrays(types *pgtype.Map, oids []uint32, rows []T) (arrays [][
 			element = array.Codec.(*pgtype.ArrayCodec).ElementType.OID
 		}
 		b := make(Buffer, 0, 1024)
-		// Dimensions, whether there are nulls, the type of the elements, their number, and the first one's index.
+		// The array's header: dimensions, whether there are nulls, the element type, the number of elements, the first
+		// index.
 		for _, n := range []uint32{1, 1, element, uint32(len(rows)), 1} { //nolint:gosec // rows of a batch
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
@@ -147,13 +148,13 @@ func (t Table[T]) Copy(ctx context.Context, tx pgx.Tx, schema string, rows []T) 
 	return nil
 }
 
-// chunk is what a COPY message of pgx holds.
+// chunk is the size of a COPY message of pgx.
 const chunk = 64 << 10
 
 var buffers = sync.Pool{New: func() any { b := make(Buffer, 0, 2*chunk); return &b }}
 
-// stream is rows in PostgreSQL's binary COPY form. Each row is encoded when the connection asks for more, so that the
-// server reads one part while the next is made, and no batch stands twice in memory.
+// stream encodes rows in PostgreSQL's binary COPY form. It encodes each row when the connection asks for more, so that
+// the server reads one part while the next is made, and no batch is in memory twice.
 type stream[T any] struct {
 	columns []Column[T]
 	rows    []T

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// nulSign with a 0 behind it stands for U+0000, which PostgreSQL holds in no text. Where the text itself has the sign,
+// nulSign followed by 0 stands for U+0000, which PostgreSQL can't store in a text. If the text itself holds the sign,
 // it is doubled.
 const nulSign = "␀"
 
@@ -16,12 +16,12 @@ var (
 	showNul = strings.NewReplacer(nulSign+nulSign, nulSign, nulSign+"0", "\x00")
 )
 
-// toText returns a text as PostgreSQL can hold it; FromText undoes that.
+// toText returns a text in a form that PostgreSQL can store; FromText undoes that.
 func toText(s string) string {
 	if strings.IndexByte(s, 0) >= 0 || strings.Contains(s, nulSign) {
 		s = hideNul.Replace(s)
 	}
-	if !utf8.ValidString(s) { // the faster look
+	if !utf8.ValidString(s) { // checking first is faster
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return s
@@ -35,7 +35,7 @@ func FromText(s string) string {
 	return s
 }
 
-// toJSONB returns a metadata object as a jsonb column can hold it, and nil for none; FromJSONB undoes that.
+// toJSONB returns a metadata object in a form that a jsonb column can store, nil for none; FromJSONB undoes that.
 func toJSONB(raw json.RawMessage) []byte {
 	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		return nil
@@ -54,19 +54,21 @@ func FromJSONB(stored []byte) json.RawMessage {
 	return rewrite(stored, shown)
 }
 
-// plainJSON reports whether every PostgreSQL takes some JSON as jsonb. It may say no where the answer is yes.
+// plainJSON reports whether every PostgreSQL accepts some JSON as jsonb. It may return false for JSON that would be
+// accepted.
 func plainJSON(raw []byte) bool {
 	return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) && !bytes.Contains(raw, []byte(nulSign)) &&
 		!hugeNumbers(raw)
 }
 
-// Digits that a number may have, before or after its point, and in its exponent: numeric takes 16,383 after the point.
+// Bounds of the digits of a number, before or after its point, and in its exponent: numeric accepts 16,383 after the
+// point.
 const (
 	maxDigits   = 1000
 	maxExponent = 3
 )
 
-// hugeNumbers looks for runs of digits that are long, or not so long as an exponent.
+// hugeNumbers matches long runs of digits, and long exponents.
 func hugeNumbers(raw []byte) bool {
 	run, exponent := 0, false
 	for i, c := range raw {
@@ -120,7 +122,7 @@ func walk(v any, change func(any) any) any {
 	}
 }
 
-// storable changes a decoded value so that jsonb takes it. Decoding has replaced invalid characters by U+FFFD.
+// storable changes a decoded value so that jsonb accepts it. Decoding has replaced invalid characters by U+FFFD.
 func storable(v any) any {
 	switch v := v.(type) {
 	case string:

@@ -7,8 +7,8 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// apply applies one event. The view folds it on the turns that it holds; what the
-// session is, is the judge's word.
+// apply applies one event. The view folds the event on the turns that it holds, but takes the session's head from the
+// judge.
 func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,8 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 		trimQuestion(c.Turn, previous)
 		trimAnswer(c.Turn, previous)
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted: // no texts came
+		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused,
+		conversation.Noted: // no texts came
 	}
 	switch e.Change.Kind {
 	case conversation.Started:
@@ -63,19 +64,20 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
 		held.Whole = false
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted: // no turn came or went
+		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused,
+		conversation.Noted: // no turn came or went
 	}
 	held.Adopt(e.Head)
 }
 
-// left reports whether a turn is no longer to be shown. The judge knows all versions of
-// a redacted turn; the view, which holds one at most, can't follow the chain.
+// left reports whether a turn may no longer be shown. gone lists all versions of a redacted turn, since the view holds
+// at most one version and can't follow the chain.
 func left(t *conversation.Turn, gone []*conversation.Turn) bool {
 	return t.Status == conversation.Replaced || t.Status == conversation.Redacted ||
 		slices.ContainsFunc(gone, func(g *conversation.Turn) bool { return g.ID == t.ID })
 }
 
-// before returns the turn that stands right before the newest, if t is the newest.
+// before returns the turn right before the newest, if t is the newest.
 func before(turns []*conversation.Turn, t *conversation.Turn) *conversation.Turn {
 	if n := len(turns); n > 1 && turns[n-1] == t {
 		return turns[n-2]

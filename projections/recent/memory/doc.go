@@ -1,8 +1,7 @@
-// Package memory keeps the recent-turns view in the process: for one process that
-// does everything, and for each that serves reads where there is no Redis.
+// Package memory keeps the recent-turns view in the process: for a process that does everything, and for processes that
+// serve reads without a Redis.
 //
-// Nothing is stored. A new process has no checkpoint, and its runner begins where
-// the TTL does: at the first event since now − TTL. Sessions that began before are
-// held in part, and say so. Reads share the questions and answers that the view
-// holds; nobody may change them.
+// Nothing is stored. A new process has no checkpoint, so its runner begins at the first event since now − TTL. Sessions
+// that began before that are held in part, and are not Whole. Readers share the questions and answers with the view,
+// and must not change them.
 package memory

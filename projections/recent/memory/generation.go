@@ -25,8 +25,8 @@ func (v *View) Served(context.Context) (projections.Served, error) {
 	return out, nil
 }
 
-// NewGeneration implements projections.Rebuildable. The generation holds as much
-// memory as the view until the swap, and nothing of it outlives the process.
+// NewGeneration implements projections.Rebuildable. The generation takes as much memory as the view until the swap. It
+// ends with the process.
 func (v *View) NewGeneration(context.Context) (projections.Generation, error) {
 	served := v.served.Load()
 	g := &generation{
@@ -50,8 +50,7 @@ func (v *generation) Name() string { return recent.Name }
 // Number implements projections.Generation.
 func (v *generation) Number() uint64 { return v.number }
 
-// Swap implements projections.Generation. It holds the runners of both generations
-// still, and no reader.
+// Swap implements projections.Generation. It stops the runners of both generations meanwhile, but no reader.
 func (v *generation) Swap(ctx context.Context, anyway bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (v *generation) Swap(ctx context.Context, anyway bool) error {
 		return projections.ErrBehind
 	}
 	for _, p := range pairs {
-		// Whoever feeds the view has to claim what is served from now on.
+		// The higher epoch makes every runner claim the served generation anew.
 		p[1].at.Epoch = max(p[0].at.Epoch, p[1].at.Epoch) + 1
 	}
 	v.view.served.Store(v)

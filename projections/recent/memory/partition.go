@@ -9,13 +9,13 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// partition is what the view holds of one partition of the log. It has shards of
-// its own, since only events of one partition come in the order of their times.
+// partition is what the view holds of one partition of the log. Each partition has its own shards, since only the
+// events of one partition are ordered by time.
 type partition struct {
 	applied atomic.Uint64 // the sequence of at
 	shards  [shards]shard
 
-	applying sync.Mutex // held by the one who claims, applies or parks
+	applying sync.Mutex // held while a caller claims, applies or parks
 	at       projections.Checkpoint
 	swept    int
 
@@ -35,7 +35,7 @@ func newPartition(k int) *partition {
 
 func (p *partition) shard(hash uint64) *shard { return &p.shards[hash%shards] }
 
-// commit runs do and moves the checkpoint, if the batch follows it.
+// commit runs do and moves the checkpoint, if the batch begins at the checkpoint.
 func (p *partition) commit(b projections.Batch, do func()) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
@@ -51,8 +51,8 @@ func (p *partition) commit(b projections.Batch, do func()) error {
 	return nil
 }
 
-// snapshot returns what load does, and the sequence up to which it holds all. That is read
-// first: what is applied while load runs, and the state may lack, is then after it.
+// snapshot returns the result of load, and a sequence up to which the result holds all events. It reads the sequence
+// before it calls load, so events that are applied during load are behind that sequence.
 func (p *partition) snapshot(load func() *conversation.State) (uint64, *conversation.State) {
 	seq := p.applied.Load()
 	state := load()
@@ -70,8 +70,8 @@ func (p *partition) move() {
 	p.moved = make(chan struct{})
 }
 
-// wait blocks until the checkpoint moves, and reports whether seq was reached already. A partition that is no longer
-// served moves once more.
+// wait blocks until the checkpoint moves, and reports whether it had reached seq already. When a partition is no longer
+// served, its checkpoint moves once more, to wake the callers.
 func (p *partition) wait(ctx context.Context, seq uint64) (bool, error) {
 	p.mu.Lock()
 	moved := p.moved
@@ -87,8 +87,7 @@ func (p *partition) wait(ctx context.Context, seq uint64) (bool, error) {
 	}
 }
 
-// sweep clears one more shard with each batch, for sessions in shards that get no
-// events.
+// sweep clears one more shard with each batch, for sessions in shards without new events.
 func (p *partition) sweep(now int64) {
 	p.swept = (p.swept + 1) % shards
 	s := &p.shards[p.swept]

@@ -7,18 +7,19 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// shard is a part of the sessions, behind one lock. They also stand in a list in the
-// order of their last activity, so that a sweep looks at none that stay.
+// shard is a part of the sessions, behind one lock. The sessions are also in a list in the order of their last
+// activity, so that a sweep looks only at sessions that have expired.
 type shard struct {
 	mu       sync.RWMutex
 	sessions map[string]*session
-	// ends is between the newest session and the oldest: the list is a ring.
+	// ends joins the newest session and the oldest, since the list is a ring.
 	ends session
-	// left are sessions that were given up to the log, by the event that was parked last.
+	// left holds the sessions that were given up, with the sequence of the event that was parked last: reads of them
+	// use the log.
 	left map[string]uint64
 }
 
-// session is one session that is held. Expires is in milliseconds, as in Redis.
+// session is a session that the view holds. Expires is in milliseconds, as in Redis.
 type session struct {
 	conversation.State
 	expires      int64
@@ -40,7 +41,7 @@ func (s *shard) load(sessionID string, shown int, now int64) *conversation.State
 	return held.CloneLast(newest(held.Turns, shown))
 }
 
-// newest returns how many of the last turns hold so many finalized ones; all, if shown is negative.
+// newest returns how many of the last turns include shown finalized ones; all turns if shown is negative.
 func newest(turns []*conversation.Turn, shown int) int {
 	if shown < 0 || shown >= len(turns) {
 		return len(turns)
@@ -55,9 +56,9 @@ func newest(turns []*conversation.Turn, shown int) int {
 	return n
 }
 
-// add takes a session in; the caller dates it.
+// add adds a session; the caller calls date.
 func (s *shard) add(sessionID string, rules conversation.Rules) *session {
-	// The id may be part of a longer string.
+	// The copy frees the longer string that the id may be part of.
 	held := &session{State: *conversation.New(strings.Clone(sessionID), rules)}
 	s.sessions[held.SessionID] = held
 	delete(s.left, sessionID)
@@ -65,7 +66,7 @@ func (s *shard) add(sessionID string, rules conversation.Rules) *session {
 	return held
 }
 
-// date says when a session goes, and moves it to the end of the list.
+// date sets when a session expires, and moves it to the end of the list.
 func (s *shard) date(held *session, expires int64) {
 	if held.expires == expires {
 		return
@@ -75,7 +76,7 @@ func (s *shard) date(held *session, expires int64) {
 	s.append(held)
 }
 
-// giveUp drops a session of which an event was parked.
+// giveUp drops a session after one of its events was parked.
 func (s *shard) giveUp(sessionID string, parked uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (s *shard) giveUp(sessionID string, parked uint64) {
 	s.left[sessionID] = parked
 }
 
-// sweep drops up to most sessions whose time is over.
+// sweep drops up to most expired sessions.
 func (s *shard) sweep(now int64, most int) {
 	for oldest := s.ends.newer; most > 0 && oldest != &s.ends && oldest.expires < now; oldest = s.ends.newer {
 		s.drop(oldest)

@@ -8,10 +8,8 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// trimQuestion and trimAnswer make a half that has just been folded hold no more
-// memory than its texts: it becomes a copy of its own, since a pointer into the fact
-// would keep the whole fact, and what is mostly the same from turn to turn is held
-// once.
+// trimQuestion and trimAnswer copy a half that was just folded, so that the turn does not keep the whole fact in
+// memory. Values that are mostly the same from turn to turn are stored once.
 func trimQuestion(t, previous *conversation.Turn) {
 	q := *t.Question
 	q.PipelineName, q.Consultant, q.Repository = once(q.PipelineName), once(q.Consultant), once(q.Repository)
@@ -35,7 +33,7 @@ func trimAnswer(t, previous *conversation.Turn) {
 	t.Answer = &a
 }
 
-// once returns one copy of a text for all who ask for it, for as long as it is used.
+// once returns a shared copy of a text, for as long as any caller uses it.
 func once(s string) string {
 	if s == "" {
 		return ""

@@ -16,17 +16,16 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// View is a recent-turns view in memory. Safe for concurrent use; Apply blocks no
-// Load for longer than one event takes.
+// View is a recent-turns view in memory. Safe for concurrent use; Apply blocks no Load for longer than it takes to
+// apply one event.
 type View struct {
 	served atomic.Pointer[generation]
-	// next is the generation that is being filled, if there is one.
+	// next is the generation that is being filled, or nil.
 	next atomic.Pointer[generation]
 	last atomic.Uint64 // number of the newest generation
 }
 
-// generation is all that a view holds. Beside the served one there may be one that a
-// rebuild fills.
+// generation is the content of a view. A rebuild fills a second one beside the served one.
 type generation struct {
 	limits recent.Limits
 	rules  conversation.Rules
@@ -34,7 +33,7 @@ type generation struct {
 	seed   maphash.Seed
 	number uint64
 	store  string
-	view   *View // that it may be swapped into; nil for the first one
+	view   *View // the view to swap into; nil for the first generation
 	parts  [events.Buckets]atomic.Pointer[partition]
 }
 
@@ -45,7 +44,7 @@ var (
 
 var errPartition = errors.New("no such partition")
 
-// New makes an empty view. now decides when a session is gone; time.Now by default.
+// New makes an empty view. now is the clock by which sessions expire; time.Now by default.
 func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *View {
 	if now == nil {
 		now = time.Now
@@ -63,13 +62,12 @@ func New(limits recent.Limits, rules conversation.Rules, now func() time.Time) *
 // Name of the projection.
 func (v *View) Name() string { return recent.Name }
 
-// Claim takes a partition over; its checkpoint is that of this process, at first
-// sequence 0.
+// Claim claims a partition. Its checkpoint lives in this process, and begins at sequence 0.
 func (v *View) Claim(ctx context.Context, partition int) (projections.Checkpoint, error) {
 	return v.served.Load().Claim(ctx, partition)
 }
 
-// Claim takes a partition of the generation over.
+// Claim claims a partition of the generation.
 func (v *generation) Claim(ctx context.Context, partition int) (_ projections.Checkpoint, err error) {
 	defer projections.Wrap(&err, "claim partition %d in memory", partition)
 	p, err := v.partition(ctx, partition)
@@ -82,13 +80,13 @@ func (v *generation) Claim(ctx context.Context, partition int) (_ projections.Ch
 	return v.named(p.at), nil
 }
 
-// named says whose checkpoint it is.
+// named adds the store and the generation to a checkpoint.
 func (v *generation) named(at projections.Checkpoint) projections.Checkpoint {
 	at.Store, at.Generation = v.store, v.number
 	return at
 }
 
-// Apply applies a batch. It never fails halfway.
+// Apply applies a batch. It never stops halfway.
 func (v *View) Apply(ctx context.Context, b projections.Batch) error {
 	return v.served.Load().Apply(ctx, b)
 }
@@ -140,7 +138,7 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 	return at, err
 }
 
-// Wait blocks until the view has applied a position, or ctx ends: then its error.
+// Wait blocks until the view has applied a position. If ctx ends first, it returns ctx's error.
 func (v *View) Wait(ctx context.Context, at events.Position) (err error) {
 	defer projections.Wrap(&err, "wait for %s in memory", at)
 	for there := false; !there && err == nil; {

@@ -52,7 +52,7 @@ func loads(b *testing.B, open Open, tr Traffic, shown int) {
 func BenchmarkApply(b *testing.B, open Open) {
 	for _, c := range []struct{ batch, turns int }{{1, 20}, {500, 20}, {500, 1}, {2000, 20}} {
 		b.Run(fmt.Sprintf("batch=%d/turns=%d", c.batch, c.turns), func(b *testing.B) {
-			// Each batch list is used once per view: a second time it would be old.
+			// Each list of batches can be applied to a view only once: a second time it would be old.
 			tr := Traffic{Sessions: max(c.batch*5/c.turns, 25), Turns: c.turns, Batch: c.batch}
 			var batches []projections.Batch
 			var view View

@@ -50,7 +50,7 @@ func exact(t *testing.T, open Open) {
 	require.Equal(t, text, turn.Question.QuestionNeutral)
 }
 
-func again(t *testing.T, open Open) {
+func deliveredAgain(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	w.turn("s", "a", "b").correct("s", "a", "a2").start("s", "c").turn("o", "x").redact("s", "b").answer("s",
 		"c").erase("o")
@@ -67,7 +67,7 @@ func again(t *testing.T, open Open) {
 			require.Equal(t, Plain(want.load(-1)), Plain(w.load(s, -1).State), "after event %d", n+1)
 		}
 	}
-	// A tail that starts anew may say things again in the middle of a batch.
+	// After a restart a tail may deliver events again in the middle of a batch.
 	w.start("s", "d").add(&events.LinkRefused{SessionID: "s", IdentityID: "x"})
 	n := len(w.log.Events)
 	twice := w.feed.judged(append(slices.Clone(w.log.Events[n-2:]), w.log.Events[:n-1]...))
@@ -112,8 +112,7 @@ func fenced(t *testing.T, open Open) {
 	require.ErrorIs(t, w.view.Apply(ctx, unclaimed), projections.ErrFenced)
 }
 
-// crash has a new runner begin after each batch: each finds the checkpoint that the
-// last one left, stream and event id included.
+// crash starts a new runner after each batch. Each finds the checkpoint of the runner before, with stream and event id.
 func crash(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	created := time.Now().Add(-time.Hour).Round(0).UTC()
@@ -160,8 +159,7 @@ func waiting(t *testing.T, open Open) {
 	require.Error(t, err, "a read ends with its ctx")
 }
 
-// concurrent reads a session while it grows: a snapshot never shows less than its
-// position says, nor half of a turn.
+// concurrent reads a session while it grows. A snapshot must have all that its position says, and no half of a turn.
 func concurrent(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	const turns = 1000
@@ -197,8 +195,7 @@ func concurrent(t *testing.T, open Open) {
 	require.Equal(t, fmt.Sprint(turns-1), w.requests("s", 1)[0])
 }
 
-// inconsistent says what is wrong with a snapshot of a session whose events 2i+1 and
-// 2i+2 are turn i.
+// inconsistent returns what is wrong with a snapshot of a session in which the events 2i+1 and 2i+2 are turn i.
 func inconsistent(ctx context.Context, view recent.Loader) string {
 	snap, err := view.Load(ctx, "s", 0, -1)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package recenttest holds every backend of the recent-turns view to one contract:
-// Run is the suite, and a reference folds the same log another way.
+// Package recenttest tests that every backend of the recent-turns view keeps one contract. Run is the suite. A
+// reference folds the same log in another way.
 //
-// A log of a test stands in the past: its times are set so that what has expired has
-// done so long ago, since a Redis expires keys by its own clock.
+// The log of a test lies in the past: whatever expires in it expired long ago, since a Redis expires keys by its own
+// clock.
 package recenttest

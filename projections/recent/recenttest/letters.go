@@ -58,7 +58,7 @@ func retried(t *testing.T, open Open) {
 	require.Empty(t, w.letters())
 	require.Equal(t, []string{"a", "b", "c?"}, w.requests("s", -1))
 	require.Equal(t, Plain(w.log.State("s")), Plain(w.state("s", -1)))
-	// What comes next is folded on top.
+	// Later events are folded on top.
 	w.answer("s", "c").redact("s", "a").turn("s", "d").flush()
 	require.Equal(t, []string{"b", "c", "d"}, w.requests("s", -1))
 	require.Equal(t, []string{"x"}, w.requests("other", -1))
@@ -84,8 +84,8 @@ func dropped(t *testing.T, open Open) {
 	require.Equal(t, []string{"a", "b"}, w.requests("s", -1))
 }
 
-// overtaken has the view go on, and park more of the session, between the fold and the
-// restore of a retry: what was folded is old then, and is not taken.
+// overtaken makes the view apply and park more of the session between the fold and the restore of a retry. Then the
+// folded session is outdated, and the view must refuse it.
 func overtaken(t *testing.T, open Open) {
 	w := newWorld(t, open)
 	restore := func(upTo uint64) bool {
@@ -126,7 +126,7 @@ func overtaken(t *testing.T, open Open) {
 	require.Equal(t, []string{"a", "b?"}, w.requests("s", -1))
 }
 
-// retry settles a dead letter in all views; they have the same ones.
+// retry settles a dead letter in all views, which have the same letters.
 func (d *delivery) retry() {
 	var at events.Position
 	for i, v := range d.views {

@@ -14,8 +14,8 @@ import (
 	"github.com/turnledger/turnledger/projections/desk"
 )
 
-// Log is a log of one partition in memory. It also keeps the fold of each session,
-// to write facts that fit it.
+// Log is a log of one partition in memory. It also keeps the fold of each session, so that tests can write facts that
+// fit.
 type Log struct {
 	Events []events.Recorded
 
@@ -31,14 +31,14 @@ func NewLog(rules conversation.Rules) *Log {
 	return &Log{rules: rules, truth: map[string]*conversation.State{}}
 }
 
-// Append records a fact as it would come back from JetStream.
+// Append records a fact in the form in which JetStream returns it.
 func (l *Log) Append(t require.TestingT, f events.Fact, at time.Time) events.Recorded {
 	env, err := events.Encode(f, at)
 	require.NoError(t, err)
 	return l.AppendEnvelope(env, at)
 }
 
-// AppendEnvelope records whatever a publisher sent.
+// AppendEnvelope records an envelope, whatever its publisher wrote.
 func (l *Log) AppendEnvelope(env events.Envelope, at time.Time) events.Recorded {
 	e := events.Decode(env, events.Position{Seq: uint64(len(l.Events)) + 1}, at.Round(0))
 	l.Events = append(l.Events, e)
@@ -48,7 +48,7 @@ func (l *Log) AppendEnvelope(env events.Envelope, at time.Time) events.Recorded 
 	return e
 }
 
-// State of a session at the log's end.
+// State returns a session's state at the log's end.
 func (l *Log) State(sessionID string) *conversation.State {
 	s := l.truth[sessionID]
 	if s == nil {
@@ -61,7 +61,7 @@ func (l *Log) State(sessionID string) *conversation.State {
 // Partitions implements projections.SessionReader.
 func (*Log) Partitions() int { return 1 }
 
-// Session reads a session's events.
+// Session implements projections.SessionReader.
 func (l *Log) Session(_ context.Context, sessionID string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
 	return func(yield func(events.Recorded, error) bool) {
 		for _, e := range l.Events {
@@ -87,7 +87,7 @@ type T interface {
 	Context() context.Context
 }
 
-// Feed brings a log into a view as a runner does. Desk keeps what it parks.
+// Feed brings a log into a view as a runner does. Desk keeps the parked events.
 type Feed struct {
 	At   projections.Checkpoint
 	Desk *desk.Desk
@@ -99,8 +99,7 @@ type Feed struct {
 	hold  *desk.Hold
 }
 
-// NewFeed claims the partition; a view without a checkpoint is begun after a
-// sequence.
+// NewFeed claims the partition. A view without a checkpoint begins after the sequence start.
 func NewFeed(t T, log *Log, view projections.Sink, start uint64) *Feed {
 	f := &Feed{t: t, log: log, view: view, Desk: desk.InMemory()}
 	f.Claim(start)
@@ -119,7 +118,7 @@ func (f *Feed) Claim(start uint64) {
 	f.At, f.judge = at, projections.NewJudge(f.log, f.log.rules, at.Seq)
 }
 
-// Batch judges the next events, at most most of them.
+// Batch judges the next events, up to the given number.
 func (f *Feed) Batch(most int) projections.Batch {
 	upTo := min(f.At.Seq+uint64(most), uint64(len(f.log.Events))) //nolint:gosec // small
 	return f.judged(f.log.Events[f.At.Seq:upTo])
@@ -136,13 +135,13 @@ func (f *Feed) judged(run []events.Recorded) projections.Batch {
 	return b
 }
 
-// Apply applies a batch that is to be applied.
+// Apply applies a batch and moves the checkpoint.
 func (f *Feed) Apply(b projections.Batch) {
 	require.NoError(f.t, f.view.Apply(f.t.Context(), b))
 	f.At = b.To
 }
 
-// Park keeps the next event as a dead letter, and passes it by.
+// Park keeps the next event as a dead letter, and moves the checkpoint past it.
 func (f *Feed) Park() {
 	b := f.Batch(1)
 	dead := projections.NewDeadLetter(f.view.Name(), &b.Events[0], "a test", time.Now())
@@ -151,12 +150,12 @@ func (f *Feed) Park() {
 	f.Apply(b)
 }
 
-// All applies what is left, in batches of at most most events.
+// All applies the rest of the log, in batches of at most the given number of events.
 func (f *Feed) All(most int) {
 	for int(f.At.Seq) < len(f.log.Events) { //nolint:gosec // small
 		f.Apply(f.Batch(most))
 	}
 }
 
-// ID of the turn that a request opens.
+// ID returns the id of the turn that a request opens.
 func ID(session, request string) uuid.UUID { return events.TurnID(session, request) }

@@ -10,15 +10,15 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Plain is all that a state says to others, in a form that compares by value: times
-// as UTC, bytes as text. Digests of bodies, which only the fold itself knows, are not
-// in it.
+// Plain returns all that a state shows to others, in a form that compares by value: times as UTC, bytes as text. It
+// leaves out the digests of bodies, which only the fold itself knows.
 func Plain(s *conversation.State) any {
 	if s == nil {
 		return nil
 	}
 	out := map[string]any{
 		"session": s.SessionID, "applied": s.Applied, "whole": s.Whole, "head": plain(reflect.ValueOf(s.Head())),
+		"description": plain(reflect.ValueOf(s.Description())),
 	}
 	turns := []any{}
 	for _, t := range s.Turns {

@@ -15,10 +15,9 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Property holds views to the reference over random logs, delivered at random: from
-// anywhere, in any batches, with crashes, redelivery, fenced rivals and parked
-// events in between. Views that are given together get the same log and the same
-// delivery, so they give the same snapshots.
+// Property compares views with the reference over random logs and random delivery: from any sequence, in any batches,
+// with crashes, redelivery, fenced rivals and parked events in between. Views that are given together get the same log
+// and the same delivery, so they must return the same snapshots.
 func Property(t *testing.T, opens ...Open) {
 	rapid.Check(t, func(rt *rapid.T) {
 		log, now := drawLog(rt)
@@ -80,7 +79,7 @@ func (d *delivery) run() {
 	}
 }
 
-// next has the references take the next events as the views do.
+// next makes the references and the views take the next events.
 func (d *delivery) next(n int, take func(*reference, events.Recorded), deliver func(*Feed)) {
 	from := d.feeds[0].At.Seq
 	for _, e := range d.log.Events[from:min(from+uint64(n), uint64(len(d.log.Events)))] { //nolint:gosec // small
@@ -116,14 +115,14 @@ func (d *delivery) compare() {
 	}
 }
 
-// redeliver applies a batch that also holds events from before its beginning.
+// redeliver applies a batch that also holds events before the checkpoint.
 func (f *Feed) redeliver(back uint64, n int) {
 	from := f.At.Seq - min(back, f.At.Seq)
 	f.judge = projections.NewJudge(f.log, f.log.rules, from)
 	f.Apply(f.judged(f.log.Events[from:min(f.At.Seq+uint64(n), uint64(len(f.log.Events)))])) //nolint:gosec // small
 }
 
-// rival takes the partition over; who had it before must change nothing.
+// rival takes the partition over. After that a batch of the former owner must change nothing.
 func (f *Feed) rival(start uint64) {
 	late := f.Batch(3)
 	f.Claim(start)
@@ -134,9 +133,8 @@ func (f *Feed) rival(start uint64) {
 
 var sessions = []string{"one", "zwei & <drei>", "四"}
 
-// drawLog makes a log of good, contradicting and malformed events. It begins up to
-// 60 h ago and moves on by seconds and whole hours, so that no session expires within
-// minutes of now.
+// drawLog makes a log of good, contradicting and malformed events. It begins up to 60 h ago and advances by seconds and
+// whole hours, so that no session expires within minutes of now.
 func drawLog(rt *rapid.T) (*Log, time.Time) {
 	now := time.Now().UTC()
 	hours := rapid.SampledFrom([]int{0, 5, 23, 30, 60}).Draw(rt, "hours")
@@ -148,7 +146,7 @@ func drawLog(rt *rapid.T) (*Log, time.Time) {
 			gap = 0
 		}
 		hours -= gap
-		// The recorder's clock also stands still and goes back.
+		// The recorded time may also stand still or go back.
 		at = at.Add(time.Duration(gap)*time.Hour + time.Duration(rapid.IntRange(-1000, 1000).Draw(rt,
 			"ms"))*time.Millisecond)
 		drawEvent(rt, log, at)
@@ -164,7 +162,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	switch rapid.SampledFrom([]string{
 		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
 		"correct", "correct",
-		"link", "reset", "erase", "refused", "garbage", "again", "identity",
+		"link", "reset", "describe", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
 		log.Append(rt, started(rt, session, fresh), at)
@@ -189,6 +187,12 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 			"you"}).Draw(rt, "identity")}, at)
 	case "reset":
 		log.Append(rt, &events.SessionReset{SessionID: session, After: events.Position{Seq: s.Applied}}, at)
+	case "describe":
+		title := fmt.Sprint("title ", rapid.IntRange(0, 9).Draw(rt, "title"))
+		d := s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request(), Title: &title}, 0)
+		for _, f := range d.Facts {
+			log.Append(rt, f, at)
+		}
 	case "erase":
 		if rapid.IntRange(0, 2).Draw(rt, "really") == 0 {
 			log.Append(rt, &events.SessionErased{SessionID: session, ReceiptID: "receipt"}, at)

@@ -9,8 +9,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// reference says what a view must hold of one session. It folds all of it and only
-// remembers from which place on a view would still have the turns.
+// reference computes what a view must hold of one session. It folds the whole session, and remembers from which place
+// on a view would still have the turns.
 type reference struct {
 	limits recent.Limits
 	now    time.Time
@@ -27,10 +27,10 @@ func newReference(sessionID string, rules conversation.Rules, limits recent.Limi
 	return &reference{limits: limits, now: now, truth: conversation.New(sessionID, rules)}
 }
 
-// before folds what a view that begins later never sees.
+// before folds an event from before the view's beginning.
 func (r *reference) before(e events.Recorded) { r.truth.Fold(e) }
 
-// parked folds what a view could not apply.
+// parked folds an event that the view has parked.
 func (r *reference) parked(e events.Recorded) {
 	r.truth.Fold(e)
 	r.held = false
@@ -44,7 +44,7 @@ func (r *reference) apply(e events.Recorded) {
 		r.applied = e.Position.Seq
 		return
 	}
-	if r.now.Sub(r.truth.LastActive) > r.limits.TTL && r.now.Sub(r.truth.ErasedAt) > r.limits.TTL {
+	if !r.young() {
 		r.held = false
 		return
 	}
@@ -60,13 +60,23 @@ func (r *reference) apply(e events.Recorded) {
 			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Erased, conversation.Refused, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 
-// restored takes the whole session from the log.
+// young reports whether the session's last activity, its erasure, or the beginning of a session without activity is no
+// longer ago than the TTL.
+func (r *reference) young() bool {
+	last := r.truth.LastActive
+	if last.IsZero() {
+		last = r.truth.CreatedAt
+	}
+	return r.now.Sub(last) <= r.limits.TTL || r.now.Sub(r.truth.ErasedAt) <= r.limits.TTL
+}
+
+// restored makes the view hold the whole session from the log.
 func (r *reference) restored() {
-	r.held = r.now.Sub(r.truth.LastActive) <= r.limits.TTL || r.now.Sub(r.truth.ErasedAt) <= r.limits.TTL
+	r.held = r.young()
 	r.floor, r.applied = 0, r.truth.Applied
 	turns := r.turns()
 	r.whole = len(turns) == len(r.truth.Turns)
@@ -85,7 +95,7 @@ func (r *reference) turns() []*conversation.Turn {
 	return out
 }
 
-// load returns what a Load must return, nil where it must return nothing.
+// load returns the state that a Load must return, or nil.
 func (r *reference) load(shown int) *conversation.State {
 	if !r.held {
 		return nil

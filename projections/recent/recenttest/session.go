@@ -10,7 +10,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// soon is what a Redis may take to see that a key has expired, on a busy machine.
+// soon is how long a Redis on a busy machine may take to expire a key.
 const soon = time.Minute
 
 // gone waits until the view no longer holds a session.
@@ -25,7 +25,7 @@ func (w *world) gone(session string) {
 
 func expiry(t *testing.T, open Open) {
 	w := newWorld(t, open)
-	// Two turns long ago, a last one just before its time is over.
+	// Two turns long ago, and one that expires in a second.
 	w.now = time.Now().Add(-ttl - 10*time.Hour)
 	w.turn("old", "a")
 	w.turn("s", "b")
@@ -49,7 +49,7 @@ func notProlonged(t *testing.T, open Open) {
 		require.Nil(t, w.load("late", -1).State)
 	}
 	w.gone("s")
-	// What follows meets a session of which nothing is held.
+	// The next event belongs to a session of which the view holds nothing.
 	w.now = time.Now()
 	w.start("s", "c").flush()
 	require.Equal(t, []string{"c?"}, w.requests("s", -1))
@@ -79,7 +79,7 @@ func boundary(t *testing.T, open Open) {
 	require.True(t, s.Shown(s.Turns[1]))
 	require.Equal(t, 1, s.ShownFinalized)
 
-	// An event from before the silence and one from after it can't both be held.
+	// Events from before and from after the silence can't both be held.
 	w.now = time.Now().Add(-ttl - time.Hour)
 	w.turn("silent", "a")
 	w.now = time.Now()

@@ -2,8 +2,7 @@ package recenttest
 
 import "testing"
 
-// Run holds a backend to the contract of recent.Reader. The backend must also tell its
-// dead letters and wait for a position.
+// Run tests a backend by the contract of recent.Reader, with its dead letters.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
@@ -25,7 +24,7 @@ func Run(t *testing.T, open Open) {
 		{"an erased session leaves a closed head", erased},
 		{"contradictions change nothing", anomalies},
 		{"texts and JSON come back byte for byte", exact},
-		{"any prefix may come again", again},
+		{"any prefix may come again", deliveredAgain},
 		{"a rival fences", fenced},
 		{"a crash between batches loses nothing", crash},
 		{"a view that begins later knows what it lacks", begunLater},

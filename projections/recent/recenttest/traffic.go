@@ -16,18 +16,18 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// Traffic is made for measuring: linked sessions one after the other, each with
-// turns of about 600 bytes in their canonical JSON.
+// Traffic makes events for measurements: linked sessions one after the other, each with turns of about 600 bytes of
+// canonical JSON.
 type Traffic struct {
 	Sessions, Turns int
 	// Batch is the number of events in a batch; 500 by default.
 	Batch int
 }
 
-// SessionID of the session of a number.
+// SessionID returns the id of the n-th session.
 func (Traffic) SessionID(n int) string { return uuidOf("session", n) }
 
-// Feed brings the traffic into a view and holds on to none of it.
+// Feed brings the traffic into a view, and keeps none of it in memory.
 func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
 	t.Helper()
 	if tr.Batch == 0 {
@@ -38,7 +38,7 @@ func (tr Traffic) Feed(t testing.TB, view projections.Projection) {
 	tr.batches(at, func(b projections.Batch) { require.NoError(t, view.Apply(t.Context(), b)) })
 }
 
-// Batches judges the traffic without a view.
+// Batches returns the judged batches of the traffic, without a view.
 func (tr Traffic) Batches(at projections.Checkpoint) (out []projections.Batch) {
 	tr.batches(at, func(b projections.Batch) { out = append(out, b) })
 	return out
@@ -69,8 +69,7 @@ func (tr Traffic) batches(at projections.Checkpoint, take func(projections.Batch
 	}
 }
 
-// judge does what a projections.Judge does, without its cache of sessions, which would take the larger part of the
-// measured time.
+// judge does the work of a projections.Judge without its cache of sessions, which would take most of the measured time.
 func judge(state *conversation.State, e events.Recorded) projections.Judged {
 	first := !state.Found()
 	c := state.Fold(e)
@@ -82,8 +81,7 @@ func judge(state *conversation.State, e events.Recorded) projections.Judged {
 	return projections.Judged{Recorded: e, Change: c, Head: state.Head(), First: first}
 }
 
-// facts of one session: a link, then its turns. Their texts are allocated one by one,
-// as a decoder does.
+// facts returns the facts of one session: a link, then its turns. It allocates each text by itself, as a decoder does.
 func (tr Traffic) facts(n int) []events.Fact {
 	session := tr.SessionID(n)
 	out := []events.Fact{&events.SessionLinked{SessionID: session, IdentityID: "user-" + fmt.Sprint(n/10)}}
@@ -107,8 +105,8 @@ func uuidOf(space string, n int) string {
 		uint64(n))).String() //nolint:gosec // a name
 }
 
-// CanonicalJSON is the length of a turn's canonical JSON: the members of docs/contract.md#a-turn
-// that are not empty.
+// CanonicalJSON returns the length of a turn's canonical JSON: the members of docs/contract.md#a-turn that are not
+// empty.
 func CanonicalJSON(s *conversation.State, t *conversation.Turn) int {
 	turn := struct {
 		TurnID      uuid.UUID       `json:"turn_id"`

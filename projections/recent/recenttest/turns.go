@@ -82,14 +82,13 @@ func chain(t *testing.T, open Open) {
 	w.redact("chain", "a").flush()
 	require.Equal(t, []string{"b"}, w.requests("chain", -1))
 
-	// A foreign publisher names a version that is long replaced, and no tombstones.
+	// A foreign publisher names a version that was replaced long ago, and gives no tombstones.
 	w.turn("chain", "c").correct("chain", "c", "c2").correct("chain", "c2", "c3").flush()
 	w.add(&events.TurnRedacted{TurnID: ID("chain", "c"), SessionID: "chain"}).flush()
 	require.Equal(t, []string{"b"}, w.requests("chain", -1))
 }
 
-// restored plays the log of a session whose redacted turn was erased: only the
-// redaction still tells of it.
+// restored plays the log of a session whose redacted turn was erased: only the redaction still names the turn.
 func restored(t *testing.T, open Open) {
 	before := newWorld(t, open)
 	before.turn("s", "a", "b").redact("s", "a")

@@ -12,16 +12,16 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// View is a recent-turns view as it is fed, and as it is read.
+// View is a recent-turns view with its side for feeding and its side for reading.
 type View struct {
 	projections.View
 	recent.Reader
 }
 
-// Open makes a new and empty view, which ends with the test.
+// Open makes a new, empty view, which ends with the test.
 type Open func(t testing.TB, limits recent.Limits, rules conversation.Rules) View
 
-// world is one test: a log, a view that follows it, and the time.
+// world is the setup of one test: a log, a view that follows it, and the time.
 type world struct {
 	t    *testing.T
 	log  *Log
@@ -43,7 +43,7 @@ func newWorld(t *testing.T, open Open) *world {
 	return w
 }
 
-// add records a fact a second later.
+// add records a fact, one second after the last.
 func (w *world) add(f events.Fact) *world {
 	w.now = w.now.Add(time.Second)
 	w.log.Append(w.t, f, w.now)
@@ -68,7 +68,7 @@ func (w *world) answer(session string, requests ...string) *world {
 	return w
 }
 
-// turn starts and answers.
+// turn starts and answers turns.
 func (w *world) turn(session string, requests ...string) *world {
 	for _, r := range requests {
 		w.start(session, r).answer(session, r)
@@ -76,7 +76,7 @@ func (w *world) turn(session string, requests ...string) *world {
 	return w
 }
 
-// decided records what a decision asks for.
+// decided records the facts of a decision.
 func (w *world) decided(d conversation.Decision) *world {
 	require.NotEmpty(w.t, d.Facts)
 	for _, f := range d.Facts {
@@ -107,7 +107,7 @@ func (w *world) erase(session string) *world {
 	return w.add(&events.SessionErased{SessionID: session, ReceiptID: "receipt"})
 }
 
-// flush brings what was recorded into the view, one event a batch.
+// flush brings the recorded events into the view, one event a batch.
 func (w *world) flush() *world {
 	w.feed.All(1)
 	return w
@@ -120,7 +120,7 @@ func (w *world) load(session string, shown int) recent.Snapshot {
 	return snap
 }
 
-// state is what the view must hold.
+// state returns a session, which the view must hold.
 func (w *world) state(session string, shown int) *conversation.State {
 	w.t.Helper()
 	s := w.load(session, shown).State
@@ -128,7 +128,7 @@ func (w *world) state(session string, shown int) *conversation.State {
 	return s
 }
 
-// requests are those of the turns held, pending ones with a question mark.
+// requests returns the request ids of the held turns, with a question mark after those of pending turns.
 func (w *world) requests(session string, shown int) []string {
 	w.t.Helper()
 	out := []string{}

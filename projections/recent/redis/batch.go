@@ -10,8 +10,8 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// group is what a batch does to one session.
-type group struct {
+// sessionOps is the changes that a batch makes to one session.
+type sessionOps struct {
 	session    string
 	operations int
 	head       string
@@ -20,18 +20,18 @@ type group struct {
 	bytes      int
 }
 
-// operations turns a batch into groups, in the order in which their sessions appear.
+// operations splits a batch by session, in the order in which their sessions appear.
 // now is in milliseconds.
-func (v *View) operations(b projections.Batch, now int64) []*group {
-	bySession := make(map[string]*group)
-	var out []*group
-	of := func(e *projections.Judged) *group {
+func (v *View) operations(b projections.Batch, now int64) []*sessionOps {
+	bySession := make(map[string]*sessionOps)
+	var out []*sessionOps
+	of := func(e *projections.Judged) *sessionOps {
 		if e.Position.Seq <= b.From.Seq || e.SessionID == "" {
 			return nil
 		}
 		g := bySession[e.SessionID]
 		if g == nil {
-			g = &group{session: e.SessionID}
+			g = &sessionOps{session: e.SessionID}
 			bySession[e.SessionID] = g
 			out = append(out, g)
 		}
@@ -44,44 +44,44 @@ func (v *View) operations(b projections.Batch, now int64) []*group {
 	}
 	for i := range b.Parked {
 		if g := of(&b.Parked[i]); g != nil {
-			g.operation("park", &b.Parked[i], 0, nil, nil)
+			g.operation("park", &b.Parked[i], operand{})
 		}
 	}
 	return out
 }
 
-// add puts an event into its session's group (apply.lua says what is done there).
-func (v *View) add(g *group, e *projections.Judged, now int64) {
+// add adds an event to its session's group (apply.lua documents the operations).
+func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 	k := e.Change.Kind
 	if !k.ChangesSession() {
-		g.operation("mark", e, 0, nil, nil)
+		g.operation("mark", e, operand{})
 		return
 	}
 	expires := v.cfg.Limits.Expires(e.Head).UnixMilli()
 	if expires < now {
-		g.operation("drop", e, 0, nil, nil)
+		g.operation("drop", e, operand{})
 		return
 	}
 	g.head, g.expires = rueidis.BinaryString(recent.AppendHead(nil, e.Head)), strconv.FormatInt(expires, 10)
 	t := e.Change.Turn
 	switch k {
 	case conversation.Started:
-		g.operation("start", e, t.Place, t.ID[:], recent.PendingRecord(t))
+		g.operation("start", e, operand{t.Place, t.ID[:], recent.PendingRecord(t)})
 	case conversation.Answered:
-		g.operation("answer", e, t.Place, t.ID[:], recent.AppendAnswer(nil, t))
+		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
 	case conversation.Corrected:
-		g.operation("correct", e, t.Place, t.Replaces[:], recent.FinalizedRecord(t))
+		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
 	case conversation.TurnGone:
-		g.operation("redact", e, 0, ids(e.Change.Turns), nil)
+		g.operation("redact", e, operand{id: ids(e.Change.Turns)})
 	case conversation.Erased:
-		g.operation("erase", e, 0, nil, nil)
-	case conversation.Linked, conversation.Reset,
+		g.operation("erase", e, operand{})
+	case conversation.Linked, conversation.Reset, conversation.Described,
 		conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted:
-		g.operation("head", e, 0, nil, nil)
+		g.operation("head", e, operand{})
 	}
 }
 
-// ids of turns, one after the other.
+// ids concatenates the ids of turns.
 func ids(turns []*conversation.Turn) []byte {
 	var out []byte
 	for _, t := range turns {
@@ -90,18 +90,25 @@ func ids(turns []*conversation.Turn) []byte {
 	return out
 }
 
-func (g *group) operation(name string, e *projections.Judged, place uint64, id, data []byte) {
+// operand holds the arguments of an operation of apply.lua; most operations need only the event.
+type operand struct {
+	place uint64
+	id    []byte // of one turn, or of several, one after the other
+	data  []byte
+}
+
+func (g *sessionOps) operation(name string, e *projections.Judged, on operand) {
 	first := "0"
 	if e.First {
 		first = "1"
 	}
 	g.operations++
-	g.args = append(g.args, name, strconv.FormatUint(e.Position.Seq, 10), first, strconv.FormatUint(place, 10),
-		rueidis.BinaryString(id), rueidis.BinaryString(data))
-	g.bytes += len(data) + len(id) + 64
+	g.args = append(g.args, name, strconv.FormatUint(e.Position.Seq, 10), first, strconv.FormatUint(on.place, 10),
+		rueidis.BinaryString(on.id), rueidis.BinaryString(on.data))
+	g.bytes += len(on.data) + len(on.id) + 64
 }
 
-func (g *group) appendTo(args []string) []string {
+func (g *sessionOps) appendTo(args []string) []string {
 	args = append(args, g.session, strconv.Itoa(g.operations), g.head, g.expires)
 	return append(args, g.args...)
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// client connects when it is first used: a Redis that is down at the start must not
-// keep a process from starting. Where a Redis does not answer, reads fail at once
-// for a moment instead of each waiting its time.
+// client connects when it is first used, so that a process can start while Redis is down. After a failure, reads fail
+// at once for a moment instead of each waiting for its timeout.
 type client struct {
 	opt     rueidis.ClientOption
-	gate    chan struct{} // held by the one who connects
+	gate    chan struct{} // held while connecting
 	stopped bool
 	conn    atomic.Pointer[rueidis.Client]
 	down    atomic.Int64 // until then, in Unix ns
 }
 
-// downFor is how long reads don't try again after a Redis gave no answer.
+// downFor is how long reads fail at once after Redis gave no answer.
 const downFor = 500 * time.Millisecond
 
 func newClient(opt rueidis.ClientOption) *client {
@@ -33,8 +32,8 @@ func (c *client) exec(ctx context.Context, script *rueidis.Lua, keys, args []str
 	return c.noted(ctx, c.run(ctx, script, keys, args))
 }
 
-// try runs a script that only reads, for at most a time, unless Redis gave no answer
-// a moment ago. A connection that broke while nobody used it is tried once more.
+// try runs a script that only reads, for at most a time, unless Redis gave no answer a moment ago. If an idle
+// connection turns out to be broken, it tries once more.
 func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lua, keys,
 	args []string) rueidis.RedisResult {
 	if time.Now().UnixNano() < c.down.Load() {
@@ -49,8 +48,7 @@ func (c *client) try(ctx context.Context, most time.Duration, script *rueidis.Lu
 	return c.noted(ctx, r)
 }
 
-// over reports whether ctx has ended. A read from a connection may see its deadline
-// before ctx does.
+// over reports whether ctx has ended. A read from a connection may see the deadline before ctx does.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
@@ -100,7 +98,7 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 	return conn, nil
 }
 
-// close ends the connections. Calls that are under way fail.
+// close ends the connections. Running calls fail.
 func (c *client) close() {
 	c.gate <- struct{}{}
 	defer func() { <-c.gate }()
@@ -110,7 +108,7 @@ func (c *client) close() {
 	}
 }
 
-// evictsNothing asks for the policy by INFO, which servers that hide CONFIG answer too.
+// evictsNothing reads the policy by INFO, which also works on servers that hide CONFIG.
 func (c *client) evictsNothing(ctx context.Context) error {
 	conn, err := c.connect(ctx)
 	if err != nil {

@@ -17,11 +17,11 @@ const dialTimeout = 500 * time.Millisecond
 
 // Config of a View.
 type Config struct {
-	// URL as rueidis.ParseURL takes it: redis://, rediss:// or unix://.
+	// URL in the form of rueidis.ParseURL: redis://, rediss:// or unix://.
 	URL string
-	// Authorities whose certificates count with rediss://; the system's by default.
+	// Authorities that are trusted with rediss://; the system's by default.
 	Authorities *x509.CertPool
-	// Prefix is in the keys, so that one Redis can hold several views; "recent" by default.
+	// Prefix of all keys, so that one Redis can hold several views; "recent" by default.
 	Prefix string
 	Limits recent.Limits
 	Rules  conversation.Rules
@@ -41,7 +41,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// options returns the client's options, or all that is wrong with the config.
+// options returns the client's options, or all faults of the config.
 func (c Config) options() (rueidis.ClientOption, error) {
 	opt, err := rueidis.ParseURL(c.URL)
 	if err != nil {
@@ -61,8 +61,7 @@ func (c Config) options() (rueidis.ClientOption, error) {
 	opt.DialCtxFn = answering(opt.DialCtxFn)
 	opt.DisableCache, opt.DisableRetry = true, true
 	opt.ClientName = "turnledger"
-	// Two connections of modest buffers: a large batch on one does not hold up the
-	// reads on the other.
+	// Two connections with modest buffers: a large batch on one does not delay the reads on the other.
 	opt.PipelineMultiplex, opt.ReadBufferEachConn, opt.WriteBufferEachConn = 1, 128<<10, 128<<10
 	return opt, err
 }

@@ -9,12 +9,11 @@ import (
 
 type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
-// answering returns a dial whose connections read nothing before something was written, or
-// they were closed. A Redis with no connection to spare says so before it is asked, and rueidis
-// (v1.0.79) panics over an answer that it has no question for: it starts to read as it closes
-// a connection on which its caller's time was over before HELLO.
+// answering returns a dial whose connections read nothing before something was written, or the connection was closed.
+// It works around a panic in rueidis v1.0.79. A Redis without a free connection sends an error before it is asked.
+// rueidis panics on an answer without a question, if it closes a connection whose caller's time was over before HELLO.
 //
-// A nil dial is TCP, with TLS where that is configured.
+// A nil dial is TCP, with TLS if that is configured.
 func answering(dial dial) dial {
 	return func(ctx context.Context, address string, d *net.Dialer, secure *tls.Config) (conn net.Conn, err error) {
 		switch {

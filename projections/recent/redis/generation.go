@@ -68,8 +68,8 @@ func (v *View) numbers(ctx context.Context) (served, next string, err error) {
 	return answer[0], answer[1], nil
 }
 
-// Served implements projections.View. It returns the checkpoints of all partitions, whichever process has claimed them:
-// a process that only reads needs them, and one that rebuilds beside other runners.
+// Served implements projections.View. It returns the checkpoints of all partitions, whichever process has claimed them,
+// since a process that only reads, or rebuilds beside other runners, needs them all.
 func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
 	defer projections.Wrap(&err, "read the checkpoints in Redis")
 	answer, err := v.client.exec(ctx, checkpointsScript, []string{v.pointer, v.store()},
@@ -94,8 +94,7 @@ func (v *View) Served(ctx context.Context) (out projections.Served, err error) {
 	return out, nil
 }
 
-// NewGeneration implements projections.Rebuildable. Both generations take memory in
-// the Redis until the swap.
+// NewGeneration implements projections.Rebuildable. The Redis needs memory for both generations until the swap.
 func (v *View) NewGeneration(ctx context.Context) (_ projections.Generation, err error) {
 	defer projections.Wrap(&err, "begin a generation in Redis")
 	if err := v.client.evictsNothing(ctx); err != nil {
@@ -117,8 +116,7 @@ func (v *View) NewGeneration(ctx context.Context) (_ projections.Generation, err
 	return g, nil
 }
 
-// generation is a view of the generation that a rebuild fills: its pointer is the key
-// that says which one that is.
+// generation is a view of the generation that a rebuild fills. Its pointer is the key that names that generation.
 type generation struct {
 	*View
 	served *View
@@ -180,9 +178,8 @@ func (v *View) sweep(ctx context.Context) error {
 	})
 }
 
-// Sessions returns the ids of the sessions that the served generation holds in a
-// partition of so many, in no order; one may come twice, and those that come or go
-// meanwhile or not.
+// Sessions returns the ids of the sessions that the served generation holds in a partition, in no order. An id may come
+// twice. Sessions that come or go meanwhile may be missing.
 func (v *View) Sessions(
 	ctx context.Context, partition, partitions int, take func(sessionID string) error,
 ) (err error) {
@@ -206,7 +203,7 @@ func (v *View) Sessions(
 	})
 }
 
-// globbed escapes what a pattern of SCAN would take for more than itself.
+// globbed escapes the characters that have a meaning in a SCAN pattern.
 func globbed(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }

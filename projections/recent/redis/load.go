@@ -15,15 +15,15 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Load is described at recent.Loader: one round trip. A Redis that does not answer is
-// an error, at once where it did not answer a moment ago.
+// Load implements recent.Loader in one round trip. It fails if Redis does not answer, and at once if it did not answer
+// a moment ago.
 func (v *View) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	return v.load(sessionID, partition, shown, func(keys, args []string) rueidis.RedisResult {
 		return v.client.try(ctx, v.cfg.LoadTimeout, loadScript, keys, args)
 	})
 }
 
-// load asks by load.lua, and reads the answer.
+// load runs load.lua, and reads the answer.
 func (v *View) load(
 	sessionID string, partition, shown int, ask func(keys, args []string) rueidis.RedisResult,
 ) (snap recent.Snapshot, err error) {
@@ -63,7 +63,7 @@ func (v *View) load(
 		}
 		s.Turns = append(s.Turns, t)
 	}
-	// A batch in several steps may have brought the session further.
+	// A batch that is applied in several steps may have moved the session further.
 	snap.State, snap.Applied.Seq = s, max(seq, s.Applied)
 	return snap, nil
 }
@@ -73,8 +73,8 @@ func (v *View) Applied(ctx context.Context, partition int) (events.Position, err
 	return recent.Applied(ctx, v, partition)
 }
 
-// Wait blocks until the view has applied a position, asking every few milliseconds;
-// else it ends with ctx and its error, or with Redis's.
+// Wait blocks until the view has applied a position; it polls every few milliseconds. It returns an error if ctx ends
+// or Redis fails first.
 func (v *View) Wait(ctx context.Context, at events.Position) (err error) {
 	defer projections.Wrap(&err, "wait for %s in Redis", at)
 	timer := time.NewTimer(0)

@@ -27,7 +27,7 @@ var (
 		return redis.call('LREM', dead, 1, ARGV[2])`)
 )
 
-// Restore implements projections.View: one script.
+// Restore implements projections.View with one script.
 func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.Position, err error) {
 	defer projections.Wrap(&err, "restore a session in Redis")
 	folded := s.State
@@ -60,8 +60,8 @@ func (v *View) Restore(ctx context.Context, s projections.Session) (_ []events.P
 	return s.Letters, nil
 }
 
-// Carry hands over the dead letters of a partition that a version before kept in the served generation, and
-// forgets those that were kept.
+// Carry calls keep with the dead letters of a partition that an earlier version stored in the served generation, and
+// deletes the letters that keep has accepted.
 func (v *View) Carry(ctx context.Context, partition int, keep projections.Keep) (err error) {
 	defer projections.Wrap(&err, "carry over the dead letters in Redis")
 	records, err := v.client.exec(ctx, deadScript, []string{v.pointer}, []string{v.root}).AsStrSlice()

@@ -24,10 +24,10 @@ type View struct {
 	cfg           Config
 	root, pointer string
 	client        *client
-	// generations that the partitions were claimed in.
+	// generations are the generations in which the partitions were claimed.
 	generations [events.Buckets]atomic.Pointer[string]
 	chunk       int
-	// only is the number of the generation that this is of; empty for the one that is served.
+	// only is the number of the view's generation; empty for the served one.
 	only string
 }
 
@@ -36,9 +36,8 @@ var (
 	_ recent.Reader    = (*View)(nil)
 )
 
-// chunkBytes bounds what one script carries of an enormous batch. All parts but the
-// last leave the checkpoint where it is; each session in them says itself how far it
-// is, so that neither a read nor another try can see half a batch.
+// chunkBytes bounds the part of a huge batch that one script carries. Only the last part moves the checkpoint. Each
+// session in a part stores how far it is, so neither a read nor a retry sees half a batch.
 const chunkBytes = 16 << 20
 
 //go:embed claim.lua
@@ -56,8 +55,7 @@ var (
 	loadScript  = rueidis.NewLuaScript(loadText)
 )
 
-// New makes a view; it connects when it is first used. All that is wrong with the
-// config is told at once.
+// New makes a view; it connects when it is first used. It returns all faults of the config at once.
 func New(cfg Config) (*View, error) {
 	cfg = cfg.withDefaults()
 	opt, err := cfg.options()
@@ -82,14 +80,13 @@ func (v *View) Admitted(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. Calls that are under way fail.
+// Close ends the connections. Running calls fail.
 func (v *View) Close() { v.client.close() }
 
 // Name of the projection.
 func (v *View) Name() string { return recent.Name }
 
-// Claim takes a partition over, in the generation that is served now. A Redis that
-// evicts keys is refused with ErrEviction.
+// Claim claims a partition in the served generation. It refuses a Redis that evicts keys with ErrEviction.
 func (v *View) Claim(ctx context.Context, partition int) (cp projections.Checkpoint, err error) {
 	defer projections.Wrap(&err, "claim partition %d in Redis", partition)
 	if partition < 0 || partition >= len(v.generations) {
@@ -119,7 +116,7 @@ func (v *View) Claim(ctx context.Context, partition int) (cp projections.Checkpo
 	return cp, nil
 }
 
-// store is the key that holds the id which the store has given itself.
+// store returns the key that holds the store's own id.
 func (v *View) store() string { return "turnledger:{" + v.cfg.Prefix + "}:store" }
 
 // checkpoint reads epoch, sequence, the time of the stream, and event id.
@@ -137,8 +134,7 @@ func checkpoint(answer []string) (cp projections.Checkpoint, err error) {
 	return cp, nil
 }
 
-// Apply applies a batch. A batch above 16 MiB goes in several steps, each of which
-// can be taken again.
+// Apply applies a batch. It applies a batch above 16 MiB in several steps, each of which can be repeated.
 func (v *View) Apply(ctx context.Context, b projections.Batch) (err error) {
 	defer projections.Wrap(&err, "apply to Redis after %s", b.From.Position())
 	for groups := v.operations(b, time.Now().UnixMilli()); ; {

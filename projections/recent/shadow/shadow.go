@@ -1,5 +1,6 @@
-// Package shadow reads a second recent view beside the first, for operators that move from one to the other. Answers
-// come from the first view. Differences of the second are counted and logged, by session and digest, never with a text.
+// Package shadow reads a second recent view beside the first, for operators who move from one to the other. Answers
+// come from the first view. Differences in the second view are counted and logged, by session and digest, never with a
+// text.
 package shadow
 
 import (
@@ -17,11 +18,14 @@ import (
 	"github.com/turnledger/turnledger/projections/recent"
 )
 
-// Second is the second view as it is fed and listed: under a name of its own.
+// Name is the name of the second recent view in lists, receipts and metrics.
+const Name = "recent-shadow"
+
+// Second is the second view, fed and listed under its own name.
 type Second struct{ projections.View }
 
 // Name implements projections.View.
-func (Second) Name() string { return "recent-shadow" }
+func (Second) Name() string { return Name }
 
 // Shadow is a first view with a second beside it. Safe for concurrent use.
 type Shadow struct {
@@ -37,8 +41,8 @@ type read struct {
 	partition int
 }
 
-// waiting is how many reads may wait for their comparison; further reads are counted as skipped, so that no answer
-// waits.
+// waiting bounds the reads that wait for their comparison. Further reads are counted as skipped, so that no answer is
+// delayed.
 const waiting = 1024
 
 // New makes a shadow, with its counter in a registry; it does no I/O.
@@ -46,14 +50,14 @@ func New(first recent.Reader, second recent.Loader, reg prometheus.Registerer, l
 	s := &Shadow{Reader: first, second: second, asked: make(chan read, waiting), logger: logger,
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "turnledger", Subsystem: "recent_shadow", Name: "reads_total",
-			Help: "Reads that were compared with the second view, by result: same, different, behind (one of both), " +
-				"skipped, failed.",
+			Help: "Reads that were compared with the second view, by result: " +
+				"same, different, behind (one of both), skipped, failed.",
 		}, []string{"result"})}
 	reg.MustRegister(s.reads)
 	return s
 }
 
-// Load answers from the first view, and lets the session be compared.
+// Load answers from the first view, and queues the session for comparison.
 func (s *Shadow) Load(ctx context.Context, sessionID string, partition, shown int) (recent.Snapshot, error) {
 	select {
 	case s.asked <- read{sessionID, partition}:
@@ -79,7 +83,7 @@ func (s *Shadow) Run(ctx context.Context) error {
 }
 
 const (
-	// tries is how often both are read until they stand at the same position.
+	// tries bounds how often both views are read until they are at the same position.
 	tries = 20
 	rest  = 25 * time.Millisecond
 )
@@ -111,14 +115,14 @@ func (s *Shadow) compare(ctx context.Context, r read) string {
 	return "behind"
 }
 
-// digests of what two views hold of a session, from where both do: a view that has begun
-// later, or keeps fewer turns, holds the newest.
+// digests returns digests of what two views hold of a session, from the first turn that both hold. A view that began
+// later, or keeps fewer turns, holds only the newest.
 func digests(first, second *conversation.State) (one, two string) {
 	from := max(oldest(first), oldest(second))
 	return digest(first, from), digest(second, from)
 }
 
-// oldest is the place of the oldest turn that a state holds, where it lost some.
+// oldest returns the place of the oldest turn in a state that has lost turns.
 func oldest(s *conversation.State) uint64 {
 	if s == nil || s.Whole || len(s.Turns) == 0 {
 		return 0

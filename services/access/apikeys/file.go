@@ -19,7 +19,7 @@ import (
 // ErrNoKey says that no key has the prefix.
 var ErrNoKey = errors.New("no key has this prefix: turnledger keys list shows those that there are")
 
-// content is the file.
+// content is the form of the file.
 type content struct {
 	Keys []Key `json:"keys"`
 }
@@ -27,7 +27,7 @@ type content struct {
 // File is a file of keys. Several processes may change it at once.
 type File string
 
-// Keys reads the file; one that does not exist is fs.ErrNotExist.
+// Keys reads the file. It fails with fs.ErrNotExist if there is no file.
 func (f File) Keys() ([]Key, error) {
 	raw, err := f.read()
 	if err != nil {
@@ -36,7 +36,7 @@ func (f File) Keys() ([]Key, error) {
 	return f.parse(raw)
 }
 
-// read refuses a file that others than its owner may write: they could let themselves in.
+// read refuses a file that other users may write, since they could add keys for themselves.
 func (f File) read() ([]byte, error) {
 	info, err := os.Stat(string(f))
 	if err != nil {
@@ -48,11 +48,11 @@ func (f File) read() ([]byte, error) {
 	return os.ReadFile(string(f))
 }
 
-// parse reads what the file holds. Its errors don't repeat it.
+// parse reads the content of the file. Its errors don't repeat the content.
 func (f File) parse(raw []byte) ([]Key, error) {
 	var c content
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields() // a condition that this version does not know must not be passed over
+	d.DisallowUnknownFields() // an unknown field may be a condition, which must not be ignored
 	if err := d.Decode(&c); err != nil {
 		return nil, fmt.Errorf("%s is no file of keys as turnledger keys create writes it", f)
 	}
@@ -67,13 +67,13 @@ func (f File) parse(raw []byte) ([]Key, error) {
 	return c.Keys, nil
 }
 
-// Add adds a key; a file that does not exist is made, readable by its owner alone.
+// Add adds a key. It creates a missing file, readable only by its owner.
 func (f File) Add(ctx context.Context, k Key) error {
 	return f.change(ctx, func(keys []Key) ([]Key, error) { return append(keys, k), nil })
 }
 
-// Revoke ends a key for ever and returns it as it is then; to revoke it again changes nothing. The key
-// stays in the file, so that its name is still known.
+// Revoke ends a key for ever, and returns it as it is then. Revoking it again changes nothing. The key stays in the
+// file, so that its name is still known.
 func (f File) Revoke(ctx context.Context, prefix string, now time.Time) (revoked Key, err error) {
 	err = f.changeKey(ctx, prefix, func(k *Key) ([]Key, error) {
 		if k.RevokedAt.IsZero() {
@@ -85,9 +85,9 @@ func (f File) Revoke(ctx context.Context, prefix string, now time.Time) (revoked
 	return revoked, err
 }
 
-// Rotate adds a key of the same name, scopes and identity as another, which then ends at a time, unless it ends
-// before. The new key counts for life; where that is 0, as long as the other counted from the day that it was made.
-// Rotate returns both keys as they are then. A key that is revoked or has expired is not replaced.
+// Rotate adds a key with the same name, scopes and identity as an existing key, which then ends at a time, unless it
+// ends earlier. The new key is valid for life; if life is 0, it is valid for as long as the old key was made for.
+// Rotate returns both keys as they are then. A revoked or expired key is not replaced.
 func (f File) Rotate(
 	ctx context.Context, prefix string, until time.Time, life time.Duration, now time.Time,
 ) (old, next Key, text string, err error) {
@@ -114,7 +114,7 @@ func (f File) Rotate(
 	return old, next, text, err
 }
 
-// changeKey changes the key of a prefix, and adds those that change returns.
+// changeKey changes the key with a prefix, and adds the keys that change returns.
 func (f File) changeKey(ctx context.Context, prefix string, change func(*Key) (added []Key, err error)) error {
 	return f.change(ctx, func(keys []Key) ([]Key, error) {
 		i := slices.IndexFunc(keys, func(k Key) bool { return k.Prefix == prefix })
@@ -152,13 +152,13 @@ func (f File) change(ctx context.Context, change func([]Key) ([]Key, error)) err
 	return f.replace(append(raw, '\n'))
 }
 
-// replace writes the file in one step, for its owner alone.
+// replace writes the file in one step, readable only by its owner.
 func (f File) replace(raw []byte) error {
 	t, err := renameio.NewPendingFile(string(f), renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = t.Cleanup() }() // nothing is left of it where it was put in place
+	defer func() { _ = t.Cleanup() }() // does nothing once the file was put in place
 	if _, err := t.Write(raw); err != nil {
 		return err
 	}

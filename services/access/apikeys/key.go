@@ -15,14 +15,14 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Key is a key as the file has it: everything but the key itself. It serves callers
-// from CreatedAt until ExpiresAt (zero: without end) or RevokedAt (zero: it is not).
+// Key is a key as the file holds it: everything but the key's own text. It is valid from CreatedAt until ExpiresAt
+// (zero: no end) or RevokedAt (zero: not revoked).
 type Key struct {
 	Prefix     string    `json:"prefix"` // the beginning of the key, by which people recognise it
 	Name       string    `json:"name"`
 	Hash       digest    `json:"hash"`
 	Scopes     []string  `json:"scopes"`
-	IdentityID string    `json:"identity_id,omitempty"` // not empty: reaches only sessions linked to it
+	IdentityID string    `json:"identity_id,omitempty"` // if set, the key reaches only sessions linked to it
 	CreatedAt  time.Time `json:"created_at"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	RevokedAt  time.Time `json:"revoked_at,omitzero"`
@@ -35,7 +35,7 @@ const (
 	Revoked = "revoked"
 )
 
-// State of the key at a time.
+// State returns the state of the key at a time.
 func (k Key) State(now time.Time) string {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -47,14 +47,14 @@ func (k Key) State(now time.Time) string {
 	}
 }
 
-// A key is "tl_", eight characters by which it is recognised, "_" and the secret.
+// A key is "tl_", eight characters by which people recognise it, "_" and the secret.
 const (
 	mark      = "tl_"
 	prefixLen = len(mark) + 8
 )
 
-// New makes a key of k's name, scopes, identity and expiry, and returns it with its text,
-// which is stored nowhere. It refuses keys that the server would refuse.
+// New makes a key with k's name, scopes, identity and expiry, and returns it with its text, which is stored nowhere. It
+// refuses keys that the server would refuse.
 func New(k Key, now time.Time) (Key, string, error) {
 	k.Prefix = mark + strings.ToLower(rand.Text()[:8])
 	text := k.Prefix + "_" + rand.Text()
@@ -62,7 +62,7 @@ func New(k Key, now time.Time) (Key, string, error) {
 	return k, text, k.check()
 }
 
-// check refuses keys that would not do what somebody expects of them.
+// check refuses keys that would not do what an operator expects of them.
 func (k Key) check() error {
 	scopes, err := access.ParseScopes(k.Scopes)
 	switch {
@@ -83,7 +83,7 @@ func (k Key) check() error {
 	}
 }
 
-// digest is the SHA-256 of a key. It can't be compared with ==, only in constant time
+// digest is the SHA-256 of a key. The type prevents comparison with ==, so that digests are compared in constant time
 // (docs/decisions.md#a-key-is-130-random-bits-and-its-sha-256-is-kept).
 type digest struct {
 	_   [0]func()

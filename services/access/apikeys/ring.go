@@ -13,9 +13,9 @@ import (
 	"github.com/turnledger/turnledger/services/access/reread"
 )
 
-// Ring is the keys of a file, as they are now. Safe for concurrent use.
+// Ring holds the keys of a file, and follows the file's changes. Safe for concurrent use.
 type Ring struct {
-	// Files has the keys by their prefixes. While the file can't be read, the keys that were read last count.
+	// Files holds the keys by their prefixes. While the file can't be read, the keys that were read last stay valid.
 	reread.Files[map[string]entry]
 
 	now func() time.Time
@@ -25,7 +25,7 @@ var _ access.Authenticator = (*Ring)(nil)
 
 // Config of a Ring.
 type Config struct {
-	// Every so often the file is looked at; 1 s by default.
+	// Every is the pause between two looks at the file; 1 s by default.
 	Every  time.Duration
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -72,8 +72,8 @@ func entriesOf(keys []Key) map[string]entry {
 	return entries
 }
 
-// Authenticate returns whose key it is. A key's beginning, which is no secret, finds its
-// entry; the whole is compared in constant time.
+// Authenticate returns the caller that a key belongs to. The key's prefix, which is no secret, finds its entry; the
+// whole key is compared in constant time.
 func (r *Ring) Authenticate(_ context.Context, token string) (access.Caller, error) {
 	held, known := r.Value()[token[:min(prefixLen, len(token))]]
 	switch same := held.Hash.equal(digestOf(token)); {

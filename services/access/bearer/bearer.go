@@ -1,4 +1,4 @@
-// Package bearer authenticates callers by what they send: an API key, or a token of an issuer.
+// Package bearer authenticates callers by a bearer token: an API key, or the token of an OpenID Connect issuer.
 package bearer
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
-// Callers knows who may call. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is.
+// Callers authenticates callers. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is.
 type Callers struct {
 	Keys   *apikeys.Ring
 	Issuer *tokens.Issuer
 }
 
-// ErrSources says that a list of sources can't be read. It does not repeat it: it may be a key that went astray.
+// ErrSources says that a list of sources is malformed. It does not repeat the list, which may hold a key by mistake.
 var ErrSources = errors.New("must be keys:FILE, with a file that turnledger keys create makes, " +
 	"or oidc:ISSUER, with the address of an issuer of tokens, or both with a comma between")
 
-// Sources are where callers are looked up; what is empty is not asked.
+// Sources are the places where callers are looked up; an empty source is not used.
 type Sources struct {
 	Keys   apikeys.File
 	Issuer string
@@ -48,10 +48,11 @@ func ParseSources(list string) (out Sources, err error) {
 	return out, nil
 }
 
-// Open opens the sources; of tokens.Config it takes all but the issuer's address. It returns nil where there are none.
+// Open opens the sources. It uses all of tokens.Config but the issuer's address. It returns nil if there are no
+// sources.
 func (s Sources) Open(c tokens.Config) (*Callers, error) {
 	if s == (Sources{}) {
-		return nil, nil //nolint:nilnil // nobody is asked for anything
+		return nil, nil //nolint:nilnil // without sources nobody is authenticated
 	}
 	out := &Callers{}
 	var err error
@@ -67,7 +68,7 @@ func (s Sources) Open(c tokens.Config) (*Callers, error) {
 
 var _ access.Authenticator = Callers{}
 
-// Authenticate implements access.Authenticator. A token has two dots, which no key has.
+// Authenticate implements access.Authenticator. A token has two dots; a key has none.
 func (c Callers) Authenticate(ctx context.Context, shown string) (access.Caller, error) {
 	switch {
 	case c.Issuer != nil && (c.Keys == nil || strings.Count(shown, ".") == 2):

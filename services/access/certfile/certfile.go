@@ -1,5 +1,5 @@
-// Package certfile keeps a TLS certificate that is two files, and reads them again when
-// they change, so that a certificate is renewed without a restart.
+// Package certfile keeps a TLS certificate that is stored in two files. It reads them again when they change, so that a
+// certificate can be renewed without a restart.
 package certfile
 
 import (
@@ -17,26 +17,25 @@ import (
 
 // Config of a Pair.
 type Config struct {
-	// Cert holds the certificate and those between it and its authority, Key its private
-	// key; both PEM.
+	// Cert holds the certificate and the intermediate certificates up to its authority, Key its private key; both PEM.
 	Cert, Key string
-	// Every so often the files are looked at; 1 s by default.
+	// Every is the pause between two looks at the files; 1 s by default.
 	Every  time.Duration
 	Logger *slog.Logger
 }
 
 // Pair is a certificate with its key. Safe for concurrent use.
 type Pair struct {
-	// Files has the certificate. While the files can't be used, such as when only one of the two was replaced, the
-	// certificate that was read last is shown.
+	// Files holds the certificate. While the files can't be used, for example because only one of the two was replaced,
+	// the certificate that was read last stays in use.
 	reread.Files[*tls.Certificate]
 }
 
-// soon is how long before its end a certificate is spoken of: by then whatever renews it
-// should have.
+// soon is how long before a certificate's end warnings begin: by then it should have been renewed.
 const soon = 7 * 24 * time.Hour
 
-// Open reads the files. Its errors name them and hold nothing of them. Where no file is named it returns nil.
+// Open reads the files. Its errors name the files but hold nothing of their content. It returns nil if no file is
+// named.
 func Open(cfg Config) (*Pair, error) {
 	if cfg.Cert == "" {
 		return nil, nil //nolint:nilnil // none is configured
@@ -75,7 +74,7 @@ func (cfg Config) certificate(raw [][]byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// Server is what a listener shows itself with: TLS 1.2 or later.
+// Server returns the TLS configuration of a listener with this certificate: TLS 1.2 or later.
 func (p *Pair) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -83,7 +82,7 @@ func (p *Pair) Server() *tls.Config {
 	}
 }
 
-// Client is what a client shows itself with where it is asked.
+// Client returns the TLS configuration of a client that shows this certificate if the server asks for one.
 func (p *Pair) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS12,
@@ -91,7 +90,7 @@ func (p *Pair) Client() *tls.Config {
 	}
 }
 
-// Authorities reads the certificates of authorities (PEM). Where no file is named it returns nil.
+// Authorities reads the certificates of authorities (PEM). It returns nil if no file is named.
 func Authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // none are configured

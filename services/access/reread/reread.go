@@ -1,4 +1,4 @@
-// Package reread keeps a value that is made from files, and makes it again when the files change.
+// Package reread keeps a value that is made from files, and makes a new one when the files change.
 package reread
 
 import (
@@ -30,7 +30,7 @@ type Files[T any] struct {
 	raw   [][]byte // what was read last
 }
 
-// Value returns what was made last.
+// Value returns the latest value.
 func (f *Files[T]) Value() T { return *f.value.Load() }
 
 // Open makes the value for the first time.

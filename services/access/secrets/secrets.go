@@ -1,4 +1,4 @@
-// Package secrets reads secrets from files, and shows settings without theirs.
+// Package secrets reads secrets from files, and prints settings without their secrets.
 package secrets
 
 import (
@@ -14,7 +14,7 @@ import (
 // most bounds a file with a secret, in bytes.
 const most = 64 << 10
 
-// Read returns the one line that a file holds. Its errors name the file, and hold nothing of it.
+// Read returns the only line of a file. Its errors name the file, but hold nothing of its content.
 func Read(file string) (string, error) {
 	f, err := os.Open(file) //nolint:gosec // the file that the operator named
 	if err != nil {
@@ -35,7 +35,7 @@ func Read(file string) (string, error) {
 	}
 }
 
-// Given returns only whether a setting is set.
+// Given returns a text that says whether a setting is set, and nothing of its value.
 func Given(s string) string {
 	if s == "" {
 		return ""
@@ -43,7 +43,7 @@ func Given(s string) string {
 	return "(set)"
 }
 
-// Hide returns an address or a URL without its password, and without what may be one.
+// Hide returns an address or a URL without its password, and without parts that may be one.
 func Hide(s string) string {
 	if _, _, err := net.SplitHostPort(s); s == "" || err == nil && !strings.Contains(s, "/") {
 		return s
@@ -57,12 +57,12 @@ func Hide(s string) string {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.Path, "@") {
-		return "(set)" // such as a PostgreSQL connection string of keywords
+		return "(set)" // for example a PostgreSQL connection string of keywords
 	}
 	postgres := u.Scheme == "postgres" || u.Scheme == "postgresql"
 	q := u.Query()
 	for name := range q {
-		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key there
+		if !postgres || strings.Contains(name, "password") { // a model's endpoint may take its key as a parameter
 			q.Set(name, "xxxxx")
 		}
 	}

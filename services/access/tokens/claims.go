@@ -13,17 +13,17 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// claims of a token, as they came.
+// claims are the claims of a token, as they came.
 type claims map[string]json.RawMessage
 
-// text is a claim that is a text; "" where it is none.
+// text returns a claim that is a string, or "" if it is not one.
 func (c claims) text(name string) string {
 	var s string
-	_ = json.Unmarshal(c[name], &s) // what is no text is none
+	_ = json.Unmarshal(c[name], &s) // a claim of another type counts as missing
 	return s
 }
 
-// list is a claim that is a list of texts, or a text with spaces between.
+// list returns a claim that is a list of strings, or a string with spaces between the items.
 func (c claims) list(name string) []string {
 	var several []string
 	if json.Unmarshal(c[name], &several) == nil {
@@ -32,7 +32,7 @@ func (c claims) list(name string) []string {
 	return strings.Fields(c.text(name))
 }
 
-// moment is a claim that is a time (RFC 7519: seconds since 1970, with a fraction).
+// moment returns a claim that is a time (RFC 7519: seconds since 1970, with a fraction).
 func (c claims) moment(name string) (at time.Time, there, ok bool) {
 	raw, there := c[name]
 	var seconds float64
@@ -43,7 +43,7 @@ func (c claims) moment(name string) (at time.Time, there, ok bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true, true
 }
 
-// within compares the times of a token with the clock. A token without an end is refused.
+// within checks that the current time is within the token's times. It refuses a token without an end.
 func (i *Issuer) within(c claims) error {
 	now := time.Now()
 	ends, _, ok := c.moment("exp")
@@ -59,15 +59,15 @@ func (i *Issuer) within(c claims) error {
 	return nil
 }
 
-// caller returns whose token it is. Scopes that are not ours belong to other programs. A user
-// never has the scope admin, whatever the token says, since its calls see everybody's data.
+// caller returns the caller that a token belongs to. Scopes that Turnledger does not know belong to other programs. A
+// user never has the scope admin, whatever the token says, since calls with that scope see everybody's data.
 func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	if subject == "" {
 		return access.Caller{}, access.ErrUnauthenticated
 	}
 	out := access.Caller{Name: named(subject)}
 	for _, s := range c.list(i.cfg.ScopesClaim) {
-		scope, _ := access.ParseScopes([]string{s}) // 0 for a scope that is not ours
+		scope, _ := access.ParseScopes([]string{s}) // 0 for a scope that Turnledger does not know
 		out.Scopes |= scope
 	}
 	if slices.Contains(i.cfg.Services, subject) {
@@ -82,7 +82,7 @@ func (i *Issuer) caller(subject string, c claims) (access.Caller, error) {
 	return out, nil
 }
 
-// named returns a name for a subject that differs from those of others and names no person.
+// named returns a name for a subject. It is unique to the subject, and reveals no person.
 func named(subject string) string {
 	sum := sha256.Sum256([]byte(subject))
 	return "sub_" + hex.EncodeToString(sum[:6])

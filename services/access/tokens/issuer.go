@@ -22,30 +22,31 @@ import (
 
 // Config of an Issuer.
 type Config struct {
-	// URL of the issuer, as it stands in its tokens: https, or http on loopback. Below it is
+	// URL of the issuer, exactly as its tokens name it: https, or http on loopback. Below it is
 	// /.well-known/openid-configuration.
 	URL string
-	// Audience that a token must name.
+	// Audience that every token must name.
 	Audience string
-	// Algorithms of signatures that are accepted, RS256 and ES256 by default, whatever a token or the issuer names. All
-	// are of key pairs: with a shared secret or "none" anybody who has the issuer's public key could make tokens.
+	// Algorithms are the accepted signature algorithms, RS256 and ES256 by default, whatever a token or the issuer
+	// names. All of them use key pairs: with a shared secret or "none", anybody with the issuer's public key could make
+	// tokens.
 	Algorithms []string
-	// IdentityClaim holds the identity_id of an end user, sub by default; ScopesClaim the
-	// scopes, as a text with spaces or a list, scope by default.
+	// IdentityClaim is the claim with the identity_id of an end user, sub by default. ScopesClaim is the claim with the
+	// scopes, as a list or as a string with spaces, scope by default.
 	IdentityClaim, ScopesClaim string
-	// Services are subjects that are programs and no users: they reach all sessions.
+	// Services are subjects that are programs and not users. They reach all sessions.
 	Services []string
-	// Leeway between our clock and the issuer's; 1 min by default.
+	// Leeway for the difference between this machine's clock and the issuer's; 1 min by default.
 	Leeway time.Duration
-	// Refresh is how often the issuer's keys are asked for, 5 min by default: a key that the
-	// issuer has taken back counts no longer than that. Between two looks that tokens with
-	// unknown keys cause are at least Pause, 10 s by default.
+	// Refresh is the pause between two fetches of the issuer's keys, 5 min by default: a key that the issuer has
+	// withdrawn is trusted no longer than that. A token with an unknown key causes a fetch too, but no sooner than
+	// Pause, 10 s by default, after the last one.
 	Refresh, Pause time.Duration
 	Client         *http.Client
 	Logger         *slog.Logger
 }
 
-// algorithms are all that may count.
+// algorithms are all algorithms that may be configured.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
 	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
@@ -63,7 +64,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate joins all that is wrong.
+// Validate returns all faults of the configuration, joined.
 func (c Config) Validate() error {
 	var wrong []error
 	if err := trusted(c.URL); err != nil {
@@ -84,7 +85,7 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// trusted refuses addresses whose answers others could write.
+// trusted refuses an address if others could forge its answers.
 func trusted(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -102,7 +103,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Issuer knows whose tokens are whose. Safe for concurrent use.
+// Issuer finds the callers of tokens. Safe for concurrent use.
 type Issuer struct {
 	cfg      Config
 	keys     *keys
@@ -121,13 +122,13 @@ func New(cfg Config) (*Issuer, error) {
 	i := &Issuer{cfg: cfg, keys: newKeys(cfg)}
 	i.verifier = oidc.NewVerifier(cfg.URL, i.keys, &oidc.Config{
 		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
-		SkipExpiryCheck: true, // held with our own leeway, see within
+		SkipExpiryCheck: true, // checked with Leeway, see within
 	})
 	return i, nil
 }
 
-// Run fetches the issuer's keys again and again until ctx ends, and then returns nil. While the issuer does not answer,
-// the keys that were fetched last stay valid.
+// Run fetches the issuer's keys repeatedly until ctx ends, and then returns nil. While the issuer does not answer, the
+// keys that were fetched last stay valid.
 func (i *Issuer) Run(ctx context.Context) error {
 	for {
 		wait := i.cfg.Refresh
@@ -144,7 +145,7 @@ func (i *Issuer) Run(ctx context.Context) error {
 
 // Ready returns an *events.NotReady of access.ErrNoKeys until the issuer has answered with its keys.
 func (i *Issuer) Ready(context.Context) error {
-	if i.keys.held.Load() == nil {
+	if i.keys.byID.Load() == nil {
 		return &events.NotReady{Err: access.ErrNoKeys, Reason: "the issuer of tokens has not told its keys yet: " +
 			"check TURNLEDGER_AUTH, and whether it answers from here"}
 	}

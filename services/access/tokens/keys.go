@@ -18,12 +18,11 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// keys are the public keys of an issuer. go-oidc's own key set trusts a key that the issuer
-// has withdrawn until a token with an unknown key comes, and asks the issuer each time that
-// such a token comes.
+// keys are the public keys of an issuer. This package has a key set of its own because go-oidc's trusts a withdrawn key
+// until a token with an unknown key comes, and asks the issuer for every such token.
 type keys struct {
 	cfg    Config
-	held   atomic.Pointer[map[string][]crypto.PublicKey] // by key id; nil before the first answer
+	byID   atomic.Pointer[map[string][]crypto.PublicKey] // by key id; nil before the first answer
 	looked atomic.Int64                                  // when a token made us ask, in Unix ns
 	flight singleflight.Group
 }
@@ -32,29 +31,30 @@ var _ oidc.KeySet = (*keys)(nil)
 
 func newKeys(cfg Config) *keys { return &keys{cfg: cfg} }
 
-// asked carries an error past go-oidc, which keeps only the text of errors: there is no key to check with.
+// asked carries an error past go-oidc, which keeps only an error's text. The error means that there is no key to check
+// with.
 type (
 	asked    struct{ err error }
 	askedKey struct{}
 )
 
-// VerifySignature returns a token's payload if one of the issuer's keys has signed it. Form
-// and algorithm are checked by then.
+// VerifySignature returns a token's payload if one of the issuer's keys has signed it. go-oidc has checked form and
+// algorithm before.
 func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, signed(k.cfg.Algorithms))
 	if err != nil || len(jws.Signatures) != 1 {
 		return nil, errors.New("not one signature")
 	}
 	id := jws.Signatures[0].Header.KeyID
-	candidates, known := k.of(id)
+	candidates, known := k.withID(id)
 	if !known {
 		if err := k.look(ctx); err != nil {
-			if a, ok := ctx.Value(askedKey{}).(*asked); ok && k.held.Load() == nil {
+			if a, ok := ctx.Value(askedKey{}).(*asked); ok && k.byID.Load() == nil {
 				a.err = access.ErrNoKeys
 			}
 			return nil, err
 		}
-		candidates, _ = k.of(id)
+		candidates, _ = k.withID(id)
 	}
 	for _, key := range candidates {
 		if payload, err := jws.Verify(key); err == nil {
@@ -71,9 +71,9 @@ func signed(names []string) (out []jose.SignatureAlgorithm) {
 	return out
 }
 
-// of returns the keys that have an id; for the empty id, all keys.
-func (k *keys) of(id string) (out []crypto.PublicKey, known bool) {
-	held := k.held.Load()
+// withID returns the keys with an id; for the empty id, all keys.
+func (k *keys) withID(id string) (out []crypto.PublicKey, known bool) {
+	held := k.byID.Load()
 	if held == nil {
 		return nil, false
 	}
@@ -87,8 +87,8 @@ func (k *keys) of(id string) (out []crypto.PublicKey, known bool) {
 	return out, true
 }
 
-// look asks the issuer because of a token, but not again within the pause: else
-// anybody who makes up key ids could have us ask all the time. Callers that wait share an answer.
+// look fetches the issuer's keys because of a token, but not again within the pause. Otherwise anybody could cause
+// endless requests with made-up key ids. Callers that wait share one fetch.
 func (k *keys) look(ctx context.Context) error {
 	done := k.flight.DoChan("", func() (any, error) {
 		last, now := k.looked.Load(), time.Now().UnixNano()
@@ -106,7 +106,7 @@ func (k *keys) look(ctx context.Context) error {
 	}
 }
 
-// fetch asks the issuer where its keys are, and for the keys.
+// fetch asks the issuer for the address of its keys, and then for the keys.
 func (k *keys) fetch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func (k *keys) fetch(ctx context.Context) error {
 	}
 	held := map[string][]crypto.PublicKey{}
 	for _, key := range set {
-		// Private and symmetric keys are none that a set may show.
+		// A key set may hold only public keys, no private or symmetric ones.
 		if key.IsPublic() && key.Valid() && (key.Use == "" || key.Use == "sig") {
 			held[key.KeyID] = append(held[key.KeyID], key.Key)
 		}
@@ -137,15 +137,14 @@ func (k *keys) fetch(ctx context.Context) error {
 	if len(held) == 0 {
 		return errors.New("the issuer tells no key that may sign")
 	}
-	k.held.Store(&held)
+	k.byID.Store(&held)
 	return nil
 }
 
-// mostKeys bounds the answer of an issuer, in bytes.
+// mostKeys bounds an issuer's response, in bytes.
 const mostKeys = 1 << 20
 
-// get reads a set of keys. One of a kind that this version does not know does not spoil
-// the others, as it would for jose.JSONWebKeySet.
+// get reads a set of keys. It skips keys of an unknown kind; jose.JSONWebKeySet would fail on them.
 func (k *keys) get(ctx context.Context, address string) (set []jose.JSONWebKey, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package anthropic is a chat model behind Anthropic's messages API.
+// Package anthropic is a client of chat models behind Anthropic's messages API.
 package anthropic
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 )
 
-// longest is how many tokens an answer may have; the API requires a bound.
+// longest is the most tokens that an answer may have; the API requires a bound.
 const longest = 4096
 
-// New makes a model; it does no I/O. The URL may be without its version.
+// New makes a model; it does no I/O. The URL may omit the API's version.
 func New(cfg endpoint.Config) chat.Model {
 	base := strings.TrimSuffix(strings.TrimRight(cfg.URL, "/"), "/v1")
 	client := anthropic.NewClient(
@@ -41,8 +41,8 @@ func New(cfg endpoint.Config) chat.Model {
 	}
 }
 
-// toolsOf returns the tools that the history of a prompt calls, by name alone: the API refuses calls of tools if none
-// is defined.
+// toolsOf returns a tool, with a name and no more, for each tool that the prompt's history calls. The API refuses calls
+// if no tool is defined.
 func toolsOf(messages []json.RawMessage) (called []anthropic.ToolUnionParam) {
 	known := map[string]bool{}
 	for _, raw := range messages {
@@ -80,7 +80,7 @@ func read(e anthropic.MessageStreamEventUnion) (piece string, why services.Finis
 			why = services.FinishLength
 		case anthropic.StopReasonRefusal:
 			why = services.FinishFiltered
-		default: // the end of the stream tells
+		default: // the end of the stream decides
 		}
 	case anthropic.MessageStopEvent:
 		why = services.FinishStop

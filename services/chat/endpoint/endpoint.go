@@ -1,5 +1,5 @@
-// Package endpoint is what the clients of all vendors' models share: how they are
-// configured and connected, and how a stream of theirs becomes an answer.
+// Package endpoint is what the clients of all vendors' models share: their configuration, their connections, and how a
+// vendor's stream becomes an answer.
 package endpoint
 
 import (
@@ -20,35 +20,35 @@ import (
 
 // Config of a model behind an endpoint.
 type Config struct {
-	// URL of the API, up to and with its version: https://api.openai.com/v1.
+	// URL of the API, including its version: https://api.openai.com/v1.
 	URL string
 	// Key may be empty.
 	Key string
 	// Name of the model.
 	Name string
-	// Idle ends an answer that has been silent for so long; 30 s by default.
+	// Idle bounds how long an answer may be silent before it is ended; 30 s by default.
 	Idle time.Duration
 }
 
-// connections are kept open to an endpoint. The library's default is two, and every
-// further stream would begin with a handshake.
+// connections bounds the idle connections that are kept open to an endpoint. The library's default is two, so most
+// streams would begin with a handshake.
 const connections = 256
 
-// Client returns a client of HTTP that keeps all its connections for the next calls.
+// Client returns an HTTP client that keeps its connections open for the next calls.
 func Client() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
 	return &http.Client{Transport: hasty{t}}
 }
 
-// longest is how long an endpoint may ask to be left alone before it is tried again.
+// longest bounds how long a retry waits when an endpoint asks for a pause.
 const longest = 5 * time.Second
 
-// longestRefusal is how many bytes are read of an answer that is a refusal.
+// longestRefusal bounds the bytes that are read of a response that is a refusal.
 const longestRefusal = 1 << 20
 
-// hasty keeps the vendors' libraries from waiting long before another try: somebody waits for the answer, and should
-// learn that the endpoint refused. It also notes whatever an endpoint sends (watch).
+// hasty keeps the vendors' libraries from waiting long before a retry: a user waits for the answer, and should learn
+// that the endpoint refused. It also reports all that an endpoint sends to watch.
 type hasty struct{ http.RoundTripper }
 
 func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -68,7 +68,8 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asksFor returns for how many seconds an endpoint asks to be left alone, in each of the forms that the libraries read.
+// asksFor returns how many seconds an endpoint asks callers to wait, in any of the header forms that the libraries
+// read.
 func asksFor(h http.Header) float64 {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return ms / 1000
@@ -77,11 +78,11 @@ func asksFor(h http.Header) float64 {
 	if at, err := http.ParseTime(after); err == nil {
 		return time.Until(at).Seconds()
 	}
-	seconds, _ := strconv.ParseFloat(after, 64) // none is no wait
+	seconds, _ := strconv.ParseFloat(after, 64) // without the header there is no wait
 	return seconds
 }
 
-// Stream of events, as the vendors' libraries give it.
+// Stream of events, as the vendors' libraries return it.
 type Stream[E any] interface {
 	Next() bool
 	Current() E
@@ -95,9 +96,9 @@ type Model[E any] struct {
 	Form services.Format
 	// Open calls the model. The messages are sent as they are.
 	Open func(context.Context, chat.Prompt) Stream[E]
-	// Read returns the piece of text in an event, and why the answer ends with it, or "".
+	// Read returns the piece of text in an event, and the reason if the answer ends with this event, else "".
 	Read func(E) (piece string, why services.Finish)
-	// Status of a refusal by the endpoint, 0 for any other error.
+	// Status returns the HTTP status if an error is a refusal by the endpoint, else 0.
 	Status func(error) int
 }
 
@@ -107,8 +108,8 @@ func (m *Model[E]) Name() string { return m.Config.Name }
 // Format implements chat.Model.
 func (m *Model[E]) Format() services.Format { return m.Form }
 
-// Answer implements chat.Model. An error comes with what was said before it. It is ErrSilent, ErrBroken, ctx's or the
-// vendor's, and its text says what failed, never what was sent or said.
+// Answer implements chat.Model. Together with an error it returns the text that came before the error. The error is
+// ErrSilent, ErrBroken, ctx's or the vendor's. Its text says what failed, and never holds the prompt or the answer.
 func (m *Model[E]) Answer(ctx context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
 	ctx, end := watch(ctx, m.Idle)
 	defer end()
@@ -137,14 +138,14 @@ func (m *Model[E]) Answer(ctx context.Context, p chat.Prompt, emit func(string))
 }
 
 var (
-	// ErrSilent is the cause of a context that ended since nothing was heard.
+	// ErrSilent is the cause of a context that ended because the model sent nothing for too long.
 	ErrSilent = errors.New("the model fell silent")
 	// ErrBroken says that a stream ended before its answer did.
 	ErrBroken = errors.New("the model's stream ended before its answer did")
 )
 
-// failure says of an error what an operator needs. The error's own text may hold what the endpoint answered, and so
-// what a turn says.
+// failure reduces an error to what an operator needs. The error's own text may hold the endpoint's answer, and with it
+// texts of a turn.
 type failure struct {
 	why   string
 	cause error
@@ -170,14 +171,14 @@ func reason(err error, status int) string {
 	}
 }
 
-// patience is how long a model may say nothing, where nothing else is configured.
+// patience is how long a model may send nothing, unless Config.Idle is set.
 const patience = 30 * time.Second
 
-// heardKey is where a call's context has the function that is called with each piece that comes.
+// heardKey is the context key of the function that is called with each piece that arrives.
 type heardKey struct{}
 
-// watch returns a context that ends when a call under it hears nothing for so long. The caller calls end when the
-// stream is over.
+// watch returns a context that ends when a call under it receives nothing for as long as limit. The caller calls end
+// when the stream is over.
 func watch(ctx context.Context, limit time.Duration) (watched context.Context, end func()) {
 	limit = cmp.Or(limit, patience)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -189,8 +190,8 @@ func watch(ctx context.Context, limit time.Duration) (watched context.Context, e
 	}
 }
 
-// listening calls heard for whatever comes, also for the pings and comments that a model sends while it thinks, which
-// the vendors' libraries do not report.
+// listening calls heard for all that arrives, including the pings and comments that a model sends while it thinks. The
+// vendors' libraries do not report those.
 type listening struct {
 	io.ReadCloser
 	heard func()

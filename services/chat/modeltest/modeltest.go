@@ -1,5 +1,5 @@
-// Package modeltest is a model for tests, which answers from the prompt that it is
-// given, and speaks the streaming protocols of OpenAI and of Anthropic.
+// Package modeltest is a model for tests. It answers from the prompt that it gets, and speaks the streaming protocols
+// of OpenAI and Anthropic.
 package modeltest
 
 import (
@@ -20,28 +20,28 @@ type Answer struct {
 	Text string
 	// Every is the time between two words.
 	Every time.Duration
-	// Status above 0 is all that comes, to be tried again after so many seconds.
+	// Status above 0 is sent in place of an answer, with a header that asks for a retry after RetryAfter seconds.
 	Status, RetryAfter int
-	// Hold keeps the rest back until it is closed, Stall for ever.
+	// Hold keeps back the rest until it is closed; Stall keeps it back for ever.
 	Hold  <-chan struct{}
 	Stall bool
-	// Long is one that the limit of tokens cuts at its end.
+	// Long makes the answer end as cut by the limit of tokens.
 	Long bool
-	// Malformed is a piece that is no JSON; Cut ends the stream.
+	// Malformed sends a piece that is no JSON; Cut ends the stream.
 	Malformed, Cut bool
 }
 
 // Server is the model's endpoint.
 type Server struct {
 	*httptest.Server
-	// Asked are the prompts, as "role: content", a system prompt that stands apart first.
+	// Asked receives each prompt, as "role: content" lines; a separate system prompt comes first.
 	Asked chan []string
 
 	mu     sync.Mutex
 	script func(prompt []string) Answer
 }
 
-// New starts a model that ends with the test. Script returns the model's answers; the last line of a prompt is the
+// New starts a model that ends with the test. script returns the model's answer for a prompt, whose last line is the
 // current message.
 func New(t testing.TB, script func(prompt []string) Answer) *Server {
 	s := &Server{Asked: make(chan []string, 10_000), script: script}
@@ -53,7 +53,7 @@ func New(t testing.TB, script func(prompt []string) Answer) *Server {
 	return s
 }
 
-// Script sets the answers from now on.
+// Script replaces the function that answers.
 func (s *Server) Script(script func(prompt []string) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ type event struct {
 	data any
 }
 
-// protocol is how a vendor says it.
+// protocol is a vendor's form of requests and streams.
 type protocol interface {
 	takes(r request) bool
 	whole(text string) any
@@ -228,8 +228,7 @@ func (openAI) done() string { return "data: [DONE]\n\n" }
 
 type anthropic struct{}
 
-// takes refuses tools without a schema, and calls of tools in a request that defines none,
-// as the API does.
+// takes refuses tools without a schema, and tool calls in a request that defines no tools, as the API does.
 func (anthropic) takes(r request) bool {
 	for _, tool := range r.Tools {
 		if tool.Schema.Type != "object" {

@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// Scripted is a model whose answer follows from the prompt: it knows whose children are asked about only
-// from the history, and does as the last message asks where that says "fail", "slowly", "broken" or "at length".
+// Scripted is a model whose answer follows from the prompt. It answers a question about children rightly only if the
+// history names Donald Trump. If the last message says "fail", "slowly", "broken" or "at length", it answers in that
+// way.
 type Scripted struct {
 	*Server
 	mu sync.Mutex
-	// held, where not nil, keeps an answer to "slowly" after its first word until it is closed.
+	// held, if set, keeps an answer to "slowly" back after its first word until it is closed.
 	held chan struct{}
 }
 

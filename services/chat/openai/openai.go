@@ -1,4 +1,4 @@
-// Package openai is a chat model behind an OpenAI-compatible endpoint.
+// Package openai is a client of chat models behind an OpenAI-compatible endpoint.
 package openai
 
 import (
@@ -35,7 +35,7 @@ func status(err error) int {
 	return 0
 }
 
-// read takes the first choice; nobody asked for more. The user sees a refusal as the answer.
+// read returns the first choice, since requests ask for only one. The user sees a refusal as the answer.
 func read(chunk openai.ChatCompletionChunk) (piece string, why services.Finish) {
 	for _, choice := range chunk.Choices {
 		if choice.Index == 0 {

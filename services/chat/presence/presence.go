@@ -1,6 +1,6 @@
-// Package presence lets the processes of a deployment know of each other, over NATS, which turns they are answering. A
-// process that dies is silent at once. A note decides which of several processes takes its turn over; there are 256
-// notes for all turns.
+// Package presence lets the processes of a deployment tell each other over NATS which turns they are answering. A
+// process that dies stops answering at once. A note decides which of several processes takes its turn over; there are
+// 256 notes for all turns.
 package presence
 
 import (
@@ -30,11 +30,11 @@ func New(nc *nats.Conn, notes *jetlog.Notes) *Presence { return &Presence{nc, no
 
 func subject(turn uuid.UUID) string { return "turnledger.answering." + turn.String() }
 
-// patience is how long a process that answers a turn may take to say so.
+// patience is how long Present waits for a process to say that it answers a turn.
 const patience = time.Second
 
-// Announce implements chat.Presence. Others see the announcement before what the caller publishes afterwards, since
-// NATS keeps a connection's order.
+// Announce implements chat.Presence. Other processes see the announcement before anything that the caller publishes
+// later, since NATS keeps a connection's order.
 func (p *Presence) Announce(turn uuid.UUID) (leave func(), err error) {
 	sub, err := p.nc.Subscribe(subject(turn), func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
@@ -58,8 +58,8 @@ func (p *Presence) Present(ctx context.Context, turn uuid.UUID) (bool, error) {
 	}
 }
 
-// note returns the key of the claims of a turn. Other turns share it: a process whose claim fails because of another
-// turn tries again.
+// note returns the key of the note with a turn's claims. Several turns share a note: a process whose claim fails
+// because of another turn tries again.
 func note(turn uuid.UUID) string { return "chat." + hex.EncodeToString(turn[:1]) }
 
 // Claimed implements chat.Presence.

@@ -14,12 +14,6 @@ import (
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// Turn is one turn of a conversation; Answer is nil where it has none.
-type Turn struct {
-	Start  client.Start
-	Answer *client.Finalize
-}
-
 // half is the question or the answer of a turn. Messages is nil where the text
 // alone gives the same message back.
 type half struct {
@@ -27,7 +21,7 @@ type half struct {
 	messages            []json.RawMessage
 }
 
-// messageIn is what an import needs to know of a message; raw is kept as it came.
+// messageIn is a message of a file; raw is the message as it was written.
 type messageIn struct {
 	raw        json.RawMessage
 	role       string
@@ -39,7 +33,7 @@ type messageIn struct {
 // Parse reads a line of docs/contract.md#import: a conversation and its turns. A
 // user message, or a run of them, opens a turn, and what follows up to the next is
 // its answer; what stands before the first user message opens the first turn.
-func Parse(line []byte) (session string, turns []Turn, err error) {
+func Parse(line []byte) (session string, turns []client.WholeTurn, err error) {
 	var in struct {
 		ConversationID string            `json:"conversation_id"`
 		Messages       []json.RawMessage `json:"messages"`
@@ -69,7 +63,7 @@ func Parse(line []byte) (session string, turns []Turn, err error) {
 }
 
 func parseMessage(raw json.RawMessage) (messageIn, error) {
-	raw = conversation.WithoutImages(raw) // they are not kept, and might be more than a request may hold
+	raw = conversation.WithoutImages(raw) // images are not kept, and may be too large for a request
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
 		return messageIn{}, errors.New("not an object")
@@ -84,7 +78,7 @@ func parseMessage(raw json.RawMessage) (messageIn, error) {
 		m.text = textOfParts(content)
 	}
 	_ = json.Unmarshal(members["translated"], &m.translated) // absent or odd: no translation
-	// A text that is no Unicode comes back only as it was written.
+	// A text with invalid Unicode is restored only from the message as it was written.
 	m.plain = isText && m.text != "" && len(members) == 2 && jsontext.Value(content).IsValid()
 	return m, nil
 }
@@ -94,7 +88,7 @@ func textOfParts(content json.RawMessage) string {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	_ = json.Unmarshal(content, &parts) // what is no list has no text; odd parts have none
+	_ = json.Unmarshal(content, &parts) // without a list, or with malformed parts, there is no text
 	var texts []string
 	for _, p := range parts {
 		if p.Text != "" {
@@ -104,7 +98,7 @@ func textOfParts(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// splitTurns cuts before each user message that does not follow another one.
+// splitTurns splits before each user message that does not follow another user message.
 func splitTurns(messages []messageIn) [][]messageIn {
 	var out [][]messageIn
 	from, asked := 0, false
@@ -119,27 +113,25 @@ func splitTurns(messages []messageIn) [][]messageIn {
 	return append(out, messages[from:])
 }
 
-func makeTurn(session string, i int, part []messageIn) Turn {
+func makeTurn(session string, i int, part []messageIn) client.WholeTurn {
 	end := len(part)
 	if last := slices.IndexFunc(part, func(m messageIn) bool { return m.role == "user" }); last >= 0 {
 		for end = last; end < len(part) && part[end].role == "user"; end++ {
 		}
 	}
 	q := makeHalf(part[:end], "user")
-	t := Turn{Start: client.Start{
+	t := client.WholeTurn{Start: client.Start{
 		SessionID: session, RequestID: fmt.Sprintf("import-%d", i+1),
 		QuestionNeutral: q.neutral, QuestionTranslated: q.translated, QuestionMessages: q.messages,
 	}}
 	if end < len(part) {
 		a := makeHalf(part[end:], "assistant")
-		t.Answer = &client.Finalize{
-			SessionID: session, AnswerNeutral: a.neutral, AnswerTranslated: a.translated, AnswerMessages: a.messages,
-		}
+		t.Answer = &client.Answer{AnswerNeutral: a.neutral, AnswerTranslated: a.translated, AnswerMessages: a.messages}
 	}
 	return t
 }
 
-// makeHalf joins the texts of a role; where there are none, of all.
+// makeHalf joins the texts of a role; if there are none, it joins all texts.
 func makeHalf(part []messageIn, role string) half {
 	var h half
 	var texts, all, translated []string

@@ -11,23 +11,31 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/services/client"
 )
 
-// Config of an import. Before the server has answered once, calls go by First, which finds out quickly that there is no
-// server; from then on by Later, which outlasts a restart.
+// Config of an import. Calls use First until the server has answered once: First finds out quickly that there is no
+// server. Then they use Later, which outlasts a server's restart.
 type Config struct {
-	First, Later client.SessionStore
-	// Parallel is how many conversations are recorded at once.
+	First, Later Store
+	// Parallel is how many requests are under way at once.
 	Parallel int
-	// Explain puts an error of a call into words for whoever runs the import.
+	// Explain puts an error of a call into words for the person who runs the import.
 	Explain func(ctx context.Context, err error) error
-	// Passed is told of the bytes that are done, and Failed of a line that was not imported whole.
+	// Passed is called with the number of bytes that are done, and Failed for a line that was not imported completely.
 	Passed func(bytes int64)
 	Failed func(where string, err error)
+}
+
+// Store is what an import needs of a client.
+type Store interface {
+	RecordNewTurns(ctx context.Context, turns []client.WholeTurn) ([]client.Recorded, error)
+	StartTurn(ctx context.Context, s client.Start) (client.Turn, error)
+	FinalizeTurn(ctx context.Context, f client.Finalize) (client.Turn, error)
 }
 
 // Summary is what an import did.
@@ -39,13 +47,13 @@ type Summary struct {
 	Failed        int64 `json:"lines_failed"`
 }
 
-// Import records the conversations of files; "-" is standard input. An error says that it ended before it was through.
+// Import records the conversations of files; "-" is standard input. An error means that the import ended early.
 func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 	im := &importer{Config: cfg, seen: map[string][32]byte{}}
-	lines := make(chan line, cfg.Parallel)
+	lines := make(chan line, linesAhead)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		// A read of a terminal can't be broken off: it is left when ctx ends.
+		// A read from a terminal can't be interrupted: it is abandoned when ctx ends.
 		read := make(chan error, 1)
 		go func() { read <- im.read(ctx, files, lines) }()
 		select {
@@ -58,23 +66,51 @@ func Import(ctx context.Context, files []string, cfg Config) (Summary, error) {
 	for range cfg.Parallel {
 		g.Go(func() error {
 			for {
-				select {
-				case l, more := <-lines:
-					if !more {
-						return nil
-					}
-					if err := im.line(ctx, l); err != nil {
-						return err
-					}
-					cfg.Passed(l.size)
-				case <-ctx.Done():
+				batch := gather(ctx, lines)
+				if len(batch) == 0 {
 					return ctx.Err()
+				}
+				if err := im.lines(ctx, batch); err != nil {
+					return err
 				}
 			}
 		})
 	}
 	err := g.Wait()
 	return im.done, err
+}
+
+const (
+	// linesAhead bounds the lines that are read before they can be sent.
+	linesAhead = 64
+	// turnsOfBatch and bytesOfBatch bound the conversations that go together.
+	turnsOfBatch, bytesOfBatch = 500, 2 << 20
+)
+
+// linger is how long a line waits for others to go with.
+const linger = 50 * time.Millisecond
+
+// gather waits for a line, and takes those that come right after it; none at the end.
+func gather(ctx context.Context, lines <-chan line) (batch []line) {
+	turns, size := 0, int64(0)
+	var late <-chan time.Time
+	for turns < turnsOfBatch && size < bytesOfBatch {
+		select {
+		case l, more := <-lines:
+			if !more {
+				return batch
+			}
+			if batch = append(batch, l); late == nil {
+				late = time.After(linger)
+			}
+			turns, size = turns+len(l.turns), size+l.size
+		case <-late:
+			return batch
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return batch
 }
 
 type importer struct {
@@ -92,16 +128,16 @@ func (im *importer) count(add func(*Summary)) {
 	add(&im.done)
 }
 
-// line is one conversation on its way in, or what is wrong with it.
+// line is one conversation to import, or what is wrong with it.
 type line struct {
 	where   string
 	size    int64
 	session string
-	turns   []Turn
+	turns   []client.WholeTurn
 	err     error
 }
 
-// read sends the lines that are not empty, in order, a conversation once.
+// read sends the non-empty lines in order, each conversation once.
 func (im *importer) read(ctx context.Context, files []string, out chan<- line) error {
 	defer close(out)
 	for _, name := range files {
@@ -123,7 +159,7 @@ func (im *importer) read(ctx context.Context, files []string, out chan<- line) e
 	return nil
 }
 
-// readFile takes a last line without a line feed for one, too.
+// readFile reads the lines of a file. A last line without a line feed counts too.
 func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out chan<- line) error {
 	r := bufio.NewReaderSize(f, 1<<20)
 	for n := 1; ; n++ {
@@ -154,8 +190,7 @@ func (im *importer) readFile(ctx context.Context, name string, f io.Reader, out 
 
 var errSameLine = errors.New("the same line again")
 
-// once refuses a second conversation under the same id: its turns would be taken
-// for those of the first.
+// once refuses a second conversation with the same id, since its turns would be taken for turns of the first.
 func (im *importer) once(session string, text []byte) error {
 	sum := sha256.Sum256(text)
 	before, ok := im.seen[session]
@@ -170,25 +205,30 @@ func (im *importer) once(session string, text []byte) error {
 	}
 }
 
-// line records one conversation. It reports faults of the line, and returns an error only if the run must end.
-func (im *importer) line(ctx context.Context, l line) error {
-	err := l.err
-	if errors.Is(err, errSameLine) {
-		return nil
+// lines records conversations. It reports faults of the lines, and returns an error only if the run must end.
+func (im *importer) lines(ctx context.Context, batch []line) error {
+	var good []*imported
+	for i := range batch {
+		l := &batch[i]
+		if l.err == nil {
+			im.count(func(s *Summary) { s.Conversations++; s.Turns += int64(len(l.turns)) })
+			good = append(good, &imported{line: l})
+		}
 	}
-	if err == nil {
-		im.count(func(s *Summary) { s.Conversations++; s.Turns += int64(len(l.turns)) })
-		err = im.record(ctx, l.turns)
-	}
+	err := im.record(ctx, good)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if _, lost := errors.AsType[*unreachable](err); lost {
+	if err != nil {
 		return err
 	}
-	if err != nil {
-		im.count(func(s *Summary) { s.Failed++ })
-		im.Failed(l.where, err)
+	for i := range batch {
+		l := &batch[i]
+		if l.err != nil && !errors.Is(l.err, errSameLine) {
+			im.count(func(s *Summary) { s.Failed++ })
+			im.Failed(l.where, l.err)
+		}
+		im.Passed(l.size)
 	}
 	return nil
 }

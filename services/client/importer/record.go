@@ -7,9 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"reflect"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services/client"
 )
 
@@ -20,7 +26,7 @@ var (
 		"give a conversation that was changed an id of its own")
 )
 
-// unreachable: no server answers, so that the next lines would not go in either.
+// unreachable: no server answers, so the next lines would fail too.
 type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
@@ -34,38 +40,161 @@ func (im *importer) failed(ctx context.Context, err error) error {
 	return &unreachable{why}
 }
 
-func (im *importer) store() client.SessionStore {
+func (im *importer) store() Store {
 	if im.answered.Load() {
 		return im.Later
 	}
 	return im.First
 }
 
-// record writes the turns one after the other, since their order is that of their
-// starts.
-func (im *importer) record(ctx context.Context, turns []Turn) error {
-	for i, t := range turns {
-		there, err := im.turn(ctx, t)
-		switch {
-		case err != nil:
-			return fmt.Errorf("turn %d: %w", i+1, err)
-		case there:
-			im.count(func(s *Summary) { s.There++ })
+// imported is a line on its way into the log.
+type imported struct {
+	*line
+	// done is how many of its turns, from the first on, are recorded.
+	done int
+	// careful: a turn of it stood, or may be refused. The rest goes turn by turn, each only if the one before is taken.
+	careful bool
+}
+
+// maxTogether bounds the bytes of a turn that goes with others. One that is larger may be refused.
+const maxTogether = 768 << 10
+
+// refusable reports whether a server may refuse a turn for what it holds.
+func refusable(t client.WholeTurn) bool {
+	start := conversation.Start{SessionID: t.SessionID, RequestID: t.RequestID, Question: events.Question{
+		QuestionNeutral: t.QuestionNeutral, QuestionTranslated: t.QuestionTranslated,
+		QuestionMessages: list(t.QuestionMessages),
+	}}
+	size := len(t.QuestionNeutral) + len(t.QuestionTranslated) + len(start.Question.QuestionMessages)
+	if a := t.Answer; a != nil {
+		start.Answer = &events.Answer{
+			AnswerNeutral: a.AnswerNeutral, AnswerTranslated: a.AnswerTranslated,
+			AnswerMessages: list(a.AnswerMessages),
+		}
+		size += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(start.Answer.AnswerMessages)
+	}
+	_, _, err := conversation.Policy{}.NormalStart(start)
+	return err != nil || size > maxTogether
+}
+
+func list(messages []json.RawMessage) json.RawMessage {
+	if messages == nil {
+		return nil
+	}
+	raw, _ := json.Marshal(messages) // each was read as JSON
+	return raw
+}
+
+// record records conversations, each with its own error. First all first turns go together. A conversation whose first
+// turn is new is new, so the rest of it follows with those of the others. Where a turn stood, what stands is compared.
+// It fails if the run must end.
+func (im *importer) record(ctx context.Context, all []*imported) error {
+	for _, most := range []int{1, math.MaxInt} {
+		if err := im.together(ctx, all, most); err != nil {
+			return err
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(carefulAtOnce)
+	for _, c := range all {
+		if c.err == nil && c.done < len(c.turns) {
+			g.Go(func() error {
+				c.err = im.turnByTurn(ctx, c)
+				if _, lost := errors.AsType[*unreachable](c.err); lost {
+					return c.err
+				}
+				return nil
+			})
+		}
+	}
+	return g.Wait()
+}
+
+// carefulAtOnce bounds the conversations of one batch that are recorded turn by turn at the same time.
+const carefulAtOnce = 16
+
+// together records up to so many turns of each conversation by one call. It leaves turns that stand as they are.
+func (im *importer) together(ctx context.Context, all []*imported, most int) error {
+	var turns []client.WholeTurn
+	var of []*imported
+	for _, c := range all {
+		rest := c.turns[c.done:]
+		for i, t := range rest[:min(most, len(rest))] {
+			if c.careful = c.careful || refusable(t); c.careful || i == most {
+				break
+			}
+			turns, of = append(turns, t), append(of, c)
+		}
+	}
+	if len(turns) == 0 {
+		return nil
+	}
+	done, err := im.store().RecordNewTurns(ctx, turns)
+	if err != nil {
+		return im.refused(of, im.failed(ctx, err))
+	}
+	im.answered.Store(true)
+	for i, r := range done {
+		switch c := of[i]; {
+		case c.err != nil || c.careful:
+		case r.Err != nil:
+			c.err = fmt.Errorf("turn %d: %w", c.done+1, im.failed(ctx, r.Err))
+		case r.Status != http.StatusCreated:
+			c.careful = true
 		default:
-			im.count(func(s *Summary) { s.Recorded++ })
+			im.recorded(c)
+		}
+	}
+	return nil
+}
+
+// refused notes an error of a whole request at its conversations. It returns an error if the run must end.
+func (im *importer) refused(of []*imported, err error) error {
+	if _, lost := errors.AsType[*unreachable](err); lost {
+		return err
+	}
+	for _, c := range of {
+		c.err = cmp.Or(c.err, err)
+	}
+	return nil
+}
+
+// recorded counts a turn that this import has recorded.
+func (im *importer) recorded(c *imported) {
+	c.done++
+	im.count(func(s *Summary) { s.Recorded++ })
+}
+
+// stood counts a turn that the log had already.
+func (im *importer) stood(c *imported) {
+	c.done++
+	im.count(func(s *Summary) { s.There++ })
+}
+
+// turnByTurn records the rest of a conversation, up to the first turn that is not taken.
+func (im *importer) turnByTurn(ctx context.Context, c *imported) error {
+	for c.done < len(c.turns) {
+		there, err := im.turn(ctx, c.turns[c.done])
+		if err != nil {
+			return fmt.Errorf("turn %d: %w", c.done+1, err)
+		}
+		if there {
+			im.stood(c)
+		} else {
+			im.recorded(c)
 		}
 	}
 	return nil
 }
 
 // turn records a turn, and reports whether all of it was there.
-func (im *importer) turn(ctx context.Context, t Turn) (there bool, err error) {
+func (im *importer) turn(ctx context.Context, t client.WholeTurn) (there bool, err error) {
 	turn, err := im.store().StartTurn(ctx, t.Start)
 	if err != nil {
 		return false, im.failed(ctx, err)
 	}
 	im.answered.Store(true)
-	asks := half{t.Start.QuestionNeutral, t.Start.QuestionTranslated, t.Start.QuestionMessages}
+	asks := half{t.QuestionNeutral, t.QuestionTranslated, t.QuestionMessages}
 	stands := half{turn.QuestionNeutral, turn.QuestionTranslated, turn.QuestionMessages}
 	if turn.Duplicate && turn.Status != "redacted" && !asks.same(stands) {
 		return false, errOtherQuestion
@@ -73,16 +202,21 @@ func (im *importer) turn(ctx context.Context, t Turn) (there bool, err error) {
 	if t.Answer == nil {
 		return turn.Duplicate, nil
 	}
-	answer := *t.Answer
-	answer.TurnID = turn.TurnID
-	again, err := im.store().FinalizeTurn(ctx, answer)
+	a := t.Answer
+	says := half{a.AnswerNeutral, a.AnswerTranslated, a.AnswerMessages}
+	again := turn
+	if turn.Status == "pending" {
+		again, err = im.store().FinalizeTurn(ctx, client.Finalize{
+			SessionID: t.SessionID, TurnID: turn.TurnID, AnswerNeutral: a.AnswerNeutral,
+			AnswerTranslated: a.AnswerTranslated, AnswerMessages: a.AnswerMessages,
+		})
+	}
 	if errors.Is(err, &client.Error{Code: "turn_redacted"}) {
-		return turn.Duplicate, nil // it was there, and is to stay away
+		return turn.Duplicate, nil // the turn was redacted, and stays redacted
 	}
 	if err != nil {
 		return false, im.failed(ctx, err)
 	}
-	says := half{answer.AnswerNeutral, answer.AnswerTranslated, answer.AnswerMessages}
 	stands = half{again.AnswerNeutral, again.AnswerTranslated, again.AnswerMessages}
 	if again.Duplicate && again.Status != "redacted" && !says.same(stands) {
 		return false, errOtherAnswer
@@ -90,7 +224,7 @@ func (im *importer) turn(ctx context.Context, t Turn) (there bool, err error) {
 	return turn.Duplicate && again.Duplicate, nil
 }
 
-// same reports whether the half in the log is the imported one.
+// same reports whether the half in the log equals the imported half.
 func (h half) same(stands half) bool {
 	return cmp.Or(h.neutral, h.translated) == stands.neutral && h.translated == stands.translated &&
 		slices.EqualFunc(h.messages, stands.messages, func(is, was json.RawMessage) bool {
@@ -99,7 +233,7 @@ func (h half) same(stands half) bool {
 		})
 }
 
-// valueOf reads any JSON, numbers as they are written: some are too large for a float.
+// valueOf decodes any JSON. It keeps numbers as they are written, since some are too large for a float.
 func valueOf(raw json.RawMessage) (v any) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

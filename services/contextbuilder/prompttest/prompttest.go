@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Problem is what an API would refuse a prompt for. Message is the one it is about.
+// Problem is a reason for which an API would refuse a prompt. Message is the index of the message at fault.
 type Problem struct {
 	What    string
 	Message string
@@ -85,10 +85,9 @@ var toolID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Anthropic returns what is wrong with a prompt of the messages API: the user's messages
-// come first and last, roles alternate, texts are not blank, tool_use ids are used once,
-// and each is answered in the next message, by blocks at its beginning, of which a failure
-// says something.
+// Anthropic returns what is wrong with a prompt of the messages API. The user's messages come first and last, roles
+// alternate, and texts are not blank. Each tool_use id is used once and is answered in the next message, by blocks at
+// its beginning. A failed result has a text.
 func Anthropic(raws []json.RawMessage) (problems []Problem) {
 	list, problems := read(raws)
 	ids, open := map[string]bool{}, map[string]bool{}

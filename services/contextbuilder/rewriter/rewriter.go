@@ -1,5 +1,5 @@
-// Package rewriter makes a query that stands by itself, with a model behind an
-// OpenAI-compatible endpoint.
+// Package rewriter asks a model behind an OpenAI-compatible endpoint for a query that can be understood without the
+// conversation before it.
 package rewriter
 
 import (
@@ -26,9 +26,9 @@ var prompt string
 
 // Config of a Rewriter.
 type Config struct {
-	// URL of the API, up to and with its version. Key may be empty.
+	// URL of the API, including its version. Key may be empty.
 	URL, Key, Model string
-	// Timeout of a rewrite, after which the original stands alone; 5 s by default.
+	// Timeout of a rewrite, 5 s by default. After it the original message is used alone.
 	Timeout time.Duration
 }
 
@@ -49,7 +49,7 @@ func New(cfg Config) *Rewriter {
 		option.WithMaxRetries(1), option.WithMiddleware(bounded))}
 }
 
-// longestAnswer is how many bytes are read of an endpoint's answer, which is one query.
+// longestAnswer bounds the bytes that are read of an endpoint's answer, which is one query.
 const longestAnswer = 1 << 20
 
 func bounded(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
@@ -60,14 +60,14 @@ func bounded(r *http.Request, next option.MiddlewareNext) (*http.Response, error
 	return resp, err
 }
 
-// longest is how many characters a query may have beyond twice those of the message: a
-// model that writes more has answered it.
+// longest bounds a query: twice the message's characters plus this many. A model that writes more has answered the
+// message instead of rewriting it.
 const longest = 2000
 
 var errNoQuery = errors.New("the model gave no query")
 
-// Rewrite implements contextbuilder.Rewriter: the model sees the message, the previous
-// turns and the memory. It never waits longer than the timeout.
+// Rewrite implements contextbuilder.Rewriter. The model sees the message, the previous turns and the memory. Rewrite
+// returns within the timeout.
 func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contextbuilder.Message,
 	memorySnippet string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -92,7 +92,7 @@ func (r *Rewriter) Rewrite(ctx context.Context, message string, history []contex
 	return query, nil
 }
 
-// material is what the model makes the query of.
+// material returns the text from which the model makes the query.
 func material(message string, history []contextbuilder.Message, memorySnippet string) string {
 	var b strings.Builder
 	b.WriteString("Conversation so far:\n")

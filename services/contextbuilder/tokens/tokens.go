@@ -1,5 +1,5 @@
-// Package tokens counts the tokens of texts as a model's own tokenizer does. The
-// vocabularies are part of the program: nothing is fetched.
+// Package tokens counts tokens exactly as a model's own tokenizer does. The vocabularies are part of the program, so
+// nothing is downloaded.
 package tokens
 
 import (
@@ -26,7 +26,7 @@ type Counter struct {
 	counts   *lru.Cache[text, int]
 }
 
-// text stands for a text that was counted: its hash under a secret seed, and its length.
+// text identifies a counted text by its hash under a secret seed and its length.
 type text struct {
 	hash uint64
 	size int
@@ -34,8 +34,8 @@ type text struct {
 
 var offline sync.Once
 
-// ForModel returns the counter of a model's encoding, which it reads first (~0.2 s). The counter is nil if the encoding
-// is unknown; then an estimate must do.
+// ForModel returns the counter of a model's encoding. Reading the encoding takes about 0.2 s. The counter is nil if the
+// encoding is unknown; then use an Estimate.
 func ForModel(model string) (*Counter, error) {
 	name := encodingOf(model)
 	if name == "" {
@@ -57,8 +57,8 @@ func ForModel(model string) (*Counter, error) {
 // encoding (github.com/openai/tiktoken, model.py).
 var newer = []string{"gpt-5", "gpt-4o", "gpt-4.1", "gpt-4.5", "o1", "o3", "o4-mini", "chatgpt-4o"}
 
-// encodingOf returns the name of a model's encoding, or "". A name may begin with its
-// vendor, as gateways have it: openai/gpt-4o.
+// encodingOf returns the name of a model's encoding, or "". A name may begin with its vendor, as gateways write it:
+// openai/gpt-4o.
 func encodingOf(model string) string {
 	model = strings.TrimPrefix(model, "openai/")
 	if name := tiktoken.MODEL_TO_ENCODING[model]; name != "" {
@@ -94,14 +94,14 @@ func (c *Counter) Count(s string) int {
 }
 
 const (
-	// longWord is where a run of letters is cut: the time for a word grows with the square of its length. No language
-	// has words that long.
+	// longWord is the length at which a run of letters is cut, since the time for a word grows with the square of its
+	// length. No language has words that long.
 	longWord = 128
-	// longText is where a text is cut at the next space.
+	// longText is the length after which a text is cut at the next space.
 	longText = 8 << 10
 )
 
-// cut returns where the next part of a text ends.
+// cut returns the index at which the next part of a text ends.
 func cut(s string) int {
 	if len(s) <= longWord {
 		return len(s)

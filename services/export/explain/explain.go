@@ -1,5 +1,5 @@
-// Package explain says why a turn was answered as it was: what the log has of the turn, and what its prompt could see.
-// It reads the events of the turn's session as a replay prints them.
+// Package explain shows why a turn got its answer: what the log holds of the turn, and what its prompt could see. It
+// reads the events of the turn's session as a replay prints them.
 package explain
 
 import (
@@ -20,7 +20,7 @@ import (
 // ErrNoTurn says that the session has no such turn.
 var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
 
-// Explanation is why a turn was answered as it was.
+// Explanation shows why a turn got its answer.
 type Explanation struct {
 	SessionID string  `json:"session_id"`
 	TurnID    string  `json:"turn_id"`
@@ -28,9 +28,9 @@ type Explanation struct {
 	Events    []Event `json:"events"`
 	Context   Context `json:"context"`
 	Turns     []Turn  `json:"turns"`
-	// Question is the text of the turn, where the log still has it.
+	// Question is the turn's text, if the log still has it.
 	Question string `json:"-"`
-	// Root is the version of the turn that was asked.
+	// Root is the version of the turn whose question was asked first; the other versions are corrections of it.
 	Root uuid.UUID `json:"-"`
 
 	texts    bool
@@ -38,7 +38,7 @@ type Explanation struct {
 	versions map[uuid.UUID]bool
 }
 
-// Event is an event of the turn; Data is there with texts only.
+// Event is an event of the turn. Data is set only if texts were asked for.
 type Event struct {
 	Position   string          `json:"position"`
 	RecordedAt time.Time       `json:"recordedat"`
@@ -49,7 +49,7 @@ type Event struct {
 	Data       json.RawMessage `json:"data,omitempty"`
 }
 
-// Context is the prompt of the turn; Messages are there with texts only.
+// Context is the prompt of the turn. Messages are set only if texts were asked for.
 type Context struct {
 	HistoryMessages int               `json:"history_messages"`
 	HistoryTurns    int               `json:"history_turns"`
@@ -58,14 +58,14 @@ type Context struct {
 	Messages        []json.RawMessage `json:"messages,omitempty"`
 }
 
-// Turn is a turn that stood before the explained one. Seen is how it entered the prompt: shown, or why not.
+// Turn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why.
 type Turn struct {
 	TurnID   string `json:"turn_id"`
 	Position string `json:"position"`
 	Seen     string `json:"seen"`
 }
 
-// How an earlier turn entered the prompt.
+// Values of Turn.Seen.
 const (
 	seenShown    = "shown"
 	seenWindow   = "left out by the window"
@@ -75,8 +75,8 @@ const (
 	seenRedacted = "redacted"
 )
 
-// New reads the lines of a session, which a replay printed, and folds the session up to where the turn was asked: what
-// came later was not seen.
+// New reads the lines of a session's replay, and folds the session up to the turn's question, since the prompt could
+// not see later events.
 func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts bool) (*Explanation, error) {
 	x := &Explanation{
 		SessionID: sessionID, TurnID: turn.String(), Root: turn, texts: texts,
@@ -118,8 +118,8 @@ func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts
 	return x, nil
 }
 
-// place finds the versions of a turn, and where it was asked, also where its own events are physically gone: the
-// tombstone knows.
+// place finds the versions of a turn and the position of its question. If the turn's own events have been erased, the
+// tombstone has both.
 func (x *Explanation) place(today *conversation.State, id uuid.UUID, all []events.Recorded) {
 	turn := today.Turn(id)
 	if turn == nil {
@@ -137,7 +137,7 @@ func (x *Explanation) place(today *conversation.State, id uuid.UUID, all []event
 	}
 }
 
-// add takes an event of the turn.
+// add adds an event of the turn.
 func (x *Explanation) add(line []byte, r events.Recorded) error {
 	row, err := export.ParseEvent(line)
 	if err != nil {
@@ -151,7 +151,7 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 		e.Data = json.RawMessage(row.Data)
 	}
 	x.Events = append(x.Events, e)
-	if x.asked.Seq == 0 { // it never counted
+	if x.asked.Seq == 0 { // the start never counted
 		x.asked = r.Position
 	}
 	if q := events.TextsOf(r.Fact).Question; q != nil && strings.HasPrefix(r.ID, x.TurnID+".") {
@@ -160,15 +160,15 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	return nil
 }
 
-// tell notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For the turns that
-// remain, only the server knows which of them the window showed.
+// tell notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For the other
+// turns, only the server knows which of them the window showed.
 func (x *Explanation) tell(today, then *conversation.State) {
 	for _, now := range today.Turns {
 		if now.Started >= x.asked.Seq || x.versions[now.ID] {
 			continue
 		}
 		seen := seenShown
-		// Its events say nothing any more, so that it is not in what was then.
+		// The turn's events have lost their texts, so it may be missing from the state at that time.
 		t := then.Turn(now.ID)
 		switch {
 		case t == nil || now.Status == conversation.Redacted:
@@ -185,14 +185,15 @@ func (x *Explanation) tell(today, then *conversation.State) {
 	}
 }
 
-// Saw takes what the server says of the prompt, and marks the turns by it: the window takes the newest ones, with those
-// that had no answer if pending is set, and leaves out older ones. The prompt's messages are kept with texts only.
+// Saw takes the server's report on the prompt, and marks the turns that the window showed: the newest ones, including
+// those without an answer if pending is set. Older turns were left out. It keeps the prompt's messages only if texts
+// were asked for.
 func (x *Explanation) Saw(prompt Context, pending bool) {
 	for _, raw := range prompt.Messages {
 		var m struct {
 			Role string `json:"role"`
 		}
-		_ = json.Unmarshal(raw, &m) // a message of the server's
+		_ = json.Unmarshal(raw, &m) // the server's messages are well-formed
 		prompt.Roles = append(prompt.Roles, m.Role)
 	}
 	if !x.texts {
@@ -211,7 +212,7 @@ func (x *Explanation) Saw(prompt Context, pending bool) {
 			t.Seen = seenWindow
 			left--
 		default:
-			t.Seen = seenBoundary // a silence, which the server alone measures
+			t.Seen = seenBoundary // a silence: only the server measures it
 		}
 	}
 }

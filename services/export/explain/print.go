@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Print writes the explanation for people.
+// Print writes the explanation as text for people.
 func (x *Explanation) Print(to io.Writer) error {
 	var b strings.Builder
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
@@ -41,7 +41,7 @@ func (x *Explanation) Print(to io.Writer) error {
 	return err
 }
 
-// Message returns a message of a prompt on one line: its role and text, or its JSON where it is more than a text.
+// Message returns a message of a prompt on one line: its role and text, or its JSON if it is more than a text.
 func Message(raw json.RawMessage) string {
 	var m struct {
 		Role    string `json:"role"`

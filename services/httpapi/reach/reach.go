@@ -1,6 +1,6 @@
-// Package reach says which sessions a caller reaches, and how often one may ask: the rules that hold on every
-// surface of a transport. A caller that is bound to an identity reaches the sessions that are linked to it; any
-// other session looks like one that does not exist, also by a clock.
+// Package reach decides which sessions a caller reaches, and how often the caller may ask. The rules hold on every
+// surface of a transport. A caller that is bound to an identity reaches the sessions that are linked to it. To such a
+// caller any other session seems not to exist, even by the time that a refusal takes.
 package reach
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// ErrNoSession is said of every session that a caller may not know of.
+// ErrNoSession is returned for every session that the caller may not know of.
 var ErrNoSession = errors.New("there is no such session")
 
-// TooOften says that a session or an identity asks too often, and when it may come again.
+// TooOften says that a session or an identity sends too many requests, and when it may send the next.
 type TooOften struct{ Wait time.Duration }
 
 // Error says what to do.
@@ -25,28 +25,28 @@ func (e *TooOften) Error() string {
 	return "the session or the identity asks too often: come again when the header Retry-After says so"
 }
 
-// RateLimiter holds sessions and identities to a rate. A request of a kind that may not go on may
-// come again after wait. ByIdentity reports whether identities have a rate.
+// RateLimiter limits the rate of sessions and identities. A request of a kind that is refused may come again after
+// wait. ByIdentity reports whether identities have a rate.
 type RateLimiter interface {
 	ByIdentity() bool
 	Allow(kind, sessionID, identityID string) (wait time.Duration, ok bool)
 }
 
-// Rules hold requests to what their callers may reach. Safe for concurrent use.
+// Rules limit requests to what their callers may reach. Safe for concurrent use.
 type Rules struct {
-	// Owners reads the identity of a session. Without it, bound callers reach no session.
+	// Owners reads a session to find its identity. Without it, bound callers reach no session.
 	Owners services.SessionReader
-	// Limiter is nil where no rate is limited.
+	// Limiter is nil if no rate is limited.
 	Limiter RateLimiter
-	// Deadline of a reading by Owners.
+	// Deadline of one reading from Owners.
 	Deadline time.Duration
-	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be more
-	// than the reading of a session takes.
+	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be longer than
+	// reading a session takes.
 	RefusalTime time.Duration
 }
 
-// Session returns ErrNoSession where a caller that is bound to identityID may not know of a session: it is linked to
-// another identity, anonymous, or does not exist. A link is for ever, so that the answer stays true.
+// Session returns ErrNoSession if a caller that is bound to identityID may not know of a session: the session is linked
+// to another identity, anonymous, or missing. A link is for ever, so a permission stays true.
 func (r Rules) Session(ctx context.Context, identityID, sessionID string) error {
 	if identityID == "" {
 		return nil
@@ -79,9 +79,8 @@ func (r Rules) owner(ctx context.Context, sessionID string) (string, error) {
 	return reading.State.Identity, nil
 }
 
-// even waits until a whole number of steps has passed since a refusal was begun. A session that
-// exists takes longer to look up than one that does not. Without the wait, a caller that is refused
-// could measure which of the two it was.
+// even waits until a whole number of steps has passed since a refusal began. Looking up an existing session takes
+// longer than looking up a missing one. Without the wait, a refused caller could measure which it was.
 func even(ctx context.Context, began time.Time, step time.Duration) error {
 	if !pause.For(ctx, step-time.Since(began)%step) {
 		return ctx.Err()
@@ -89,9 +88,9 @@ func even(ctx context.Context, began time.Time, step time.Duration) error {
 	return nil
 }
 
-// Rate returns *TooOften for a request of a kind that comes too soon, before anything is done for it. The identity
-// whose rate counts is the one that the session is linked to, or, without a link, the one that the request names.
-// (A caller could otherwise name another identity each time, and would have no rate.)
+// Rate returns *TooOften if a request of a kind comes too soon; it is called before any work is done for the request.
+// The rate that counts is that of the session's linked identity, or, without a link, that of the identity in the
+// request. (Otherwise a caller could escape its rate by naming another identity each time.)
 func (r Rules) Rate(ctx context.Context, kind, sessionID, identityID string) error {
 	if r.Limiter == nil {
 		return nil

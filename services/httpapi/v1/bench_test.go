@@ -184,3 +184,45 @@ func (s *stack) plain(b *testing.B, raw []byte) string {
 	natstest.Run(b, func(ctx context.Context) error { return wire.Serve(ctx, l, mux, wire.ServerConfig{}) })
 	return "http://" + l.Addr().String()
 }
+
+// BenchmarkHTTPRecordWholeTurn records turns with their answers over HTTP, by one call each and by batches of 500, and
+// sets both against the publishes of BenchmarkHTTPRecordTurn.
+func BenchmarkHTTPRecordWholeTurn(b *testing.B) {
+	s := start(b, quiet)
+	client := keepAlive()
+	defer client.CloseIdleConnections()
+	floor, err := jetlog.Open(b.Context(), natstest.Connect(b, natstest.ServerIn(b, b.TempDir(), embedded.Always)),
+		jetlog.Config{})
+	require.NoError(b, err)
+	run := 0
+	whole := func(i int) string {
+		return `"request_id":"` + strconv.Itoa(i) + `","pipeline_name":"bench","question_neutral":"` + prose +
+			`","answer_neutral":"` + prose + `"}`
+	}
+	published := func(i int) error {
+		return publish(b.Context(), floor, fmt.Sprint("session-", run, "-", i/10), strconv.Itoa(i))
+	}
+	b.Run("one call", func(b *testing.B) {
+		compare(b, &run, "turns/s", func(i int) error {
+			session := fmt.Sprint("session-", run, "-", i/10)
+			return post(client, s.url+"/v1/sessions/"+session+"/turns", []byte("{"+whole(i)), http.StatusCreated)
+		}, published)
+	})
+	b.Run("batches of 500", func(b *testing.B) {
+		const batch = 500
+		compare(b, &run, "batches/s", func(i int) error {
+			var body bytes.Buffer
+			for k := range batch {
+				_, _ = fmt.Fprintf(&body, `{"session_id":"batch-%d-%d-%d",%s`+"\n", run, i, k/10, whole(k))
+			}
+			return post(client, s.url+"/v1/turns", body.Bytes(), http.StatusOK)
+		}, func(i int) error {
+			for k := range batch {
+				if err := published(batch*i + k); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -13,30 +14,47 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
 // members maps the names that a body may have to the fields that they go into.
-type members map[string]int
+type members map[string][]int
 
 func membersOf(t reflect.Type) members {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	m := members{}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		m[name] = i
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			m[name] = f.Index
+		}
 	}
 	return m
 }
 
-// decode reads an object into a struct. Unlike encoding/json it takes names as they
-// are spelled, refuses others, and says of every field what is wrong with it
-// without its value. Members that are null count as absent.
+// strictly refuses members that a body does not have.
+var strictly = jsonv2.RejectUnknownMembers(true)
+
+// decode reads an object into a struct. Unlike encoding/json it matches names exactly, refuses unknown names, and
+// reports every faulty field without its value. Members that are null count as absent.
+//
+// A body without a fault is read in one pass. Only for a faulty body is each member looked at by itself.
 func decode(data []byte, into reflect.Value, known members) error {
+	object := jsontext.Value(bytes.TrimLeft(data, " \t\r\n")).Kind() == jsontext.KindBeginObject
+	if object && jsonv2.Unmarshal(data, into.Addr().Interface(), strictly) == nil {
+		return nil
+	}
+	into.SetZero()
+	return decodeEach(data, into, known)
+}
+
+// decodeEach is decode, member by member.
+func decodeEach(data []byte, into reflect.Value, known members) error {
 	if !utf8.Valid(data) {
 		return newProblem(malformed, "the body is not UTF-8")
 	}
@@ -52,7 +70,7 @@ func decode(data []byte, into reflect.Value, known members) error {
 		i, ok := known[name]
 		if !ok {
 			wrong = append(wrong, *invalid(printable(name, "body"), "is not a member of this call's body"))
-		} else if why := set(into.Field(i), raw); why != nil {
+		} else if why := set(into.FieldByIndex(i), raw); why != nil {
 			why.Field = strings.TrimSuffix(name+"."+why.Field, ".")
 			wrong = append(wrong, *why)
 		}
@@ -64,16 +82,19 @@ func decode(data []byte, into reflect.Value, known members) error {
 	return wrong
 }
 
+// nullable is a field that is told of null, which says something else there than an absent member.
+type nullable interface{ takesNull() }
+
 func set(field reflect.Value, raw json.RawMessage) *conversation.Invalid {
-	if string(raw) == "null" {
+	if _, takes := field.Interface().(nullable); string(raw) == "null" && !takes {
 		return nil
 	}
 	err := json.Unmarshal(raw, field.Addr().Interface())
 	own, ofOurs := errors.AsType[*conversation.Invalid](err)
 	switch {
 	case err == nil && isText(field.Type()) && !jsontext.Value(raw).IsValid():
-		// encoding/json would make the same text of different ones.
-		return invalid("", `holds half of a surrogate pair (\ud800 to \udfff alone): send Unicode`)
+		// encoding/json would decode different texts to the same one.
+		return invalid("", halfSurrogate)
 	case err == nil:
 		return nil
 	case ofOurs:
@@ -106,8 +127,8 @@ func mustBe(t reflect.Type) string {
 
 var memberName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// printable returns the name of a member or a parameter where it looks like one, or else
-// where it stands: what does not look like one may be a text that went astray.
+// printable returns the name of a member or a parameter if it looks like a name. Otherwise it returns the place of the
+// name, which may be a text that was sent by mistake, and must not be printed.
 func printable(name, where string) string {
 	if memberName.MatchString(name) {
 		return name
@@ -115,10 +136,10 @@ func printable(name, where string) string {
 	return where
 }
 
-// count is a number of things. Numbers above all bounds are as good as the bound.
+// count is a number of things. A number beyond the largest int becomes the largest int.
 type count int
 
-// UnmarshalJSON takes a whole number from one on, however it is spelled.
+// UnmarshalJSON reads a whole number from one on, in any spelling.
 func (c *count) UnmarshalJSON(raw []byte) error {
 	return whole(raw, 1, "must be at least 1", (*int)(c))
 }
@@ -129,7 +150,7 @@ func (count) Schema(huma.Registry) *huma.Schema { return atLeast(1) }
 // windowSize is a number of messages.
 type windowSize int
 
-// UnmarshalJSON takes a whole number from two on, however it is spelled.
+// UnmarshalJSON reads a whole number from two on, in any spelling.
 func (w *windowSize) UnmarshalJSON(raw []byte) error {
 	return whole(raw, 2, "must be at least 2, a question and its answer", (*int)(w))
 }
@@ -137,7 +158,7 @@ func (w *windowSize) UnmarshalJSON(raw []byte) error {
 // Schema documents the number.
 func (windowSize) Schema(huma.Registry) *huma.Schema { return atLeast(2) }
 
-// whole reads a number; why says what is wrong with one below the least.
+// whole reads a whole number of at least least; why is the error's text for a smaller one.
 func whole(raw []byte, least float64, why string, into *int) error {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	switch {
@@ -155,6 +176,20 @@ func atLeast(n float64) *huma.Schema { return &huma.Schema{Type: huma.TypeIntege
 // rawList is a list that is kept as it came.
 type rawList struct{ json.RawMessage }
 
+// UnmarshalJSON keeps a copy of the list; null is none.
+func (l *rawList) UnmarshalJSON(raw []byte) error {
+	l.RawMessage = kept(raw)
+	return nil
+}
+
+// kept returns a copy of a value, nil for null.
+func kept(raw []byte) json.RawMessage {
+	if string(raw) == "null" {
+		return nil
+	}
+	return slices.Clone(raw)
+}
+
 // Schema documents the list.
 func (rawList) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
@@ -165,6 +200,12 @@ func (rawList) Schema(huma.Registry) *huma.Schema {
 
 // rawObject is an object that is kept as it came.
 type rawObject struct{ json.RawMessage }
+
+// UnmarshalJSON keeps a copy of the object; null is none.
+func (o *rawObject) UnmarshalJSON(raw []byte) error {
+	o.RawMessage = kept(raw)
+	return nil
+}
 
 // Schema documents the object.
 func (rawObject) Schema(huma.Registry) *huma.Schema {

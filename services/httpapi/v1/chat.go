@@ -12,7 +12,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// threadIn is a chatIn whose thread stands in the path.
+// threadIn is a chatIn whose thread is in the path.
 type threadIn struct {
 	ThreadID       string `path:"thread_id" doc:"The session; new makes one"`
 	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
@@ -66,8 +66,8 @@ func (in *chatIn) message() (m services.ChatMessage, err error) {
 	return m, err
 }
 
-// chatMessage reads a message, and holds its sender to the rate. A new thread has no rate of its own yet. A caller
-// that is bound to an identity speaks as that identity, in its own threads or in new ones.
+// chatMessage reads a message, and applies its sender's rate. A new thread has no rate of its own yet. A caller that is
+// bound to an identity speaks as that identity, in its own threads or in new ones.
 func (a *surface) chatMessage(ctx context.Context, in *chatIn) (services.ChatMessage, error) {
 	m, err := in.message()
 	if err != nil {
@@ -119,10 +119,10 @@ func newChatJSON(r *services.ChatReply) chatJSON {
 	return out
 }
 
-// chatDeadline is for a whole answer: the chat ends one before.
+// chatDeadline bounds a whole answer; the chat's own timeout ends an answer earlier.
 const chatDeadline = 5 * time.Minute
 
-// ask sends a message to the chat, and notes what the prompt of the reply was built of.
+// ask sends a message to the chat, and notes in the log line what the prompt was built from.
 func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener) (chatJSON, error) {
 	m, err := a.chatMessage(ctx, in)
 	if err != nil {
@@ -132,28 +132,28 @@ func (a *surface) ask(ctx context.Context, in *chatIn, to services.ChatListener)
 	if err != nil {
 		return chatJSON{}, err
 	}
-	note(ctx, r.Turn.Position, r.Source, 0)
+	noteReading(ctx, r.Turn.Position, r.Source)
 	notePrompt(ctx, r.HistoryTurns, r.HistoryTurns > 0, r.HistoryMessages, r.DroppedTurns)
 	return newChatJSON(&r), nil
 }
 
-// send answers with the whole answer.
+// send responds with the whole answer.
 func (a *surface) send(ctx context.Context, in *chatIn) (chatJSON, error) {
 	return a.ask(ctx, in, quietListener{ctx})
 }
 
-// quietListener waits for the whole answer.
+// quietListener ignores the pieces of an answer, since send waits for the whole answer.
 type quietListener struct{ ctx context.Context } //nolint:containedctx // notes the session in the log line
 
 func (q quietListener) Begun(threadID string, _ uuid.UUID) { noteSession(q.ctx, threadID) }
 func (quietListener) Piece(string)                         {}
 
-// chatPatience is how long an answer waits for a client that takes nothing. It is made for
-// the log all the same, and a model that says nothing for too long is given up by itself.
+// chatPatience bounds how long an answer waits for a client that reads nothing. The answer is made for the log all the
+// same, and the chat itself gives up a model that is silent for too long.
 const chatPatience = 5 * time.Second
 
-// stream answers piece by piece: begun, delta, and done or error (a problem). A failure before the turn has begun is
-// refused as in any other call.
+// stream answers piece by piece: begun, delta, and then done or error (a problem). A failure before the turn has begun
+// is refused as in any other call.
 func (a *surface) stream(w http.ResponseWriter, r *http.Request, in *chatIn) error {
 	to := &pieces{quietListener{r.Context()}, w.Header(), a.wire.NewSSE(w, chatPatience), false}
 	defer to.sse.End()

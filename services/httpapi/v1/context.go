@@ -38,12 +38,14 @@ type contextBody struct {
 	AsOf                *asOfBody   `json:"as_of,omitempty" doc:"What history would have been sent then, today's redactions applied"`
 }
 
-// ownHistory is a client's own history. Whatever it is, it is taken: what is no list is
-// an empty one.
+// ownHistory is a client's own history. It accepts any JSON; anything but a list counts as an empty list.
 type ownHistory struct{ list []json.RawMessage }
 
-// UnmarshalJSON never fails on JSON.
+// UnmarshalJSON accepts any JSON; null counts as absent.
 func (h *ownHistory) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
 	if json.Unmarshal(raw, &h.list) != nil || h.list == nil {
 		h.list = []json.RawMessage{}
 	}
@@ -83,7 +85,7 @@ func (b *asOfBody) asOf() (*services.AsOf, error) {
 	return &services.AsOf{Position: &at}, nil
 }
 
-// UnmarshalJSON is as strict as for the body itself.
+// UnmarshalJSON is as strict as decode is with the body itself.
 func (b *asOfBody) UnmarshalJSON(raw []byte) error {
 	type plain asOfBody
 	var object map[string]json.RawMessage
@@ -119,7 +121,7 @@ func (in *contextIn) request() (req services.ContextRequest, err error) {
 	return req, err
 }
 
-// contextJSON documents the answer and is its part after the messages.
+// contextJSON is the part of the answer after the messages, and documents the whole answer.
 type contextJSON struct {
 	Messages        rawList          `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
 	System          *string          `json:"system,omitempty" doc:"In the anthropic form only"`
@@ -135,8 +137,8 @@ type contextJSON struct {
 	Source          string           `json:"source" enum:"view,view+log,log,request"`
 }
 
-// buildContext writes its answer itself: the messages go to the client as the port returns them, neither parsed nor
-// copied again.
+// buildContext writes its answer itself, so that the messages reach the client as the port returns them, without being
+// parsed or copied again.
 func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *contextIn) error {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Deadline)
 	defer cancel()
@@ -151,7 +153,7 @@ func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *conte
 	if err != nil {
 		return err
 	}
-	note(ctx, built.Position, built.Source, 0)
+	noteReading(ctx, built.Position, built.Source)
 	notePrompt(ctx, built.HistoryTurns, built.SessionFound, built.HistoryMessages, built.DroppedTurns)
 	rest, err := json.Marshal(newContextJSON(&built, req))
 	if err != nil {
@@ -179,12 +181,12 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 	return out
 }
 
-// beforeMessages is how contextJSON begins; the messages go after it.
+// beforeMessages is the part of the answer before the messages.
 const beforeMessages = `{"messages":[`
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// keepBuffer is the largest buffer that is used again.
+// keepBuffer bounds the buffers that are kept for reuse.
 const keepBuffer = 1 << 20
 
 func writeContext(w http.ResponseWriter, messages []services.Message, rest []byte) {
@@ -199,7 +201,7 @@ func writeContext(w http.ResponseWriter, messages []services.Message, rest []byt
 	buf = append(buf, rest[len(beforeMessages):]...)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(buf)))
-	_, _ = w.Write(buf) // the client is gone, then
+	_, _ = w.Write(buf) // an error means that the client has gone
 	if cap(buf) <= keepBuffer {
 		*held = buf
 		buffers.Put(held)

@@ -15,7 +15,7 @@ import (
 
 const onLetter = "/deadletters/{projection}/{position}"
 
-// operates adds the calls of operators on dead letters.
+// operates adds the calls by which operators handle dead letters.
 func (a *surface) operates() {
 	call(a, a.deadLetters, op("list-dead-letters", access.Admin, "GET /deadletters",
 		"List the events that views could not apply", notFound))
@@ -125,7 +125,7 @@ func letterAt(ctx context.Context, q projections.DeadLetterQueue, at events.Posi
 	return projections.DeadLetter{}, cmp.Or(err, projections.ErrNoDeadLetter)
 }
 
-// retryDeadLetter answers 200 also where the view refused the event again. The state says which it was.
+// retryDeadLetter answers 200 even if the view refused the event again. The state in the answer says whether it did.
 func (a *surface) retryDeadLetter(ctx context.Context, in *deadLetterIn) (deadLetterJSON, error) {
 	q, at, err := a.find(in.Projection, in.Position)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (dea
 	if err != nil {
 		return deadLetterJSON{}, err
 	}
-	// The first drop stands: its time, its reason and its author.
+	// If the letter was dropped before, the first drop counts: its time, its reason and its author.
 	if l, err := letterAt(ctx, q, at); err == nil && l.Dropped != nil {
 		return newDeadLetterJSON(&l), nil
 	}
@@ -178,7 +178,7 @@ func (a *surface) dropDeadLetter(ctx context.Context, in *dropDeadLetterIn) (dea
 	return newDeadLetterJSON(&l), nil
 }
 
-// letterError says of an error of a queue's store that it is one; nil stays nil.
+// letterError marks an error as one of the store of dead letters; nil stays nil.
 func letterError(err error) error {
 	for _, other := range []error{
 		projections.ErrNoDeadLetter, jetlog.ErrUnavailable, context.DeadlineExceeded, context.Canceled,

@@ -22,11 +22,11 @@ import (
 // securityScheme is the name of the only security scheme.
 const securityScheme = "key"
 
-// newSpec makes the description of the API. huma makes it, with the schemas of the types that are read and
-// written, and does no more: the mux that it adds routes to is not served.
+// newSpec makes the description of the API with huma, including the schemas of requests and responses. huma also adds
+// routes to a mux, which is not served.
 func newSpec(version string) huma.API { return humago.New(http.NewServeMux(), specOf(version)) }
 
-// specOf is huma's configuration without $schema links and pages of its own.
+// specOf returns huma's configuration, without $schema links and without huma's own pages.
 func specOf(version string) huma.Config {
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	schemas.RegisterTypeAlias(reflect.TypeFor[huma.ErrorModel](), reflect.TypeFor[problem]())
@@ -50,7 +50,7 @@ func specOf(version string) huma.Config {
 	}
 }
 
-// schemaName returns Turn for turnJSON and StartBody for startBody.
+// schemaName returns the name of a type's schema, for example Turn for turnJSON and StartBody for startBody.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	if n := len(name) - len("JSON"); n > 0 && name[n:] == "JSON" {
@@ -68,9 +68,8 @@ func contentOf[T any](a *surface, mediaType string) map[string]*huma.MediaType {
 //go:embed docs.html
 var docsHTML string
 
-// document serves the OpenAPI document and a page made of it. Both are made once,
-// when all calls are known, of nothing but this package's types, so that they can't
-// fail at run time and not in a test. The page needs nothing from elsewhere.
+// document serves the OpenAPI document, and a page made from it. Both are made once, when all calls are known, and only
+// from this package's types. So if they fail, they fail in a test. The page loads nothing from other sites.
 func (a *surface) document() {
 	spec := a.spec.OpenAPI()
 	raw, err := json.Marshal(spec)
@@ -88,13 +87,13 @@ func (a *surface) document() {
 	})
 }
 
-// show adds a call that answers anybody with the same content.
+// show adds a public call that always answers with the same content.
 func (a *surface) show(path string, content []byte, header http.Header) {
 	a.routes = append(a.routes, wire.Route{
 		Method: http.MethodGet, Path: path, Public: true,
 		Handle: func(w http.ResponseWriter, _ *http.Request) error {
 			maps.Copy(w.Header(), header)
-			_, _ = w.Write(content) // the client is gone, then
+			_, _ = w.Write(content) // an error means that the client has gone
 			return nil
 		},
 	})
@@ -135,7 +134,7 @@ func docsPage(spec *huma.OpenAPI) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// membersIn returns the members of an object, those of the items of its lists, too.
+// membersIn returns the members of an object, including those of the objects in its lists.
 func membersIn(schemas huma.Registry, s *huma.Schema) []docsMember {
 	if s != nil && s.Ref != "" {
 		s = schemas.SchemaFromRef(s.Ref)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 )
 
-// erasures adds the calls that forget.
+// erasures adds the calls that erase.
 func (a *surface) erasures() {
 	call(a, a.eraseSession, op("erase-session", access.TurnsRedact, "DELETE "+onSession,
 		"Close a session for ever, and erase its texts everywhere", unread, notFound).accepted())
@@ -19,7 +19,7 @@ func (a *surface) erasures() {
 		"Erase all sessions of an identity, also those linked later", unread).accepted())
 }
 
-// receipts adds the call that shows them.
+// receipts adds the call that shows receipts.
 func (a *surface) receipts() {
 	call(a, a.receipt, op("get-receipt", access.TurnsRedact, "GET /receipts/{id}",
 		"See what an erasure has reached", notFound).boundsItself())
@@ -95,8 +95,8 @@ func (a *surface) receipt(ctx context.Context, in *receiptIn) (receiptJSON, erro
 	return newReceiptJSON(&r, a.cfg.Now()), err
 }
 
-// concerned returns services.ErrNoReceipt if a receipt is about neither the identity that the caller is bound to nor a
-// session of that identity. An erased session keeps its link, so that its receipts can be checked too.
+// concerned returns services.ErrNoReceipt if a receipt belongs neither to the caller's identity nor to a session of
+// that identity. An erased session keeps its link, so its receipts can be checked too.
 func (a *surface) concerned(ctx context.Context, r *services.Receipt) error {
 	identity := bound(ctx)
 	switch {
@@ -144,7 +144,7 @@ func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 	return out
 }
 
-// etaOf returns the seconds left at the rate so far, nil before there is one.
+// etaOf returns the seconds left at the rate so far, or nil if there is no rate yet.
 func etaOf(p *services.ErasureProgress, now time.Time) *float64 {
 	done, of := p.Erased, p.Events
 	if p.Sessions > 0 {

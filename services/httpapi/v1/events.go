@@ -37,7 +37,7 @@ type eventsIn struct {
 	Accept      string    `header:"Accept" doc:"text/event-stream for server-sent events, else NDJSON"`
 }
 
-// follow says whether a reading goes on with what comes.
+// follow says whether a reading continues with new events.
 type follow bool
 
 // UnmarshalText reads true or false.
@@ -61,8 +61,8 @@ func parametersOf(in reflect.Type) (names []string) {
 	return names
 }
 
-// known refuses a parameter that is misspelt, and a filter that is empty: with either, a
-// caller who asked for a part of the log would get all of it.
+// known refuses a misspelt parameter and an empty filter: with either, a caller who wanted a part of the log would get
+// all of it.
 func known(asked url.Values) error {
 	for name, values := range asked {
 		if !slices.Contains(eventParameters, name) {
@@ -78,7 +78,8 @@ func known(asked url.Values) error {
 	return nil
 }
 
-// query returns the query that the parameters name. The port checks their meaning, since that needs the log.
+// query returns the query that the parameters describe. The port checks whether it makes sense, since that needs the
+// log.
 func (in *eventsIn) query() services.EventQuery {
 	q := services.EventQuery{
 		SessionID: in.SessionID.text(), IdentityID: in.IdentityID, From: in.From, To: in.To, Min: in.MinPosition,
@@ -97,8 +98,7 @@ func (in *eventsIn) query() services.EventQuery {
 	return q
 }
 
-// streams adds the call that may go on for ever. It has no deadline: it ends with its
-// client, or with EndStreams.
+// streams adds the call that may last for ever. It has no deadline: it ends when its client goes, or with EndStreams.
 func (a *surface) streams() {
 	read := op("read-events", access.EventsRead, "GET /events",
 		"Read the log, as CloudEvents: NDJSON, or server-sent events")
@@ -111,8 +111,9 @@ func (a *surface) streams() {
 
 // events opens a reading, and writes it.
 func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) error {
-	// net/http takes the end of the time to read a request for the end of its client.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer of a test may have none
+	// Without this, the read deadline would pass during the stream, and net/http would report that as a client that has
+	// gone.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a test's writer may have no deadlines
 	if err := known(r.URL.Query()); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (a *surface) events(w http.ResponseWriter, r *http.Request, in *eventsIn) e
 	return nil
 }
 
-// brokenOff ends a stream that has no end of its own, so that the client can't take this for the end.
+// brokenOff ends an unfinished stream in a way that the client can't take for the end.
 func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream services.EventStream) {
 	c, logger, ended := wire.CallOf(ctx), a.wire.Logger(), a.wire.Stopped()
 	switch at := stream.Position().String(); {
@@ -156,13 +157,13 @@ func (a *surface) brokenOff(ctx context.Context, err error, follow bool, stream 
 		logger.Warn("a stream of events broke off", "err", tellable(err), "position", at)
 	}
 	if ended && follow {
-		return // a follower's stream has no end that this could be taken for: no trailer says so
+		return // a follower's stream has no proper end, so the missing trailer is enough
 	}
 	c.Failed(err)
 	panic(http.ErrAbortHandler)
 }
 
-// bound limits the query of a bound caller to the sessions of the caller's identity.
+// bound restricts the query of a bound caller to the sessions of the caller's identity.
 func (a *surface) bound(ctx context.Context, q *services.EventQuery) error {
 	own := bound(ctx)
 	switch {
@@ -178,10 +179,9 @@ func (a *surface) bound(ctx context.Context, q *services.EventQuery) error {
 	}
 }
 
-// Headers of a stream of events: where the reading begins, where the log or the query
-// ended when it began and, as a trailer, how far it came. The trailer stands for the
-// whole: without it the stream was broken off. The events are as the log has them, so
-// that whoever folds them is told which keys of metadata views show, separated by commas.
+// Headers of a stream of events: where the reading begins, where the log or the query ended when it began and, as a
+// trailer, how far it came. A stream without the trailer was broken off. The events have all metadata, so a client that
+// folds them also needs the header with the keys that views show, separated by commas.
 const (
 	HeaderFrom     = "Turnledger-From"
 	HeaderEnd      = "Turnledger-End"
@@ -189,9 +189,9 @@ const (
 	HeaderMetadata = "Turnledger-Metadata-Keys"
 )
 
-// eventWriter writes a stream of events: a JSON object a line, or server-sent events.
-// An empty line of NDJSON and a comment of SSE are heartbeats. A client that takes nothing
-// for too long is given up; it has a reading of its own, so that nobody waits for it meanwhile.
+// eventWriter writes a stream of events: a JSON object per line, or server-sent events. The heartbeats are empty lines
+// of NDJSON or comments of SSE. A client that reads nothing for too long is disconnected. It has its own reading, so
+// meanwhile no other client waits for it.
 type eventWriter struct {
 	header http.Header
 	out    *wire.Patient
@@ -199,7 +199,7 @@ type eventWriter struct {
 	sse    bool
 	at     events.Cursor
 	buf    []byte
-	// may reports whether the reader still may read, and is asked again once a while.
+	// may returns an error once the reader may not read any more. It is called regularly.
 	may   func(context.Context) error
 	asked time.Time
 }
@@ -210,7 +210,7 @@ const askedAfter = time.Second
 // errRevoked: the reader may not read any more.
 var errRevoked = errors.New("the reader's key or token has ended")
 
-// revoked asks whether the reader still may read.
+// revoked checks whether the reader may still read.
 func (e *eventWriter) revoked(ctx context.Context) error {
 	if time.Since(e.asked) < askedAfter {
 		return nil
@@ -229,7 +229,7 @@ func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool
 	if sse {
 		h.Set("Content-Type", "text/event-stream")
 	}
-	h.Set("X-Accel-Buffering", "no") // a proxy must not hold back what a follower waits for
+	h.Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 	h.Set(HeaderFrom, stream.From().String())
 	h.Set(HeaderEnd, stream.End().String())
 	h.Set("Trailer", HeaderPosition)
@@ -238,10 +238,10 @@ func newEventWriter(w http.ResponseWriter, stream services.EventStream, sse bool
 	return &eventWriter{header: h, stream: stream, sse: sse, at: at, asked: time.Now()}
 }
 
-// run writes until the stream ends, or for the length of ctx. Each wait for an event is at most a heartbeat
-// long, so that a client that went away is noticed.
+// run writes until the stream or ctx ends. It waits at most one heartbeat for an event, so that it notices when the
+// client has gone.
 func (e *eventWriter) run(ctx context.Context, heartbeat time.Duration) error {
-	// The client learns at once that it is connected.
+	// Sending the headers at once tells the client that it is connected.
 	if err := e.flush(); err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (e *eventWriter) events(batch []services.Event) {
 	}
 }
 
-// heartbeat of SSE takes the id on, over what the query leaves out.
+// heartbeat sends an empty line, or with SSE a comment and an id that is past the events that the query leaves out.
 func (e *eventWriter) heartbeat() {
 	if e.sse {
 		e.buf = fmt.Appendf(e.buf, ": heartbeat\nid: %s\n\n", e.reached())
@@ -298,8 +298,8 @@ func (e *eventWriter) reached() string {
 	return e.at.String()
 }
 
-// end says that this is all. A browser's EventSource would ask again, so that SSE has
-// an event for it.
+// end marks the proper end of the stream. A browser's EventSource would reconnect, so SSE has an event that means the
+// end.
 func (e *eventWriter) end() error {
 	at := e.reached()
 	if e.sse {
@@ -310,7 +310,7 @@ func (e *eventWriter) end() error {
 	return err
 }
 
-// flush sends what is written.
+// flush sends what was written.
 func (e *eventWriter) flush() error {
 	err := e.out.Send(e.buf)
 	e.buf = e.buf[:0]

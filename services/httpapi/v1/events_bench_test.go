@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/embedded"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/replay"
@@ -39,7 +40,7 @@ func BenchmarkEvents(b *testing.B) {
 		require.NoError(b, err)
 	}
 	<-js.PublishAsyncComplete()
-	r := replay.New(log, nil)
+	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(b, r.Run)
 	s := startOn(b, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Events = r })
 	read := func(path string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -27,7 +28,7 @@ import (
 func withEvents(t testing.TB, partitions int) *stack {
 	t.Helper()
 	log := natstest.Log(t, partitions)
-	r := replay.New(log, nil)
+	r := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, r.Run)
 	return startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
 		c.Events, c.Heartbeat, c.StreamPatience = r, 50*time.Millisecond, 500*time.Millisecond

@@ -34,11 +34,15 @@ var (
 	realBodies = map[string]string{
 		"POST /v1/sessions/{session_id}/turns": `{"request_id":"r","question_neutral":"Who is it?","question_translated":"Wer ist es?","translate_chat":true,"identity_id":"ada","pipeline_name":"p","consultant":"c","repository":"x","metadata":{"channel":"web","locale":"de"},` +
 			`"question_messages":[{"role":"user","content":[{"type":"text","text":"Who is it?"},{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}]}]}`,
+		"POST /v1/turns": `{"session_id":"s","request_id":"w1","question_neutral":"Who?","answer_neutral":"Nobody."}` + "\n" +
+			`{"session_id":"t","request_id":"w2","question_neutral":"Where?","identity_id":"ada"}`,
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/finalize": `{"request_id":"r","answer_neutral":"Nobody.","answer_translated":"Niemand.","metadata":{"channel":"web"},` +
 			`"answer_messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"none"},{"role":"assistant","content":"Nobody."}]}`,
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": `{"request_id":"r2","question_neutral":"Who was it?","answer_neutral":"Somebody."}`,
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  `{"reason":"asked","redacted_by":"ada"}`,
 		"POST /v1/sessions/{session_id}/reset":                   `{"reason":"anew"}`,
+		"POST /v1/sessions/query":                                `{"title":"butler","metadata":{"folder":"crime"},"limit":3,"since":"2026-01-01T00:00:00Z"}`,
+		"PATCH /v1/sessions/{session_id}":                        `{"request_id":"d","title":"Butler","metadata":{"folder":"crime","old":null}}`,
 		"PUT /v1/sessions/{session_id}/identity":                 `{"identity_id":"ada"}`,
 		"DELETE /v1/sessions/{session_id}":                       `{"reason":"asked","redacted_by":"ada"}`,
 		"DELETE /v1/identities/{identity_id}":                    `{"reason":"asked"}`,

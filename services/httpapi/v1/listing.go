@@ -28,8 +28,8 @@ type turnsJSON struct {
 	NextCursor *string    `json:"next_cursor" doc:"For the next page; null at the end"`
 }
 
-// listTurns returns a page of a session's turns. Turns before a reset or a silence are among them, though prompts
-// leave them out.
+// listTurns returns a page of a session's turns. It also lists turns before a reset or a silence, which prompts leave
+// out.
 func (a *surface) listTurns(ctx context.Context, in *turnsIn) (turnsJSON, error) {
 	p, err := newPage(in)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *surface) listTurns(ctx context.Context, in *turnsIn) (turnsJSON, error)
 	return out, nil
 }
 
-// mapped makes a list of another one. It is never nil, since JSON would have null for that.
+// mapped converts a list. The result is never nil, since JSON would encode that as null.
 func mapped[T, R any](list []T, to func(*T) R) []R {
 	out := make([]R, len(list))
 	for i := range list {
@@ -64,8 +64,8 @@ func mapped[T, R any](list []T, to func(*T) R) []R {
 	return out
 }
 
-// page is what is asked of a listing: turns of a status, of which the session has so
-// many in all, or whole, turns of every status.
+// page is the selection of a listing: turns of one status, with the session's number of such turns, or, if whole is
+// set, turns of every status.
 type page struct {
 	limit  int
 	status conversation.Status
@@ -91,8 +91,8 @@ func newPage(in *turnsIn) (p page, err error) {
 	return p, err
 }
 
-// pageOf returns the turns of a page, oldest first, with one more in front where there are older ones. The view is
-// enough if it holds that extra turn too, or the whole session; else the whole session is read.
+// pageOf returns the turns of a page, oldest first, with one more in front if there are older ones. If the view holds
+// that extra turn, or the whole session, it is enough; else the whole session is read.
 func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
 	ask := services.Ask{
 		SessionID: in.SessionID.text(), MinPosition: in.MinPosition,
@@ -102,17 +102,17 @@ func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Rea
 	if err != nil {
 		return reading, nil, err
 	}
-	turns := p.of(reading.State)
+	turns := p.turnsOf(reading.State)
 	if len(turns) <= p.limit && !p.allIn(reading.State) {
 		ask.Whole = true
 		if reading, err = a.read(ctx, ask); err == nil {
-			turns = p.of(reading.State)
+			turns = p.turnsOf(reading.State)
 		}
 	}
 	return reading, turns, err
 }
 
-// allIn reports whether a state holds all turns that are wanted.
+// allIn reports whether a state holds all wanted turns.
 func (p page) allIn(s *conversation.State) bool {
 	if s.Whole || p.whole {
 		return true
@@ -129,8 +129,8 @@ func (p page) allIn(s *conversation.State) bool {
 	return left == 0
 }
 
-// of returns the newest turns that are wanted, oldest first, one more than fit.
-func (p page) of(s *conversation.State) []*conversation.Turn {
+// turnsOf returns the newest wanted turns, oldest first, one more than the page holds.
+func (p page) turnsOf(s *conversation.State) []*conversation.Turn {
 	var out []*conversation.Turn
 	for _, t := range slices.Backward(s.Turns) {
 		if p.wanted(t) && p.before.after(t) {
@@ -143,8 +143,8 @@ func (p page) of(s *conversation.State) []*conversation.Turn {
 	return out
 }
 
-// cursor is the place of the oldest turn that was given, and how many were given
-// so far: the order of a session's turns never changes, but their number may.
+// cursor is the place of the oldest turn that was listed, and how many turns were listed so far. The order of a
+// session's turns never changes, but their number may.
 type cursor struct {
 	session uint32
 	place   uint64
@@ -156,21 +156,21 @@ func (p page) next(oldest *conversation.Turn) cursor {
 	return cursor{p.before.session, oldest.Place, oldest.Version, min(p.before.passed+p.limit, conversationTurns)}
 }
 
-// conversationTurns bounds what a cursor makes a view look for.
+// conversationTurns bounds how many turns a cursor can make a view search.
 const conversationTurns = 1_000_000
 
-// after reports whether a turn comes before the cursor's; the zero cursor is after all.
+// after reports whether the cursor's turn comes after t; the zero cursor comes after all turns.
 func (c cursor) after(t *conversation.Turn) bool {
 	return c.place == 0 || t.Place < c.place || t.Place == c.place && t.Version < c.version
 }
 
-// String returns the opaque form.
+// String returns the cursor's opaque form.
 func (c cursor) String() string {
 	text := fmt.Appendf(nil, "%d.%d.%d.%d", c.session, c.place, c.version, c.passed)
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parseCursor reads a cursor of a session; an empty one is before nothing.
+// parseCursor parses a cursor of a session; an empty text is the zero cursor.
 func parseCursor(s, sessionID string) (cursor, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(sessionID))
@@ -205,7 +205,7 @@ type pairJSON struct {
 	AnswerNeutral   string `json:"answer_neutral"`
 }
 
-// history returns what a prompt may be told of the session, in neutral language.
+// history returns the questions and answers that a prompt may show, in neutral language.
 func (a *surface) history(ctx context.Context, in *historyIn) (historyJSON, error) {
 	n := in.Limit.limit()
 	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), Shown: n, MinPosition: in.MinPosition})

@@ -23,7 +23,7 @@ type StreamKeeper interface {
 	Apply(ctx context.Context, w operate.Want) ([]operate.Stream, error)
 }
 
-// keepsStreams adds the calls that look after the streams.
+// keepsStreams adds the calls that describe and change the log's streams.
 func (a *surface) keepsStreams() {
 	call(a, func(ctx context.Context, in *streamsIn) (streamsJSON, error) {
 		return answerStreams(ctx, in, a.cfg.Streams.Plan)
@@ -48,7 +48,7 @@ func (in *streamsIn) want() (w operate.Want, err error) {
 	return w, err
 }
 
-// wholeNumber reads a number from 1 to most; empty is 0.
+// wholeNumber parses a number from 1 to most; an empty text is 0.
 func wholeNumber(field, s string, most int) (int, error) {
 	if s == "" {
 		return 0, nil
@@ -126,18 +126,17 @@ func newStreamJSON(s *operate.Stream) streamJSON {
 	return row
 }
 
-// Backups copies the log out, and takes copies in.
+// Backups copies the log, and restores copies.
 type Backups interface {
-	// Snapshot writes a copy of a partition as it is at one moment, which begin is told of
-	// before.
+	// Snapshot writes a copy of a partition as it is at one moment. It calls begin with that moment before it writes.
 	Snapshot(ctx context.Context, partition int, begin func(operate.Moment) (io.Writer, error)) error
-	// Restore takes a whole backup in, in the form that services/backup packs, and returns
-	// when it is on disk and served as soon as requests are taken again. Its errors are
-	// jetlog.ErrNotEmpty, services.ErrBackup and others of the log, as they are or wrapped.
+	// Restore restores a whole backup, in the form that services/backup packs. It returns when the backup is on disk;
+	// the log is served from the next request on. Its errors are jetlog.ErrNotEmpty, services.ErrBackup and others of
+	// the log, plain or wrapped.
 	Restore(ctx context.Context, backup io.Reader) (services.Restored, error)
 }
 
-// backs adds the calls that copy the log out and in. Both see texts.
+// backs adds the calls that copy and restore the log. Both handle texts.
 func (a *surface) backs() {
 	raw[anyAnswer](a, a.snapshot, op("snapshot-partition", access.Admin|access.EventsRead,
 		"GET /partitions/{partition}/snapshot", "Copy a partition of the log; turnledger backup does it",
@@ -150,7 +149,7 @@ type snapshotIn struct {
 	Partition string `path:"partition"`
 }
 
-// Where a copy stands, in the header of its answer.
+// Headers that describe a copy.
 const (
 	headerFirst  = "Turnledger-First-Sequence"
 	headerLast   = "Turnledger-Last-Sequence"
@@ -158,8 +157,8 @@ const (
 	headerBytes  = "Turnledger-Bytes"
 )
 
-// snapshot answers with a copy. A copy that is broken off ends without the end of its body, which every client takes
-// for an error.
+// snapshot responds with a copy. If the copy breaks off, the body ends improperly, which every client reports as an
+// error.
 func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotIn) error {
 	noPartition := newProblem(notThere, "there is no such partition: GET /v1/streams lists them")
 	partition, err := strconv.ParseUint(in.Partition, 10, 8)
@@ -190,10 +189,10 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 	return err
 }
 
-// whyRestoring is the detail of every call that is refused while a backup is restored.
+// whyRestoring is the detail of every refusal while a backup is being restored.
 const whyRestoring = "a backup is being restored: ask again when it is"
 
-// restore takes a backup in. Nothing else is answered meanwhile.
+// restore restores a backup. All other calls are refused meanwhile.
 func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
 	release, ok := a.wire.Hold(whyRestoring)
 	if !ok {
@@ -206,7 +205,7 @@ func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) e
 	if err != nil {
 		level := slog.LevelError
 		if problemOf(err).Status < http.StatusInternalServerError {
-			level = slog.LevelWarn // it was refused, and nothing has changed
+			level = slog.LevelWarn // the restore was refused, and changed nothing
 		}
 		a.wire.Logger().Log(r.Context(), level, "a backup was not restored", "err", tellable(err))
 		return err

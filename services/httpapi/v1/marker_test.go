@@ -24,9 +24,9 @@ var fields = map[string]string{
 	"pipeline_name": `"p"`, "consultant": `"c"`, "repository": `"r"`, "metadata": `{}`, "question_messages": `[]`,
 	"answer_neutral": `"a"`, "answer_translated": `"a"`, "answer_translated_is_fallback": `true`,
 	"answer_messages": `[]`,
-	"reason":          `"x"`, "redacted_by": `"x"`, "message": `"m"`, "turn_id": `"` + events.TurnID("s",
-		"final").String() +
-		`"`,
+	"session_id":      `"s"`,
+	"reason":          `"x"`,
+	"redacted_by":     `"x"`, "message": `"m"`, "turn_id": `"` + events.TurnID("s", "final").String() + `"`,
 	"system_prompt": `"p"`, "max_messages": `2`, "max_tokens": `9`, "idle_timeout": `"1h"`, "language": `"neutral"`,
 	"include_pending": `true`, "memory": `true`, "rewrite": `true`, "conversation_history": `[]`, "format": `"openai"`,
 	"as_of": `{"position":"0:1"}`,
@@ -35,7 +35,10 @@ var fields = map[string]string{
 // calls are all with a body, and the members that each knows.
 var calls = map[string][]string{
 	"POST " + onS + "/turns": {"request_id", "question_neutral", "question_translated", "translate_chat", "identity_id",
-		"pipeline_name", "consultant", "repository", "metadata", "question_messages"},
+		"pipeline_name", "consultant", "repository", "metadata", "question_messages",
+		"answer_neutral", "answer_translated", "answer_translated_is_fallback", "answer_messages"},
+	"POST /v1/turns": {"session_id", "request_id", "question_neutral", "question_translated", "identity_id", "metadata",
+		"question_messages", "answer_neutral", "answer_messages"},
 	"POST " + open + "/finalize": {"request_id", "answer_neutral", "answer_translated", "answer_translated_is_fallback",
 		"metadata", "answer_messages", "question_neutral"},
 	"PUT " + onS + "/identity":  {"identity_id"},

@@ -3,8 +3,10 @@ package v1_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
@@ -69,6 +73,41 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// hangingUp is a command side whose client hangs up while it works.
+type hangingUp struct {
+	services.TurnWriter
+	hangUp func()
+	err    error
+}
+
+func (h hangingUp) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
+	h.hangUp()
+	return services.Turn{}, h.err
+}
+
+// A request that failed because its client hung up is no failure of the server, and one that failed for another reason
+// is, whether or not the client is still there.
+func TestClientsThatHangUpCountForThemselves(t *testing.T) {
+	t.Parallel()
+	for status, err := range map[string]error{
+		"499": fmt.Errorf("append: %w: %w", jetlog.ErrUnavailable, context.Canceled), "503": jetlog.ErrUnavailable,
+	} {
+		ctx, hangUp := context.WithCancel(t.Context())
+		defer hangUp()
+		s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			c.Turns = hangingUp{hangUp: hangUp, err: err}
+		})
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/v1/sessions/s/turns",
+			strings.NewReader(fresh+`}`))
+		answer := httptest.NewRecorder()
+		s.api.ServeHTTP(answer, r)
+		require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+		require.Contains(t, string(s.do("GET", "/metrics", nil).raw),
+			`turnledger_http_requests_total{route="POST /v1/sessions/{session_id}/turns",status="`+status+`"} 1`)
+		require.Contains(t, s.logs.String(), `"status":`+status)
+	}
+}
+
 // Every schema compiles, every reference leads somewhere, every call says what its
 // errors look like.
 func TestOpenAPI(t *testing.T) {
@@ -95,6 +134,9 @@ func TestOpenAPI(t *testing.T) {
 			responses := op.(map[string]any)["responses"].(map[string]any)
 			for status, r := range responses {
 				content, kind := r.(map[string]any)["content"].(map[string]any), "application/json"
+				if path == "/v1/turns" {
+					kind = "application/x-ndjson"
+				}
 				if status[0] != '2' {
 					kind = "application/problem+json"
 					require.Equal(t, "#/components/schemas/Problem",
@@ -108,7 +150,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 16, calls)
+	require.Equal(t, 20, calls)
 }
 
 // What the document says of bodies and answers is what they are.

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// Bounds of listings (docs/contract.md#http); more is clamped.
+// Bounds of listings (docs/contract.md#http); larger numbers are clamped.
 const (
 	defaultLimit = 20
 	maxLimit     = 10_000
@@ -32,7 +33,7 @@ func (i *id) UnmarshalText(b []byte) error {
 	return validID("", string(b))
 }
 
-// text returns the id; "" where none was sent.
+// text returns the id; "" if none was sent.
 func (i *id) text() string {
 	if i == nil {
 		return ""
@@ -47,7 +48,7 @@ func validID(field, id string) error {
 	return nil
 }
 
-// turnID is the id of a turn in a path. A text that is no id names no turn, as does the nil id.
+// turnID is the id of a turn in a path. A malformed id becomes the nil id, which names no turn.
 type turnID struct{ uuid.UUID }
 
 // UnmarshalText never fails.
@@ -64,6 +65,23 @@ func parseTurnID(s string) uuid.UUID {
 	return id
 }
 
+// onlyNew is the header If-None-Match, whose one value is an asterisk: what stands already is left as it is.
+type onlyNew bool
+
+// UnmarshalText reads the header.
+func (o *onlyNew) UnmarshalText(b []byte) error {
+	if string(b) != "*" {
+		return invalid("", "must be *")
+	}
+	*o = true
+	return nil
+}
+
+// Schema documents the header.
+func (onlyNew) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Enum: []any{"*"}}
+}
+
 // number is a number of things, from 1 on; 0 where none was sent.
 type number int
 
@@ -77,7 +95,7 @@ func (n *number) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// limit returns the number of things that a listing is asked for.
+// limit returns how many things a listing should return.
 func (n number) limit() int {
 	if n == 0 {
 		return defaultLimit
@@ -85,7 +103,7 @@ func (n number) limit() int {
 	return min(int(n), maxLimit)
 }
 
-// positions are places of the log, at most one of a partition.
+// positions are positions of the log, at most one per partition.
 type positions []events.Position
 
 // UnmarshalText reads positions with commas between.
@@ -98,10 +116,10 @@ func (p *positions) UnmarshalText(b []byte) (err error) {
 
 const notTime = "must be a time such as 2026-11-21T08:00:00Z"
 
-// moment is a time; the zero time where nothing is said.
+// moment is a time; the zero time if none was sent.
 type moment struct{ time.Time }
 
-// UnmarshalText reads RFC 3339. A plus sign that was not escaped comes as a space.
+// UnmarshalText reads RFC 3339. An unescaped plus sign arrives as a space, and counts as a plus sign.
 func (m *moment) UnmarshalText(b []byte) (err error) {
 	if m.Time, err = time.Parse(time.RFC3339Nano, strings.Replace(string(b), " ", "+", 1)); err != nil {
 		return invalid("", notTime)

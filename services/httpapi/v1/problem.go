@@ -19,7 +19,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// kind is a code, with the status and the title of its problems.
+// kind is an error code with the status and the title of its problems.
 type kind struct {
 	code   string
 	status int
@@ -65,7 +65,7 @@ var refusals = []kind{
 	{conversation.CodeSessionErased, http.StatusGone, "The session was erased"},
 }
 
-// problem is an RFC 9457 answer. Of the client's request it holds only names of fields.
+// problem is an RFC 9457 answer. It holds nothing of the client's request but names of fields.
 type problem struct {
 	Type   string         `json:"type" doc:"urn:turnledger:problem: and the code" example:"urn:turnledger:problem:turn_not_started"`
 	Title  string         `json:"title" doc:"What kind of problem it is; the same for each code"`
@@ -76,7 +76,7 @@ type problem struct {
 	// Current helps a client that lost a race of corrections.
 	Current *currentVersion `json:"current,omitempty" doc:"With turn_replaced: the version that stands"`
 	cause   error
-	// after is the least time until the same request may come again; 0 if it is not known.
+	// after is the least time until the same request may be sent again; 0 if it is not known.
 	after time.Duration
 }
 
@@ -99,21 +99,25 @@ func newProblem(k kind, detail string) *problem {
 func (p *problem) Error() string { return p.Detail }
 func (p *problem) Unwrap() error { return p.cause }
 
-// write answers with the problem. Headers tell a client when to come back, or how to say who it is.
+// write answers with the problem. Headers tell the client when to try again, or how to authenticate.
 func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	if p.Status == http.StatusUnauthorized {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
-	after := p.after
-	if p.Status == http.StatusServiceUnavailable {
-		after = max(after, time.Second)
-	}
-	if after > 0 {
+	if after := p.retryAfter(); after > 0 {
 		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(after.Seconds())))}
 	}
 	h["Content-Type"] = []string{"application/problem+json"}
 	wire.WriteJSON(w, p.Status, p)
+}
+
+// retryAfter returns when the same request may come again; 0 where that is not known.
+func (p *problem) retryAfter() time.Duration {
+	if p.Status == http.StatusServiceUnavailable {
+		return max(p.after, time.Second)
+	}
+	return p.after
 }
 
 // fieldErrors are all that is wrong with the fields of a request.
@@ -133,8 +137,7 @@ func (f fieldErrors) problem() *problem {
 // errLetters: the store of a view's dead letters failed.
 var errLetters = errors.New("the store of the dead letters does not answer")
 
-// problemOf returns what a client is answered for an error. The answer to an unknown error is "internal" and says
-// nothing about it.
+// problemOf returns the problem for an error. For an unknown error it is "internal", and says nothing about the error.
 func problemOf(err error) *problem {
 	if own, ok := errors.AsType[*problem](err); ok {
 		return own
@@ -173,8 +176,8 @@ func as[E error](err error) error {
 }
 
 // noAnswer is the detail for errors of a log that did not answer.
-const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: the same request again " +
-	"finds out"
+const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: " +
+	"the same request again finds out"
 
 // told is the table from errors of the ports and of wire to problems. The first row whose match returns an error
 // decides the kind and the detail of the answer. A row without a detail answers with the text of the matched error.
@@ -201,8 +204,8 @@ var told = []struct {
 	{is(access.ErrTokenEnded), unauthenticated, ""},
 	{is(access.ErrNoKeys), authUnavailable, ""},
 	{is(access.ErrUnauthenticated), unauthenticated, ""},
-	{is(services.ErrPositionNotReached), positionNotReached, "the log does not hold the position yet: " +
-		"ask again in a moment"},
+	{is(services.ErrPositionNotReached), positionNotReached,
+		"the log does not hold the position yet: ask again in a moment"},
 	{is(services.ErrBehind), auditUnavailable, "the audit tables have not applied yet what the log holds: turnledger " +
 		"projections list shows how far they are; try again"},
 	{is(services.ErrModelFailed), modelFailed, "the model did not answer; the turn is kept and pending, and the same " +
@@ -210,8 +213,10 @@ var told = []struct {
 	{is(services.ErrNoReceipt), notThere, "there is no such receipt: DELETE of a session or an identity gives one, " +
 		"and the position of a redaction is one"},
 	{is(projections.ErrNoDeadLetter), notThere, ""},
-	{is(errLetters), viewUnavailable, "the view's store does not answer: turnledger projections list tells how it " +
-		"stands; try again"},
+	{is(errLetters), viewUnavailable, "the view's store does not answer: " +
+		"turnledger projections list shows how it stands; try again"},
+	{is(projections.ErrNotRebuildable), notThere, "the projection can't be rebuilt or verified: " +
+		"GET /v1/projections shows which are rebuildable"},
 	{is(projections.ErrNoProjection), notThere, "there is no such projection: GET /v1/projections lists them"},
 	{is(projections.ErrNoRebuild), notThere, "no rebuild of the projection runs in this process: GET /v1/projections " +
 		"shows which do; ask the process that was asked for it"},
@@ -223,7 +228,7 @@ var told = []struct {
 	{is(projections.ErrNotYet), auditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute"},
-	// The audit is the one view whose store answers requests by itself.
+	// The audit is the only view whose store answers requests directly.
 	{is(projections.ErrUnavailable), auditUnavailable, "the audit tables do not answer, or there are none: set " +
 		"TURNLEDGER_POSTGRES_URL, or try again"},
 	{is(jetlog.ErrNotEmpty), notEmpty, ""},
@@ -232,9 +237,12 @@ var told = []struct {
 	{verbatim(services.ErrBackup), notValid, ""},
 	{is(jetlog.ErrNoWrites), logUnavailable, "the log takes no writes, since it has no room or its disk fails; " +
 		"/readyz says more, and the same request later finds out"},
+	{is(services.ErrBusy), logUnavailable, "the session gets so many writes at once that this one lost to the " +
+		"others each time: the same request again tries again"},
+	{is(jetlog.ErrStream), logUnavailable, "the log is not the one that this process opened, or another stream takes " +
+		"its events: the server's log says what to do; if it was a write, it may or may not have happened"},
 	{is(jetlog.ErrUnavailable), logUnavailable, noAnswer},
 	{is(jetlog.ErrClosed), logUnavailable, noAnswer},
-	{is(jetlog.ErrStream), logUnavailable, noAnswer},
 	{is(context.DeadlineExceeded), logUnavailable, noAnswer},
 	{is(context.Canceled), logUnavailable, noAnswer},
 }
@@ -272,8 +280,8 @@ func refusalOf(err error) *problem {
 	return newProblem(internal, "an unexpected error; the server's log has it")
 }
 
-// tellable returns of an error what can't hold a text: the code of a problem, our own words, those of the log and
-// of the chat about its model, and what wire.Tell returns of all others.
+// tellable returns the parts of an error that can't hold a text: the code of a problem, the program's own words, those
+// of the log and of the chat about its model, and for all others what wire.Tell returns.
 func tellable(err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.cause == nil {

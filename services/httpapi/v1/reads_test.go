@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +21,11 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "pending", "position",
-	"session_id", "turns"}
+var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "metadata", "pending", "position",
+	"session_id", "title", "turns"}
+
+// written are the members of an answer to a write on a session.
+func written() []string { return slices.Insert(slices.Clone(sessionMembers), 1, "duplicate") }
 
 func TestSession(t *testing.T) {
 	t.Parallel()
@@ -29,12 +33,12 @@ func TestSession(t *testing.T) {
 		unknown := s.ok(http.StatusOK, "GET", "/v1/sessions/nobody", nil)
 		require.Equal(t, map[string]any{
 			"session_id": "nobody", "identity_id": nil, "found": false, "turns": 0.0, "pending": 0.0,
-			"created_at": nil, "last_active_at": nil, "position": "0:0",
+			"created_at": nil, "last_active_at": nil, "position": "0:0", "title": nil, "metadata": map[string]any{},
 		}, unknown)
 		require.Zero(t, s.head())
 
 		linked := s.ok(http.StatusOK, "PUT", "/v1/sessions/s/identity", map[string]any{"identity_id": "ada"})
-		require.Equal(t, sessionMembers, keys(linked))
+		require.Equal(t, written(), keys(linked))
 		require.Equal(t, "ada", linked["identity_id"])
 		require.Equal(t, true, linked["found"])
 		require.Equal(t, "0:1", linked["position"])
@@ -57,7 +61,7 @@ func TestResetHidesAndDeletesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *stack) {
 		s.record("s", "r1", "q1", "a1")
 		reset := s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", map[string]any{"reason": "new topic"})
-		require.Equal(t, sessionMembers, keys(reset))
+		require.Equal(t, written(), keys(reset))
 		require.Equal(t, "0:3", reset["position"])
 		require.Equal(t, "0:3", s.ok(http.StatusOK, "POST", "/v1/sessions/s/reset", nil)["position"])
 		s.record("s", "r2", "q2", "a2")

@@ -20,19 +20,21 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// operation is a call of docs/contract.md#scopes: what huma describes, and what the route needs besides.
+// operation is a call of docs/contract.md#scopes: the part that huma describes, and what the route needs besides.
 type operation struct {
 	huma.Operation
 
 	needs access.Scopes
-	// bounds: the call itself holds bound callers to what they may reach.
+	// anyOf are scopes of which one is enough, besides those that the call needs.
+	anyOf access.Scopes
+	// bounds: the call itself restricts bound callers to what they may reach.
 	bounds bool
-	// long is how long the call may take, where that is longer than other calls may take.
+	// long is how long the call may take, if that is longer than for other calls.
 	long time.Duration
 }
 
-// op declares a call by its id, the scopes that its callers need, its method and path, and the statuses of the errors
-// that it has besides those of every call.
+// op declares a call by its id, the scopes that it needs, its method and path, and the statuses of its errors besides
+// those of every call.
 func op(id string, needs access.Scopes, pattern, summary string, errors ...int) operation {
 	method, path, _ := strings.Cut(pattern, " ")
 	return operation{needs: needs, Operation: huma.Operation{
@@ -48,13 +50,22 @@ func (o operation) takesLong() operation {
 	return o
 }
 
-// boundsItself marks a call that holds bound callers to what they may reach by itself.
+// any lets callers in that have one of some scopes; the call itself asks for more.
+func (o operation) any(scopes access.Scopes) operation {
+	o.anyOf, o.Security = scopes, nil
+	for _, name := range scopes.Names() {
+		o.Security = append(o.Security, map[string][]string{securityScheme: {name}})
+	}
+	return o
+}
+
+// boundsItself marks a call that itself restricts bound callers to what they may reach.
 func (o operation) boundsItself() operation {
 	o.bounds = true
 	return o
 }
 
-// accepted marks a call that only begins what it is asked for.
+// accepted marks a call that begins its work and answers before the work is done.
 func (o operation) accepted() operation {
 	o.DefaultStatus = http.StatusAccepted
 	return o
@@ -71,7 +82,7 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 			return err
 		}
 		answered := status
-		if t, ok := any(&out).(*turnJSON); ok && t.Duplicate {
+		if t, ok := any(&out).(*turnJSON); ok && t.stood {
 			answered = http.StatusOK // what was recorded before is not created again
 		}
 		wire.WriteJSON(w, answered, &out)
@@ -79,13 +90,13 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 	}, op)
 }
 
-// anyAnswer is the O of a call whose answer is described by the operation's Responses, or not at all.
+// anyAnswer is the O of a call whose answer the operation's Responses describe, or whose answer is not described.
 type anyAnswer = func(huma.Context)
 
-// raw adds a call that writes its answer, which is described as an O, by itself. Its parameters and its body are an I.
+// raw adds a call that writes its answer itself. The answer is described as an O. Its parameters and its body are an I.
 func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *I) error, op operation) {
 	route := wire.Route{
-		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Long: op.long,
+		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Any: op.anyOf, Long: op.long,
 		Own: a.owned(op.Path, op.bounds),
 	}
 	if a.role == "" {
@@ -104,8 +115,8 @@ func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *
 	a.routes = append(a.routes, route)
 }
 
-// reader returns a function that reads the parameters and the body of a request into an I. The body is the field
-// Body. Where that is a pointer, the request may lack a body; the handler sees an empty one, never nil.
+// reader returns a function that reads the parameters and the body of a request into an I. The body is the field Body.
+// If Body is a pointer, the request may lack a body; the handler then gets an empty one, never nil.
 func reader[I any](most int64) func(*http.Request) (*I, error) {
 	t := reflect.TypeFor[I]()
 	params := paramsOf(t)
@@ -172,7 +183,7 @@ func paramsOf(t reflect.Type) (out []param) {
 	return out
 }
 
-// set reads a parameter. One of the query or a header that is empty counts as absent.
+// set reads a parameter. An empty query parameter or header counts as absent.
 func (p param) set(field reflect.Value, r *http.Request) error {
 	var text string
 	switch p.in {

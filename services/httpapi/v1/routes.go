@@ -24,7 +24,7 @@ const (
 	tooMany  = http.StatusTooManyRequests
 )
 
-// declare adds all calls that this process answers, and names the roles that answer the others.
+// declare adds all calls that this process answers, and notes for the others which role answers them.
 func (a *surface) declare() {
 	cfg := &a.cfg
 	a.ofRole("api", cfg.Turns != nil, a.writes)
@@ -34,6 +34,7 @@ func (a *surface) declare() {
 	}
 	a.ofRole("eraser", cfg.Retention != nil, a.retains)
 	a.ofRole("context", cfg.Sessions != nil, a.reads)
+	a.ofRole("context", cfg.Sessions != nil, a.across)
 	a.ofRole("chat", cfg.Chat != nil, a.chats)
 	a.ofRole("context", cfg.Events != nil, a.streams)
 	call(a, a.projections, op("list-projections", access.Admin, "GET /projections", "See how far the views are"))
@@ -58,6 +59,7 @@ func (a *surface) writes() {
 		"200": {Description: "The log had it already", Content: contentOf[turnJSON](a, "application/json")},
 	}
 	call(a, a.startTurn, start)
+	a.batches()
 	call(a, a.finalizeTurn, op("finalize-turn", access.TurnsWrite, "POST "+onTurn+"/finalize",
 		"Record the answer of a turn", unread, notFound, conflict, gone, tooBig))
 	call(a, a.linkSession, op("link-session", access.TurnsWrite, "PUT "+onSession+"/identity",
@@ -66,6 +68,8 @@ func (a *surface) writes() {
 		"Make a turn, with all its versions, a tombstone", unread, notFound, gone))
 	call(a, a.correctTurn, op("correct-turn", access.TurnsWrite, "POST "+onTurn+"/correct",
 		"Replace a turn", unread, notFound, conflict, gone, tooBig))
+	call(a, a.describeSession, op("describe-session", access.TurnsWrite, "PATCH "+onSession,
+		"Change a session's title and metadata", unread, gone, tooBig))
 	call(a, a.resetSession, op("reset-session", access.TurnsWrite, "POST "+onSession+"/reset",
 		"Let prompts and history start anew", unread, gone))
 }
@@ -103,7 +107,7 @@ func (a *surface) reads() {
 		"List an identity's turns across its sessions, the newest page first, each page newest last"))
 }
 
-// keeping adds the calls that look after the views.
+// keeping adds the calls that rebuild and verify views.
 func (a *surface) keeping() {
 	const onView = "/projections/{name}"
 	call(a, a.rebuild, op("rebuild-projection", access.Admin, "POST "+onView+"/rebuild",

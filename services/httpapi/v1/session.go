@@ -1,29 +1,39 @@
 package v1
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 )
 
-// sessionJSON is a session as docs/contract.md#reading has it.
+// sessionJSON is a session in the form of docs/contract.md#reading.
 type sessionJSON struct {
 	SessionID    string          `json:"session_id"`
 	IdentityID   *string         `json:"identity_id"`
 	Found        bool            `json:"found" doc:"The log knows the session, and it was not erased"`
+	Title        *string         `json:"title"`
+	Metadata     rawObject       `json:"metadata"`
 	Turns        int             `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
 	Pending      int             `json:"pending" doc:"Turns without an answer"`
 	CreatedAt    *time.Time      `json:"created_at"`
 	LastActiveAt *time.Time      `json:"last_active_at"`
 	Position     events.Position `json:"position" example:"0:42"`
+	Duplicate    *bool           `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
 func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJSON {
+	is := h.Description()
 	return sessionJSON{
 		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() && h.Erased == 0,
+		Title: optional(&is.Title), Metadata: rawObject{json.RawMessage(cmp.Or(is.Metadata, "{}"))},
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
 		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive), Position: at,
 	}
@@ -31,8 +41,10 @@ func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJ
 
 // answerSession answers a write on a session.
 func answerSession(ctx context.Context, s services.Session, err error) (sessionJSON, error) {
-	note(ctx, s.Position, "", 0)
-	return newSessionJSON(s.SessionID, s.Head, s.Position), err
+	notePosition(ctx, s.Position)
+	out := newSessionJSON(s.SessionID, s.Head, s.Position)
+	out.Duplicate = &s.Duplicate
+	return out, err
 }
 
 type linkIn struct {
@@ -76,9 +88,75 @@ func (a *surface) session(ctx context.Context, in *sessionIn) (sessionJSON, erro
 	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position), nil
 }
 
-// read returns a session with at least the turns that ask wants.
+// read reads a session, and notes the position and source of the reading for the log line.
 func (a *surface) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := a.cfg.Sessions.Read(ctx, ask)
-	note(ctx, reading.Position, reading.Source, 0)
+	noteReading(ctx, reading.Position, reading.Source)
 	return reading, err
+}
+
+type describeIn struct {
+	SessionID id `path:"session_id"`
+	Body      describeBody
+}
+
+type describeBody struct {
+	RequestID string          `json:"request_id,omitempty" doc:"The same request again changes nothing"`
+	Title     nullableText    `json:"title,omitzero" doc:"At most 200 characters; null takes it away"`
+	Metadata  metadataChanges `json:"metadata,omitzero" doc:"Laid over the session's; null takes a key away"`
+}
+
+func (a *surface) describeSession(ctx context.Context, in *describeIn) (sessionJSON, error) {
+	s, err := a.cfg.SessionWrites.DescribeSession(ctx, conversation.Describe{
+		SessionID: in.SessionID.text(), RequestID: in.Body.RequestID,
+		Title: in.Body.Title.text, Metadata: in.Body.Metadata.values,
+	})
+	return answerSession(ctx, s, err)
+}
+
+const halfSurrogate = `holds half of a surrogate pair (\ud800 to \udfff alone): send Unicode`
+
+// nullableText is a text, or null, which is the empty text; nil where none was sent.
+type nullableText struct{ text *string }
+
+// UnmarshalJSON reads a text or null.
+func (n *nullableText) UnmarshalJSON(raw []byte) error {
+	n.text = new(string)
+	if err := json.Unmarshal(raw, n.text); err != nil {
+		return invalid("", "must be a string or null")
+	}
+	if !jsontext.Value(raw).IsValid() {
+		return invalid("", halfSurrogate)
+	}
+	return nil
+}
+
+// takesNull implements nullable.
+func (nullableText) takesNull() {}
+
+// Schema documents the text.
+func (nullableText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Nullable: true}
+}
+
+// metadataChanges are texts by key, some of them null; nil where none were sent.
+type metadataChanges struct{ values map[string]*string }
+
+// UnmarshalJSON reads an object.
+func (m *metadataChanges) UnmarshalJSON(raw []byte) error {
+	if err := json.Unmarshal(raw, &m.values); err != nil || m.values == nil {
+		return invalid("", "must be an object whose values are strings or null")
+	}
+	if !jsontext.Value(raw).IsValid() {
+		return invalid("", halfSurrogate+", or a key twice")
+	}
+	return nil
+}
+
+// Schema documents the object.
+func (metadataChanges) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Type:                 huma.TypeObject,
+		AdditionalProperties: &huma.Schema{Type: huma.TypeString, Nullable: true},
+	}
 }

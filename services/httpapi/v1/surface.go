@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net"
 	"net/http"
 	"reflect"
@@ -25,11 +26,11 @@ type surface struct {
 	wire   *wire.API
 	spec   huma.API
 	routes []wire.Route
-	// role, while it is not empty, answers the calls that are added, in other processes.
+	// role, if set, means that processes of this role answer the calls that are added next.
 	role string
 }
 
-// Form is how the surface refuses, without its routes.
+// Form returns the surface without its routes: it only refuses.
 func Form() wire.Surface {
 	return wire.Surface{
 		Prefixes: []string{"/"},
@@ -49,7 +50,7 @@ func Mount(api *wire.API, cfg Config) {
 	api.Mount(s)
 }
 
-// ofRole adds the calls of a role, or notes that they are answered elsewhere.
+// ofRole adds the calls of a role, or notes that other processes answer them.
 func (a *surface) ofRole(role string, here bool, add func()) {
 	if !here {
 		a.role = role
@@ -59,7 +60,7 @@ func (a *surface) ofRole(role string, here bool, add func()) {
 }
 
 // owned returns a function that checks whether a bound caller may reach what a path names. It returns nil if the path
-// names neither a session nor an identity, unless the call limits bound callers by itself.
+// names neither a session nor an identity, unless the call itself restricts bound callers.
 func (a *surface) owned(path string, bounds bool) func(*http.Request, string) error {
 	session, identity := strings.Contains(path, "{session_id}"), strings.Contains(path, "{identity_id}")
 	if !session && !identity && !bounds {
@@ -76,7 +77,7 @@ func (a *surface) owned(path string, bounds bool) func(*http.Request, string) er
 	}
 }
 
-// noIdentity is said of every identity but a bound caller's own.
+// noIdentity is the error for every identity except a bound caller's own.
 func noIdentity() error { return newProblem(notThere, "there is no such identity") }
 
 // bound returns the identity that the caller is bound to, or "".
@@ -87,16 +88,7 @@ func (a *surface) reach(ctx context.Context, sessionID string) error {
 	return a.cfg.Session(ctx, bound(ctx), sessionID)
 }
 
-// source returns where a request came from without naming it, for the security audit.
-func (a *surface) source(ctx context.Context) string {
-	host, _, err := net.SplitHostPort(wire.CallOf(ctx).Remote)
-	if err != nil {
-		return ""
-	}
-	return events.HashIP(a.cfg.HashKey, host)
-}
-
-// identityMembers are the members of bodies that name an identity.
+// identityMembers are the names of body members that hold an identity.
 var identityMembers = []string{"identity_id", "user_id"}
 
 // speaksForItself refuses a body in which a bound caller names another identity.
@@ -111,14 +103,14 @@ func speaksForItself(ctx context.Context, body reflect.Value, known members) err
 			continue
 		}
 		// A member that was not sent is "" or nil.
-		if v := reflect.Indirect(body.Field(i)); v.IsValid() && v.String() != "" && v.String() != own {
+		if v := reflect.Indirect(body.FieldByIndex(i)); v.IsValid() && v.String() != "" && v.String() != own {
 			return newProblem(forbidden, name+" is another identity than the key is bound to")
 		}
 	}
 	return nil
 }
 
-// kinds of requests whose rates are counted apart.
+// Kinds of requests; each has its own rate.
 const (
 	kindTurn    = "turn"
 	kindContext = "context"
@@ -127,23 +119,29 @@ const (
 // noteSession puts the id of a session into the call's log line.
 func noteSession(ctx context.Context, id string) { wire.CallOf(ctx).Note("session_id", id) }
 
-// note puts into the call's log line what an answer rests on, where there is any.
-func note(ctx context.Context, at events.Position, from services.Source, turns int) {
-	c := wire.CallOf(ctx)
+// notePosition puts the position that an answer rests on into the call's log line, if there is one.
+func notePosition(ctx context.Context, at events.Position) {
 	if at.Seq > 0 {
-		c.Note("position", at)
-	}
-	if from != "" {
-		c.Note("source", string(from))
-	}
-	if turns > 0 {
-		c.Note("turns", turns)
+		wire.CallOf(ctx).Note("position", at)
 	}
 }
 
-func noteTurns(ctx context.Context, n int) { note(ctx, events.Position{}, "", n) }
+// noteReading is notePosition, with what was read.
+func noteReading(ctx context.Context, at events.Position, from services.Source) {
+	notePosition(ctx, at)
+	if from != "" {
+		wire.CallOf(ctx).Note("source", string(from))
+	}
+}
 
-// notePrompt makes the log line of a call that built a prompt one that is always written.
+// noteTurns puts the number of turns that were answered or written into the call's log line, if there are any.
+func noteTurns(ctx context.Context, n int) {
+	if n > 0 {
+		wire.CallOf(ctx).Note("turns", n)
+	}
+}
+
+// notePrompt notes the prompt that a call built. The log line of such a call is always written.
 func notePrompt(ctx context.Context, turns int, found bool, window, dropped int) {
 	c := wire.CallOf(ctx)
 	c.Prominent()
@@ -153,44 +151,45 @@ func notePrompt(ctx context.Context, turns int, found bool, window, dropped int)
 	c.Note("dropped", dropped)
 }
 
-// Config of the surface. A process that does not write has neither Turns nor
-// SessionWrites, one that does not read has neither Sessions nor Contexts; it then
-// lacks those calls.
+// Config of the surface. In a process that does not write, Turns and SessionWrites are nil; in a process that does not
+// read, Sessions and Contexts are. Such a process lacks those calls.
 type Config struct {
 	Turns         services.TurnWriter
 	SessionWrites services.SessionWriter
-	// Erasures and Receipts are nil in a process that knows of neither.
+	// Erasures and Receipts are nil in a process without erasures.
 	Erasures services.ErasureWriter
 	Receipts services.ReceiptReader
-	// Retention is nil in a process that does not look after it.
+	// Retention is nil in a process without retention.
 	Retention services.Retention
 	Sessions  services.SessionReader
 	Contexts  services.ContextBuilder
-	// Identities is nil where no Postgres is configured.
-	Identities  services.IdentityReader
+	// Identities is nil if no Postgres is configured.
+	Identities services.IdentityReader
+	// Lists is nil where no Postgres is configured.
+	Lists       services.SessionLister
 	Projections services.ProjectionReader
-	// Chat is nil where no model is asked.
+	// Chat is nil if no model is configured.
 	Chat services.Chat
-	// DeadLetters of the views that this process can look after.
+	// DeadLetters are the queues of the views whose dead letters this process manages.
 	DeadLetters []projections.DeadLetterQueue
-	// Events is nil in a process that does not read. MetadataKeys, where not nil, are the
-	// keys that views show of metadata: a client that folds the events itself is told them.
+	// Events is nil in a process that does not read. MetadataKeys, if set, are the metadata keys that views show;
+	// clients that fold the events themselves need them.
 	Events       services.EventReader
 	MetadataKeys []string
-	// Keeper is nil where no view can be rebuilt.
+	// Keeper is nil if no view can be rebuilt.
 	Keeper services.ProjectionKeeper
-	// Streams and Backups are nil where the log is nobody's to look after.
+	// Streams and Backups are nil in a process that does not manage the log.
 	Streams StreamKeeper
 	Backups Backups
-	// Rules hold callers to what they may reach; their Deadline, 30 s by default, is that of one call. RefusalTime is
+	// Rules restrict callers to what they may reach. Their Deadline, 30 s by default, bounds one call. RefusalTime is
 	// 500 ms by default.
 	reach.Rules
 	// MaxBody bounds the body of a request in bytes; 1 MiB by default.
 	MaxBody int64
-	// Version stands in the description of the API.
+	// Version is shown in the description of the API.
 	Version string
-	// HashKey is the key of the hashes of addresses that go with refused links; by default
-	// one that ends with the process.
+	// HashKey is the key for the hashes of addresses that are recorded with refused links; by default a random key that
+	// the process forgets when it ends.
 	HashKey []byte
 	Now     func() time.Time
 }
@@ -210,4 +209,31 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	return c
+}
+
+// source returns a hash of the address that a request came from, for the security audit.
+func (a *surface) source(ctx context.Context) string {
+	host, _, err := net.SplitHostPort(wire.CallOf(ctx).Remote)
+	if err != nil {
+		return ""
+	}
+	return events.HashIP(a.cfg.HashKey, host)
+}
+
+// Agreed keeps values on which all processes agree; the log's notes implement it.
+type Agreed interface {
+	Once(ctx context.Context, key string, draw func() string) (value string, err error)
+}
+
+// KeptHashKey returns the value for Config.HashKey: the given key, or else a random key that is made once and kept
+// beside the log.
+func KeptHashKey(ctx context.Context, notes Agreed, given string) (key []byte, err error) {
+	if given == "" {
+		given, err = notes.Once(ctx, "hash.key", rand.Text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep the key of the hashes of addresses: %w "+
+			"(set TURNLEDGER_HASH_KEY to keep it yourself)", err)
+	}
+	return []byte(given), nil
 }

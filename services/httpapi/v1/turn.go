@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// turnJSON is a turn as docs/contract.md#a-turn has it. All members are always there; what a
-// turn lacks is null, false or empty.
+// turnJSON is a turn in the form of docs/contract.md#a-turn. All members are always present; a missing value is null,
+// false or empty.
 type turnJSON struct {
 	TurnID                     uuid.UUID       `json:"turn_id"`
 	SessionID                  string          `json:"session_id"`
@@ -40,9 +40,11 @@ type turnJSON struct {
 	DeletedAt                  *time.Time      `json:"deleted_at"`
 	Duplicate                  bool            `json:"duplicate" doc:"The log had it already; what came first stands"`
 	DroppedMetadata            []string        `json:"dropped_metadata" nullable:"false" doc:"Keys that are not on the allowlist and were not kept"`
+	// stood: the call did not create the turn.
+	stood bool
 }
 
-// newTurnJSON shows a turn. It points into t, which must not change any more.
+// newTurnJSON converts a turn. The result points into t, which must not change any more.
 func newTurnJSON(t *services.Turn) turnJSON {
 	out := turnJSON{
 		TurnID: t.ID, SessionID: t.SessionID, IdentityID: optional(&t.IdentityID), RequestID: t.RequestID,
@@ -50,7 +52,7 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		CreatedAt: t.CreatedAt.UTC(), FinalizedAt: optionalTime(t.FinalizedAt), DeletedAt: optionalTime(t.DeletedAt),
 		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
 		DroppedMetadata: append([]string{}, t.DroppedMetadata...), // never null
-		Metadata:        rawObject{t.Metadata()},
+		Metadata:        rawObject{t.Metadata()}, stood: t.Stood || t.Duplicate,
 	}
 	if len(out.Metadata.RawMessage) == 0 {
 		out.Metadata.RawMessage = json.RawMessage("{}")
@@ -94,27 +96,49 @@ func answerTurn(ctx context.Context, t services.Turn, err error) (turnJSON, erro
 	if err != nil {
 		return turnJSON{}, err
 	}
-	note(ctx, t.Position, "", 1)
+	notePosition(ctx, t.Position)
+	noteTurns(ctx, 1)
 	return newTurnJSON(&t), nil
 }
 
 type startIn struct {
-	SessionID      id     `path:"session_id"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	SessionID      id      `path:"session_id"`
+	IdempotencyKey string  `header:"Idempotency-Key" doc:"The request_id, where the body has none"`
+	OnlyNew        onlyNew `header:"If-None-Match" doc:"A turn that stands already is left as it is, and gets no answer"`
 	Body           startBody
 }
 
 type startBody struct {
-	RequestID          *id       `json:"request_id,omitempty" doc:"The same one again gives the same turn, for ever; required here or as Idempotency-Key"`
-	QuestionNeutral    string    `json:"question_neutral,omitempty" doc:"Required, unless question_translated is there, or question_messages with something without text"`
-	QuestionTranslated string    `json:"question_translated,omitempty"`
-	TranslateChat      bool      `json:"translate_chat,omitempty" doc:"The answer is wanted translated, too"`
-	IdentityID         *id       `json:"identity_id,omitempty" doc:"Links the session; 409 if it belongs to another"`
-	PipelineName       string    `json:"pipeline_name,omitempty"`
-	Consultant         string    `json:"consultant,omitempty"`
-	Repository         string    `json:"repository,omitempty"`
-	Metadata           rawObject `json:"metadata,omitempty" doc:"Keys that are not on the allowlist are not kept"`
-	QuestionMessages   rawList   `json:"question_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the question"`
+	RequestID                  *id       `json:"request_id,omitempty" doc:"The same one again gives the same turn, for ever; required here or as Idempotency-Key"`
+	QuestionNeutral            string    `json:"question_neutral,omitempty" doc:"Required, unless question_translated is there, or question_messages with something without text"`
+	QuestionTranslated         string    `json:"question_translated,omitempty"`
+	TranslateChat              bool      `json:"translate_chat,omitempty" doc:"The answer is wanted translated, too"`
+	IdentityID                 *id       `json:"identity_id,omitempty" doc:"Links the session; 409 if it belongs to another"`
+	PipelineName               string    `json:"pipeline_name,omitempty"`
+	Consultant                 string    `json:"consultant,omitempty"`
+	Repository                 string    `json:"repository,omitempty"`
+	Metadata                   rawObject `json:"metadata,omitempty" doc:"Keys that are not on the allowlist are not kept"`
+	QuestionMessages           rawList   `json:"question_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the question"`
+	AnswerNeutral              *string   `json:"answer_neutral,omitempty" doc:"With an answer the turn is recorded whole, by the rules of finalize; metadata is that of the start"`
+	AnswerTranslated           string    `json:"answer_translated,omitempty"`
+	AnswerTranslatedIsFallback bool      `json:"answer_translated_is_fallback,omitempty"`
+	AnswerMessages             rawList   `json:"answer_messages,omitempty" doc:"Chat messages in the OpenAI form; what prompts show of the answer"`
+}
+
+// answer returns the answer that a body brings, nil for none.
+func (b *startBody) answer() *events.Answer {
+	if b.AnswerNeutral == nil && b.AnswerTranslated == "" && !b.AnswerTranslatedIsFallback &&
+		b.AnswerMessages.RawMessage == nil {
+		return nil
+	}
+	a := &events.Answer{
+		AnswerTranslated: b.AnswerTranslated, AnswerTranslatedIsFallback: b.AnswerTranslatedIsFallback,
+		AnswerMessages: b.AnswerMessages.RawMessage,
+	}
+	if b.AnswerNeutral != nil {
+		a.AnswerNeutral = *b.AnswerNeutral
+	}
+	return a
 }
 
 func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) {
@@ -126,19 +150,31 @@ func (a *surface) startTurn(ctx context.Context, in *startIn) (turnJSON, error) 
 	if err := a.cfg.Rate(ctx, kindTurn, session, identity); err != nil {
 		return turnJSON{}, err
 	}
-	t, err := a.cfg.Turns.StartTurn(ctx, conversation.Start{
-		SessionID: session, RequestID: request, IdentityID: identity, SourceHash: a.source(ctx),
+	source := ""
+	if identity != "" { // only a link can be refused
+		source = a.source(ctx)
+	}
+	c := b.command(session, request, source)
+	c.OnlyNew = bool(in.OnlyNew)
+	t, err := a.cfg.Turns.StartTurn(ctx, c)
+	return answerTurn(ctx, t, err)
+}
+
+// command returns the start that a body asks for.
+func (b *startBody) command(session, request, source string) conversation.Start {
+	return conversation.Start{
+		SessionID: session, RequestID: request, IdentityID: b.IdentityID.text(), SourceHash: source,
 		Question: events.Question{
 			PipelineName: b.PipelineName, Consultant: b.Consultant, Repository: b.Repository,
 			TranslateChat: b.TranslateChat, Metadata: b.Metadata.RawMessage,
 			QuestionNeutral: b.QuestionNeutral, QuestionTranslated: b.QuestionTranslated,
 			QuestionMessages: b.QuestionMessages.RawMessage,
 		},
-	})
-	return answerTurn(ctx, t, err)
+		Answer: b.answer(),
+	}
 }
 
-// requestID takes the id from the body or the header. Nobody wants two that differ.
+// requestID returns the id from the body or the header, and refuses two different ones.
 func requestID(inBody *id, inHeader string) (string, error) {
 	switch {
 	case inBody == nil && inHeader == "":

@@ -70,7 +70,7 @@ func (a *surface) cancelRebuild(ctx context.Context, in *rebuildIn) (rebuildJSON
 	return rebuildJSON{in.Name, n}, err
 }
 
-// verifyLine is a line of the answer: one of its members.
+// verifyLine is a line of the answer; exactly one of its members is set.
 type verifyLine struct {
 	Progress   *verifyProgress   `json:"progress,omitempty"`
 	Difference *verifyDifference `json:"difference,omitempty"`
@@ -101,8 +101,8 @@ type verifyIn struct {
 	Sample number `query:"sample" doc:"Sessions that are drawn from those that the view holds; all by default"`
 }
 
-// verify answers with a line of JSON for each step, the last of which is the result or
-// a problem. It has no deadline: it ends with the client.
+// verify answers with a line of JSON for each step; the last line is the result or a problem. It has no deadline: it
+// ends when the client goes.
 func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) error {
 	out, begun, found := a.wire.NewPatient(w, nil), false, 0
 	defer out.End()
@@ -127,7 +127,7 @@ func (a *surface) verify(w http.ResponseWriter, r *http.Request, in *verifyIn) e
 	case err == nil:
 		_ = line(verifyLine{Result: &verifyResult{in.Name, sessions, found}})
 	case begun:
-		_ = line(verifyLine{Problem: problemOf(err)}) // the client is gone, then
+		_ = line(verifyLine{Problem: problemOf(err)}) // an error means that the client has gone
 	}
 	return err
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// admit lets a request through to its handler, or returns why not. Every request passes here
-// before its body is read.
+// admit returns nil if a request may proceed to its handler, or else the reason. It checks every request before its
+// body is read.
 func (a *API) admit(r *http.Request, t route) error {
 	switch {
 	case t.Public:
 		return nil
-	case t.Needs == 0:
+	case t.Needs|t.Any == 0:
 		return ErrNoScope
 	case a.cfg.Open:
 		return nil
@@ -31,6 +31,8 @@ func (a *API) admit(r *http.Request, t route) error {
 	switch missing := t.Needs &^ caller.Scopes; {
 	case missing != 0:
 		return &MissingScopes{missing}
+	case t.Any != 0 && t.Any&caller.Scopes == 0:
+		return &MissingScopes{t.Any}
 	case caller.IdentityID == "":
 		return nil
 	case t.Own == nil:
@@ -40,8 +42,8 @@ func (a *API) admit(r *http.Request, t route) error {
 	}
 }
 
-// Still returns a function for calls that last long. It authenticates the caller again, and returns an error once
-// the caller would not be let in any more.
+// Still returns a function for long calls. The function authenticates the caller again, and returns an error once the
+// caller would no longer be admitted.
 func (a *API) Still(h http.Header, needs access.Scopes) func(context.Context) error {
 	token, _ := bearer(h)
 	return func(ctx context.Context) error {
@@ -56,7 +58,7 @@ func (a *API) Still(h http.Header, needs access.Scopes) func(context.Context) er
 	}
 }
 
-// bearer takes the token from its header. A request with two such headers has no token.
+// bearer returns the token in the header. A request with two such headers has no token.
 func bearer(h http.Header) (string, bool) {
 	values := h["Authorization"]
 	if len(values) != 1 {
@@ -67,9 +69,9 @@ func bearer(h http.Header) (string, bool) {
 	return token, strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// enter takes a place among the requests that are answered at the same time; leave frees it. A public
-// call takes no place: probes must be answered when all else is refused. A caller is authenticated
-// before enter, so that strangers can't take the places.
+// enter takes one of the places for concurrent requests; leave frees it. A public call takes no place, so that probes
+// are answered even if all places are taken. A caller is authenticated before enter, so that strangers can't fill the
+// places.
 func (a *API) enter(t route) (leave func(), err error) {
 	places := a.requests
 	switch {

@@ -19,23 +19,24 @@ import (
 
 // Config of an API.
 type Config struct {
-	// Registry of the metrics that /metrics shows; a new one by default.
+	// Registry of the metrics at /metrics; a new one by default.
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
-	// Traces of requests; none by default.
+	// Traces receives the spans of requests; none by default.
 	Traces trace.TracerProvider
 	// Checks of readiness.
 	Checks []Check
 	// Auth finds the caller of a token. Without it, and without Open, only public calls are answered.
 	Auth access.Authenticator
-	// Open says that nobody is authenticated. The API then answers only requests to an IP address or to localhost:
-	// a web page in a browser on this machine could reach it under a host name of the page's owner.
+	// Open means that callers are not authenticated. The API then answers only requests to an IP address or to
+	// localhost. Otherwise a web page in a browser on this machine could reach the API under a host name of the page's
+	// owner.
 	Open bool
-	// MaxRequests is how many requests are answered at the same time, MaxStreams how many of those that may take
-	// long; 1,024 each by default. More are refused with ErrOverloaded.
+	// MaxRequests bounds the requests that are answered at the same time, MaxStreams the long ones among them; 1,024
+	// each by default. More are refused with ErrOverloaded.
 	MaxRequests, MaxStreams int
-	// Heartbeat of streams, 15 s by default. StreamPatience is how long a client of a stream may take nothing, 30
-	// s by default.
+	// Heartbeat is the pause between heartbeats of a stream, 15 s by default. StreamPatience bounds how long a stream's
+	// client may read nothing, 30 s by default.
 	Heartbeat, StreamPatience time.Duration
 }
 
@@ -57,15 +58,15 @@ type API struct {
 	metrics  *metrics
 	tracer   trace.Tracer
 	crossed  *http.CrossOriginProtection
-	// requests and streams hold a token for each that is under way.
+	// requests and streams hold a token for each running request.
 	requests, streams chan struct{}
 
 	// ending is closed by EndStreams.
 	ending    chan struct{}
 	endingNow sync.Mutex
-	// held, where it is not nil, is why only public calls are answered.
+	// held, if set, is the reason why only public calls are answered.
 	held atomic.Pointer[Held]
-	// outages has since when checks fail, by their names.
+	// outages holds, by the names of failing checks, since when they fail.
 	outages sync.Map
 }
 
@@ -94,8 +95,8 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Mount adds a surface. It panics where a route lies outside the surface's own prefixes, since its errors would have
-// another surface's form.
+// Mount adds a surface. It panics if a route lies outside the surface's prefixes, since errors of that route would then
+// have another surface's form.
 func (a *API) Mount(s Surface) {
 	a.surfaces = append(a.surfaces, &s)
 	for _, t := range s.Routes {
@@ -146,7 +147,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.run(out, r, t)
 }
 
-// turnAway returns why a request is refused before its caller is known; t is the zero route where no route was found.
+// turnAway returns why a request is refused before its caller is known. t is the zero route if no route was found.
 func (a *API) turnAway(r *http.Request, t route) error {
 	// A page of another site may have made a browser send the request.
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
@@ -166,7 +167,7 @@ func (a *API) turnAway(r *http.Request, t route) error {
 // Shared header values; net/http does not change them.
 var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
 
-// run lets a request through to its handler, or refuses it.
+// run passes a request to its handler, or refuses it.
 func (a *API) run(w *answer, r *http.Request, t route) {
 	err := a.admit(r, t)
 	var leave func()
@@ -176,7 +177,7 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 	if err == nil {
 		defer leave()
 		if t.Long > 0 {
-			// The server's own deadline is for other calls. A handler that streams sets its own.
+			// The server's own write deadline is too short for this call. A streaming handler sets its own.
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(t.Long + writeTime))
 		}
 		err = t.Handle(w, r)
@@ -191,7 +192,8 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 	}
 }
 
-// Hold refuses all but public calls with Held until release is called. ok is false if another Hold is in force.
+// Hold makes the API refuse all but public calls with Held, until release is called. ok is false if another Hold is in
+// force.
 func (a *API) Hold(why string) (release func(), ok bool) {
 	held := &Held{why}
 	return func() { a.held.CompareAndSwap(held, nil) }, a.held.CompareAndSwap(nil, held)

@@ -7,12 +7,11 @@ import (
 	"net/http"
 )
 
-// drain is how much of a body that is too large is read and thrown away. A client
-// reads the answer only when it has sent its body.
+// drain bounds how much of a too large body is read and thrown away. It is read because a client reads the answer only
+// after it has sent its body.
 const drain = 16 << 20
 
-// ReadBody reads the body of a request. Its errors are *TooLarge, where the body has more than most bytes, and
-// ErrBody.
+// ReadBody reads the body of a request. Its errors are *TooLarge for a body of more than most bytes, and ErrBody.
 func ReadBody(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength <= most {
 		buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
@@ -24,7 +23,7 @@ func ReadBody(r *http.Request, most int64) ([]byte, error) {
 		}
 	}
 	if r.ContentLength <= most || r.Header.Get("Expect") == "" {
-		_, _ = io.CopyN(io.Discard, r.Body, drain) // as far as it goes
+		_, _ = io.CopyN(io.Discard, r.Body, drain) // errors don't matter
 	}
 	return nil, &TooLarge{most}
 }
@@ -37,7 +36,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
-	_ = out.Encode(v) // the client is gone, then
+	_ = out.Encode(v) // an error means that the client has gone
 }
 
 var asJSON = []string{"application/json"}

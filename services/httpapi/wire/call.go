@@ -14,12 +14,12 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Call collects what the log line and the span of a request say. It is also the request's context.
-// Only the goroutine that serves the request may use it.
+// Call collects the content of a request's log line and span. It is also the request's context. Only the goroutine that
+// serves the request may use it.
 type Call struct {
 	context.Context
 
-	// Caller is the zero value where nobody is authenticated.
+	// Caller is the zero value if the caller is not authenticated.
 	Caller access.Caller
 	// Remote is the address that the request came from.
 	Remote string
@@ -38,9 +38,8 @@ type note struct {
 	value any
 }
 
-// Note puts an attribute into the log line, and with "turnledger." before its key into the span;
-// one that has the key already is replaced. The value is a string, an int, a bool or a
-// fmt.Stringer, and never a text of a client.
+// Note puts an attribute into the log line, and with the prefix "turnledger." into the span. It replaces an attribute
+// with the same key. The value is a string, an int, a bool or a fmt.Stringer, and never a text from a client.
 func (c *Call) Note(key string, value any) {
 	if c.notes == nil {
 		c.notes = c.room[:0]
@@ -57,12 +56,11 @@ func (c *Call) Note(key string, value any) {
 // Failed notes the error that the call ended with.
 func (c *Call) Failed(err error) { c.err = err }
 
-// Prominent makes the log line of a call that went well one of level info.
+// Prominent raises the log line of a successful call to level info.
 func (c *Call) Prominent() { c.prominent = true }
 
-// Took notes how long a part of a request took. The log line has it as the name and
-// "_duration". ctx is the context that a port was called with. Only the goroutine that
-// serves the request may call it.
+// Took notes how long a part of a request took, as name + "_duration" in the log line. ctx is the context that a port
+// was called with. Only the goroutine that serves the request may call it.
 func Took(ctx context.Context, name string, took time.Duration) {
 	c := CallOf(ctx)
 	c.steps = append(c.steps, name+"_duration", took)
@@ -86,14 +84,14 @@ func CallOf(ctx context.Context) *Call {
 	return &Call{Context: ctx}
 }
 
-// answer is the response as the log line sees it.
+// answer wraps the response, and records what the log line says about it.
 type answer struct {
 	http.ResponseWriter
 
 	status int
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap makes http.ResponseController work.
 func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader notes the status.
@@ -111,8 +109,7 @@ func (w *answer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// finish ends a request: a panic is refused as any error is, and what happened is counted and
-// logged.
+// finish ends a request: it turns a panic into a refusal, and counts and logs the request.
 func (a *API) finish(w *answer, r *http.Request, c *Call, began time.Time) {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -123,19 +120,31 @@ func (a *API) finish(w *answer, r *http.Request, c *Call, began time.Time) {
 			c.surface.Refuse(w, r, c.err)
 		}
 	}
-	took := time.Since(began)
+	took, status := time.Since(began), c.counted(w.status)
 	route := cmp.Or(r.Pattern, "none")
-	a.metrics.observe(route, w.status, took)
-	c.trace(route, w.status)
-	a.log(w, c, route, took)
+	a.metrics.observe(route, status, took)
+	c.trace(route, status)
+	a.log(status, c, route, took)
 }
 
-func (a *API) log(w *answer, c *Call, route string, took time.Duration) {
-	level := levelOf(w.status, c.prominent)
+// clientGone is the status under which a request is counted if it failed because its client had gone. It is never sent.
+const clientGone = 499
+
+// counted returns the status for a request's metrics, log line and span: the status of its answer, or clientGone.
+func (c *Call) counted(status int) int {
+	gone := errors.Is(c.Err(), context.Canceled) && errors.Is(c.err, context.Canceled)
+	if gone && status >= http.StatusInternalServerError {
+		return clientGone
+	}
+	return status
+}
+
+func (a *API) log(status int, c *Call, route string, took time.Duration) {
+	level := levelOf(status, c.prominent)
 	if !a.cfg.Logger.Enabled(c, level) {
 		return
 	}
-	kv := []any{"route", route, "status", w.status, "duration", took}
+	kv := []any{"route", route, "status", status, "duration", took}
 	if c.Caller.Name != "" {
 		kv = append(kv, "caller", c.Caller.Name)
 	}
@@ -162,7 +171,7 @@ func levelOf(status int, prominent bool) slog.Level {
 	}
 }
 
-// plain returns the text of a value that has one.
+// plain returns a value's text, if it has one.
 func plain(v any) any {
 	if s, ok := v.(fmt.Stringer); ok {
 		return s.String()
@@ -170,7 +179,7 @@ func plain(v any) any {
 	return v
 }
 
-// Tell describes an error without any text of a client: a panic by its stack, errors of the network and of deadlines
+// Tell describes an error without any text from a client: a panic by its stack, errors of the network and of deadlines
 // by their own text, and all others by their types.
 func Tell(err error) string {
 	var broken *panicked
@@ -180,8 +189,8 @@ func Tell(err error) string {
 	return types(err)
 }
 
-// panicked is a panic of a handler. The value of a panic may be a client's text; its type
-// and the stack are not.
+// panicked is a panic of a handler. It keeps the type of the panic's value and the stack, since the value itself may be
+// a client's text.
 type panicked struct {
 	kind  string
 	stack []byte

@@ -10,10 +10,10 @@ import (
 var dependencyUp = prometheus.NewDesc(
 	"turnledger_dependency_up", "1 while a dependency of this process answers.", []string{"dependency"}, nil)
 
-// collectDeadline bounds what a scrape waits for the dependencies.
+// collectDeadline bounds how long a scrape waits for the dependencies.
 const collectDeadline = 2 * time.Second
 
-// Dependencies asks what is checked when the metrics are asked for.
+// Dependencies runs the checks whenever the metrics are collected.
 type Dependencies []Check
 
 // Describe implements prometheus.Collector.

@@ -8,8 +8,8 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Errors that a Surface's Refuse is given, besides those of its own handlers and those of access.Authenticator. Their
-// texts may be shown to clients.
+// Errors that are passed to a Surface's Refuse, besides those of its own handlers and those of access.Authenticator.
+// Their texts may be shown to clients.
 var (
 	// ErrForeign: 403.
 	ErrForeign = errors.New("a page of another site may not call this API; without authentication it answers " +
@@ -22,16 +22,16 @@ var (
 	ErrNoRoute = errors.New("there is no such call")
 	// ErrMethod: 405.
 	ErrMethod = errors.New("the call has another method: the header Allow names it")
-	// ErrQuery: the query can't be read, so that a parameter would be taken for missing.
+	// ErrQuery: the query is malformed, so a parameter could be taken for missing.
 	ErrQuery = errors.New("the query is not percent-encoded as it should be")
 	// ErrBody: 400.
 	ErrBody = errors.New("the body ended early or came too slowly")
-	// ErrOverloaded: 503. API.enter decides it, by MaxRequests and MaxStreams.
-	ErrOverloaded = errors.New("as many requests are under way as may be: come again when the header Retry-After " +
-		"says so")
+	// ErrOverloaded: 503. API.enter returns it, by MaxRequests and MaxStreams.
+	ErrOverloaded = errors.New("as many requests are under way as may be: " +
+		"come again when the header Retry-After says so")
 )
 
-// MissingScopes are those that a caller lacks: 403.
+// MissingScopes are the scopes that a caller lacks: 403.
 type MissingScopes struct{ Scopes access.Scopes }
 
 // Error names the scopes.
@@ -44,8 +44,8 @@ type OtherRole struct{ Role string }
 
 // Error names the role.
 func (e *OtherRole) Error() string {
-	return "this process has not the role " + e.Role + ", which answers this call: ask one that has it, by --url or " +
-		"TURNLEDGER_URL"
+	return "this process has not the role " + e.Role + ", which answers this call: " +
+		"ask one that has it, by --url or TURNLEDGER_URL"
 }
 
 // TooLarge says that a body has more than Most bytes: 413.
@@ -54,7 +54,8 @@ type TooLarge struct{ Most int64 }
 // Error names the bound.
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
-// Held refuses all but public calls while the log is restored from a backup: 503. API.Hold and Closed make it.
+// Held is the refusal of all but public calls while the log is restored from a backup: 503. API.Hold and Closed return
+// it.
 type Held struct{ Why string }
 
 // Error returns the reason.

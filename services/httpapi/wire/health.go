@@ -22,15 +22,15 @@ type checkJSON struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Check is a dependency that must answer before this process may take requests; without an Optional one the process is
-// degraded. Probe must end with its ctx.
+// Check is a dependency that must work before this process may take requests. If an Optional dependency fails, the
+// process is degraded but takes requests. Probe must end with its ctx.
 type Check struct {
 	Name     string
 	Optional bool
 	Probe    func(ctx context.Context) error
 }
 
-// public is an error of which anybody may read something in the answer of /readyz.
+// public is an error with a part that anybody may read in the answer of /readyz.
 type public interface {
 	error
 	Public() string
@@ -41,8 +41,8 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }
 
-// readyz probes all dependencies at once. The server's log says why a dependency fails; the answer says only
-// what is public of the error. If only optional dependencies fail, the status is degraded, and the process ready.
+// readyz probes all dependencies at once. The server's log says why a dependency fails; the answer shows only the
+// public part of the error. If only optional dependencies fail, the status is degraded, and the process is ready.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	errs := probeAll(r.Context(), a.cfg.Checks)
 	out, status := healthJSON{Status: "ok", Checks: map[string]checkJSON{}}, http.StatusOK

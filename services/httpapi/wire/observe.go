@@ -15,13 +15,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// begin opens the span of a request, below that of its caller.
+// begin opens the span of a request, below the caller's span.
 func (a *API) begin(r *http.Request) (context.Context, trace.Span) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	return a.tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// trace puts into the span what the log line has: ids, numbers and codes, never a text.
+// trace puts the content of the log line into the span: ids, numbers and codes, never a text.
 func (c *Call) trace(route string, status int) {
 	span := trace.SpanFromContext(c)
 	if !span.IsRecording() {
@@ -51,10 +51,11 @@ func attributeOf(key string, value any) attribute.KeyValue {
 	}
 }
 
-// metrics of the API, by route pattern: never by path, which holds ids.
+// metrics of the API, by route pattern. They are never by path, which holds ids.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	lines    *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -69,7 +70,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 	}
-	reg.MustRegister(m.requests, m.duration)
+	m.lines = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "turnledger", Subsystem: "http", Name: "lines_total",
+		Help: "Lines of requests with many turns, by the status that each was answered with.",
+	}, []string{"status"})
+	reg.MustRegister(m.requests, m.duration, m.lines)
 	return m
 }
 
@@ -77,6 +82,9 @@ func (m *metrics) observe(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
+
+// CountLine counts a part of a request that has an answer of its own.
+func (a *API) CountLine(status int) { a.metrics.lines.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 func metricsHandler(g prometheus.Gatherer) http.HandlerFunc {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP

@@ -16,26 +16,33 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// ErrOpen says that the API would be open to others than this machine.
+// ErrOpen says that other machines could reach the API without authentication.
 var ErrOpen = errors.New("without authentication the API listens on a loopback address only: make a key with " +
 	"turnledger keys create and set TURNLEDGER_AUTH=keys:FILE, or set TURNLEDGER_LISTEN=127.0.0.1:8480")
 
-// CheckListen refuses an address that others than this machine can reach, unless requests are
-// authenticated.
+// CheckListen refuses an address that other machines can reach, unless requests are authenticated.
 func CheckListen(addr string, authConfigured bool) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return errors.New("TURNLEDGER_LISTEN: want host:port, such as 127.0.0.1:8480")
 	}
-	ip, err := netip.ParseAddr(host)
-	if authConfigured || host == "localhost" || err == nil && ip.Unmap().IsLoopback() {
+	if authConfigured || Loopback(addr) {
 		return nil
 	}
 	return ErrOpen
 }
 
-// local reports whether a Host header names an address or this machine, and no name
-// that somebody else may have pointed here.
+// Loopback reports whether only this machine can reach an address, which is host:port.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// local reports whether a Host header holds an IP address or localhost. Any other name could belong to somebody who
+// points it at this machine.
 func local(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -46,26 +53,25 @@ func local(hostport string) bool {
 	return err == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// ServerConfig bounds what connections may take. Zero values are the defaults.
+// ServerConfig bounds what connections may use. Zero values mean the defaults.
 type ServerConfig struct {
 	Logger *slog.Logger
-	// Drain is how long requests under way have to end when the server stops; 10 s.
+	// Drain is how long running requests may take to end when the server stops; 10 s.
 	Drain time.Duration
 	// TLS is the certificate that the server shows; without it, it speaks plain HTTP.
 	TLS *tls.Config
-	// HeaderTimeout is how long a client may take for the headers, 5 s; ReadTimeout for all
-	// of a request, 30 s; WriteTimeout how long an answer may take, 3 min; IdleTimeout how
-	// long a connection is kept that nothing is asked on, 2 min.
+	// HeaderTimeout bounds how long a client may take to send the headers, 5 s; ReadTimeout the whole request, 30 s;
+	// WriteTimeout the answer, 3 min; IdleTimeout how long an unused connection is kept, 2 min.
 	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	// MaxHeader bounds the headers of a request in bytes; 64 KiB.
 	MaxHeader int
-	// MaxConnections are those that are open at once, 10,000; more wait.
+	// MaxConnections bounds the open connections, 10,000; further ones wait.
 	MaxConnections int
 }
 
-// Serve serves a handler on l until ctx ends. Then it takes no more requests, waits for those under way, and returns
-// nil, or an error if they were not answered in time. Callers keep open what the handler needs until Serve returns.
-// Serve closes l.
+// Serve serves a handler on l until ctx ends. Then it accepts no more requests, waits for the running ones, and returns
+// nil, or an error if they did not end in time. Callers keep open what the handler needs until Serve returns. Serve
+// closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, cfg ServerConfig) error {
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	server := &http.Server{
@@ -77,7 +83,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, cfg ServerConfig
 		IdleTimeout:       cmp.Or(cfg.IdleTimeout, 2*time.Minute),
 		MaxHeaderBytes:    cmp.Or(cfg.MaxHeader, 64<<10),
 		ErrorLog:          slog.NewLogLogger(quiet{logger.Handler()}, slog.LevelWarn),
-		// Stopping must not cancel what is under way.
+		// Stopping must not cancel running requests.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	if streams, ok := h.(interface{ EndStreams() }); ok {
@@ -113,8 +119,8 @@ func stop(ctx context.Context, server *http.Server, failed <-chan error, drain t
 	return nil
 }
 
-// quiet turns what net/http says of a single connection into debug lines: clients that don't speak TLS or that break
-// off are no trouble of the operator, and there may be many. It is for slog.NewLogLogger, which only calls Handle.
+// quiet lowers net/http's messages about single connections to level debug. Clients that don't speak TLS or that break
+// off are not the operator's problem, and there may be many. It is for slog.NewLogLogger, which only calls Handle.
 type quiet struct{ slog.Handler }
 
 // Handle lowers the level of such a line.

@@ -9,23 +9,22 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Steps measures the slow parts of a request. Each step is a span below the request's, a sample of a metric, and a
-// duration in the request's log line. None has a text of a client.
+// Steps measures the slow parts of a request. Each step is a span below the request's span, a sample of a metric, and a
+// duration in the request's log line. None holds a text from a client.
 type Steps struct {
-	tracer trace.Tracer
-	took   *prometheus.HistogramVec
+	tracer    trace.Tracer
+	durations *prometheus.HistogramVec
 }
 
 // NewSteps makes steps, whose spans go to traces.
 func NewSteps(registry prometheus.Registerer, traces trace.TracerProvider) *Steps {
-	s := &Steps{tracer: traces.Tracer("turnledger"), took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	s := &Steps{tracer: traces.Tracer("turnledger"), durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "turnledger", Subsystem: "step", Name: "duration_seconds",
-		Help: "Time of what a prompt or an answer asks of others, by step (prompt, memory, rewriter, model, " +
-			"first_word) " +
-			"and result (ok, failed).",
+		Help: "Time of what a prompt or an answer asks of others, " +
+			"by step (prompt, memory, rewriter, model, first_word) and result (ok, failed).",
 		Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .3, 1, 3, 10, 30, 120},
 	}, []string{"step", "result"})}
-	registry.MustRegister(s.took)
+	registry.MustRegister(s.durations)
 	return s
 }
 
@@ -48,6 +47,6 @@ func (s *Steps) Note(ctx context.Context, name string, took time.Duration, err e
 	if err != nil {
 		result = "failed"
 	}
-	s.took.WithLabelValues(name, result).Observe(took.Seconds())
+	s.durations.WithLabelValues(name, result).Observe(took.Seconds())
 	Took(ctx, name, took)
 }

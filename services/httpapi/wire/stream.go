@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// writeTime is how long an answer that was long in the making may take to be sent.
+// writeTime bounds how long it may take to send an answer after a long call has made it.
 const writeTime = 30 * time.Second
 
-// Heartbeat is how often a stream shows that it lives.
+// Heartbeat returns the pause between heartbeats of a stream.
 func (a *API) Heartbeat() time.Duration { return a.cfg.Heartbeat }
 
-// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. The deadline is lifted
-// between pieces, since HTTP/2 ends a stream at its deadline even if nobody writes to it at that moment.
+// Patient reads or writes a long body. Each piece has a deadline, and the whole has none. The deadline is removed
+// between pieces, since HTTP/2 ends a stream at its deadline even if nothing is being written.
 type Patient struct {
 	w        io.Writer
 	r        io.Reader
@@ -24,24 +24,23 @@ type Patient struct {
 	patience time.Duration
 }
 
-// NewPatient takes the deadline of an answer away; End sets another. The client may take StreamPatience for each
-// piece.
+// NewPatient removes the deadline of an answer; End sets another. The client may take StreamPatience for each piece.
 func (a *API) NewPatient(w http.ResponseWriter, r io.Reader) *Patient {
 	p := &Patient{w, r, http.NewResponseController(w), a.cfg.StreamPatience}
-	_ = p.c.SetWriteDeadline(time.Time{}) // where there is none, none is needed
+	_ = p.c.SetWriteDeadline(time.Time{}) // a writer without deadlines needs none
 	return p
 }
 
-// End sets a deadline for what is still to be written.
+// End sets a deadline for what remains to be written.
 func (p *Patient) End() { _ = p.c.SetWriteDeadline(time.Now().Add(p.patience)) }
 
-// Write writes a piece in its own time.
+// Write writes a piece within its own deadline.
 func (p *Patient) Write(b []byte) (int, error) { return p.within(p.c.SetWriteDeadline, p.w.Write, b) }
 
-// Read reads a piece in its own time.
+// Read reads a piece within its own deadline.
 func (p *Patient) Read(b []byte) (int, error) { return p.within(p.c.SetReadDeadline, p.r.Read, b) }
 
-// Send writes a piece that must arrive now.
+// Send writes a piece and flushes it.
 func (p *Patient) Send(b []byte) error {
 	_, err := p.within(p.c.SetWriteDeadline, func(b []byte) (int, error) {
 		_, err := p.w.Write(b)
@@ -50,9 +49,9 @@ func (p *Patient) Send(b []byte) error {
 	return err
 }
 
-// within moves a piece in its own time.
+// within reads or writes a piece within its own deadline.
 func (p *Patient) within(set func(time.Time) error, move func([]byte) (int, error), b []byte) (int, error) {
-	_ = set(time.Now().Add(p.patience)) // a writer of a test may have none
+	_ = set(time.Now().Add(p.patience)) // a test's writer may have no deadlines
 	n, err := move(b)
 	if err == nil || errors.Is(err, io.EOF) {
 		_ = set(time.Time{})
@@ -60,20 +59,20 @@ func (p *Patient) within(set func(time.Time) error, move func([]byte) (int, erro
 	return n, err
 }
 
-// SSE writes server-sent events, and a comment where there is none for a while, so that no proxy takes a stream that
-// waits for a dead connection. A client that takes nothing for too long is given up: later events are thrown away.
-// Safe for concurrent use from Begin on.
+// SSE writes server-sent events. During a silence it writes comments, so that no proxy takes the waiting stream for a
+// dead connection. A client that reads nothing for too long is given up: later events are thrown away. Safe for
+// concurrent use after Begin.
 type SSE struct {
 	w       http.ResponseWriter
 	out     *Patient
 	silence time.Duration
 
-	mu    sync.Mutex // what follows, and writing
+	mu    sync.Mutex // guards the fields below, and writing
 	gone  bool
 	quiet *time.Timer
 }
 
-// NewSSE makes a stream whose client may take nothing for at most patience, or for StreamPatience if that is less.
+// NewSSE makes a stream. Its client may read nothing for at most patience, or for StreamPatience if that is less.
 func (a *API) NewSSE(w http.ResponseWriter, patience time.Duration) *SSE {
 	out := &Patient{w, nil, http.NewResponseController(w), min(patience, a.cfg.StreamPatience)}
 	return &SSE{w: w, out: out, silence: a.cfg.Heartbeat}
@@ -97,7 +96,7 @@ func (s *SSE) Event(name string, data any) {
 	s.write("event: " + name + "\ndata: " + string(raw) + "\n\n")
 }
 
-// End stops the heartbeats: the connection is the server's again.
+// End stops the heartbeats, so that the server may use the connection again.
 func (s *SSE) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

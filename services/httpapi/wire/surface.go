@@ -10,41 +10,43 @@ import (
 	"github.com/turnledger/turnledger/services/access"
 )
 
-// Surface is an API as its clients see it. Several stand beside each other; none knows another.
+// Surface is an API as its clients see it. Several surfaces stand beside each other, without knowing each other.
 type Surface struct {
-	// Prefixes of the surface's paths. A path belongs to the surface with the longest prefix of it, counted in whole
-	// segments: "/v1/things" has "/v1/things/a" and not "/v1/thingsome". "/" has every path.
+	// Prefixes of the surface's paths. A path belongs to the surface with its longest prefix, in whole segments:
+	// "/v1/things" is a prefix of "/v1/things/a" but not of "/v1/thingsome". "/" is a prefix of every path.
 	Prefixes []string
 	Routes   []Route
-	// Refuse answers a request with an error, in the surface's own form: an error of its handlers, or of this package
-	// and of services/access (errors.go). The header Allow is set already where there is one.
+	// Refuse answers a request with an error in the surface's own form. The error comes from the surface's handlers,
+	// this package (errors.go) or services/access. The header Allow is already set if it is needed.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Tell returns what a log may hold of an error: nothing that a client sent. Tell of this package is a start.
+	// Tell returns what a log may hold of an error: nothing that a client sent. It can build on this package's Tell.
 	Tell func(err error) string
 }
 
 // Route is one call of a surface.
 type Route struct {
-	// Method and Path, such as /v1/things/{thing_id}. A request has the values of the path as http.Request.PathValue.
+	// Method and Path, such as /v1/things/{thing_id}. http.Request.PathValue returns the values of the path.
 	Method, Path string
-	// Needs are the scopes of a caller; a route without any is answered to nobody, unless it is Public.
-	Needs  access.Scopes
+	// Needs are the scopes that a caller must have. A route without any is refused to everybody, unless it is Public.
+	Needs access.Scopes
+	// Any are scopes of which a caller must have at least one, besides those that it Needs.
+	Any    access.Scopes
 	Public bool
-	// Role, where it is not empty, names the processes that answer the call. This process refuses it with OtherRole,
-	// and the route needs nothing else.
+	// Role, if set, names the role whose processes answer the call. This process refuses it with OtherRole, and the
+	// route needs no other fields.
 	Role string
-	// Own fails if a request names what the identity of its bound caller may not reach. It is called for bound callers
-	// only, before the body is read. A route without Own refuses bound callers.
+	// Own returns an error if a request names something that the bound caller's identity may not reach. It is called
+	// only for bound callers, before the body is read. A route without Own refuses bound callers.
 	Own func(r *http.Request, identityID string) error
-	// Long, where it is not 0, says that the call may take that long: it takes a place among the streams, and the
-	// server's deadline for an answer is longer by that.
+	// Long, if above 0, is how long the call may take. The call then takes a place among the streams, and the server's
+	// deadline for the answer is longer by Long.
 	Long time.Duration
-	// Handle answers. An error that it returns is refused in the surface's form, or only logged where the answer has
-	// begun.
+	// Handle answers. If it returns an error, the error is refused in the surface's form, or only logged if the answer
+	// has begun.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// has reports whether a path lies below a prefix.
+// has reports whether a prefix contains a path.
 func has(prefix, path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
 	return ok && (rest == "" || rest[0] == '/')
@@ -63,7 +65,7 @@ func surfaceOf(surfaces []*Surface, path string) *Surface {
 	return found
 }
 
-// bare is the surface of paths that no other has.
+// bare is the surface of paths that belong to no other surface.
 var bare = Surface{
 	Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) {
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
@@ -71,13 +73,12 @@ var bare = Surface{
 	Tell: Tell,
 }
 
-// router finds the route of a request, segment by segment of the path as it was sent.
-// http.ServeMux would redirect a path with an empty or dotted id to its cleaned form,
-// which is another call, and can't match an id that is a slash. Safe for concurrent use
-// once all routes are in.
+// router finds the route of a request, segment by segment, by the path as it was sent. http.ServeMux would redirect a
+// path with an empty or dotted id to its cleaned form, which is another call, and can't match an id that is a slash.
+// Safe for concurrent use once all routes are added.
 type router map[int][]route // by number of segments
 
-// route is a Route as the router looks for it.
+// route is a Route in the form that the router searches.
 type route struct {
 	Route
 
@@ -90,8 +91,7 @@ func (m router) add(t Route) {
 	m[len(segments)] = append(m[len(segments)], route{t, t.Method + " " + t.Path, segments})
 }
 
-// find returns the route of a path, or why there is none; with ErrMethod allowed names the
-// methods that the path has.
+// find returns the route of a path, or why there is none. With ErrMethod, allowed names the methods that the path has.
 func (m router) find(method string, segments []string) (found route, allowed string, err error) {
 	var elsewhere *OtherRole
 	var methods []string
@@ -103,7 +103,7 @@ func (m router) find(method string, segments []string) (found route, allowed str
 			return t, "", nil
 		case same:
 			elsewhere = &OtherRole{t.Role}
-		case t.Role != "": // its methods are not allowed here
+		case t.Role != "": // this process does not allow the methods of another role's call
 		case t.Method == http.MethodGet:
 			methods = append(methods, t.Method, http.MethodHead)
 		default:
@@ -133,8 +133,7 @@ func (t route) matches(segments []string) bool {
 	return true
 }
 
-// bind sets the path values of the request, and the pattern that logs and metrics
-// name it by.
+// bind sets the request's path values, and the pattern that names it in logs and metrics.
 func (t route) bind(r *http.Request, segments []string) {
 	r.Pattern = t.pattern
 	for i, s := range t.segments {
@@ -143,7 +142,7 @@ func (t route) bind(r *http.Request, segments []string) {
 		}
 		value, err := url.PathUnescape(segments[i])
 		if err != nil {
-			value = segments[i] // can't be: net/http has parsed the path
+			value = segments[i] // never happens: net/http has parsed the path
 		}
 		r.SetPathValue(s[1:len(s)-1], value)
 	}

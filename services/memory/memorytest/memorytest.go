@@ -1,5 +1,4 @@
-// Package memorytest is a Supermemory for tests: both versions of its API over one set
-// of documents.
+// Package memorytest is a Supermemory for tests: both versions of its API, over one set of documents.
 package memorytest
 
 import (
@@ -16,7 +15,7 @@ import (
 // Document as it was stored.
 type Document struct {
 	Scope, ID, Content string
-	// Puts is how often it was stored.
+	// Puts counts how often the document was stored.
 	Puts     int
 	metadata json.RawMessage
 }
@@ -27,7 +26,7 @@ type Server struct {
 
 	mu   sync.Mutex
 	docs map[string]*Document
-	// fail decides about each request: a status above 0 is answered at once.
+	// fail is called for each request. A status above 0 is sent at once in place of an answer.
 	fail func(r *http.Request, body string) int
 }
 
@@ -39,7 +38,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Fail sets who decides about requests from now on; nil lets all through.
+// Fail sets the function that may fail requests; nil lets all requests through.
 func (s *Server) Fail(f func(r *http.Request, body string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (s *Server) Documents() (out []Document) {
 	return out
 }
 
-// request is the bodies of both versions in one.
+// request has the fields of both versions' request bodies.
 type request struct {
 	ID            string          `json:"id"`
 	CustomID      string          `json:"customId"`
@@ -118,7 +117,7 @@ func (s *Server) v5(w http.ResponseWriter, method, scope, call string, in reques
 	}
 }
 
-// v4 has one name for a document, whatever its tag.
+// v4 serves the API v4, which stores one document under an id, whatever its tag.
 func (s *Server) v4(w http.ResponseWriter, call string, in request) {
 	id, _ := strings.CutPrefix(call[strings.Index(call, " ")+1:], "/v3/documents/")
 	switch {

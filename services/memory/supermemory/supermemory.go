@@ -1,5 +1,5 @@
-// Package supermemory is a long-term memory at Supermemory, by its API v5, or by v3/v4,
-// which is shut down on 2026-12-31. One document is one turn, under the turn's id.
+// Package supermemory is a client of Supermemory, a long-term memory, by its API v5, or by v3/v4, which is shut down on
+// 2026-12-31. One document is one turn, under the turn's id.
 package supermemory
 
 import (
@@ -22,11 +22,19 @@ import (
 	"github.com/turnledger/turnledger/services/memory"
 )
 
-// Config of a memory. URL is that of the API, without a version.
+// Config of a memory. URL is the API's address without a version.
 type Config struct {
 	URL, Key string
 	// Timeout of a call; 10 s by default.
 	Timeout time.Duration
+}
+
+// New returns the service by a version of its API: v4, or v5 for any other.
+func New(version string, c Config) memory.Service {
+	if version == "v4" {
+		return NewV4(c)
+	}
+	return NewV5(c)
 }
 
 // client calls the API.
@@ -40,21 +48,22 @@ func newClient(c Config) client {
 	return client{strings.TrimRight(c.URL, "/"), c.Key, &http.Client{Timeout: timeout}}
 }
 
-// statusError is an answer that is no success. It holds nothing of the body, in which the service may repeat a text.
+// statusError is the status of a failed request. It holds nothing of the body, since the service may repeat a text
+// there.
 type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("the memory answered %d", int(s)) }
 
-// statusOf returns the status of an answer that was no success, else 0.
+// statusOf returns the status of a failed request, or 0 for any other error.
 func statusOf(err error) int {
 	status, _ := errors.AsType[statusError](err)
 	return int(status)
 }
 
-// longestAnswer bounds what is read of an answer.
+// longestAnswer bounds the bytes that are read of a response.
 const longestAnswer = 4 << 20
 
-// call sends a body, if there is one, and reads the answer into out, if the caller wants it.
+// call sends a body, if there is one, and decodes the response into out, if out is set.
 func (c client) call(ctx context.Context, method, path string, body, out any) error {
 	var content io.Reader
 	if body != nil {
@@ -90,7 +99,7 @@ func (c client) call(ctx context.Context, method, path string, body, out any) er
 	}
 }
 
-// brief leaves the URL, which names an identity, out of an error.
+// brief strips the URL from an error, since the URL names an identity.
 func brief(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err
@@ -98,7 +107,8 @@ func brief(err error) error {
 	return err
 }
 
-// put sends a document. A request that is wrong in itself is not sent again.
+// put sends a document. If the service rejects the request itself, the error is permanent, so that it is not sent
+// again.
 func (c client) put(ctx context.Context, path string, body any) error {
 	err := c.call(ctx, http.MethodPost, path, body, nil)
 	switch statusOf(err) {
@@ -109,15 +119,15 @@ func (c client) put(ctx context.Context, path string, body any) error {
 	}
 }
 
-// remove deletes something; it is no error if that is not there.
+// remove deletes something; if it does not exist, that is no error.
 func (c client) remove(ctx context.Context, path string, body any) error {
 	return missing(c.call(ctx, http.MethodDelete, path, body, nil))
 }
 
-// errStillThere says that a document is there after it was deleted.
+// errStillThere says that a document still exists after it was deleted.
 var errStillThere = errors.New("the memory still has a document that was deleted")
 
-// gone holds the service to a deletion: what it says it deleted must not be found.
+// gone checks a deletion: the service must not find the document any more.
 func (c client) gone(ctx context.Context, path string) error {
 	err := c.call(ctx, http.MethodGet, path, nil, nil)
 	switch status := statusOf(err); {
@@ -130,7 +140,7 @@ func (c client) gone(ctx context.Context, path string) error {
 	}
 }
 
-// missing is nil for what is not there.
+// missing returns nil if the error says that something does not exist.
 func missing(err error) error {
 	if statusOf(err) == http.StatusNotFound {
 		return nil
@@ -138,7 +148,7 @@ func missing(err error) error {
 	return err
 }
 
-// search returns what a search finds, the best first; nothing in a scope that is not there.
+// search returns the results of a search, the best first. A scope that does not exist has none.
 func (c client) search(ctx context.Context, path string, body map[string]any) (out []memory.Found, err error) {
 	var answer struct {
 		Results []result `json:"results"`
@@ -168,7 +178,7 @@ func metadata(d memory.Document) map[string]string {
 		"place": strconv.FormatUint(d.Place, 10)}
 }
 
-// result is what a search finds, in the words of both versions.
+// result is a search result, with the fields of both versions.
 type result struct {
 	ID       string `json:"id"`
 	Memory   string `json:"memory"`

@@ -30,7 +30,7 @@ func (m V5) Put(ctx context.Context, scope string, d memory.Document) error {
 	})
 }
 
-// mostIDs is how many documents one call deletes.
+// mostIDs bounds how many documents one call deletes.
 const mostIDs = 100
 
 // Delete implements memory.Store.
@@ -39,8 +39,8 @@ func (m V5) Delete(ctx context.Context, scope string, turns []uuid.UUID) error {
 		if err := m.remove(ctx, namespace(scope)+"/document", map[string]any{"ids": ids}); err != nil {
 			return err
 		}
-		// The answer lists failures, and among them documents that were not there: only a look at each document
-		// shows that it is gone.
+		// The response lists documents that did not exist as failures, so only a read of each document shows that it is
+		// gone.
 		for _, id := range ids {
 			if err := m.gone(ctx, namespace(scope)+"/document/"+id.String()); err != nil {
 				return err

@@ -76,7 +76,9 @@ func (m modelled) step(c call) (modelled, reply) {
 		if m.identity != "" && m.identity != c.identity {
 			return m, refused(http.StatusConflict, "session_linked_elsewhere")
 		}
+		linked := m.identity == c.identity
 		m.identity, m.known = c.identity, true
+		return m, reply{status: http.StatusOK, duplicate: linked}
 	case "start":
 		if there {
 			return m, reply{status: http.StatusOK, duplicate: true}

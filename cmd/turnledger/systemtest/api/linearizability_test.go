@@ -154,6 +154,9 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 	r := reply{status: status}
 	r.code, _ = out["code"].(string)
 	r.duplicate, _ = out["duplicate"].(bool)
+	if c.kind == "reset" {
+		r.duplicate = false // the model does not know which reset had an effect
+	}
 	if c.kind == "read" {
 		var turns []string
 		for _, x := range out["turns"].([]any) {

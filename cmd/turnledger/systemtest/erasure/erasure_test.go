@@ -22,18 +22,27 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	turn := p.RecordTurn(t, "s", "r1", "SECRET-A one", "SECRET-A two")
 	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
 		map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})
+	describe := func(session, title, value string) {
+		t.Helper()
+		p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(session),
+			map[string]any{"title": title, "metadata": map[string]any{"note": value}})
+	}
+	describe("s", "SECRET-D title", "SECRET-D value")
+	describe("t", "SECRET-B title", "SECRET-B value")
+	describe("u", "SECRET-C title", "SECRET-C value")
 	p.RecordTurn(t, "t", "r1", "SECRET-B one", "SECRET-B two")
 	p.LinkIdentity(t, "t", "bob")
 	p.RecordTurn(t, "u", "r1", "SECRET-C one", "SECRET-C two")
 	p.LinkIdentity(t, "u", "carol")
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
-	secrets := []string{"SECRET-A", "SECRET-B", "SECRET-C"}
+	secrets := []string{"SECRET-A", "SECRET-B", "SECRET-C", "SECRET-D"}
 	for _, secret := range secrets {
 		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, secret),
 			"the search finds what there is")
 	}
 
+	describe("s", "KEPT-0 title", "") // its eraser's work is done before that of the redaction
 	gone := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact",
 		map[string]any{"reason": "asked to"})
 	code, out, errs := p.Run(t, "erase", "t", "--wait")

@@ -44,7 +44,8 @@ func (d *storage) flush(t *testing.T) {
 	t.Helper()
 	conn := d.sql(t)
 	// As docs/erasure.md asks of the operator.
-	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers",
+	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers, " +
+		"turnledger.sessions",
 		"checkpoint"} {
 		_, err := conn.Exec(t.Context(), statement)
 		require.NoError(t, err)

@@ -2,7 +2,9 @@ package importing_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -49,7 +51,7 @@ func (a *acknowledgements) proxyTo(t testing.TB, p *stack.Process) string {
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ModifyResponse = a.remember
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	server := httptest.NewServer(proxy)
+	server := httptest.NewServer(keepSent(proxy))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -64,6 +66,9 @@ func (a *acknowledgements) remember(resp *http.Response) error {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
 		return nil
 	}
+	if resp.Request.URL.Path == "/v1/turns" {
+		return a.rememberLines(resp.Request, body)
+	}
 	var turn struct {
 		SessionID string `json:"session_id"`
 		TurnID    string `json:"turn_id"`
@@ -76,6 +81,50 @@ func (a *acknowledgements) remember(resp *http.Response) error {
 		a.set(turn.SessionID, turn.TurnID, "pending")
 	case strings.HasSuffix(path, "/finalize"):
 		a.set(turn.SessionID, turn.TurnID, "finalized")
+	}
+	return nil
+}
+
+// sentKey is where a request keeps the body that was sent with it.
+type sentKey struct{}
+
+// keepSent keeps the bodies of requests, which name the sessions that an answer to many turns does not.
+func keepSent(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sentKey{}, sent)))
+	})
+}
+
+// rememberLines notes the answers to many turns.
+func (a *acknowledgements) rememberLines(r *http.Request, body []byte) error {
+	sent := json.NewDecoder(bytes.NewReader(r.Context().Value(sentKey{}).([]byte)))
+	answers := json.NewDecoder(bytes.NewReader(body))
+	for answers.More() {
+		var asked struct {
+			SessionID string           `json:"session_id"`
+			Answer    *string          `json:"answer_neutral"`
+			Messages  []map[string]any `json:"answer_messages"`
+		}
+		var told struct {
+			Status    int    `json:"http_status"`
+			TurnID    string `json:"turn_id"`
+			Duplicate bool   `json:"duplicate"`
+		}
+		if err := errors.Join(sent.Decode(&asked), answers.Decode(&told)); err != nil {
+			return err
+		}
+		switch {
+		case told.Status/100 != 2:
+		case told.Duplicate || asked.Answer == nil && asked.Messages == nil:
+			a.set(asked.SessionID, told.TurnID, "pending")
+		default:
+			a.set(asked.SessionID, told.TurnID, "finalized")
+		}
 	}
 	return nil
 }

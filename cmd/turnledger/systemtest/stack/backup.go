@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Backup is a backup of sessions s0, s1, … of two turns each, and of the session gone, which was erased since.
+// Backup is a backup of the sessions s0, s1, … of two turns each, and of the session "gone", which was erased after the
+// backup.
 type Backup struct {
 	Dir      string
-	Erasures string // the file of what was erased since
+	Erasures string // the file of the later erasures
 }
 
-// BackupSessions is how many sessions a Backup has beside the erased one.
+// BackupSessions is the number of sessions s0, s1, … of a Backup.
 const BackupSessions = 5
 
 // TakeBackup records sessions at a server of its own, which is started with args, and backs them up.
@@ -42,7 +43,7 @@ func TakeBackup(t testing.TB, args ...string) Backup {
 	return b
 }
 
-// unpackable returns a text that packing makes no shorter than to three quarters.
+// unpackable returns a text that compression shortens by a quarter at most.
 func unpackable(n int) string {
 	var b strings.Builder
 	for b.Len() < n {

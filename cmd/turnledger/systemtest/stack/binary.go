@@ -56,8 +56,8 @@ func Binary(t testing.TB) string {
 
 var built = &gobuild.Program{Name: "turnledger", Package: "github.com/turnledger/turnledger/cmd/turnledger"}
 
-// findBinary builds the binary, unless one is named. With the race detector a process takes three times
-// the processor, and all processes of a test wait for each other: only the long forms have it there.
+// findBinary builds the binary, unless the variable names one. With the race detector a process needs three times the
+// processor time, and all processes of a test wait for each other. So only the long forms build it with the detector.
 var findBinary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(binaryVariable); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -72,7 +72,7 @@ var findBinary = sync.OnceValues(func() (string, error) {
 	return built.Path()
 })
 
-// environment returns the variables that the binary inherits: all but those that are meant for the tests.
+// environment returns the variables that the binary inherits: all but those for the tests.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "TURNLEDGER_TEST_") ||

@@ -17,10 +17,10 @@ const (
 	ExitUsage  = 2
 )
 
-// commandLimit ends a command line that never ends, such as a server that should have refused to start.
+// commandLimit ends a command line that does not end by itself, such as a server that should have refused to start.
 const commandLimit = 5 * time.Minute
 
-// Run runs a command line to its end.
+// Run runs a command line to its end, and returns its status and output.
 func Run(t testing.TB, args ...string) (code int, out, errs string) {
 	t.Helper()
 	return run(t, Binary(t), nil, args)
@@ -51,7 +51,7 @@ func run(t testing.TB, binary string, env, args []string) (code int, out, errs s
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// Command returns a verb against the process, for a test that starts it itself.
+// Command returns a verb against the process. The test starts it itself.
 func (p *Process) Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Binary(t), args...)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountSmallDisk mounts a disk of so many megabytes; it needs root.
+// MountSmallDisk mounts a disk of the given number of megabytes; it needs root.
 func MountSmallDisk(t testing.TB, megabytes int) (dir string, resize func(megabytes int)) {
 	t.Helper()
 	dir = DataDir(t)
@@ -24,7 +24,7 @@ func MountSmallDisk(t testing.TB, megabytes int) (dir string, resize func(megaby
 	}
 }
 
-// FillDisk writes a file into all that is free on a disk, which free removes.
+// FillDisk fills all free space of a disk with one file, which free removes.
 func FillDisk(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")

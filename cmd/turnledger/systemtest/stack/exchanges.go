@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exchanges returns what a context must show after n turns: the user's and the assistant's words.
+// Exchanges returns what a context must show after n turns: the user's and the assistant's messages.
 func Exchanges(n int) (out []any) {
 	for i := range n {
 		out = append(out,
@@ -17,14 +17,14 @@ func Exchanges(n int) (out []any) {
 	return out
 }
 
-// RecordExchange records turn i of a session and finds it in the next context at once.
+// RecordExchange records turn i of a session, and requires that the next context has it.
 func (p *Process) RecordExchange(t testing.TB, id string, i int) {
 	t.Helper()
 	p.RecordTurn(t, id, fmt.Sprint("r", i), fmt.Sprint("question ", i), fmt.Sprint("answer ", i))
 	require.Equal(t, Exchanges(i+1), p.Context(t, id))
 }
 
-// Questions returns the questions of n such turns.
+// Questions returns the questions of the first n such turns.
 func Questions(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprint("question ", i))

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FormerCommit is the version before this one, whose data this one opens and beside whose processes it runs.
+// FormerCommit is the version before this one. This version must open its data and run beside its processes.
 const FormerCommit = "bac467c9d1a10444d73fd05d8c0b02d8db710dc9"
 
 var errNoFormerCommit = errors.New("the commit of the version before is not in this clone: fetch it with " +
 	"`git fetch --unshallow`, or `git fetch origin " + FormerCommit + "`")
 
-// FormerBinary returns the path of the binary of the version before, built from git. Where the clone does not hold
-// that commit, a long form fails and a short one is skipped; both say how to fetch it.
+// FormerBinary returns the path of the binary of the version before, built from git. If the clone does not hold that
+// commit, a long form fails and a short form is skipped; both say how to fetch it.
 func FormerBinary(t testing.TB) string {
 	t.Helper()
 	path, err := buildFormer()
@@ -54,7 +54,7 @@ var buildFormer = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(formerDir, "bin", "turnledger")
-	// Without the folder's name in what is compiled, Go's build cache serves the next build.
+	// -trimpath keeps the folder's name out of the build, so that Go's build cache serves the next build.
 	cmd = exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/turnledger")
 	cmd.Dir = formerDir
 	if printed, err := cmd.CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 // ResidentMemory returns the memory of the process, in bytes.
 func (p *Process) ResidentMemory(t testing.TB) int64 { return MemoryOf(t, p.Cmd.Process.Pid, "VmRSS") }
 
-// MemoryOf returns what Linux says of a process's memory under a name, in bytes.
+// MemoryOf returns a field of /proc/PID/status, such as VmRSS, in bytes.
 func MemoryOf(t testing.TB, pid int, name string) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -11,7 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// EventMessage returns the message that publishes a fact, with another body where one is given.
+// EventMessage returns the message that publishes a fact. If body is not empty, it replaces the fact's body.
 func EventMessage(f events.Fact, body string) *nats.Msg {
 	env, err := events.Encode(f, time.Now())
 	if err != nil {
@@ -24,8 +24,8 @@ func EventMessage(f events.Fact, body string) *nats.Msg {
 	return m
 }
 
-// StartNATS starts a NATS that ends with the test. It syncs every event, as deploy/nats.conf has it. Its folder is
-// one of the test where options name none.
+// StartNATS starts a NATS that ends with the test. It syncs every event, as in deploy/nats.conf. Its data is in a
+// folder of the test, unless options name one.
 func StartNATS(t testing.TB, options natsserver.Options) *natsserver.Server {
 	t.Helper()
 	options.ServerName, options.Host, options.Port = "outside", "127.0.0.1", natsserver.RANDOM_PORT

@@ -47,8 +47,8 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// FreeAddress returns a loopback address that nobody listens on. Its port is below the ports that Linux
-// gives to outgoing connections, of which other tests make many meanwhile.
+// FreeAddress returns an unused loopback address. Its port is below the ports that Linux gives to outgoing connections,
+// since other tests make many of these meanwhile.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -71,12 +71,12 @@ func DataDir(t testing.TB) string {
 	return dir
 }
 
-// ServeNATS returns the settings of a process whose NATS other processes use at an address.
+// ServeNATS returns the settings of a process whose NATS other processes use at the address.
 func ServeNATS(address string) []string {
 	return []string{"TURNLEDGER_NATS_LISTEN=" + address, "TURNLEDGER_SYNC=always"}
 }
 
-// JoinNATS returns the settings of a process that uses the NATS of another.
+// JoinNATS returns the settings of a process that uses another process's NATS.
 func JoinNATS(address string) []string {
 	return []string{"TURNLEDGER_NATS_URL=nats://" + address, "TURNLEDGER_NATS_LISTEN="}
 }
@@ -122,7 +122,7 @@ func LaunchProgram(t testing.TB, binary, address string, env []string, args ...s
 	return p
 }
 
-// WaitReady waits until the process says that it is ready.
+// WaitReady waits until the process reports that it is ready.
 func (p *Process) WaitReady(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -135,7 +135,7 @@ func (p *Process) WaitReady(t testing.TB) {
 	}, time.Minute, 10*time.Millisecond, "not ready: %s", p.Log)
 }
 
-// WaitReadyOr waits until the process says that it is ready, or has exited, and reports whether it is ready.
+// WaitReadyOr waits until the process is ready or has exited, and reports whether it is ready.
 func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < time.Minute; {
@@ -156,7 +156,7 @@ func (p *Process) WaitReadyOr(t testing.TB, exited <-chan error) bool {
 	return false
 }
 
-// WaitLog waits until the process's log matches a pattern. A line can arrive after the event that it reports, since it
+// WaitLog waits until the process's log matches a pattern. A line may arrive after the event that it reports, since it
 // comes through a pipe.
 func (p *Process) WaitLog(t testing.TB, pattern string) {
 	t.Helper()

@@ -41,8 +41,8 @@ func (p *Process) WaitCaughtUp(t testing.TB, names ...string) {
 	}, 30*time.Second, 20*time.Millisecond, "%v do not catch up: %s", names, p.Log)
 }
 
-// AuditedQuestions returns the questions of an identity in the audit tables. It asks again while the
-// answer is 503, as it is until PostgreSQL is back.
+// AuditedQuestions returns the questions of an identity in the audit tables. It repeats the call while the answer is
+// 503, as it is until PostgreSQL is back.
 func (p *Process) AuditedQuestions(t testing.TB, identity string) (out []string) {
 	t.Helper()
 	var page map[string]any

@@ -273,14 +273,67 @@ func save(t *testing.T, file, dir string, r recording) {
 	require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
 }
 
-// TestRecord writes testdata anew: go test -run TestRecord -record ./cmd/turnledger/systemtest/upgrade
-func TestRecord(t *testing.T) {
-	if !*record {
-		t.Skip("writes testdata, with -record only")
-	}
-	binary := stack.FormerBinary(t)
+// The recordings are of the version before, and whole. With -record they are written anew first:
+// go test -run TestRecordings -record ./cmd/turnledger/systemtest/upgrade
+func TestRecordings(t *testing.T) {
 	for _, f := range forms {
-		dir, r := makeRecording(t, f, binary)
-		save(t, f.file(), dir, r)
+		if *record {
+			dir, r := makeRecording(t, f, stack.FormerBinary(t))
+			save(t, f.file(), dir, r)
+		}
+		checkRecording(t, f)
 	}
+}
+
+// checkRecording fails if a part of a recording is missing. A test that reads the part would pass without it.
+func checkRecording(t *testing.T, f form) {
+	t.Helper()
+	dir, r := open(t, f) // of the right commit
+	partitions, letters := 1, 3
+	if f.outside {
+		partitions, letters = 4, 4
+	}
+	require.False(t, r.At.IsZero())
+	asked := questions(f, "0:0")
+	require.Len(t, r.Calls, len(asked), f.name)
+	for i, c := range r.Calls {
+		require.Equal(t, asked[i].Method+asked[i].Path, c.Method+c.Path)
+		require.NotZero(t, c.Status, c.Path)
+		if c.Path != "/v1/events?session_id=unknown" {
+			require.NotEmpty(t, c.Answer, c.Path)
+		}
+	}
+	for i, args := range verbs() {
+		require.Equal(t, args, r.Verbs[i].Args)
+	}
+	require.Len(t, r.Verbs, len(verbs()))
+	require.Len(t, r.DeadLetters, letters)
+	require.Len(t, r.Receipts, 2)
+	require.Equal(t, f.outside, len(r.Redis) > 0, "the keys of Redis")
+	for _, table := range []string{
+		"questions", "answers", "sessions", "session_links", "event_ledger", "security_events", "dead_letters",
+		"projection_checkpoints",
+	} {
+		require.Regexp(t, `(?i)insert into turnledger\.`+table+`\b`, r.Postgres)
+	}
+	require.FileExists(t, filepath.Join(dir, "backup", "manifest.json"))
+	for k := range partitions {
+		require.FileExists(t, filepath.Join(dir, "backup", fmt.Sprintf("TURNS-%d.snapshot", k)))
+		require.Len(t, streamFiles(t, f, dir, fmt.Sprint("TURNS-", k)), 1, "stream %d", k)
+	}
+	require.Len(t, streamFiles(t, f, dir, "KV_TURNLEDGER"), 1)
+	require.NotEmpty(t, streamFiles(t, f, dir, "TURNS-*", "msgs", "*.blk"), "events")
+}
+
+// streamFiles returns the folder of a stream, or files in it, where NATS keeps its streams.
+func streamFiles(t *testing.T, f form, dir string, path ...string) []string {
+	t.Helper()
+	if !f.outside {
+		dir = filepath.Join(dir, "data", "nats")
+	} else {
+		dir = filepath.Join(dir, "data")
+	}
+	found, err := filepath.Glob(filepath.Join(append([]string{dir, "jetstream", "$G", "streams"}, path...)...))
+	require.NoError(t, err)
+	return found
 }

@@ -76,6 +76,33 @@ func TestAnErasureReachesTheSecondRecentView(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
+// A process that only erases has no first view to compare, and still waits for the second before it calls an erasure
+// complete.
+func TestAnEraserAloneWaitsForTheSecondRecentView(t *testing.T) {
+	t.Parallel()
+	redis, nats := redistest.Start(t), stack.FreeAddress(t)
+	shadow := "TURNLEDGER_RECENT_SHADOW=" + redis.URL()
+	p := stack.Serve(t, append(stack.ServeNATS(nats), shadow), "--roles", "api,context,recent")
+	eraser := stack.Serve(t, append(stack.JoinNATS(nats), shadow), "--roles", "eraser,api")
+	p.RecordTurn(t, "s", "r1", "a question", "an answer")
+	p.WaitCaughtUp(t, "recent-shadow")
+	redis.Stop()
+	id := p.Must(t, http.StatusAccepted, http.MethodDelete, stack.SessionPath("s"), nil)["receipt_id"].(string)
+	states := func() map[any]any {
+		out := map[any]any{}
+		for _, x := range eraser.Get(t, "/v1/receipts/"+id)["places"].([]any) {
+			out[x.(map[string]any)["place"]] = x.(map[string]any)["state"]
+		}
+		return out
+	}
+	require.Eventually(t, func() bool { return states()["log"] == "done" }, 30*time.Second, 20*time.Millisecond)
+	require.Equal(t, "waiting", states()["recent-shadow"])
+	redis.Restart(redistest.Empty)
+	require.Eventually(t, func() bool {
+		return eraser.Get(t, "/v1/receipts/"+id)["state"] == "complete"
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
 // The second recent view's dead letters are listed, and counted.
 func TestTheSecondRecentViewHasDeadLetters(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-// Package subscriber counts turns with Watermill alone: for those who live there and need
+// Package subscriber counts turns with Watermill alone. It is for programs that are built on Watermill, and need
 // neither the fold's verdicts nor the checkpoint of a projection.
 package subscriber
 

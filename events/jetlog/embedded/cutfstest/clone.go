@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// clone copies what a cut draws from. The clone shares nothing that a later change of d could reach.
+// clone copies the state that a cut draws from. The clone shares nothing that a later change of d could reach.
 func (d *disk) clone() *disk {
 	c := newDisk(d.opts)
 	c.nextIno = d.nextIno
@@ -25,7 +25,7 @@ func (d *disk) clone() *disk {
 	return c
 }
 
-// clone copies a node but its names.
+// clone copies a node without its names.
 func (n *node) clone() *node {
 	c := newNode(n.ino, n.mode)
 	c.mtime = n.mtime

@@ -8,11 +8,10 @@ import (
 
 const sector = 512
 
-// content is a file's bytes.
 type content struct {
-	now     []byte // what processes read
-	durable []byte // what is sure to survive
-	pending []edit // what leads from durable to now
+	now     []byte // as processes read it
+	durable []byte // sure to survive
+	pending []edit // the edits that lead from durable to now
 }
 
 // edit is a write, or a truncation to off. A write of no bytes only grows the file to off.
@@ -22,7 +21,7 @@ type edit struct {
 	truncate bool
 }
 
-// apply returns image with the edit done, which may re-use its memory.
+// apply returns image with the edit done. It may reuse the memory of image.
 func (e edit) apply(image []byte) []byte {
 	end := e.off + len(e.data)
 	if grow := end - len(image); grow > 0 {
@@ -40,7 +39,7 @@ func (c *content) do(e edit) {
 	c.pending = append(c.pending, e)
 }
 
-// sync costs what was written since the last sync, not the size of the file.
+// sync takes time for the writes since the last sync, not for the size of the file.
 func (c *content) sync() {
 	for _, e := range c.pending {
 		c.durable = e.apply(c.durable)
@@ -48,7 +47,7 @@ func (c *content) sync() {
 	c.pending = nil
 }
 
-// survive draws what a cut leaves of the file.
+// survive draws which edits of the file survive a cut, and returns the file's bytes after it.
 func (c *content) survive(draw *drawer) []byte {
 	image := slices.Clone(c.durable)
 	var kept []edit
@@ -66,16 +65,16 @@ func (c *content) survive(draw *drawer) []byte {
 	return image
 }
 
-// tear returns what a cut in the middle of the write leaves of it.
+// tear returns the part of the write that is left after a cut in the middle of it.
 func (e edit) tear(rng *rand.Rand) []edit {
 	end := e.off + len(e.data)
 	switch rng.IntN(3) {
-	case 0: // any byte
+	case 0: // cut at any byte
 		return []edit{{off: e.off, data: e.data[:1+rng.IntN(len(e.data)-1)]}}
-	case 1: // a sector boundary of the file
+	case 1: // cut at a sector boundary of the file
 		cut := (e.off + 1 + rng.IntN(len(e.data)-1)) / sector * sector
 		return []edit{{off: e.off, data: e.data[:max(cut-e.off, 0)]}}
-	default: // the size is there, some sectors are not
+	default: // the size has grown, but some sectors are missing
 		parts := []edit{{off: end}}
 		for from := e.off; from < end; {
 			to := min(from/sector*sector+sector, end)
@@ -99,8 +98,8 @@ func (d *disk) read(ino uint64, off int64, buf []byte) (n int, errno syscall.Err
 	return n, errno
 }
 
-// write puts data in at off, or at the end for an append, and keeps it. With sync it is durable on
-// return, with all that was written to the file before.
+// write writes data at off, or at the end for an append. It keeps data. With sync, the write and all earlier writes to
+// the file are durable on return.
 func (d *disk) write(ino uint64, off int64, data []byte, atEnd, sync bool) syscall.Errno {
 	return d.change(ino, func(f *node) syscall.Errno {
 		e := edit{off: int(off), data: data}

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Stats counts what became of the changes that were not durable at a cut.
+// Stats counts which of the changes that were not yet durable survived a cut.
 type Stats struct {
 	WritesKept, WritesLost, WritesTorn int // writes and truncations; a torn one counts as kept too
 	NamesKept, NamesLost               int // directory operations
 }
 
-// drawer draws the outcome of a cut. How likely a change is kept is drawn first, for data and for
-// names apart, so that "all the names and none of the data" and the like come up often.
+// drawer draws the outcome of a cut. It first draws how likely a change is to survive, for data and for names
+// separately, so that extremes such as "all the names and none of the data" come up often.
 type drawer struct {
 	rng         *rand.Rand
 	data, names float64
@@ -57,7 +57,7 @@ func (w *drawer) keepName(possible bool) bool {
 // names is what each directory holds after the cut.
 type names map[*node]map[string]*node
 
-// survive builds the disk that a cut now leaves, all of it durable. Only a frozen disk gives the same
+// survive builds the disk that is left if the power is cut now, all of it durable. Only a frozen disk gives the same
 // answer twice.
 func (d *disk) survive(draw *drawer) *disk {
 	d.mu.Lock()
@@ -71,7 +71,7 @@ func (d *disk) survive(draw *drawer) *disk {
 	return left
 }
 
-// surviveNames applies the pending operations that are kept to the durable names.
+// surviveNames draws which pending operations survive, and applies them to the durable names.
 func (d *disk) surviveNames(draw *drawer) names {
 	left := names{}
 	of := func(dir *node) map[string]*node {
@@ -106,8 +106,8 @@ func (d *disk) keptOps(draw *drawer) []*dirOp {
 	return kept
 }
 
-// adopt fills directory to with what survived of directory from, in the order of the names so that
-// a seed draws the same again.
+// adopt fills directory to with the surviving content of directory from. It goes in the order of the names, so that a
+// seed always draws the same.
 func (d *disk) adopt(to, from *node, left names, draw *drawer) {
 	held, changed := left[from]
 	if !changed {

@@ -9,44 +9,43 @@ import (
 
 // Options say how forgiving the modelled disk is. The zero value promises nothing but POSIX.
 type Options struct {
-	// FsyncFileMakesNewNameDurable lets fsync of a file also make durable the operations that gave the
-	// file and the directories above it their names, as ext4, XFS and btrfs do in practice.
+	// FsyncFileMakesNewNameDurable: fsync of a file also makes durable the operations that gave names to the file and
+	// to the directories above it, as ext4, XFS and btrfs do in practice.
 	FsyncFileMakesNewNameDurable bool
-	// OrderedMetadata keeps directory operations as a prefix of the order in which they happened,
-	// across all directories, as one journal does (ext4, XFS). Making one durable makes durable all
-	// before it.
+	// OrderedMetadata: directory operations survive only as a prefix of the order in which they happened, across all
+	// directories, as with a journal (ext4, XFS). If one is made durable, so are all before it.
 	OrderedMetadata bool
-	// ReplacingRenameSyncsData makes durable the data of a file that is renamed over another one, before
-	// the rename can be, as ext4 does by default (auto_da_alloc). XFS does not.
+	// ReplacingRenameSyncsData: before a rename over another file can survive, the data of the renamed file is durable,
+	// as with ext4 by default (auto_da_alloc). XFS does not do this.
 	ReplacingRenameSyncsData bool
-	// OutliveCut lets the programs go on after a cut, on a disk that nobody will see again, so that they
-	// can be stopped in order. Else all they do fails with EIO. Either way the cut leaves the same; but
-	// what they say or learn after the cut, a real cut would not have let them: see [FS.Off].
+	// OutliveCut lets the programs go on after a cut, on a disk that nobody will see again, so that they can be stopped
+	// in order. Otherwise all their operations fail with EIO. The image of the cut is the same either way. But after a
+	// real cut the programs could not go on: what they report after it does not count (see [FS.Off]).
 	OutliveCut bool
 }
 
 const rootIno = 1
 
-// sweepEvery bounds how many dead nodes pile up: one sweep per that many changes.
+// sweepEvery is the number of changes after which dead nodes are swept.
 const sweepEvery = 4096
 
-// disk is the model: what processes see now, what is durable, and the changes in between. All
-// methods lock; after freeze they answer EIO and change nothing, unless the disk outlives the cut.
+// disk is the model: the state that processes see now, the durable state, and the changes in between. All methods lock.
+// After freeze they return EIO and change nothing, unless the disk outlives the cut.
 type disk struct {
 	opts Options
 
 	mu      sync.Mutex
 	root    *node
-	nodes   map[uint64]*node // by inode number: everything that a process or a survivor may still reach
-	nextIno uint64           // never reused, so a replaced file is told by its number
-	pending []*dirOp         // not durable yet, in the order they happened
+	nodes   map[uint64]*node // by inode number: all nodes that a process or a survivor may still reach
+	nextIno uint64           // never reused, so that a replaced file has another number
+	pending []*dirOp         // in the order they happened
 	last    map[slot]*dirOp  // the latest pending operation on a name
 
 	changes  int64 // changes and syncs done so far
-	freezeAt int64 // freeze when changes gets here
+	freezeAt int64 // freeze when changes reaches this number
 	renamed  func(from, to string)
 	frozen   chan struct{}
-	aside    *disk // what the cut met, where the disk outlives it
+	aside    *disk // the state at the cut, if the disk outlives it
 }
 
 // node is one inode: a file or a directory, never both.
@@ -54,8 +53,8 @@ type node struct {
 	ino     uint64
 	mode    uint32 // type and permissions, as in stat(2)
 	mtime   time.Time
-	lookups uint64  // references the kernel holds
-	parent  *node   // as processes see it; nil once removed
+	lookups uint64  // references that the kernel holds
+	parent  *node   // as processes see it; nil after a removal
 	naming  *dirOp  // the pending operation that gave the present name; nil if the name is durable
 	file    content // for files
 	dir     entries // for directories
@@ -97,8 +96,8 @@ func newNode(ino uint64, mode uint32) *node {
 	return n
 }
 
-// now is the clock of modification times. It is as coarse as a kernel's that ticks 100 times a second,
-// so two changes may well have one time.
+// now returns the time for modification times. It is as coarse as in a kernel that ticks 100 times a second, so two
+// changes may well have the same time.
 func now() time.Time { return time.Now().Truncate(10 * time.Millisecond) }
 
 func (n *node) isDir() bool { return n.mode&syscall.S_IFMT == syscall.S_IFDIR }
@@ -107,7 +106,7 @@ func (n *node) attr() attr {
 	return attr{ino: n.ino, mode: n.mode, size: uint64(len(n.file.now)), mtime: n.mtime}
 }
 
-// observe runs f, which must not change what a cut could show, on node ino.
+// observe runs f on node ino. f must not change anything that a cut could show.
 func (d *disk) observe(ino uint64, f func(*node) syscall.Errno) syscall.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,14 +157,14 @@ func (d *disk) cut() {
 	close(d.frozen)
 }
 
-// freeze fixes what later draws start from. Idempotent.
+// freeze fixes the state that later draws start from. Idempotent.
 func (d *disk) freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cut()
 }
 
-// freezeAfter freezes the disk right after n more changes, the last of which still answers.
+// freezeAfter freezes the disk right after n more changes. The last one still succeeds.
 func (d *disk) freezeAfter(n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +173,7 @@ func (d *disk) freezeAfter(n int64) {
 
 func ignoreRename(string, string) {}
 
-// freezeAtRename freezes the disk more changes after the n-th rename that match says yes to.
+// freezeAtRename freezes the disk after the n-th rename that matches, and more further changes.
 func (d *disk) freezeAtRename(match func(from, to string) bool, n int, more int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,13 +194,13 @@ func (d *disk) count() int64 {
 	return d.changes
 }
 
-// known notes that the kernel was told of n and may name it by number until forget.
+// known notes that the kernel learned of n, and may use its number until forget.
 func (n *node) known() attr {
 	n.lookups++
 	return n.attr()
 }
 
-// forget takes back count of the kernel's references.
+// forget removes count of the kernel's references.
 func (d *disk) forget(ino, count uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

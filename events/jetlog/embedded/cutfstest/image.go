@@ -15,9 +15,8 @@ type Image struct {
 // Stats counts what the cut drew.
 func (img *Image) Stats() Stats { return img.stats }
 
-// ReadFile returns a copy of a surviving file's bytes. The name is slash-separated, from the root of
-// the disk and without a leading slash. Fails with [fs.ErrNotExist] or [fs.ErrInvalid], as a
-// [fs.PathError].
+// ReadFile returns a copy of a surviving file's bytes. name is separated by slashes, and begins at the root of the disk
+// without a slash. ReadFile fails with [fs.ErrNotExist] or [fs.ErrInvalid], as a [fs.PathError].
 func (img *Image) ReadFile(name string) ([]byte, error) {
 	n := img.disk.root
 	for part := range strings.SplitSeq(name, "/") {
@@ -31,7 +30,7 @@ func (img *Image) ReadFile(name string) ([]byte, error) {
 	return slices.Clone(n.file.now), nil
 }
 
-// Paths lists what survived, sorted; directories end in a slash.
+// Paths returns the surviving paths, sorted; directories end in a slash.
 func (img *Image) Paths() []string {
 	paths := appendPaths(nil, "", img.disk.root)
 	slices.Sort(paths)

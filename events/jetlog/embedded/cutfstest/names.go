@@ -11,11 +11,11 @@ type slot struct {
 // dirOp is one directory operation that is not durable yet. Its edits happen together or not at all.
 type dirOp struct {
 	edits []nameEdit
-	after []*dirOp // what must have survived if this one does
+	after []*dirOp // if this operation survives, these did too
 	done  bool     // durable by now
 }
 
-// nameEdit points a name at a node, or at nothing.
+// nameEdit points a name at a node, or removes the name.
 type nameEdit struct {
 	dir  *node
 	name string
@@ -32,7 +32,7 @@ func (e nameEdit) apply(names map[string]*node) {
 	names[e.name] = e.to
 }
 
-// record does an operation for the processes to see and remembers it as pending.
+// record does an operation as processes see it, and keeps it as pending.
 func (d *disk) record(edits []nameEdit, after []*dirOp) {
 	op := &dirOp{edits: edits, after: after}
 	for _, e := range edits {
@@ -54,7 +54,7 @@ func (d *disk) record(edits []nameEdit, after []*dirOp) {
 	d.pending = append(d.pending, op)
 }
 
-// pendingIn are the pending operations that changed a name in dir.
+// pendingIn returns the pending operations that changed a name in dir.
 func (d *disk) pendingIn(dir *node) []*dirOp {
 	var ops []*dirOp
 	for _, op := range d.pending {
@@ -68,7 +68,7 @@ func (d *disk) pendingIn(dir *node) []*dirOp {
 	return ops
 }
 
-// namings are the pending operations that gave n and the directories above it their names.
+// namings returns the pending operations that gave names to n and the directories above it.
 func (n *node) namings() []*dirOp {
 	var ops []*dirOp
 	for ; n != nil; n = n.parent {
@@ -79,7 +79,7 @@ func (n *node) namings() []*dirOp {
 	return ops
 }
 
-// persist makes operations durable, with all they depend on, in the order they happened.
+// persist makes operations durable, with all operations that they depend on, in the order they happened.
 func (d *disk) persist(ops []*dirOp) {
 	if len(ops) == 0 {
 		return
@@ -100,7 +100,7 @@ func (d *disk) persist(ops []*dirOp) {
 	d.pending = rest
 }
 
-// finish marks operations and, through all levels, those they depend on.
+// finish marks operations as done, and all operations that they depend on directly or indirectly.
 func finish(ops []*dirOp) {
 	for len(ops) > 0 {
 		op := ops[len(ops)-1]
@@ -113,7 +113,7 @@ func finish(ops []*dirOp) {
 	}
 }
 
-// finishPrefix marks every operation that happened before one that is marked.
+// finishPrefix marks every operation that happened before a marked one.
 func (d *disk) finishPrefix() {
 	done := false
 	for i := len(d.pending) - 1; i >= 0; i-- {
@@ -136,7 +136,7 @@ func (d *disk) settle(op *dirOp) {
 	}
 }
 
-// lookup finds a name and hands its node to the kernel.
+// lookup finds a name and returns its node to the kernel.
 func (d *disk) lookup(parent uint64, name string) (a attr, errno syscall.Errno) {
 	errno = d.observe(parent, func(p *node) syscall.Errno {
 		n, ok := p.dir.now[name]
@@ -149,7 +149,7 @@ func (d *disk) lookup(parent uint64, name string) (a attr, errno syscall.Errno) 
 	return a, errno
 }
 
-// create makes an empty file or directory and hands it to the kernel. EEXIST if the name is taken.
+// create makes an empty file or directory and returns it to the kernel. It returns EEXIST if the name is taken.
 func (d *disk) create(parent uint64, name string, mode uint32) (a attr, errno syscall.Errno) {
 	errno = d.change(parent, func(p *node) syscall.Errno {
 		if _, taken := p.dir.now[name]; taken {
@@ -185,7 +185,7 @@ func (d *disk) remove(parent uint64, name string, dir bool) syscall.Errno {
 }
 
 // emptying returns the pending operations that changed names in a directory. The directory's removal survives a cut
-// only if these operations survive it too; a file has none.
+// only if these operations survive it too. A file has no such operations.
 func (d *disk) emptying(n *node) []*dirOp {
 	if n == nil || !n.isDir() {
 		return nil
@@ -193,8 +193,8 @@ func (d *disk) emptying(n *node) []*dirOp {
 	return d.pendingIn(n)
 }
 
-// rename moves a name, replacing what is there unless keep forbids it. The kernel has made sure that
-// a directory does not go below itself.
+// rename moves a name. It replaces the node at the new name, unless keep is set. The kernel makes sure that a directory
+// does not move below itself.
 func (d *disk) rename(from uint64, oldName string, to uint64, newName string, keep bool) syscall.Errno {
 	return d.change(from, func(src *node) syscall.Errno {
 		dst, n := d.nodes[to], src.dir.now[oldName]

@@ -10,16 +10,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// The kernel may keep names: all changes go through it, so it never has a stale one. It may not keep
-// attributes or data: every stat, read and write comes here, and fails here after a cut.
+// The kernel may keep names: all changes go through it, so its names are never stale. It must not keep attributes or
+// data: every stat, read and write comes here, and fails here after a cut.
 const nameTimeout = time.Hour
 
-// Close has nothing to tell a disk that has every write already.
+// NOFLUSH: a close has nothing to flush, since the disk has every write already.
 const openFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
 
 // raw speaks FUSE for a disk; its node ids are the inode numbers.
 type raw struct {
-	fuse.RawFileSystem // ENOSYS to all that is not below
+	fuse.RawFileSystem // ENOSYS for every method that is not below
 
 	disk *disk
 
@@ -120,7 +120,7 @@ func (r *raw) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	return fuse.ReadResultData(buf[:n]), fuse.Status(errno)
 }
 
-// Writev copies the data, which the library re-uses.
+// Writev copies the data, since the library reuses its buffers.
 func (r *raw) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
 	atEnd := in.Flags&syscall.O_APPEND != 0
 	sync := in.Flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0
@@ -151,7 +151,7 @@ func (r *raw) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	return fuse.OK
 }
 
-// ReadDir pages through the names as they were when the reading began; rewinding looks again.
+// ReadDir pages through the names as they were when the reading began. A reader that rewinds gets the present names.
 func (r *raw) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	fresh, errno := r.list(in.NodeId)
 	if errno != 0 {
@@ -188,7 +188,7 @@ func (r *raw) list(ino uint64) (list []fuse.DirEntry, errno syscall.Errno) {
 	return list, errno
 }
 
-// StatFs shows a large, half-empty disk: the server sizes itself by it.
+// StatFs shows a large, half-empty disk, since the server derives its limits from it.
 func (r *raw) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	const blocks, blockSize = 1 << 24, 4096
 	*out = fuse.StatfsOut{

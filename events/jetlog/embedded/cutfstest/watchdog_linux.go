@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// watchdogScript ends the mount $2 once process $1 is gone, or is a zombie that cannot go.
+// watchdogScript unmounts $2 once process $1 is gone, or is a zombie that can't end.
 const watchdogScript = `while grep -qs '^State:.[^ZX]' "/proc/$1/status"; do sleep 1; done; umount -f -l "$2"`
 
-// watchdog ends a mount whose process dies without Unmount: by a panic, a test timeout, a kill. It
-// must be a process of its own, because a process that dies while one of its threads waits for an
-// answer of its own FUSE server can't be killed until somebody aborts the connection.
+// watchdog ends a mount whose process dies without Unmount, by a panic, a test timeout or a kill. It must be a process
+// of its own: if a process dies while one of its threads waits for its own FUSE server, it can't be killed until
+// somebody aborts the connection.
 type watchdog struct{ cmd *exec.Cmd }
 
 func watch(dir string) (*watchdog, error) {
-	// Without a context: it must outlive every one.
+	// No context: it must outlive them all.
 	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "cutfstest-watchdog", strconv.Itoa(os.Getpid()), dir)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Barrier asks for the stream's last sequence once for all reads that wait (etcd's ReadIndex). A question that began
-// before a read came does not serve that read; the next question serves all reads that came meanwhile. Set Ask before
-// the first Wait.
+// Barrier asks for the stream's last sequence once for all waiting reads (etcd's ReadIndex). A read can't use a
+// question that began before the read; the next question serves all reads that arrived meanwhile. Set Ask before the
+// first Wait.
 type Barrier struct {
 	Ask  func(context.Context) (uint64, error)
 	mu   sync.Mutex
@@ -21,7 +21,7 @@ type question struct {
 	err  error
 }
 
-// Wait returns a sequence that was the last at some time after the call began.
+// Wait returns a sequence that was the last one at some moment after the call began.
 func (b *Barrier) Wait(ctx context.Context) (uint64, error) {
 	b.mu.Lock()
 	if b.next == nil {
@@ -30,7 +30,7 @@ func (b *Barrier) Wait(ctx context.Context) (uint64, error) {
 	q := b.next
 	if !b.busy {
 		b.busy = true
-		// A question does not belong to its first caller: it goes on when that caller gives up.
+		// A question does not belong to its first caller: it goes on if that caller gives up.
 		go b.serve(context.WithoutCancel(ctx))
 	}
 	b.mu.Unlock()

@@ -18,37 +18,37 @@ import (
 )
 
 // Gate makes sequences of one stream durable with fsyncs that all waiting callers share
-// (docs/design.md#the-durability-gate). The server has
-// written an event to its block file by the time that its PubAck, a delivery or a read shows it; on Linux an fsync
-// through any descriptor flushes the inode. A nil gate is open: the server itself syncs.
+// (docs/design.md#the-durability-gate). By the time that a PubAck, a delivery or a read shows an event, the server has
+// written it to its block file. On Linux an fsync through any descriptor flushes the inode. A nil gate is open: the
+// server itself syncs.
 //
-// Why a sync covers all callers that waited when it began: blocks are numbered upwards and only the newest grows.
-// Whatever was written since the last sync lies in the block that was the newest then, or in later ones, and all of
-// these are synced. A block that an erasure rewrote meanwhile has a new inode, whose content the server syncs before it
-// renames the block; so each block is opened anew by its name, and the folder is synced when a name in it changed. (The
-// server's compaction of an old block renames before it syncs. Nobody can wait for that: file systems that keep a
-// rename behind the data, as ext4 and btrfs do, make it safe.)
+// Why one sync covers all callers that waited when it began: blocks are numbered in ascending order, and only the
+// newest grows. Everything written since the last sync lies in the block that was the newest then, or in later ones,
+// and all of these are synced. A block that an erasure rewrote meanwhile has a new inode, which the server syncs before
+// it renames the block into place. So each block is opened anew by its name, and the folder is synced when a name in it
+// changed. (The server's compaction of an old block renames before it syncs, and nothing can wait for that sync. File
+// systems that write a file's data before its rename, such as ext4 and btrfs, make it safe.)
 //
-// An fsync that fails is final: nobody knows what it lost, so the gate never acknowledges again.
+// A failed fsync is final: nobody knows what it lost, so the gate never acknowledges again.
 type Gate struct {
 	dir     string
 	durable Watermark
 	wanted  atomic.Uint64
-	// lock is held by the one waiter that syncs for all.
+	// lock is held by the waiter that syncs for all.
 	lock chan struct{}
 
-	// Under lock: the newest block that was synced and its inode, the folder as it was listed last, and the error that
-	// ended all.
+	// Guarded by lock: the newest synced block and its inode, the folder as it was last listed, and the error of a
+	// failed fsync.
 	block  uint64
 	inode  uint64
 	names  folder
 	failed error
-	// Fsync makes a file or folder durable. It is changed only in Alone.
+	// Fsync makes a file or folder durable. Only a function that runs in Alone may change it.
 	Fsync func(*os.File) error
 }
 
-// folder is a folder's time of change. It is settled if it was old enough when it was read that any later change gets
-// another time, whatever the clock's grain.
+// folder is a folder's time of change. It is settled if it was older than the clock's grain when it was read, so that
+// any later change has another time.
 type folder struct {
 	changed time.Time
 	settled bool
@@ -103,7 +103,7 @@ func (g *Gate) Wait(ctx context.Context, seq uint64) error {
 	}
 }
 
-// lead syncs for all callers that wait by now.
+// lead syncs for all callers that are waiting now.
 func (g *Gate) lead(seq uint64) error {
 	if g.durable.At() >= seq {
 		return nil
@@ -149,8 +149,8 @@ func (g *Gate) path(block uint64) string {
 	return filepath.Join(g.dir, strconv.FormatUint(block, 10)+blockSuffix)
 }
 
-// syncNew looks which blocks there are, where names in the folder have changed since it was listed: blocks were added,
-// rewritten or purged. Changed is the folder's time before that look.
+// syncNew lists the blocks again, since names in the folder have changed since it was listed: blocks were added,
+// rewritten or purged. changed is the folder's time before this listing.
 func (g *Gate) syncNew(changed time.Time) error {
 	settled := time.Since(changed) > clockGrain
 	for range 3 {
@@ -159,7 +159,7 @@ func (g *Gate) syncNew(changed time.Time) error {
 			return err
 		}
 		if block == 0 {
-			continue // the server put a new block in the place of the only one
+			continue // the server is replacing the only block
 		}
 		if _, err := g.syncFile(g.dir); err != nil {
 			return err
@@ -170,8 +170,8 @@ func (g *Gate) syncNew(changed time.Time) error {
 	return fmt.Errorf("%w: no block in %s", failure.ErrLayout, g.dir)
 }
 
-// syncBlocks syncs the last synced block and all later ones, and returns the newest with its inode, 0 where there is
-// none.
+// syncBlocks syncs the last synced block and all later ones, and returns the newest with its inode, or 0 if there is no
+// block.
 func (g *Gate) syncBlocks() (block, inode uint64, err error) {
 	blocks, err := g.list()
 	if err != nil {
@@ -197,7 +197,7 @@ func (g *Gate) syncBlocks() (block, inode uint64, err error) {
 	return block, inode, nil
 }
 
-// list returns the numbers of the existing blocks, upwards.
+// list returns the numbers of the existing blocks, in ascending order.
 func (g *Gate) list() ([]uint64, error) {
 	entries, err := os.ReadDir(g.dir)
 	if err != nil {
@@ -278,13 +278,13 @@ func (g *Gate) SettleAll(ctx context.Context) error {
 	return g.settle(ctx, func() error {
 		newest := g.block
 		err := g.syncStream(filepath.Dir(g.dir))
-		// What syncNew has to look at stays what it was.
+		// syncNew must still start from the same block.
 		g.block = newest
 		return err
 	})
 }
 
-// settle syncs what is asked for, once.
+// settle runs sync while the gate syncs nothing else. After a failed fsync it returns that error.
 func (g *Gate) settle(ctx context.Context, sync func() error) error {
 	if g == nil {
 		return nil

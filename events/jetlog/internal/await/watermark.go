@@ -46,7 +46,8 @@ func (w *Watermark) Wait(ctx context.Context, seq uint64) error {
 	}
 }
 
-// reach returns a waiter that is done when the sequence is at least seq. A waiter that leaves before must be dropped.
+// reach returns a waiter that is done when the sequence is at least seq. A caller that stops waiting earlier must drop
+// it.
 func (w *Watermark) reach(seq uint64) *waiter {
 	x := &waiter{seq: seq, index: -1, done: make(chan struct{})}
 	w.mu.Lock()

@@ -1,5 +1,4 @@
-// Package failure holds the errors that jetlog's inner packages and jetlog itself share. Callers know them by their
-// names in jetlog.
+// Package failure holds the errors that jetlog and its inner packages share. Other packages use their names in jetlog.
 package failure
 
 import (

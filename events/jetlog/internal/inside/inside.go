@@ -1,4 +1,4 @@
-// Package inside is what the packages under events/jetlog share of an open log beyond what every caller sees.
+// Package inside gives the packages under events/jetlog those parts of an open log that other callers don't see.
 package inside
 
 import (
@@ -16,14 +16,14 @@ import (
 type Log struct {
 	Wire   *wire.Conn
 	Layout layout.Log
-	// Deadline of a change whose outcome is unknown.
+	// Deadline bounds a change whose outcome is unknown.
 	Deadline time.Duration
-	// Partition returns a partition, or jetlog.ErrNotReached where the log has none of that number.
+	// Partition returns a partition, or jetlog.ErrNotReached if the log has no partition of that number.
 	Partition func(number int) (Partition, error)
-	// LeaderHead asks a partition's leader for its last sequence. It fails with jetlog.ErrStream where the stream is
-	// not the one that was opened.
+	// LeaderHead asks a partition's leader for its last sequence. It fails with jetlog.ErrStream if the stream is not
+	// the one that was opened.
 	LeaderHead func(ctx context.Context, partition int) (uint64, error)
-	// Measure refuses a message that the log would not take (jetlog.ErrTooLarge).
+	// Measure refuses a message that is too large for the log (jetlog.ErrTooLarge).
 	Measure func(m *nats.Msg) error
 	// Publish publishes a message until the server has it, or until ctx ends, and returns its sequence.
 	Publish func(ctx context.Context, partition int, m *nats.Msg) (uint64, error)
@@ -33,6 +33,6 @@ type Log struct {
 type Partition struct {
 	Number int
 	Stream string
-	// Gate makes its events durable; nil where the servers sync every write.
+	// Gate makes its events durable; nil if the servers sync every write.
 	Gate *await.Gate
 }

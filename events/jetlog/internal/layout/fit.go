@@ -12,21 +12,21 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
 )
 
-// Change is a difference between a stream and what is asked of it.
+// Change is a difference between a stream and its wanted configuration.
 type Change struct {
-	// What differs: partitions, replicas, subjects, storage, dupe-window or settings.
+	// What names the difference: partitions, replicas, subjects, storage, dupe-window or settings.
 	What       string
 	Have, Want string
-	// Refused says why the change can't be made; empty where operate.Log.Apply makes it.
+	// Refused says why the change can't be made; empty if operate.Log.Apply makes it.
 	Refused string
 
-	// says what is wrong with the stream when Open refuses it.
+	// says is the error text with which Open refuses the stream.
 	says string
-	// Edit makes the change in a configuration; nil where it is refused.
+	// Edit makes the change in a configuration; nil if the change is refused.
 	Edit func(*jetstream.StreamConfig)
 }
 
-// Fits returns the differences of an existing stream from the one wanted as an ErrStream, nil where there are none.
+// Fits returns the differences between an existing stream and the wanted one as an ErrStream, or nil if there are none.
 func Fits(have, want jetstream.StreamConfig) error {
 	var err error
 	for _, c := range Differences(have, want) {
@@ -35,8 +35,8 @@ func Fits(have, want jetstream.StreamConfig) error {
 	return err
 }
 
-// Differences returns the differences of an existing stream from the one wanted. A stream with another number of
-// partitions, of another maker, or of a restore that has not ended has no other differences.
+// Differences returns the differences between an existing stream and the wanted one. If the number of partitions, the
+// maker or the state of a restore differs, Differences returns only that difference.
 func Differences(have, want jetstream.StreamConfig) (out []Change) {
 	n, wanted := have.Metadata[partitionsKey], want.Metadata[partitionsKey]
 	switch {
@@ -100,7 +100,7 @@ func Differences(have, want jetstream.StreamConfig) (out []Change) {
 	return out
 }
 
-// OtherPartitions returns the change, which is refused, to another number of partitions.
+// OtherPartitions returns the change to another number of partitions, which is always refused.
 func OtherPartitions(have, want string) Change {
 	return Change{What: "partitions", Have: have, Want: want,
 		Refused: fmt.Sprintf("the log was made with %s partitions, which is fixed for ever: "+
@@ -110,8 +110,8 @@ func OtherPartitions(have, want string) Change {
 			"set TURNLEDGER_PARTITIONS=%s (or start a new log in an empty data directory)", have, have)}
 }
 
-// settings are the settings that would lose, hide or forge events, or keep erased ones. Undo sets a setting as it must
-// be, and leaves the rest of a configuration alone. NATS does not take back the settings that are final.
+// settings are the settings that would lose, hide or forge events, or keep erased ones. undo corrects one setting, and
+// leaves the rest of a configuration alone. NATS does not let a final setting be changed back.
 var settings = []struct {
 	what  string
 	undo  func(*jetstream.StreamConfig)
@@ -152,7 +152,7 @@ var settings = []struct {
 	}, false},
 }
 
-// unlimited takes limits back. Both 0 and -1 are no limit.
+// unlimited removes limits. Both 0 and -1 mean no limit.
 func unlimited[N ~int | ~int32 | ~int64](limits ...*N) {
 	for _, n := range limits {
 		if *n > 0 {

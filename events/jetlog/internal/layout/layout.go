@@ -1,5 +1,5 @@
-// Package layout says what the streams of a log must be, how an existing stream differs from that, and what the marks
-// in a stream's metadata mean.
+// Package layout defines the configuration of a log's streams, how an existing stream differs from it, and the marks in
+// a stream's metadata.
 package layout
 
 import (
@@ -13,16 +13,16 @@ import (
 
 const (
 	partitionsKey = "turnledger.partitions"
-	// dupWindow must be longer than the time for which a write is tried again.
+	// dupWindow must be longer than a write is retried.
 	dupWindow = 2 * time.Minute
 )
 
-// Log is what all streams of a log have in common.
+// Log holds the properties that all streams of a log share.
 type Log struct {
 	Partitions, Replicas int
-	// Gated: this process's durability gate makes the events durable, and not the server.
+	// Gated: this process's durability gate makes the events durable; the server does not.
 	Gated bool
-	// Restoring: the streams are those of a restore that has not ended.
+	// Restoring: the streams belong to a restore that has not ended.
 	Restoring bool
 }
 

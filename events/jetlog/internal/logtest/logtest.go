@@ -1,4 +1,4 @@
-// Package logtest is what the tests of jetlog and of the packages under it share.
+// Package logtest holds helpers for the tests of jetlog and of the packages under it.
 package logtest
 
 import (
@@ -51,7 +51,7 @@ func IDs(t *testing.T, log *jetlog.Log, session string) (out []string) {
 	return out
 }
 
-// Gated returns a log on a server of its own, whose folder is known.
+// Gated returns a log on a server of its own, its stream, and the folder of its blocks.
 func Gated(t testing.TB) (log *jetlog.Log, stream jetstream.Stream, msgs string) {
 	t.Helper()
 	s := natstest.Server(t)
@@ -71,8 +71,8 @@ func Add(t testing.TB, log *jetlog.Log, session, request, text string) events.Po
 	return ack.Position
 }
 
-// ForeignMessages returns what any NATS client may store in a session, between two good events: none of it may hide the
-// events, stop a reader, or be taken for a status of the server.
+// ForeignMessages returns messages that any NATS client may store in a session, between two good events. None of them
+// may hide the events, stop a reader, or be taken for a status of the server.
 func ForeignMessages() map[string]*nats.Msg {
 	msg := func(body string, headers ...string) *nats.Msg {
 		m := &nats.Msg{Header: nats.Header{}, Data: []byte(body)}
@@ -99,7 +99,7 @@ func ForeignMessages() map[string]*nats.Msg {
 	}
 }
 
-// Persist asks again until the log has an event on disk.
+// Persist appends a fact, and repeats the append until the event is on disk.
 func Persist(ctx context.Context, log *jetlog.Log, f events.Fact) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -114,7 +114,7 @@ func Persist(ctx context.Context, log *jetlog.Log, f events.Fact) error {
 	}
 }
 
-// SetFsync puts another fsync into a partition's gate, between two syncs.
+// SetFsync replaces the fsync of a partition's gate, between two syncs.
 func SetFsync(t testing.TB, log *jetlog.Log, partition int, fsync func(*os.File) error) {
 	t.Helper()
 	p, err := log.Inside().Partition(partition)

@@ -20,7 +20,7 @@ type Restarting struct {
 	server *embedded.Server
 }
 
-// NewRestarting starts such a server.
+// NewRestarting starts the server, which stops with the test.
 func NewRestarting(t *testing.T) *Restarting {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func (r *Restarting) Restart() {
 	r.start()
 }
 
-// Log opens a log that reconnects.
+// Log opens a log whose connection reconnects.
 func (r *Restarting) Log() *jetlog.Log {
 	nc, err := nats.Connect(r.listen, nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond))
 	require.NoError(r.t, err)

@@ -1,5 +1,5 @@
-// Package wire asks a NATS server with JetStream: questions with one answer or with several, stored messages, and the
-// events of a consumer.
+// Package wire sends requests to a NATS server with JetStream: requests with one answer or with several, for stored
+// messages, and for the events of a consumer.
 package wire
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog/internal/failure"
 )
 
-// Conn asks over one connection, which it does not own. Safe for concurrent use.
+// Conn sends requests over one connection, which it does not own. Safe for concurrent use.
 type Conn struct {
 	NC *nats.Conn
 	JS jetstream.JetStream
@@ -32,14 +32,14 @@ func New(nc *nats.Conn) (*Conn, error) {
 }
 
 const (
-	// ReadDeadline is how long a question to the server may take.
+	// ReadDeadline is how long a request to the server may take.
 	ReadDeadline = 2 * time.Second
-	// AskAgain is the pause after which a question without an answer is asked again. It is longer than the server takes
+	// AskAgain is the pause after which a request without an answer is sent again. It is longer than the server takes
 	// for an answer that it must read from the disk.
 	AskAgain = ReadDeadline / 4
 )
 
-// Call asks JetStream once, and waits for the answer until ctx ends.
+// Call sends one request to JetStream, and waits for the answer until ctx ends.
 func (c *Conn) Call(ctx context.Context, verb string, req, out any) error {
 	body, err := asJSON(req)
 	if err != nil {
@@ -52,9 +52,9 @@ func (c *Conn) Call(ctx context.Context, verb string, req, out any) error {
 	return json.Unmarshal(reply.Data, out)
 }
 
-// Ask is Call for a question that changes nothing. It asks again while there is no answer: nobody answers a question
-// that was asked while there was no leader, not even the leader that is elected a moment later. The first answer
-// counts, whichever attempt it answers.
+// Ask is Call for a request that changes nothing. It repeats the request while there is no answer. A request that was
+// sent while there was no leader is never answered, not even by the leader that is elected a moment later. The first
+// answer counts, whichever attempt it belongs to.
 func (c *Conn) Ask(ctx context.Context, verb string, req, out any) error {
 	body, err := asJSON(req)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Conn) Ask(ctx context.Context, verb string, req, out any) error {
 	}
 }
 
-// answer waits for an answer until enough, and then returns nil.
+// answer waits for an answer. When enough fires first, it returns nil.
 func (c *Conn) answer(ctx context.Context, answers <-chan *nats.Msg, enough <-chan time.Time) (*nats.Msg, error) {
 	for {
 		select {
@@ -97,7 +97,7 @@ func (c *Conn) answer(ctx context.Context, answers <-chan *nats.Msg, enough <-ch
 	}
 }
 
-// noResponders reports whether an answer is the server's word that nobody listens to the question.
+// noResponders reports whether an answer is the server's report that nobody listens to the request.
 func noResponders(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Status") == "503" }
 
 func asJSON(req any) ([]byte, error) {
@@ -116,7 +116,7 @@ type Stored struct {
 	Time    time.Time `json:"time"`
 }
 
-// Message asks the leader of a stream for one message, nil where there is none.
+// Message asks the leader of a stream for one message. It returns nil if there is none.
 func (c *Conn) Message(ctx context.Context, stream string, request map[string]any) (*Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadDeadline)
 	defer cancel()
@@ -142,14 +142,14 @@ func (c *Conn) Message(ctx context.Context, stream string, request map[string]an
 func (m *Stored) Recorded(partition int) events.Recorded {
 	header, err := nats.DecodeHeadersMsg(m.Header)
 	if err != nil {
-		header = nats.Header{} // the event states nothing then, and is recorded as an anomaly
+		header = nats.Header{} // such an event states nothing, and is recorded as an anomaly
 	}
 	return events.Decode(events.Envelope{Subject: m.Subject, Header: events.Header(header), Body: m.Data},
 		events.Position{Partition: partition, Seq: m.Seq}, m.Time)
 }
 
-// Mirrors returns the account's mirrors by the names of the streams that they mirror. A stream of another domain or
-// account is another stream, though it may have the same name.
+// Mirrors returns the account's mirrors, by the names of the streams that they mirror. It leaves out mirrors of another
+// domain or account: their stream is another one, even if it has the same name.
 func (c *Conn) Mirrors(ctx context.Context) (map[string][]*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadDeadline)
 	defer cancel()

@@ -17,11 +17,10 @@ import (
 
 // Pull reads a JetStream consumer, one open request at a time. Only one goroutine may read from it.
 //
-// nats.go's iterators are not used: they tell the server's status messages from events by the event's own headers, so
-// that an event without a body and with a header "Status", which any client may publish, is swallowed, or taken for the
-// consumer's end, for ever; and they can stall for a heartbeat when asked for little (docs/design.md#watermill).
-// Here an event is what
-// comes with a JetStream reply subject.
+// nats.go's iterators are not used, for two reasons. They tell the server's status messages from events by the event's
+// own headers. Any client may publish an event without a body and with a header "Status", and the iterators swallow it,
+// or take it for the consumer's end, for ever. And they can stall for a heartbeat when asked for few events
+// (docs/design.md#watermill). Here a message is an event if it comes with a JetStream reply subject.
 type Pull struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
@@ -30,35 +29,36 @@ type Pull struct {
 	consumer string
 	request  []byte
 	batch    int
-	// Each request has a reply subject of its own, so that a status of an earlier request is not taken for one of the
-	// open request.
+	// Each request has its own reply subject, so that a status of an earlier request is not taken for one of the open
+	// request.
 	inbox, reply string
 	asked        uint64
-	// open counts what the open request may still bring, got what it has brought.
+	// open is how many events the open request may still bring, got how many it has brought.
 	open, got int
 	silence   *time.Timer
-	// reconnected gets word when the connection was closed, or came back, perhaps to a server that does not know the
+	// reconnected gets a status when the connection was closed or came back, perhaps to a server that does not know the
 	// open request.
 	reconnected chan nats.Status
 }
 
 const (
 	pullExpiry = 5 * time.Second
-	// A consumer that is silent for two heartbeats and a half is lost.
+	// A consumer that is silent for two and a half heartbeats is lost.
 	pullHeartbeat = 500 * time.Millisecond
 	pullSilence   = 5 * pullHeartbeat / 2
-	// statusRoom is for what the server may send beside the events: heartbeats of a request that its reader left open.
+	// statusRoom is for messages that the server may send beside the events: heartbeats of a request that its reader
+	// left open.
 	statusRoom = 64
 )
 
-// ErrLost is the error of a consumer that is gone or silent, or of which events were lost on the way.
+// ErrLost says that the consumer is gone or silent, or that some of its events were lost on the way.
 var ErrLost = errors.New("the consumer is lost")
 
-// OpenPull opens a reader of a consumer, which asks for batch events at a time.
+// OpenPull opens a reader of a consumer. The reader asks for batch events at a time.
 func (c *Conn) OpenPull(stream, consumer string, batch int) (*Pull, error) {
 	request, err := json.Marshal(map[string]int64{
 		"batch": int64(batch), "expires": int64(pullExpiry), "idle_heartbeat": int64(pullHeartbeat),
-		// Bounds what waits for a slow reader; the largest event must fit.
+		// Bounds the bytes that wait for a slow reader; the largest event must fit.
 		"max_bytes": max(16<<20, 2*c.NC.MaxPayload()),
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Conn) OpenPull(stream, consumer string, batch int) (*Pull, error) {
 	return p, nil
 }
 
-// Next returns the next event. After ErrLost the caller must look at the consumer.
+// Next returns the next event. After ErrLost the caller must check the consumer.
 func (p *Pull) Next(ctx context.Context) (*nats.Msg, error) {
 	if p.open == 0 {
 		if err := p.ask(); err != nil {
@@ -124,7 +124,7 @@ func (p *Pull) ask() error {
 	return nil
 }
 
-// event reports whether a message is an event: only the server makes reply subjects of this form.
+// event reports whether a message is an event. Only the server makes reply subjects of this form.
 func (p *Pull) event(m *nats.Msg) bool {
 	if !strings.HasPrefix(m.Reply, "$JS.ACK.") {
 		return false
@@ -133,8 +133,8 @@ func (p *Pull) event(m *nats.Msg) bool {
 	return true
 }
 
-// status handles a status message of the server. Everything but a heartbeat ends the open request: at its expiry, or
-// when it has brought its bytes, the next request is opened. Any other status may be the end of the consumer.
+// status handles a status message of the server. Every status but a heartbeat ends the open request. If the request has
+// expired or reached its limit of bytes, status opens the next one. Any other status may be the end of the consumer.
 func (p *Pull) status(m *nats.Msg) error {
 	if m.Subject != p.reply {
 		return nil
@@ -153,19 +153,19 @@ func (p *Pull) status(m *nats.Msg) error {
 	return ErrLost
 }
 
-// Discard closes, and asks the server to remove the consumer. A server that does not hear it removes the consumer after
-// a time.
+// Discard closes the reader, and asks the server to remove the consumer. If the server does not get this request, it
+// removes the consumer after a time.
 func (p *Pull) Discard() {
 	p.stop()
 	_ = p.sub.Unsubscribe()
 	_ = p.nc.Publish("$JS.API.CONSUMER.DELETE."+p.consumer, nil)
 }
 
-// Drain closes, and returns the events that the server had sent and nobody has taken.
+// Drain closes the reader, and returns the events that the server has sent and that nobody has taken.
 func (p *Pull) Drain() (left []*nats.Msg) {
 	defer p.stop()
 	closed := make(chan struct{})
-	// nats.go calls it twice where the connection is closed meanwhile.
+	// nats.go calls the handler twice if the connection is closed meanwhile.
 	once := sync.OnceFunc(func() { close(closed) })
 	p.sub.SetClosedHandler(func(string) { once() })
 	if err := p.sub.Drain(); err != nil {

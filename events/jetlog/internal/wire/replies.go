@@ -9,12 +9,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// replies takes the answers of requests that have several, over one subscription for all: one of its own for each
-// request costs 400 µs.
+// replies takes the answers of requests that have several answers. All requests share one subscription, since a
+// subscription for each would cost 400 µs.
 type replies struct {
 	nc     *nats.Conn
 	prefix string
-	// Gone is closed when the connection is: no answer will come any more.
+	// Gone is closed with the connection: no answer will come any more.
 	Gone chan struct{}
 
 	mu    sync.Mutex
@@ -27,14 +27,14 @@ func newReplies(nc *nats.Conn) *replies {
 	return &replies{nc: nc, prefix: nc.NewRespInbox(), Gone: make(chan struct{}), boxes: map[string]chan *nats.Msg{}}
 }
 
-// Box opens an address for n answers. Done closes it.
+// Box opens an address for n answers. done closes it.
 func (r *replies) Box(n int) (address string, answers <-chan *nats.Msg, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil {
 		sub, err := r.nc.Subscribe(r.prefix+".*", r.deliver)
 		if err == nil {
-			// What comes was asked for, and each request bounds its answers.
+			// No limit: only requested answers arrive here, and each request bounds its own.
 			err = sub.SetPendingLimits(-1, -1)
 		}
 		if err != nil {
@@ -72,6 +72,6 @@ func (r *replies) deliver(m *nats.Msg) {
 	}
 	select {
 	case c <- m:
-	default: // more answers than the request has
+	default: // more answers than the box holds
 	}
 }

@@ -4,5 +4,5 @@ package redistest
 
 import "syscall"
 
-// apart keeps Ctrl-C from the server; a test process that is killed leaves it behind here.
+// apart keeps Ctrl-C from the server. On this system the server outlives a test process that is killed.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

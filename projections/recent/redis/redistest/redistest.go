@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Server is a Redis that belongs to one test. Its methods fail the test when they can't do what they say; call them
+// Server is a Redis that belongs to one test. If a method can't do its work, it fails the test; so call the methods
 // from the test's own goroutine.
 type Server struct {
 	t       testing.TB
@@ -39,8 +39,7 @@ func Start(t testing.TB) *Server {
 	return start(t, exec.LookPath)
 }
 
-// StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS, and asks
-// clients for no certificate.
+// StartTLS runs a Redis for t that also listens on a port of 127.0.0.1, with TLS. Clients need no certificate.
 func StartTLS(t testing.TB, ca, cert, key string) *Server {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -58,7 +57,7 @@ func StartTLS(t testing.TB, ca, cert, key string) *Server {
 	return s
 }
 
-// TLSURL is the address of the listener with TLS.
+// TLSURL returns the address of the listener with TLS.
 func (s *Server) TLSURL() string { return s.tlsURL }
 
 func start(t testing.TB, look func(string) (string, error)) *Server {
@@ -97,18 +96,18 @@ func installCommand() string {
 	}
 }
 
-// URL is what rueidis.ParseURL takes. It stays the same over Stop and Restart.
+// URL returns the address, in the form of rueidis.ParseURL. It stays the same over Stop and Restart.
 func (s *Server) URL() string { return "unix://" + s.socket() }
 
 func (s *Server) socket() string { return filepath.Join(s.dir, "redis.sock") }
 
-// Data says what a Restart finds.
+// Data says which data a restarted server has.
 type Data int
 
 const (
-	// Empty starts without any data, as a cache that lost its memory.
+	// Empty: none, as after a crash of a cache in memory.
 	Empty Data = iota
-	// Kept starts with what the server held when Stop was called.
+	// Kept: the data that the server held when Stop was called.
 	Kept
 )
 
@@ -124,21 +123,21 @@ func (s *Server) Restart(data Data) {
 	s.run()
 }
 
-// Stop ends the server; nothing answers at its address then. The server's data is kept for a Restart(Kept). Stopping a
+// Stop ends the server, so that nothing answers at its address. Its data is kept for a Restart(Kept). Stopping a
 // stopped server does nothing.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.proc == nil {
 		return
 	}
-	// The server closes the connection instead of answering when it has done it.
+	// After a successful SHUTDOWN the server closes the connection without an answer.
 	if answer, err := s.command("SHUTDOWN SAVE"); err == nil {
 		s.t.Fatalf("stop Redis: %s", answer)
 	}
 	s.awaitEnd()
 }
 
-// Kill ends the server as a crash does: what it held is lost. Killing a stopped server does nothing.
+// Kill ends the server as a crash does: its data is lost. Killing a stopped server does nothing.
 func (s *Server) Kill() {
 	s.t.Helper()
 	if s.proc == nil {
@@ -149,7 +148,7 @@ func (s *Server) Kill() {
 	s.awaitEnd()
 }
 
-// Pause makes the server hang: it takes connections and answers nothing, until Resume.
+// Pause makes the server hang until Resume: it accepts connections and answers nothing.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause.
@@ -165,7 +164,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Config sets what the server does when its memory is full, for instance "allkeys-lru"; a restart sets it back.
+// Config sets the server's policy for a full memory, for instance "allkeys-lru". A restart resets it.
 func (s *Server) Config(policy string) {
 	s.t.Helper()
 	if answer, err := s.command("CONFIG SET maxmemory-policy " + policy); err != nil || answer != "+OK" {
@@ -185,7 +184,7 @@ func (s *Server) run() {
 	s.done = make(chan struct{})
 	started := make(chan error, 1)
 	go func(done chan struct{}) {
-		runtime.LockOSThread() // Linux takes the end of this thread for the death of the parent
+		runtime.LockOSThread() // when this thread ends, Linux takes that for the death of the parent
 		defer runtime.UnlockOSThread()
 		defer close(done)
 		err := cmd.Start()

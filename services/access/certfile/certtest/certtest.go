@@ -23,7 +23,7 @@ type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// File holds its certificate; Pool, too.
+	// File holds the authority's certificate, and so does Pool.
 	File string
 	Pool *x509.CertPool
 }
@@ -41,14 +41,14 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for this machine, and for clients that call themselves name;
-// it returns the files of the certificate and of its key.
+// Issue makes a certificate for this machine, and for clients named name. It returns the files of the certificate and
+// of its key.
 func (a *Authority) Issue(name string) (cert, key string) {
 	a.t.Helper()
 	return a.IssueFor(name, time.Hour)
 }
 
-// IssueFor makes one that ends after a time.
+// IssueFor makes a certificate that is valid for life.
 func (a *Authority) IssueFor(name string, life time.Duration) (cert, key string) {
 	a.t.Helper()
 	k := a.newKey()
@@ -58,7 +58,7 @@ func (a *Authority) IssueFor(name string, life time.Duration) (cert, key string)
 	return a.write(name+".pem", "CERTIFICATE", c.Raw), a.write(name+".key", "EC PRIVATE KEY", der)
 }
 
-// Client trusts the authority.
+// Client returns the TLS configuration of a client that trusts the authority.
 func (a *Authority) Client() *tls.Config {
 	return &tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Disk notes what was synced: of each inode how much, of each folder the names.
+// Disk notes what was synced: the size of each file by its inode, and the names in each folder.
 type Disk struct {
 	mu    sync.Mutex
 	sizes map[uint64]int64
@@ -56,7 +56,7 @@ func (d *Disk) Syncs() int {
 }
 
 // Durable requires that every block in a folder, as it is now, would survive a power cut whole, and returns the number
-// of blocks. Nobody writes meanwhile.
+// of blocks. Nothing may write to the folder meanwhile.
 func (d *Disk) Durable(t require.TestingT, dir string) (blocks int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

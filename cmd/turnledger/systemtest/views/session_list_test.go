@@ -1,0 +1,117 @@
+package views_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// listed pages through all sessions.
+func listed(t *testing.T, p *stack.Process, limit int) (all []map[string]any) {
+	t.Helper()
+	for cursor := ""; ; {
+		page := p.Get(t, fmt.Sprintf("/v1/sessions?limit=%d&cursor=%s", limit, cursor))
+		for _, s := range page["sessions"].([]any) {
+			all = append(all, s.(map[string]any))
+		}
+		if page["next_cursor"] == nil {
+			return all
+		}
+		cursor = page["next_cursor"].(string)
+	}
+}
+
+// The list never lacks what was acknowledged: while nobody feeds the tables it is refused, and what writers in several
+// processes were acknowledged is in it at once, in the order of activity.
+func TestTheListOfSessionsIsExact(t *testing.T) {
+	t.Parallel()
+	nats := stack.FreeAddress(t)
+	env := []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t), "TURNLEDGER_PARTITIONS=2"}
+	reads := stack.Start(t, append(stack.ServeNATS(nats), env...), "serve", "--roles", "api,context",
+		"--data-dir", stack.DataDir(t))
+	joined := append(stack.JoinNATS(nats), env...)
+	feeds := stack.Start(t, joined, "serve", "--roles", "audit")
+	writers := []*stack.Process{reads}
+	for range 3 {
+		writers = append(writers, stack.Start(t, joined, "serve", "--roles", "api"))
+	}
+	const perWriter = 50
+	var wg sync.WaitGroup
+	for w, p := range writers {
+		wg.Go(func() {
+			for n := range perWriter {
+				p.RecordTurn(t, fmt.Sprintf("s-%d-%d", w, n), "r", "question", "answer")
+			}
+		})
+	}
+	wg.Wait()
+	p := writers[1]
+	p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath("only-described"), map[string]any{"title": "T"})
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("s-0-0")+"/turns",
+		map[string]any{"request_id": "again", "question_neutral": "the last question"})
+	all := listed(t, reads, 30)
+	require.Len(t, all, len(writers)*perWriter+1)
+	require.Equal(t, "s-0-0", all[0]["session_id"], "it was active last")
+	require.Equal(t, "the last question", all[0]["last_turn"].(map[string]any)["question_neutral"])
+	require.Equal(t, "pending", all[0]["last_turn"].(map[string]any)["status"])
+	seen := map[string]bool{}
+	before := time.Now().Add(time.Hour)
+	for _, s := range all {
+		require.False(t, seen[s["session_id"].(string)], "each session once")
+		seen[s["session_id"].(string)] = true
+		shown, ok := s["last_active_at"].(string)
+		if !ok {
+			shown = s["created_at"].(string)
+		}
+		at, err := time.Parse(time.RFC3339Nano, shown)
+		require.NoError(t, err)
+		require.False(t, at.After(before), "newest activity first")
+		before = at
+	}
+
+	feeds.Kill(t)
+	p.LinkIdentity(t, "s-1-1", "ada")
+	status, refused, err := reads.Call(t.Context(), http.MethodGet, "/v1/sessions", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, status, refused)
+	require.Equal(t, "audit_unavailable", refused["code"])
+	stack.Start(t, joined, "serve", "--roles", "audit")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		status, page, err := reads.Call(t.Context(), http.MethodGet, "/v1/sessions?identity_id=ada", nil)
+		if err != nil || status != http.StatusOK || len(page["sessions"].([]any)) != 1 {
+			assert.Failf(c, "not yet", "%d %v %v", status, page, err)
+		}
+	}, 30*time.Second, 100*time.Millisecond)
+}
+
+// The verbs for sessions, against a running server.
+func TestVerbsOfSessions(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p.RecordTurn(t, "s", "r", "What is a quark?", "A particle.")
+	run := func(args ...string) string {
+		t.Helper()
+		code, out, errs := p.Run(t, args...)
+		require.Equal(t, stack.ExitDone, code, errs)
+		return out
+	}
+	out := run("sessions", "describe", "s", "--title", "Quarks", "--metadata", "folder=physics;old=x")
+	require.Contains(t, out, "Quarks")
+	require.NotContains(t, run("sessions", "describe", "s", "--without", "old"), "old=x")
+	shown := run("sessions", "show", "s")
+	require.Contains(t, shown, "folder=physics")
+	require.Contains(t, shown, "1, 0 without an answer")
+	require.Contains(t, run("sessions", "list"), "What is a quark?")
+	require.Contains(t, run("sessions", "list", "--title", "quark", "--metadata", "folder=physics"), "Quarks")
+	require.NotContains(t, run("sessions", "list", "--title", "lepton"), "Quarks")
+	require.Contains(t, run("sessions", "list", "--json"), `"next_cursor":null`)
+	require.Contains(t, run("sessions", "show", "nobody"), "not found")
+}

@@ -1,0 +1,110 @@
+package house_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// floor of a package: imports point from a higher one to a lower one only.
+func floor(path string) int {
+	top, _, _ := strings.Cut(path, "/")
+	return map[string]int{"events": 1, "projections": 2, "services": 3, "cmd": 4, "deploy": 4, "docs": 4}[top]
+}
+
+// sibling names the group whose packages may import each other; packages of two groups may not. The nouns in services
+// itself belong to no group, nor do the scopes and callers in services/access, which transports ask for and
+// authenticators return, nor services/servicetest, which puts the services together for tests.
+func sibling(path string) string {
+	parts := strings.Split(path, "/")
+	switch {
+	case path == "services/access", path == "services/servicetest", len(parts) < 2:
+		return ""
+	case parts[0] == "services", parts[0] == "projections" && (parts[1] == "recent" || parts[1] == "audit"):
+		return parts[0] + "/" + parts[1]
+	}
+	return ""
+}
+
+// wire carries every API surface, so it knows no noun of ours: only who calls.
+const wire = "services/httpapi/wire"
+
+// Imports point down, siblings never import each other, and wire knows no noun. The linter depguard says more, by the
+// lists in .golangci.yml.
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	all := modulePackages(t)
+	require.Empty(t, wrongImports(all))
+	require.True(t, slices.ContainsFunc(all, func(p *pkg) bool { return p.path == wire }))
+}
+
+func wrongImports(all []*pkg) (findings []string) {
+	for _, p := range all {
+		for _, dep := range p.imports {
+			dep, ours := strings.CutPrefix(dep, module)
+			if !ours {
+				continue
+			}
+			complain := func(why string) {
+				findings = append(findings, fmt.Sprintf("%s imports %s: %s", p.path, dep, why))
+			}
+			a, b := sibling(p.path), sibling(dep)
+			switch {
+			case floor(p.path) < floor(dep):
+				complain("imports point down")
+			case a != "" && b != "" && a != b && floor(p.path) == floor(dep):
+				complain("they are siblings")
+			case p.path == wire && dep != "services/access":
+				complain("wire knows no noun of ours")
+			}
+		}
+	}
+	return findings
+}
+
+// A name such as prompt_windows_test.go is that of another system's file: its tests would never run.
+func TestTestsRunOnThisSystem(t *testing.T) {
+	t.Parallel()
+	for _, p := range modulePackages(t) {
+		for _, f := range p.ignored {
+			require.NotContains(t, f, "_test.go", p.path)
+		}
+	}
+}
+
+func TestWrongImportsAreFound(t *testing.T) {
+	t.Parallel()
+	src := func(name string, imports ...string) string {
+		text := "package " + name + "\n"
+		for _, i := range imports {
+			text += "import _ \"" + module + i + "\"\n"
+		}
+		return text
+	}
+	found := wrongImports(planted(t,
+		fault{"services", src("services")},
+		fault{"services/access", src("access")},
+		fault{"services/history", src("history", "services", "services/access")},
+		fault{"events/log", src("log", "services")},
+		fault{"projections/recent", src("recent", "services")},
+		fault{"projections/audit", src("audit", "projections/recent")},
+		fault{"services/chat", src("chat", "projections/audit", "services/history")},
+		fault{wire, src("wire", "services/access", "services", "events/log")},
+		fault{"services/httpapi/v1", src("v1", wire, "services")},
+		fault{"cmd/turnledger/cli", src("cli", "services/chat", "events/log")},
+		fault{"services/backup", src("backup", "cmd/turnledger/cli")},
+	))
+	slices.Sort(found)
+	require.Equal(t, []string{
+		"events/log imports services: imports point down",
+		"projections/audit imports projections/recent: they are siblings",
+		"projections/recent imports services: imports point down",
+		"services/backup imports cmd/turnledger/cli: imports point down",
+		"services/chat imports services/history: they are siblings",
+		wire + " imports events/log: wire knows no noun of ours",
+		wire + " imports services: wire knows no noun of ours",
+	}, found)
+}

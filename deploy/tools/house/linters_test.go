@@ -1,0 +1,106 @@
+package house_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/turnledger/turnledger/deploy/tools/source"
+)
+
+// Facts are a sealed interface that gochecksumtype knows, and neither it nor exhaustive takes a default for an answer.
+func TestSwitchesHaveACaseForEachFactAndKind(t *testing.T) {
+	t.Parallel()
+	fact, err := os.ReadFile(filepath.Join(root, "events", "fact.go"))
+	require.NoError(t, err)
+	require.Contains(t, string(fact), "//sumtype:decl\ntype Fact interface {\n")
+	require.Contains(t, string(fact), "\tcheck(body []byte) Problem\n", "a method that other packages can't have")
+	text, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	require.NoError(t, err)
+	require.Empty(t, lenient(t, text))
+}
+
+// lenient returns the linters of switches that the settings leave out, or that take a default for an answer.
+func lenient(t *testing.T, settings []byte) (findings []string) {
+	t.Helper()
+	type strictness struct {
+		Default *bool `yaml:"default-signifies-exhaustive"`
+	}
+	var got struct {
+		Linters struct {
+			Enable   []string
+			Settings struct{ Exhaustive, Gochecksumtype strictness }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(settings, &got))
+	for name, s := range map[string]strictness{
+		"exhaustive": got.Linters.Settings.Exhaustive, "gochecksumtype": got.Linters.Settings.Gochecksumtype,
+	} {
+		if !strings.Contains(" "+strings.Join(got.Linters.Enable, " ")+" ", " "+name+" ") {
+			findings = append(findings, name+" is not enabled")
+		}
+		if s.Default == nil || *s.Default {
+			findings = append(findings, name+" takes a default for an answer")
+		}
+	}
+	return findings
+}
+
+func TestLenientLintersAreFound(t *testing.T) {
+	t.Parallel()
+	require.ElementsMatch(t, []string{
+		"exhaustive takes a default for an answer", "gochecksumtype is not enabled",
+		"gochecksumtype takes a default for an answer",
+	}, lenient(t, []byte("linters:\n  enable: [exhaustive]\n  settings:\n    exhaustive:\n"+
+		"      default-signifies-exhaustive: true\n")))
+}
+
+// The packages in testdata/planted break rules that the linters keep, and the linters report each. `make lint` names
+// its linter in GOLANGCI, as the words of a command.
+func TestLintersFindWhatIsPlanted(t *testing.T) {
+	command := strings.Fields(os.Getenv("GOLANGCI"))
+	if len(command) == 0 {
+		t.Skip("make lint runs this test: it sets GOLANGCI")
+	}
+	const planted = "./deploy/tools/house/testdata/planted/"
+	args := append(command[1:], "run", "--allow-parallel-runners", planted+"events/switches",
+		planted+"projections/upward", planted+"services/httpapi/wire")
+	cmd := exec.CommandContext(t.Context(), command[0], args...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	_, failed := errors.AsType[*exec.ExitError](err)
+	require.True(t, failed, "it exits with 1: %v", err)
+	for place, says := range map[string]string{
+		"switches.go:11:": "missing cases in expression switch: conversation.Seen,",
+		"switches.go:21:": "missing cases for ErasureReceipt,",
+		"upward.go:4:":    "from list 'direction-projections'",
+		"wire.go:4:":      "from list 'wire'",
+	} {
+		require.True(t, reports(string(out), place, says), "%s: %s\n%s", place, says, out)
+	}
+}
+
+func reports(out, place, says string) bool {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, place) && strings.Contains(line, says) {
+			return true
+		}
+	}
+	return false
+}
+
+// What is planted is no part of the tree that the rules read.
+func TestPlantedPackagesAreApart(t *testing.T) {
+	t.Parallel()
+	files, err := source.Read(root)
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NotContains(t, f.Path, "testdata")
+	}
+}

@@ -1,0 +1,193 @@
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a view can do stands in its contract, or in its fleet.Entry: nobody finds it out by a type assertion.
+func TestNobodyAsksAViewForItsType(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, viewAssertions(modulePackages(t)))
+}
+
+// viewAssertions returns the type assertions and type switches whose operand is a view, and those to an interface of
+// package projections.
+func viewAssertions(all []*pkg) (findings []string) {
+	for _, p := range all {
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				a, ok := n.(*ast.TypeAssertExpr)
+				if !ok || !p.inProgram() {
+					return true
+				}
+				if isView(operand(p, a.X)) || a.Type != nil && isContract(p.info.TypeOf(a.Type)) {
+					findings = append(findings, p.at(a)+" "+types.ExprString(a.X)+" is asked for its type")
+				}
+				return true
+			})
+		}
+	}
+	return findings
+}
+
+// operand returns the type of what is asserted, before a conversion such as any(view).
+func operand(p *pkg, x ast.Expr) types.Type {
+	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok && len(call.Args) == 1 && p.info.Types[call.Fun].IsType() {
+		x = call.Args[0]
+	}
+	return p.info.TypeOf(x)
+}
+
+// isView reports whether a type is a view or an effect, by the methods that all of them have.
+func isView(typ types.Type) bool {
+	if _, pointer := typ.(*types.Pointer); !pointer && !types.IsInterface(typ) {
+		typ = types.NewPointer(typ)
+	}
+	methods := types.NewMethodSet(typ)
+	has := func(name string) bool { return methods.Lookup(nil, name) != nil }
+	return has("Name") && has("Claim") && has("Apply")
+}
+
+// isContract reports whether a type is an interface of package projections.
+func isContract(typ types.Type) bool {
+	named, ok := types.Unalias(typ).(*types.Named)
+	if !ok || named.Obj().Pkg() == nil {
+		return false
+	}
+	_, ok = named.Underlying().(*types.Interface)
+	return ok && named.Obj().Pkg().Path() == module+"projections"
+}
+
+const contract = `package projections
+type View interface { Name() string; Claim(int) int; Apply(int) error }
+type Rebuildable interface { Fill() }
+`
+
+func TestQuestionsForTheTypeOfAViewAreFound(t *testing.T) {
+	t.Parallel()
+	found := viewAssertions(planted(t, fault{"projections", contract}, fault{"projections/fleet", `package fleet
+import "github.com/turnledger/turnledger/projections"
+type entry struct { view projections.View }
+func one(v projections.View) { _, _ = v.(interface{ Fill() }) }
+func two(e entry) { _ = e.view.(projections.Rebuildable) }
+func three(v projections.View) { switch any(v).(type) { case projections.Rebuildable: } }
+func four(v any) { _ = v.(projections.Rebuildable) }
+func good(v any) { _, _ = v.(interface{ Flush() }) }
+`}))
+	require.Equal(t, []string{
+		"projections/fleet/a.go:4 v is asked for its type",
+		"projections/fleet/a.go:5 e.view is asked for its type",
+		"projections/fleet/a.go:6 any(v) is asked for its type",
+		"projections/fleet/a.go:7 v is asked for its type",
+	}, found)
+}
+
+// notViews are constants that have the name of a view and mean something else, each with the reason.
+var notViews = map[string]string{
+	"cmd/turnledger.roleRecent": "a role of a process, as --roles names it",
+	"cmd/turnledger.roleAudit":  "a role of a process, as --roles names it",
+}
+
+// A view's name is a string in the view's own package, and in those below it. Others use its constant, or treat all
+// views alike.
+func TestAViewIsNamedInItsPackageOnly(t *testing.T) {
+	t.Parallel()
+	all := modulePackages(t)
+	require.Len(t, viewNames(all), 3, "recent, recent-shadow and audit")
+	require.Empty(t, strayNames(all))
+}
+
+// viewNames returns the names of all views, each with the package that declares it.
+func viewNames(all []*pkg) map[string]string {
+	names := map[string]string{}
+	for _, p := range all {
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv == nil || f.Name.Name != "Name" || len(f.Body.List) != 1 || !p.inProgram() {
+					continue
+				}
+				back, ok := f.Body.List[0].(*ast.ReturnStmt)
+				if !ok || !isView(p.info.TypeOf(f.Recv.List[0].Type)) {
+					continue
+				}
+				if said := p.info.Types[back.Results[0]].Value; said != nil {
+					names[constant.StringVal(said)] = declaring(p, back.Results[0])
+				}
+			}
+		}
+	}
+	return names
+}
+
+// declaring returns the package of a constant.
+func declaring(p *pkg, x ast.Expr) string {
+	id, ok := x.(*ast.Ident)
+	if s, selector := x.(*ast.SelectorExpr); selector {
+		id, ok = s.Sel, true
+	}
+	if !ok {
+		return p.path
+	}
+	return strings.TrimPrefix(p.info.Uses[id].Pkg().Path(), module)
+}
+
+func strayNames(all []*pkg) (findings []string) {
+	names := viewNames(all)
+	for _, p := range all {
+		meant := map[ast.Expr]bool{}
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if v, ok := n.(*ast.ValueSpec); ok && notViews[p.path+"."+v.Names[0].Name] != "" {
+					for _, value := range v.Values {
+						meant[value] = true
+					}
+				}
+				lit, ok := n.(*ast.BasicLit)
+				if !ok || lit.Kind != token.STRING || meant[lit] || !p.inProgram() || p.info.Types[lit].Value == nil {
+					return true
+				}
+				own, isName := names[constant.StringVal(p.info.Types[lit].Value)]
+				if isName && p.path != own && !strings.HasPrefix(p.path, own+"/") {
+					const stray = "%s %s is the name of the view in %s"
+					findings = append(findings, fmt.Sprintf(stray, p.at(lit), lit.Value, own))
+				}
+				return true
+			})
+		}
+	}
+	return findings
+}
+
+func TestNamesOfViewsElsewhereAreFound(t *testing.T) {
+	t.Parallel()
+	const view = `package audit
+const Name = "audit"
+type View struct{}
+func (*View) Name() string { return Name }
+func (*View) Claim(int) int { return 0 }
+func (*View) Apply(int) error { return nil }
+`
+	found := strayNames(planted(t,
+		fault{"projections/audit", view},
+		fault{"projections/audit/rows", "package rows\nvar table = \"audit\"\n"},
+		fault{"cmd/turnledger", `package main
+const roleAudit = "audit"
+func wire(name string) int {
+	switch name {
+	case "audit":
+		return 1
+	}
+	return 2
+}
+`}))
+	require.Equal(t, []string{`cmd/turnledger/a.go:5 "audit" is the name of the view in projections/audit`}, found)
+}

@@ -1,0 +1,74 @@
+package store_test
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/store"
+)
+
+func open(t *testing.T, c store.Config) *store.Store {
+	t.Helper()
+	c.Logger = slog.New(slog.DiscardHandler)
+	s, err := store.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func link(t *testing.T, s *store.Store, session string) events.Position {
+	t.Helper()
+	fact := &events.SessionLinked{SessionID: session, IdentityID: "ada"}
+	ack, err := s.Log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{fact}})
+	require.NoError(t, err)
+	return ack.Position
+}
+
+func TestTheEmbeddedServerIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	c := store.Config{
+		Server: embedded.Config{
+			Dir: filepath.Join(t.TempDir(), "nats"), Sync: embedded.Always, Logger: slog.New(slog.DiscardHandler),
+		},
+		Log: jetlog.Config{Partitions: 1},
+	}
+	s := open(t, c)
+	require.NotNil(t, s.Server)
+	require.Equal(t, 1, s.Log.Partitions())
+	at := link(t, s, "first")
+	require.NoError(t, s.Reopen(t.Context()))
+	require.Equal(t, at.Seq+1, link(t, s, "second").Seq)
+	s.Close()
+	s = open(t, c)
+	require.Equal(t, at.Seq+2, link(t, s, "third").Seq)
+}
+
+func TestAnOutsideNATS(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(t.Context(), embedded.Config{
+		Dir: t.TempDir(), Sync: embedded.Always, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	s := open(t, store.Config{URL: server.URL(), Log: jetlog.Config{Partitions: 1}})
+	require.Nil(t, s.Server)
+	require.True(t, s.Config.Outside)
+	link(t, s, "s")
+}
+
+func TestErrorsHideTheURL(t *testing.T) {
+	t.Parallel()
+	_, err := store.Open(t.Context(), store.Config{URL: "nats://u:SECRET@%zz"})
+	require.ErrorIs(t, err, store.ErrURL)
+	require.NotContains(t, err.Error(), "SECRET")
+	_, err = store.Open(t.Context(), store.Config{URL: "nats://u:SECRET@127.0.0.1:1", Shown: "nats://127.0.0.1:1"})
+	require.ErrorContains(t, err, "connect to NATS at nats://127.0.0.1:1: ")
+	require.ErrorContains(t, err, "are TURNLEDGER_NATS_URL and its credentials right?")
+	require.NotContains(t, err.Error(), "SECRET")
+}

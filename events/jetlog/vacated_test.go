@@ -1,0 +1,180 @@
+package jetlog_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/embedded"
+	"github.com/turnledger/turnledger/events/jetlog/internal/logtest"
+	"github.com/turnledger/turnledger/events/jetlog/operate"
+	"github.com/turnledger/turnledger/events/natstest"
+)
+
+// Another process writes to a replicated log in the moment in which a restore takes it away. The servers of the cluster
+// are some way apart, so that the leader has taken events in which the stream's state does not show yet. Either the
+// restore is refused and all that was acknowledged is in the log, or nothing was acknowledged.
+func TestNothingIsAcknowledgedIntoALogThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	c := natstest.StartFragileCluster(t)
+	nc := c.Connect(t)
+	const apart = 15 * time.Millisecond
+	tries, wait := 12, 5*apart
+	if os.Getenv("TURNLEDGER_TORTURE") != "" {
+		tries = 100
+	}
+	for try := range tries {
+		c.Delay(0)
+		restoring := c.LogOn(t, nc, 1)
+		other, err := jetlog.Open(t.Context(), c.Connect(t), jetlog.Config{Replicas: 3, Deadline: time.Second})
+		require.NoError(t, err)
+		c.Delay(apart)
+		begun, err := nc.SubscribeSync("$JS.EVENT.ADVISORY.STREAM.CREATED.TURNLEDGER-RESTORING")
+		require.NoError(t, err)
+		writes := acknowledgedAfter(t, other, begun, wait)
+		err = operate.On(restoring).Vacate(t.Context())
+		acknowledged := writes()
+		t.Logf("try %d: %d acknowledged, %v", try, len(acknowledged), err)
+		c.Delay(0)
+		// The next writes begin nearer to the moment in which the log is taken away.
+		if err == nil {
+			wait -= apart / 2
+			require.Empty(t, acknowledged, "the log with them is gone")
+			deleteStreams(t, nc, "TURNLEDGER-RESTORING")
+			continue
+		}
+		wait += apart / 2
+		require.ErrorIs(t, err, jetlog.ErrNotEmpty)
+		kept := c.Log(t, 1)
+		for _, session := range acknowledged {
+			require.Len(t, logtest.Read(t, kept, session), 1)
+		}
+		deleteStreams(t, nc, events.StreamName(0))
+	}
+}
+
+// acknowledgedAfter begins a few writes, one after the other, when a message comes. The function that it returns waits
+// for them, and returns the sessions whose writes were acknowledged.
+func acknowledgedAfter(t *testing.T, log *jetlog.Log, begin *nats.Subscription, wait time.Duration) func() []string {
+	const writes = 16
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var out []string
+	all.Go(func() {
+		if _, err := begin.NextMsg(time.Minute); !assert.NoError(t, err) {
+			return
+		}
+		<-time.After(wait)
+		for i := range writes {
+			<-time.After(time.Millisecond)
+			all.Go(func() {
+				session := fmt.Sprint("s", i)
+				_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{logtest.Fact(session, "r")}})
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					out = append(out, session)
+				}
+			})
+		}
+	})
+	return func() []string {
+		all.Wait()
+		return out
+	}
+}
+
+func deleteStreams(t *testing.T, nc *nats.Conn, names ...string) {
+	for _, name := range names {
+		_, err := nc.Request("$JS.API.STREAM.DELETE."+name, nil, 10*time.Second)
+		require.NoError(t, err)
+	}
+}
+
+// heldWrites is a connection's way to its server, on which a message that contains a text waits until it may go on.
+type heldWrites struct {
+	text           string
+	waits, mayGoOn chan struct{}
+	once           sync.Once
+}
+
+type heldConn struct {
+	net.Conn
+	*heldWrites
+}
+
+// Dial implements nats.CustomDialer.
+func (h *heldWrites) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return heldConn{conn, h}, err
+}
+
+func (c heldConn) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(c.text)) {
+		c.once.Do(func() {
+			close(c.waits)
+			<-c.mayGoOn
+		})
+	}
+	return c.Conn.Write(p)
+}
+
+// A process looks whether a backup is being restored, and is slow to look for the log. Meanwhile a restore begins, and
+// takes the log away. The process opens no log of its own in its place.
+func TestALogIsNotMadeInTheMiddleOfARestore(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(t.Context(), embedded.Config{
+		Dir: t.TempDir(), Sync: embedded.Always, Listen: "127.0.0.1:0",
+	})
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	restoring := natstest.LogOn(t, s, 1)
+	held := &heldWrites{
+		text: "STREAM.INFO." + events.StreamName(0), waits: make(chan struct{}), mayGoOn: make(chan struct{}),
+	}
+	nc, err := nats.Connect(s.URL(), nats.SetCustomDialer(held))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	opened := make(chan error, 1)
+	go func() {
+		_, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+		opened <- err
+	}()
+	<-held.waits
+	require.NoError(t, operate.On(restoring).Vacate(t.Context()))
+	close(held.mayGoOn)
+	require.ErrorIs(t, <-opened, jetlog.ErrStream)
+}
+
+// A restore that fails deletes what it took in, and no stream that somebody else made in its place.
+func TestAFailedRestoreDeletesNoStreamOfOthers(t *testing.T) {
+	t.Parallel()
+	from := natstest.Log(t, 1)
+	logtest.Add(t, from, "s", "r", "text")
+	s := natstest.Server(t)
+	restoring := natstest.LogOn(t, s, 1)
+	require.NoError(t, operate.On(restoring).Vacate(t.Context()))
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: events.StreamName(0), Subjects: []string{"elsewhere"},
+	})
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "elsewhere", []byte("acknowledged"))
+	require.NoError(t, err)
+	require.ErrorContains(t, operate.On(restoring).Restore(t.Context(), reader(copyOf(t, from)), whole), "in use")
+	kept, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, kept.CachedInfo().State.Msgs)
+}

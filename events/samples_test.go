@@ -1,0 +1,106 @@
+package events_test
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+var (
+	recordedAt = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+	r1         = events.TurnID("s1", "r1")
+	c1         = events.TurnID("s1", "c1")
+)
+
+// fullFacts holds one fact of each type with every member set.
+func fullFacts() []events.Fact {
+	question := events.Question{
+		PipelineName: "support", Consultant: "ada", Repository: "docs", TranslateChat: true,
+		QuestionNeutral: "What is a quark?", QuestionTranslated: "Was ist ein Quark?",
+		QuestionMessages: json.RawMessage(`[{"role":"user","content":"What is a quark?"}]`),
+		Metadata:         json.RawMessage(`{"channel":"web"}`),
+	}
+	answer := events.Answer{
+		AnswerNeutral: "A particle.", AnswerTranslated: "A particle.", AnswerTranslatedIsFallback: true,
+		AnswerMessages: json.RawMessage(`[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]`),
+	}
+	return []events.Fact{
+		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1", Question: question},
+		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: answer,
+			Metadata: json.RawMessage(`{"locale":"de"}`)},
+		&events.SessionLinked{SessionID: "s1", IdentityID: "alice@example.org"},
+		&events.TurnRedacted{
+			TurnID: c1, SessionID: "s1", IdentityID: "alice@example.org", Reason: "asked to", RedactedBy: "ops",
+			Tombstones: chain(),
+			Session: &events.SessionMark{
+				Boundary: at(2), CreatedAt: recordedAt, LastActiveAt: recordedAt.Add(2 * time.Second),
+				Finalized: 4, Pending: 3, ShownFinalized: 2, ShownPending: 1,
+			},
+		},
+		&events.TurnCorrected{TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1, Question: question,
+			Answer: answer},
+		&events.SessionReset{SessionID: "s1", After: at(7), Reason: "new topic"},
+		&events.SessionErased{SessionID: "s1", IdentityID: "alice@example.org", ReceiptID: "x1", Reason: "asked to",
+			ErasedBy: "ops"},
+		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
+		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
+		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
+			Erased: 12, Sessions: 1},
+		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
+			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
+			Earlier: []string{events.RequestHash("d1")}},
+	}
+}
+
+// leastFacts holds one fact of each type with nothing set that may be left out.
+func leastFacts() []events.Fact {
+	return []events.Fact{
+		&events.TurnStarted{TurnID: r1, SessionID: "s1", RequestID: "r1",
+			Question: events.Question{QuestionNeutral: "q"}},
+		&events.TurnFinalized{TurnID: r1, SessionID: "s1", Answer: events.Answer{AnswerNeutral: "a"}},
+		&events.SessionLinked{SessionID: "s1", IdentityID: "alice"},
+		&events.TurnRedacted{TurnID: r1, SessionID: "s1"},
+		&events.TurnCorrected{
+			TurnID: c1, SessionID: "s1", RequestID: "c1", ReplacesTurnID: r1,
+			Question: events.Question{QuestionNeutral: "q"}, Answer: events.Answer{AnswerNeutral: "a"},
+		},
+		&events.SessionReset{SessionID: "s1"},
+		&events.SessionErased{SessionID: "s1", ReceiptID: "x1"},
+		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory"},
+		&events.IdentityErased{IdentityID: "alice", ReceiptID: "x2"},
+		&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2"},
+		&events.SessionDescribed{SessionID: "s1", RequestID: "d1"},
+	}
+}
+
+// chain is a corrected turn as a redaction states it, every member set.
+func chain() []events.Tombstone {
+	later := recordedAt.Add(time.Second)
+	nobody := events.TurnID("s1", "r0")
+	return []events.Tombstone{
+		{
+			TurnID: r1, RequestID: "r1", Place: at(3), Position: at(4), Final: ptr(at(5)), Status: "replaced",
+			CreatedAt:   recordedAt,
+			FinalizedAt: &later, RecordVersion: 2, ReplacesTurnID: &nobody, ReplacedByTurnID: ptr(c1),
+		},
+		{
+			TurnID: c1, RequestID: "c1", Place: at(3), Position: at(6), Final: ptr(at(6)), Status: "finalized",
+			CreatedAt:   recordedAt,
+			FinalizedAt: &later, RecordVersion: 3, ReplacesTurnID: ptr(r1),
+		},
+	}
+}
+
+func at(seq uint64) events.Position { return events.Position{Seq: seq} }
+
+func ptr[T any](v T) *T { return &v }
+
+// envelope encodes a fact; a test's own facts always encode.
+func envelope(f events.Fact) events.Envelope {
+	env, err := events.Encode(f, recordedAt)
+	if err != nil {
+		panic(err)
+	}
+	return env
+}

@@ -1,0 +1,138 @@
+package audit_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+)
+
+// pages lists all sessions, so many a page.
+func pages(
+	t require.TestingT, a *audit.Audit, f projections.SessionFilter, limit int,
+) (all []projections.ListedSession) {
+	for cursor := ""; ; {
+		page, next, err := a.Sessions(context.Background(), f, limit, cursor)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), limit)
+		all = append(all, page...)
+		if cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+// sameList holds a list against the folds of the log.
+func sameList(t *rapid.T, log *journal, a *audit.Audit) {
+	erased := map[string]bool{}
+	for _, e := range log.events {
+		if f, ok := e.Fact.(*events.IdentityErased); ok && e.Problem == "" {
+			erased[f.IdentityID] = true
+		}
+	}
+	var want []*conversation.State
+	for _, session := range sessions {
+		s := log.state(session)
+		if s.Found() && s.Erased == 0 && !erased[s.Identity] {
+			want = append(want, s)
+		}
+	}
+	at := func(s *conversation.State) time.Time {
+		if s.LastActive.IsZero() {
+			return s.CreatedAt
+		}
+		return s.LastActive
+	}
+	slices.SortFunc(want, func(x, y *conversation.State) int {
+		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x.SessionID, y.SessionID))
+	})
+	got := pages(t, a, projections.SessionFilter{}, rapid.IntRange(1, 3).Draw(t, "page"))
+	require.Len(t, got, len(want))
+	for i, s := range want {
+		require.Equal(t, s.SessionID, got[i].SessionID)
+		require.Equal(t, s.Description(), got[i].Description())
+		require.Equal(t, []any{s.Identity, s.CreatedAt, s.LastActive, s.Finalized, s.Pending}, []any{got[i].Identity,
+			got[i].CreatedAt, got[i].LastActive, got[i].Finalized, got[i].Pending})
+	}
+}
+
+func TestListOfSessions(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	title := func(session, request, title string, metadata map[string]*string) {
+		log.add(log.state(session).DecideDescribe(conversation.Describe{SessionID: session, RequestID: request,
+			Title: &title, Metadata: metadata}, 0).Facts...)
+	}
+	physics := "physics"
+	log.add(started("a", "r1"), finalized("a", "r1"), linked("b", "ada"), started("b", "r1"), finalized("b", "r1"))
+	title("b", "d", "Old QUARKS", nil)
+	title("b", "e", "New Leptons", map[string]*string{"folder": &physics})
+	title("c", "d", "Quarks & more", nil)
+	log.add(started("d", "r1"), erased("d"), linked("e", "bob"),
+		&events.IdentityErased{IdentityID: "bob", ReceiptID: "x"}, started("b", "r2"))
+	a := filled(t, log, 3)
+	idsOf := func(f projections.SessionFilter, limit int) (out []string) {
+		for _, s := range pages(t, a.Audit, f, limit) {
+			out = append(out, s.SessionID)
+		}
+		return out
+	}
+	ids := func(f projections.SessionFilter) []string { return idsOf(f, 50) }
+	require.Equal(t, []string{"b", "c", "a"}, ids(projections.SessionFilter{}))
+	require.Equal(t, []string{"b", "c", "a"}, idsOf(projections.SessionFilter{}, 1), "a page each")
+	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{IdentityID: "ada"}))
+	require.Equal(t, []string{"c"}, ids(projections.SessionFilter{Title: "quark"}), "the replaced title is gone")
+	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Metadata: map[string]string{"folder": "physics"}}))
+	require.Empty(t, ids(projections.SessionFilter{Title: "%"}))
+	began := log.state("c").CreatedAt
+	require.Equal(t, []string{"c", "a"}, ids(projections.SessionFilter{Until: began.Add(1)}))
+	require.Equal(t, []string{"b", "c"}, ids(projections.SessionFilter{Since: began}))
+	require.Equal(t, []string{"b"}, ids(projections.SessionFilter{Since: began.Add(1)}))
+	last := pages(t, a.Audit, projections.SessionFilter{IdentityID: "ada"}, 1)[0].LastTurn
+	require.Equal(t, &projections.LastTurn{TurnID: id("b", "r2"), Question: question("r2").QuestionNeutral}, last)
+	_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
+	require.ErrorIs(t, err, audit.ErrCursor)
+
+	a.exec("update turnledger.generation set complete = false")
+	_, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
+	require.ErrorIs(t, err, audit.ErrUnavailable)
+}
+
+// BenchmarkListOfSessions reads pages of 50 of 100,000 sessions.
+func BenchmarkListOfSessions(b *testing.B) {
+	log := newJournal()
+	for n := range 100_000 {
+		s := fmt.Sprint("s", n)
+		log.add(started(s, "r"))
+		if n%2 == 0 {
+			log.add(linked(s, fmt.Sprint("i", n%500)))
+		}
+	}
+	a := filled(b, log, 5000)
+	a.exec("vacuum analyze turnledger.sessions")
+	for name, filter := range map[string]projections.SessionFilter{"all": {}, "identity": {IdentityID: "i0"}} {
+		b.Run(name, func(b *testing.B) {
+			took, cursor := make([]time.Duration, 0, b.N), ""
+			for b.Loop() {
+				began := time.Now()
+				_, next, err := a.Sessions(b.Context(), filter, 50, cursor)
+				require.NoError(b, err)
+				took = append(took, time.Since(began))
+				cursor = next
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}

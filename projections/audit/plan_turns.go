@@ -1,0 +1,202 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/rows"
+)
+
+// way is how a turn gets into the tables.
+type way uint8
+
+const (
+	// copied: the turn is new.
+	copied way = iota
+	// merged: its rows are written whole, whether or not they exist.
+	merged
+	// answered: the question exists, if the turn belongs to the audit, and gets its answer.
+	answered
+	// answeredAgain: the answer may exist already, too.
+	answeredAgain
+	// untouched: only the name of the turn that replaces it is new.
+	untouched
+)
+
+// whole reports whether the batch has both the question and, if there is one, the answer of the turn.
+func (w way) whole() bool { return w == copied || w == merged }
+
+type turnRow struct {
+	way            way
+	session, owner string
+	partition      int
+	turn           conversation.Turn
+	// needs is a turn that must be in the table, or this turn does not belong there.
+	needs uuid.UUID
+	drop  bool
+}
+
+func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
+	r := p.byTurn[t.ID]
+	switch {
+	case r == nil && e.Change.Kind == conversation.Linked:
+		p.put(e, t, copied)
+	case r == nil:
+		p.put(e, t, merged)
+	case !r.way.whole() || r.needs != uuid.Nil:
+		r.way, r.needs, r.turn = merged, uuid.Nil, *t
+	}
+}
+
+// put adds a whole row.
+func (p *plan) put(e *projections.Judged, t *conversation.Turn, how way) *turnRow {
+	r := &turnRow{way: how, session: e.SessionID, owner: e.Head.Identity, partition: e.Position.Partition, turn: *t}
+	p.turns = append(p.turns, r)
+	p.byTurn[t.ID] = r
+	return r
+}
+
+// answer completes a turn of the batch, or notes the answer to an earlier turn. An earlier turn belongs to the audit
+// only if the table has it: a link may have left it out.
+func (p *plan) answer(e *projections.Judged) {
+	t := e.Change.Turn
+	r := p.byTurn[t.ID]
+	if r == nil {
+		p.put(e, t, answered).needs = t.ID
+		return
+	}
+	question := r.turn.Question
+	r.turn = *t
+	r.turn.Question = question
+}
+
+// correct notes the new version, and that it replaces the old one. If the link left the old version out, the new
+// version stays out too.
+func (p *plan) correct(e *projections.Judged) {
+	t, old := e.Change.Turn, e.Change.Turns[0]
+	r := p.byTurn[old.ID]
+	if r == nil {
+		r = p.put(e, old, untouched)
+	}
+	r.turn.Status, r.turn.ReplacedBy = old.Status, old.ReplacedBy
+	next := p.put(e, t, copied)
+	switch {
+	case r.way.whole():
+		next.needs = r.needs
+	case old.Place < e.Head.LinkedAt:
+		next.needs = old.ID
+	}
+}
+
+// redact notes the tombstones. It takes them from the redaction, so that they don't depend on which events the log
+// still holds.
+func (p *plan) redact(e *projections.Judged, linked bool) {
+	if p.redacted == nil {
+		p.redacted = map[named]*projections.Judged{}
+	}
+	for _, t := range e.Change.Turns {
+		p.redacted[named{e.SessionID, t.ID}] = e
+		if !linked {
+			continue
+		}
+		r := p.byTurn[t.ID]
+		if r == nil {
+			p.put(e, t, merged)
+			continue
+		}
+		r.turn = *t
+		if !r.way.whole() || r.needs != uuid.Nil {
+			r.way, r.needs = merged, uuid.Nil
+		}
+	}
+}
+
+// going returns the turns that get into the tables in one of some ways.
+func (p *plan) going(ways ...way) []*turnRow {
+	var out []*turnRow
+	for _, r := range p.turns {
+		if !r.drop && slices.Contains(ways, r.way) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// answers returns the turns of some ways that have an answer.
+func (p *plan) answers(ways ...way) []*turnRow {
+	return slices.DeleteFunc(p.going(ways...), func(r *turnRow) bool { return r.turn.FinalizedAt.IsZero() })
+}
+
+var questionTable = rows.Table[*turnRow]{Name: "questions", Key: "turn_id", Columns: []rows.Column[*turnRow]{
+	rows.Col("place", "bigint", func(b *buffer, r *turnRow) { b.Bigint(r.turn.Place) }),
+	rows.Col("position", "bigint", func(b *buffer, r *turnRow) { b.Bigint(r.turn.Started) }),
+	rows.Col("deleted_position", "bigint", func(b *buffer, r *turnRow) { b.Seq(r.turn.Gone) }),
+	rows.Col("created_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.CreatedAt) }),
+	rows.Col("deleted_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.DeletedAt) }),
+	rows.Col("turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.ID) }),
+	rows.Col("replaces_turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.Replaces) }),
+	rows.Col("replaced_by_turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.ReplacedBy) }),
+	rows.Col("record_version", "int", func(b *buffer, r *turnRow) { b.Int(r.turn.Version) }),
+	rows.Col("partition", "smallint", func(b *buffer, r *turnRow) { b.Smallint(r.partition) }),
+	rows.Col("created_ns", "smallint", func(b *buffer, r *turnRow) { b.Nanos(r.turn.CreatedAt) }),
+	rows.Col("deleted_ns", "smallint", func(b *buffer, r *turnRow) { b.Nanos(r.turn.DeletedAt) }),
+	rows.Col("translate_chat", "boolean", func(b *buffer, r *turnRow) { b.Bool(r.turn.TranslateChat) }),
+	rows.Col("status_before", "text", func(b *buffer, r *turnRow) { b.Optional(r.before()) }),
+	rows.Col("session_id", "text", func(b *buffer, r *turnRow) { b.Word(r.session) }),
+	rows.Col("identity_id", "text", func(b *buffer, r *turnRow) { b.Word(r.owner) }),
+	rows.Col("request_id", "text", func(b *buffer, r *turnRow) { b.Word(r.turn.RequestID) }),
+	rows.Col("pipeline_name", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().PipelineName) }),
+	rows.Col("consultant", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().Consultant) }),
+	rows.Col("repository", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().Repository) }),
+	rows.Col("question_neutral", "text", func(b *buffer, r *turnRow) { b.Text(r.question().QuestionNeutral) }),
+	rows.Col("question_translated", "text", func(b *buffer,
+		r *turnRow) {
+		b.OptionalText(r.question().QuestionTranslated)
+	}),
+	rows.Col("question_messages", "json", func(b *buffer, r *turnRow) { b.JSON(r.question().QuestionMessages) }),
+	rows.Col("metadata", "jsonb", func(b *buffer, r *turnRow) { b.JSONB(r.question().Metadata) }),
+}}
+
+var answerTable = rows.Table[*turnRow]{Name: "answers", Key: "turn_id", Columns: []rows.Column[*turnRow]{
+	rows.Col("final_position", "bigint", func(b *buffer, r *turnRow) { b.Seq(r.turn.Final) }),
+	rows.Col("finalized_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.FinalizedAt) }),
+	rows.Col("turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.ID) }),
+	rows.Col("finalized_ns", "smallint", func(b *buffer, r *turnRow) { b.Nanos(r.turn.FinalizedAt) }),
+	rows.Col("answer_translated_is_fallback", "boolean", func(b *buffer,
+		r *turnRow) {
+		b.Bool(r.answer().AnswerTranslatedIsFallback)
+	}),
+	rows.Col("answer_neutral", "text", func(b *buffer, r *turnRow) {
+		if r.turn.Answer == nil {
+			b.Null()
+		} else {
+			b.Text(r.turn.Answer.AnswerNeutral)
+		}
+	}),
+	rows.Col("answer_translated", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.answer().AnswerTranslated) }),
+	rows.Col("answer_messages", "json", func(b *buffer, r *turnRow) { b.JSON(r.answer().AnswerMessages) }),
+	rows.Col("metadata", "jsonb", func(b *buffer, r *turnRow) { b.JSONB(r.turn.AnswerMetadata) }),
+}}
+
+// before is the status that a redacted turn had.
+func (r *turnRow) before() string {
+	if r.turn.Status != conversation.Redacted {
+		return ""
+	}
+	return r.turn.Was.String()
+}
+
+// The texts of a tombstone.
+var (
+	noQuestion events.Question
+	noAnswer   events.Answer
+)
+
+func (r *turnRow) question() *events.Question { return cmp.Or(r.turn.Question, &noQuestion) }
+
+func (r *turnRow) answer() *events.Answer { return cmp.Or(r.turn.Answer, &noAnswer) }

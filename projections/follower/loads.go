@@ -1,0 +1,31 @@
+package follower
+
+import (
+	"context"
+	"time"
+)
+
+// loads bounds how much judges read of the log beside its writers: so many sessions at once, with a rest after each.
+type loads struct {
+	slots chan struct{}
+	// rest is how long a slot stays taken after a load, in times of what the load took.
+	rest int
+}
+
+// run runs a load as soon as there is a slot.
+func (l *loads) run(ctx context.Context, load func() error) error {
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	err := load()
+	free := func() { <-l.slots }
+	if l.rest == 0 {
+		free()
+	} else {
+		time.AfterFunc(time.Duration(l.rest)*time.Since(began), free)
+	}
+	return err
+}

@@ -1,0 +1,241 @@
+package follower_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/follower"
+)
+
+// subscriber is a view with a checkpoint that it goes back to when it fails.
+type subscriber struct {
+	name  string
+	rng   *rand.Rand
+	from  uint64
+	taken []projections.Judged
+	// raw: it asks for no verdicts.
+	raw bool
+}
+
+func (s *subscriber) at() uint64 {
+	if n := len(s.taken); n > 0 {
+		return s.taken[n-1].Position.Seq
+	}
+	return s.from
+}
+
+// follow takes events until the last. It pauses, fails and begins again at random.
+func (s *subscriber) follow(ctx context.Context, f *follower.Follower, partition int) error {
+	for lives := 0; !s.ended(); lives++ {
+		next, stop := s.subscribe(f, partition)
+		for !s.ended() && (s.rng.IntN(12) != 0 || lives > 20) {
+			batch, err := next(ctx)
+			if ctx.Err() != nil {
+				stop()
+				return fmt.Errorf("%s is at %d: %w", s.name, s.at(), ctx.Err())
+			}
+			if err != nil {
+				continue
+			}
+			if s.rng.IntN(10) == 0 {
+				break // it fails, and what it was given is lost
+			}
+			s.taken = append(s.taken, batch...)
+			if s.rng.IntN(4) == 0 {
+				<-time.After(time.Duration(s.rng.IntN(3000)) * time.Microsecond) // a slow subscriber
+			}
+		}
+		stop()
+	}
+	return nil
+}
+
+// ended reports whether the subscriber was given the last event of the test.
+func (s *subscriber) ended() bool {
+	n := len(s.taken)
+	return n > 0 && strings.Contains(s.taken[n-1].Subject, lastOfAll)
+}
+
+// lastOfAll is in the name of the sessions that have the last events.
+const lastOfAll = "last-of-all"
+
+func (s *subscriber) subscribe(
+	f *follower.Follower, partition int,
+) (next func(context.Context) ([]projections.Judged, error), stop func()) {
+	most := 1 + s.rng.IntN(50)
+	if !s.raw {
+		in := f.Judged(partition, s.at(), most)
+		return in.Next, in.Close
+	}
+	in := f.Events(partition, s.at(), jetlog.TailOptions{MaxBatch: most, HeadersOnly: s.rng.IntN(2) == 0})
+	return func(ctx context.Context) (out []projections.Judged, err error) {
+		batch, err := in.Next(ctx)
+		for _, m := range batch {
+			e := events.Recorded{
+				Position: m.Position, ID: m.ID(), Type: m.Type(), Subject: m.Subject, Time: m.Time.UTC(),
+			}
+			out = append(out, projections.Judged{Recorded: e})
+		}
+		return out, err
+	}, in.Close
+}
+
+// TestLiveIsRebuiltIsJoinedLate has subscribers of every kind follow a log that grows: slow, failing, joining anywhere,
+// while tails break, the log fails now and then, and the ring is too small for them. Each is given each event once and
+// in order, with the verdict of a private judge that reads the log from its beginning.
+func TestLiveIsRebuiltIsJoinedLate(t *testing.T) {
+	t.Parallel()
+	for _, bytes := range []int64{1, 100 << 10, 64 << 20} {
+		t.Run(fmt.Sprint("bytes=", bytes), func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			live(t, seed, bytes)
+		})
+	}
+}
+
+func live(t *testing.T, seed uint64, bytes int64) {
+	const partitions, count = 2, 600
+	rng := rand.New(rand.NewPCG(seed, 1))
+	server := natstest.Server(t)
+	log := &shaky{Log: natstest.LogOn(t, server, partitions), rng: rand.New(rand.NewPCG(seed, 2))}
+	writes := &scribe{t: t, log: log.Log, nc: natstest.Connect(t, server), rng: rng, sessions: 12}
+	writes.write(rng.IntN(200))
+	f := follower.New(log, follower.Config{Rules: rules, Bytes: bytes, Pause: time.Millisecond})
+	var decided [partitions][]uint64
+	f.Decide(func(m *jetlog.Message) {
+		decided[m.Position.Partition] = append(decided[m.Position.Partition], m.Position.Seq)
+	})
+	natstest.Run(t, f.Run)
+
+	var subscribers [partitions][]*subscriber
+	var running sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	join := func(from uint64, k int) {
+		s := &subscriber{name: fmt.Sprint(len(subscribers[k]), " of ", k), from: from, raw: rng.IntN(4) == 0,
+			rng: rand.New(rand.NewPCG(seed, rng.Uint64()))}
+		subscribers[k] = append(subscribers[k], s)
+		running.Go(func() {
+			if err := s.follow(ctx, f, k); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for written := 0; written < count; {
+		n := 1 + rng.IntN(60)
+		writes.write(n)
+		written += n
+		k := rng.IntN(partitions)
+		head, err := log.Log.Head(ctx, k)
+		require.NoError(t, err)
+		if len(subscribers[k]) < 6 {
+			join(rng.Uint64N(head.Seq+1), k)
+		}
+		if rng.IntN(3) == 0 {
+			log.breakOne()
+		}
+	}
+	log.well.Store(true)
+	for k, n := 0, 0; k < partitions; n++ {
+		session := fmt.Sprint(lastOfAll, n)
+		if log.Partition(session) == k {
+			natstest.Append(t, log.Log, &events.SessionLinked{SessionID: session, IdentityID: "i"})
+			k++
+		}
+	}
+	running.Wait()
+	for k := range partitions {
+		want := privately(t, log.Log, k)
+		for _, s := range subscribers[k] {
+			s.isGiven(t, want)
+		}
+		requireAscending(t, decided[k])
+	}
+}
+
+// isGiven holds what the subscriber was given against all that the log has.
+func (s *subscriber) isGiven(t *testing.T, all []projections.Judged) {
+	t.Helper()
+	var want, got []string
+	verdicts := map[events.Position]projections.Judged{}
+	for _, j := range all {
+		if j.Position.Seq > s.from {
+			want = append(want, j.Position.String())
+			verdicts[j.Position] = j
+		}
+	}
+	for _, j := range s.taken {
+		got = append(got, j.Position.String())
+	}
+	require.Equal(t, want, got, s.name)
+	for _, j := range s.taken {
+		of := verdicts[j.Position]
+		if s.raw {
+			of = projections.Judged{Recorded: events.Recorded{Position: of.Position, ID: of.ID, Type: of.Type,
+				Subject: of.Subject, Time: of.Time}}
+		}
+		require.Equal(t, of, j, "%s %s", s.name, j.Position)
+	}
+}
+
+func requireAscending(t *testing.T, seqs []uint64) {
+	t.Helper()
+	for i := 1; i < len(seqs); i++ {
+		require.Equal(t, seqs[i-1]+1, seqs[i])
+	}
+}
+
+// TestEveryEventIsJudgedLiveAsInPrivate: the traffic of these tests has every type of event and every kind of verdict.
+func TestEveryEventIsJudgedLiveAsInPrivate(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := natstest.LogOn(t, server, 1)
+	f := follower.New(log, follower.Config{Rules: rules})
+	natstest.Run(t, f.Run)
+	in := f.Judged(0, 0, 100)
+	defer in.Close()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	writes := &scribe{
+		t: t, log: log, nc: natstest.Connect(t, server), rng: rand.New(rand.NewPCG(seed, 1)), sessions: 40,
+	}
+	writes.write(3000)
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	var got []projections.Judged
+	for len(got) == 0 || got[len(got)-1].Position.Seq < head.Seq {
+		batch, err := in.Next(t.Context())
+		require.NoError(t, err)
+		got = append(got, batch...)
+	}
+	want := privately(t, log, 0)
+	require.Equal(t, len(want), len(got))
+	types, kinds := map[string]bool{}, map[conversation.Kind]bool{}
+	for i := range want {
+		require.Equal(t, want[i], got[i], want[i].Position)
+		kinds[want[i].Change.Kind] = true
+		if want[i].Fact != nil {
+			types[want[i].Type] = true
+		}
+	}
+	require.Equal(t, events.Types(), slices.Sorted(maps.Keys(types)))
+	for kind := conversation.Duplicate; kind <= conversation.Erased; kind++ {
+		require.True(t, kinds[kind], kind.String())
+	}
+}

@@ -1,0 +1,160 @@
+package follower
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// tailSource reads the log by a tail of its own.
+type tailSource struct {
+	log       jetlog.Tailer
+	partition int
+	after     uint64
+	opts      jetlog.TailOptions
+	tail      *jetlog.Tail
+}
+
+// next implements source. After an error it opens another tail.
+func (s *tailSource) next(ctx context.Context) ([]jetlog.Message, uint64, error) {
+	if s.tail == nil {
+		tail, err := s.log.Tail(ctx, s.partition, s.after, s.opts)
+		if err != nil {
+			return nil, s.after, err
+		}
+		s.tail = tail
+	}
+	batch, err := s.tail.Next(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.close()
+		}
+		return nil, s.after, err
+	}
+	s.after = batch[len(batch)-1].Position.Seq
+	return batch, s.after, nil
+}
+
+func (s *tailSource) close() {
+	if s.tail != nil {
+		s.tail.Close()
+	}
+	s.tail = nil
+}
+
+// judgeSource judges what a reader brings.
+type judgeSource struct {
+	raw    source[jetlog.Message]
+	budget *budget
+	loads  *loads
+	// most bounds what is judged before any of it is shown.
+	most int
+	// rest is what the reader has brought and is not judged yet. The source is at a sequence, and the reader at to.
+	rest   []jetlog.Message
+	at, to uint64
+
+	mu    sync.Mutex
+	judge *projections.Judge
+	bytes atomic.Int64
+}
+
+// next implements source. After an error it goes on with the event that could not be judged.
+func (s *judgeSource) next(ctx context.Context) ([]projections.Judged, uint64, error) {
+	if len(s.rest) == 0 {
+		batch, upTo, err := s.raw.next(ctx)
+		if s.rest, s.to = batch, max(s.to, upTo); len(batch) == 0 {
+			s.at = s.to
+			return nil, s.at, err
+		}
+	}
+	out, err := s.judgeAll(ctx, s.rest[:min(len(s.rest), s.most)])
+	if s.rest = s.rest[len(out):]; len(s.rest) == 0 {
+		s.at = s.to
+	}
+	s.budget.enforce()
+	return out, s.at, err
+}
+
+// judgeAll judges events up to the first that can't be judged, and returns an error only if that is the first of all:
+// the next call meets it again.
+func (s *judgeSource) judgeAll(ctx context.Context, batch []jetlog.Message) ([]projections.Judged, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.weigh()
+	err := s.judge.Load(ctx, decoded(batch), s.loads.run)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]projections.Judged, 0, len(batch))
+	for i := range batch {
+		j, err := s.judge.Judge(ctx, *batch[i].Decoded())
+		if err != nil && i == 0 {
+			return nil, err
+		}
+		if err != nil {
+			break
+		}
+		out = append(out, j)
+		s.at = j.Position.Seq
+	}
+	return out, nil
+}
+
+func decoded(batch []jetlog.Message) iter.Seq[*events.Recorded] {
+	return func(yield func(*events.Recorded) bool) {
+		for i := range batch {
+			if !yield(batch[i].Decoded()) {
+				return
+			}
+		}
+	}
+}
+
+// weigh brings the budget to what the judge holds now.
+func (s *judgeSource) weigh() {
+	now := int64(s.judge.Bytes())
+	s.budget.grow(int(now - s.bytes.Swap(now)))
+}
+
+// size implements holder.
+func (s *judgeSource) size() int64 { return s.bytes.Load() }
+
+// shedAtOnce is what a judge lets go at least.
+const shedAtOnce = 64 << 10
+
+// shed implements holder. It does not wait for a judge that reads a session.
+func (s *judgeSource) shed() bool {
+	if !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	defer s.weigh()
+	return s.judge.Shed(shedAtOnce) > 0
+}
+
+func (s *judgeSource) close() {
+	s.raw.close()
+	s.budget.remove(s)
+	s.budget.grow(-int(s.bytes.Swap(0)))
+}
+
+func seqOfMessage(m *jetlog.Message) uint64 { return m.Position.Seq }
+
+func seqOfJudged(j *projections.Judged) uint64 { return j.Position.Seq }
+
+func at(partition int, seq uint64) events.Position {
+	return events.Position{Partition: partition, Seq: seq}
+}
+
+// weightOf estimates the bytes of judged events.
+func weightOf(batch []projections.Judged) (n int) {
+	for i := range batch {
+		n += 1<<10 + 2*len(batch[i].Body)
+	}
+	return n
+}

@@ -1,0 +1,219 @@
+package follower_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var rules = conversation.Rules{SessionTTL: time.Hour}
+
+// shaky is a log whose tails break, and that fails now and then, until it is healed.
+type shaky struct {
+	*jetlog.Log
+	well  atomic.Bool
+	mu    sync.Mutex
+	rng   *rand.Rand
+	tails []*jetlog.Tail
+}
+
+var errShaken = errors.New("shaken")
+
+// fails reports whether something that happens once in n times happens now.
+func (l *shaky) fails(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.well.Load() && l.rng.IntN(n) == 0
+}
+
+func (l *shaky) Tail(
+	ctx context.Context, partition int, after uint64, opts jetlog.TailOptions,
+) (*jetlog.Tail, error) {
+	if l.fails(5) {
+		return nil, errShaken
+	}
+	tail, err := l.Log.Tail(ctx, partition, after, opts)
+	if err == nil {
+		l.mu.Lock()
+		l.tails = append(l.tails, tail)
+		l.mu.Unlock()
+	}
+	return tail, err
+}
+
+// breakOne closes a tail under its reader.
+func (l *shaky) breakOne() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.tails); n > 0 {
+		l.tails[l.rng.IntN(n)].Close()
+	}
+}
+
+func (l *shaky) Durable(ctx context.Context, at events.Position) error {
+	if l.fails(200) {
+		return errShaken
+	}
+	return l.Log.Durable(ctx, at)
+}
+
+func (l *shaky) Session(ctx context.Context, id string, after, upTo uint64) iter.Seq2[events.Recorded, error] {
+	if l.fails(10) {
+		return func(yield func(events.Recorded, error) bool) { yield(events.Recorded{}, errShaken) }
+	}
+	return l.Log.Session(ctx, id, after, upTo)
+}
+
+func (l *shaky) Still(ctx context.Context, partition int, after, upTo uint64) (bool, error) {
+	if l.fails(10) {
+		return false, errShaken
+	}
+	return l.Log.Still(ctx, partition, after, upTo)
+}
+
+// scribe writes events of every kind into a few sessions, some of which make no sense.
+type scribe struct {
+	t        testing.TB
+	log      *jetlog.Log
+	nc       *nats.Conn
+	rng      *rand.Rand
+	sessions uint64
+	n        uint64
+}
+
+func (s *scribe) session() string { return fmt.Sprint("s", s.rng.Uint64N(s.sessions)) }
+
+// request returns the request of a turn, perhaps of one that never began.
+func (s *scribe) request() string {
+	return fmt.Sprint("r", s.rng.Uint64N(s.n/s.sessions+2))
+}
+
+// fact returns what comes next.
+func (s *scribe) fact() events.Fact {
+	session := s.session()
+	request := s.request()
+	id := events.TurnID(session, request)
+	text := events.Question{QuestionNeutral: fmt.Sprint("q", s.n%3)}
+	answer := events.Answer{AnswerNeutral: fmt.Sprint("a", s.n%3)}
+	identity := fmt.Sprint("i", s.rng.IntN(4))
+	switch k := s.rng.IntN(100); {
+	case k < 45:
+		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: text}
+	case k < 75:
+		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: answer}
+	case k < 80:
+		return &events.SessionLinked{SessionID: session, IdentityID: identity}
+	case k < 85:
+		again := fmt.Sprint("c", s.n)
+		return &events.TurnCorrected{
+			TurnID: events.TurnID(session, again), SessionID: session, RequestID: again, ReplacesTurnID: id,
+			Question: text, Answer: answer,
+		}
+	case k < 88:
+		return s.redaction(session, id)
+	case k < 91:
+		return &events.SessionReset{SessionID: session, After: events.Position{Seq: s.rng.Uint64N(s.n)}}
+	case k < 93:
+		return s.description(session, request)
+	case k < 94:
+		return &events.LinkRefused{SessionID: session, IdentityID: identity, SourceHash: fmt.Sprint(s.n)}
+	case k < 95:
+		return &events.SessionErased{SessionID: session, ReceiptID: "0-1-abc"}
+	case k < 97:
+		return &events.IdentityErased{IdentityID: identity, ReceiptID: "0-1-abc"}
+	default:
+		return &events.ErasureReceipt{ReceiptID: "0-1-abc", SessionID: session, Place: fmt.Sprint("p", s.n)}
+	}
+}
+
+// redaction is of a turn as its session has it, or of a turn that there is not.
+func (s *scribe) redaction(session string, turn uuid.UUID) events.Fact {
+	state := natstest.Fold(s.t, s.log, session, rules)
+	if d := state.DecideRedact(conversation.Redact{TurnID: turn}); len(d.Facts) > 0 {
+		return d.Facts[0]
+	}
+	return &events.TurnRedacted{TurnID: turn, SessionID: session}
+}
+
+// description is of a session as it is, or was decided on some state that it never had.
+func (s *scribe) description(session, request string) events.Fact {
+	title := fmt.Sprint("t", s.n%3)
+	state := natstest.Fold(s.t, s.log, session, rules)
+	d := state.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &title}, 0)
+	if len(d.Facts) > 0 {
+		return d.Facts[0]
+	}
+	return &events.SessionDescribed{SessionID: session, RequestID: request, Title: title,
+		After: events.Position{Seq: s.rng.Uint64N(s.n)}}
+}
+
+// write writes so many events, durably or not.
+func (s *scribe) write(n int) {
+	for range n {
+		s.n++
+		if s.rng.IntN(25) == 0 {
+			s.scribble()
+			continue
+		}
+		a := jetlog.Append{Facts: []events.Fact{s.fact()}}
+		if s.rng.IntN(3) == 0 {
+			a.Salt = fmt.Sprint(s.n) // else what was said before is not stored again
+		}
+		_, err := s.log.Append(s.t.Context(), a)
+		require.NoError(s.t, err)
+	}
+}
+
+// scribble publishes what is no event, as any client may.
+func (s *scribe) scribble() {
+	m := nats.NewMsg(events.SessionSubject(s.session()))
+	m.Data = []byte(`{"turn_id":"x","n":` + fmt.Sprint(s.n) + `}`)
+	if s.rng.IntN(2) == 0 {
+		m.Header.Set(events.HeaderType, events.TypeTurnStarted)
+	}
+	_, err := s.nc.RequestMsg(m, 5*time.Second)
+	require.NoError(s.t, err)
+}
+
+// privately judges a partition from its beginning, without a follower.
+func privately(t testing.TB, log *jetlog.Log, partition int) (out []projections.Judged) {
+	t.Helper()
+	head, err := log.Head(t.Context(), partition)
+	require.NoError(t, err)
+	if head.Seq == 0 {
+		return nil
+	}
+	tail, err := log.Tail(t.Context(), partition, 0, jetlog.TailOptions{})
+	require.NoError(t, err)
+	defer tail.Close()
+	judge := projections.NewJudge(log, rules, 0)
+	for len(out) == 0 || out[len(out)-1].Position.Seq < head.Seq {
+		batch, err := tail.Next(t.Context())
+		require.NoError(t, err)
+		for _, m := range batch {
+			j, err := judge.Judge(t.Context(), m.Recorded())
+			require.NoError(t, err)
+			out = append(out, j)
+		}
+	}
+	return out
+}

@@ -1,0 +1,48 @@
+package projections_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+)
+
+// What was read of an identity does not pass the gate when the identity was erased meanwhile; what belongs to nobody
+// passes.
+func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	at := natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "q"}}, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
+	gate := projections.Gate{Log: log}
+	text := func(identity string, meanwhile ...events.Fact) string {
+		out, err := projections.Pass(t.Context(), gate, identity, func() (string, error) {
+			natstest.Append(t, log, meanwhile...)
+			return "text", nil
+		})
+		require.NoError(t, err)
+		return out
+	}
+	state := natstest.Fold(t, log, "s", conversation.Rules{})
+	require.NoError(t, gate.Session(t.Context(), state, at))
+	require.Len(t, state.Turns, 1)
+	require.Equal(t, "text", text("ada"))
+	require.Empty(t, text("ada", &events.IdentityErased{IdentityID: "ada", ReceiptID: "r"}))
+	require.Equal(t, "text", text("bob"))
+	require.Equal(t, "text", text(""))
+
+	head, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, gate.Session(t.Context(), state, head))
+	require.Empty(t, state.Turns)
+	require.NotZero(t, state.Erased)
+
+	refused := errors.New("refused")
+	_, err = projections.Pass(t.Context(), gate, "bob", func() (string, error) { return "text", refused })
+	require.ErrorIs(t, err, refused)
+}

@@ -1,0 +1,133 @@
+package redis_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/recent/redis"
+	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+)
+
+// TestDown goes through all that a Redis which does not answer is to the view: an
+// error each time, never an empty snapshot.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 3)
+	f.feed.All(2)
+	f.server.Stop()
+	_, err := f.view.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err)
+	_, err = f.view.Load(t.Context(), "s", 0, 10)
+	require.ErrorContains(t, err, "no answer from Redis a moment ago")
+	_, err = f.view.Claim(t.Context(), 0)
+	require.Error(t, err)
+	require.Error(t, f.view.Wait(t.Context(), events.Position{Seq: 1}))
+	f.turns(t, "s", 1)
+	late := f.feed.Batch(2)
+	err = f.view.Apply(t.Context(), late)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, projections.ErrFenced)
+	require.False(t, projections.IsPermanent(err))
+	require.NotContains(t, err.Error(), secret)
+
+	early := view(t, f.cfg)
+	_, err = early.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err, "a view that was never connected")
+
+	f.server.Restart(redistest.Kept)
+	for _, v := range []*redis.View{f.view, early} {
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			snap, err := v.Load(context.Background(), "s", 0, -1)
+			require.NoError(c, err)
+			require.Len(c, snap.State.Turns, 3)
+		}, patience, 10*time.Millisecond)
+	}
+	// A connection that was not used since is found broken by who uses it first.
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, f.view.Apply(t.Context(), late)) },
+		patience, 10*time.Millisecond)
+	require.Len(t, f.load(t, "s").State.Turns, 4)
+}
+
+// TestHangs has a Redis that takes connections and says nothing.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.feed.All(2)
+	f.cfg.LoadTimeout = 0
+	short := view(t, f.cfg)
+	_, _ = short.Load(t.Context(), "s", 0, 10) // connects
+	f.server.Pause()
+	began := time.Now()
+	_, err := short.Load(t.Context(), "s", 0, 10)
+	require.Error(t, err)
+	require.Less(t, time.Since(began), 20*time.Second)
+	_, err = short.Load(t.Context(), "s", 0, 10)
+	require.ErrorContains(t, err, "no answer from Redis a moment ago")
+	f.server.Resume()
+	require.Eventually(t, func() bool {
+		snap, err := short.Load(context.Background(), "s", 0, -1)
+		return err == nil && len(snap.State.Turns) == 1
+	}, patience, 10*time.Millisecond)
+}
+
+func TestACallerInAHurrySaysNothingOfRedis(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.turns(t, "s", 1)
+	f.feed.All(2)
+	f.server.Pause()
+	hurry, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := f.view.Load(hurry, "s", 0, 10)
+	require.Error(t, err)
+	f.server.Resume()
+	require.Len(t, f.load(t, "s").State.Turns, 1)
+}
+
+// TestFlushed finds a Redis empty: the session is not held, the one who fed it is
+// fenced, and the next one begins anew.
+func TestFlushed(t *testing.T) {
+	t.Parallel()
+	for name, flush := range map[string]func(*testing.T, *fixture){
+		"flushed":   func(t *testing.T, f *fixture) { f.do(t, "FLUSHALL") },
+		"restarted": func(_ *testing.T, f *fixture) { f.server.Restart(redistest.Empty) },
+		"without its checkpoint": func(t *testing.T, f *fixture) {
+			f.do(t, "DEL", f.view.Key(1, "cp", "0"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.turns(t, "s", 3)
+			f.feed.All(3)
+			flush(t, f)
+			require.Eventually(t, func() bool {
+				_, err := f.view.Load(context.Background(), "s", 0,
+					1)
+				return err == nil
+			}, patience, 10*time.Millisecond)
+			require.Equal(t, recent.Snapshot{}, f.load(t, "s"))
+			f.turns(t, "s", 1)
+			late := f.feed.Batch(2)
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				assert.ErrorIs(c, f.view.Apply(t.Context(), late),
+					projections.ErrFenced)
+			}, patience, 10*time.Millisecond)
+			f.feed.Claim(2)
+			require.Equal(t, uint64(2), f.feed.At.Seq, "there is no checkpoint")
+			require.Nil(t, f.load(t, "s").State, "what another checkpoint left does not count")
+			f.feed.All(2)
+			require.Len(t, f.load(t, "s").State.Turns, 3)
+			require.False(t, f.load(t, "s").State.Whole)
+		})
+	}
+}

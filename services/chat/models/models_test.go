@@ -1,0 +1,31 @@
+package models_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/chat/models"
+)
+
+func TestTheClientGoesByTheAPIAndTheAddress(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		api, url string
+		model    string
+		format   services.Format
+	}{
+		"no address":                 {"auto", "", "echo", services.OpenAI},
+		"no address, an API":         {"anthropic", "", "echo", services.OpenAI},
+		"Anthropic's address":        {"auto", "https://api.anthropic.com/v1", "m", services.Anthropic},
+		"another address":            {"auto", "https://api.openai.com/v1", "m", services.OpenAI},
+		"an API at another address":  {"anthropic", "http://localhost:8000/v1", "m", services.Anthropic},
+		"another API than addressed": {"openai", "https://api.anthropic.com/v1", "m", services.OpenAI},
+	} {
+		m := models.New(c.api, endpoint.Config{URL: c.url, Name: "m"})
+		require.Equal(t, c.model, m.Name(), name)
+		require.Equal(t, c.format, m.Format(), name)
+	}
+}

@@ -1,0 +1,110 @@
+package eraser
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections/desk"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
+)
+
+// Service runs erasures and retention in one process: an Eraser with the runner that feeds it, and a Retention.
+type Service struct {
+	*Eraser
+	Feed      *runner.Runner
+	Retention *Retention
+}
+
+// ServiceConfig of a Service.
+type ServiceConfig struct {
+	// Config says how the eraser is fed. Its rules and its logger are those of all parts. NewService sets its Group.
+	runner.Config
+	Keepers
+	// Turns redacts turns that are older than Linked.
+	Turns Redactor
+	// Owners, Rate and Places are those of an Eraser's Config, Anonymous and Linked those of a RetentionConfig.
+	Owners            Owners
+	Rate              float64
+	Places            []Place
+	Anonymous, Linked time.Duration
+}
+
+// Redactor redacts turns.
+type Redactor interface {
+	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (services.Turn, error)
+}
+
+// Keepers hold copies of what the log holds, and delete them before the log forgets the events.
+type Keepers struct {
+	// Memory is a service outside that holds texts of turns; nil where there is none.
+	Memory interface {
+		Documents
+		// Forget deletes a session's documents of events up to a position, and fails while one of these events may
+		// still arrive there.
+		Forget(ctx context.Context, sessionID string, upTo events.Position) error
+	}
+	// Audit holds a row for each event. Config.Forget and RetentionConfig.Forget describe its methods.
+	Audit interface {
+		ForgetEvent(ctx context.Context, at events.Position) error
+		ForgetEvents(
+			ctx context.Context, partition int, gone []uint64, purge func(context.Context) error,
+		) error
+	}
+}
+
+// Forget has the keepers delete what they hold of some events of a session, and then purges these events.
+func (k Keepers) Forget(
+	ctx context.Context, sessionID string, partition int, gone []uint64, purge func(context.Context) error,
+) error {
+	if k.Memory != nil {
+		upTo := events.Position{Partition: partition, Seq: slices.Max(gone)}
+		if err := k.Memory.Forget(ctx, sessionID, upTo); err != nil {
+			return err
+		}
+	}
+	return k.Audit.ForgetEvents(ctx, partition, gone, purge)
+}
+
+// NewService makes a service; it does no I/O.
+func NewService(log *jetlog.Log, notes *jetlog.Notes, cfg ServiceConfig) *Service {
+	c := Config{
+		Rules: cfg.Rules, Owners: cfg.Owners, Rate: cfg.Rate, Places: cfg.Places, Forget: cfg.Audit.ForgetEvent,
+		Logger: cfg.Logger,
+	}
+	if cfg.Memory != nil {
+		c.Documents = []Documents{cfg.Memory}
+	}
+	s := &Service{Eraser: New(On(log), notes, c)}
+	cfg.Group = desk.New(notes).Members(s.Name(), nil)
+	s.Feed = runner.NewTask(log, s.Eraser, cfg.Config)
+	s.Retention = NewRetention(On(log), notes, RetentionConfig{
+		Rules: cfg.Rules, Anonymous: cfg.Anonymous, Linked: cfg.Linked, Forget: cfg.Forget, Logger: cfg.Logger,
+		Redact: func(ctx context.Context, sessionID string, turn uuid.UUID) error {
+			redact := conversation.Redact{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}
+			_, err := cfg.Turns.RedactTurn(ctx, sessionID, redact)
+			if errors.Is(err, conversation.ErrSessionErased) {
+				return nil
+			}
+			return err
+		},
+	})
+	return s
+}
+
+// Run erases until ctx ends; then it returns nil.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.Eraser.Run(ctx) })
+	g.Go(func() error { return s.Feed.Run(ctx) })
+	g.Go(func() error { return s.Retention.Run(ctx) })
+	return g.Wait()
+}

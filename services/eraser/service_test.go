@@ -1,0 +1,107 @@
+package eraser_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/runner"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/eraser"
+	"github.com/turnledger/turnledger/services/memory"
+	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/memory/supermemory"
+)
+
+// Who asks for a retention is told that it waits for the audit, and not that something is wrong.
+func TestARetentionThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	notes, err := log.Notes(t.Context())
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.TurnStarted{TurnID: uuid.New(),
+		SessionID: "s", RequestID: "r"}}})
+	require.NoError(t, err)
+	for why, told := range map[error]error{audit.ErrNotYet: projections.ErrNotYet,
+		errors.New("gone"): projections.ErrUnavailable} {
+		retention := eraser.NewRetention(eraser.On(log), notes, eraser.RetentionConfig{
+			Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
+			Forget: func(context.Context, string, int, []uint64, func(context.Context) error) error {
+				return errors.Join(audit.ErrUnavailable, why)
+			},
+		})
+		_, err := retention.Sweep(t.Context(), false)
+		require.ErrorIs(t, err, told)
+	}
+}
+
+// A retention purges nothing that the memory outside still has, or may yet be given.
+func TestARetentionWaitsForTheMemory(t *testing.T) {
+	t.Parallel()
+	s := natstest.Server(t)
+	log := natstest.LogOn(t, s, 1)
+	js, err := jetstream.New(natstest.Connect(t, s))
+	require.NoError(t, err)
+	service := memorytest.New(t)
+	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
+	outside := memory.NewOutside(log, js, store, memory.OutsideConfig{Registry: prometheus.NewRegistry()})
+	keepers := eraser.Keepers{Memory: outside, Audit: (*audit.Guarded)(nil)}
+	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"),
+		memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
+	purged := 0
+	forget := func(upTo uint64) error {
+		return keepers.Forget(t.Context(), "s", 0, []uint64{upTo}, func(context.Context) error { purged++; return nil })
+	}
+	require.ErrorIs(t, forget(1), projections.ErrNotYet, "nothing was forwarded yet")
+	require.Zero(t, purged)
+	require.Len(t, service.Documents(), 1)
+	require.NoError(t, forget(0))
+	require.Equal(t, 1, purged)
+	require.Empty(t, service.Documents())
+}
+
+// redactor redacts turns in memory, or fails.
+type redactor struct {
+	asked []conversation.Redact
+	err   error
+}
+
+func (r *redactor) RedactTurn(_ context.Context, _ string, c conversation.Redact) (services.Turn, error) {
+	r.asked = append(r.asked, c)
+	return services.Turn{}, r.err
+}
+
+// What retention redacts in a linked session says so; a session that was erased meanwhile has nothing to redact.
+func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	turn := w.turn("linked", "r1", "old")
+	w.link("linked", "alice")
+	for _, c := range []struct{ fails, want error }{
+		{conversation.ErrSessionErased, nil}, {jetlog.ErrUnavailable, jetlog.ErrUnavailable},
+	} {
+		turns := &redactor{err: c.fails}
+		s := eraser.NewService(w.log, w.notes, eraser.ServiceConfig{
+			Config: runner.Config{Rules: rules}, Keepers: eraser.Keepers{Audit: (*audit.Guarded)(nil)},
+			Turns: turns, Linked: time.Nanosecond,
+		})
+		_, err := s.Retention.Sweep(t.Context(), false)
+		require.ErrorIs(t, err, c.want)
+		want := []conversation.Redact{{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}}
+		require.Equal(t, want, turns.asked)
+		// A sweep that succeeded does not look again at what it saw.
+		require.NoError(t, w.notes.Drop(t.Context(), "retention.linked.0"))
+	}
+}

@@ -1,0 +1,319 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// whole is a start that brings its answer.
+func wholeTurn(session, request string) conversation.Start {
+	c := start(session, request)
+	c.Answer = &events.Answer{AnswerNeutral: "a " + request}
+	return c
+}
+
+func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	turn, err := s.StartTurn(t.Context(), wholeTurn("s", "r"))
+	require.NoError(t, err)
+	require.Equal(t, conversation.Finalized, turn.Status)
+	require.Equal(t, "q r", turn.Question.QuestionNeutral)
+	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
+	require.False(t, turn.Duplicate)
+	require.False(t, turn.Stood)
+	require.EqualValues(t, 2, turn.Position.Seq)
+
+	again, err := s.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
+		Question: events.Question{QuestionNeutral: "other"}, Answer: &events.Answer{AnswerNeutral: "other"}})
+	require.NoError(t, err)
+	require.True(t, again.Duplicate)
+	require.Equal(t, "q r", again.Question.QuestionNeutral)
+	require.Equal(t, "a r", again.Answer.AnswerNeutral)
+	require.Equal(t, turn.Position, again.Position)
+	require.EqualValues(t, 2, head(t, log))
+}
+
+func head(t *testing.T, log *jetlog.Log) uint64 {
+	t.Helper()
+	at, err := log.Head(t.Context(), 0)
+	require.NoError(t, err)
+	return at.Seq
+}
+
+func TestAWholeTurnFinalizesAPendingOne(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	first := start("s", "r")
+	first.Question.TranslateChat = true
+	_, err := s.StartTurn(t.Context(), first)
+	require.NoError(t, err)
+	c := wholeTurn("s", "r")
+	c.Question.QuestionNeutral = "other"
+	turn, err := s.StartTurn(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, conversation.Finalized, turn.Status)
+	require.False(t, turn.Duplicate)
+	require.True(t, turn.Stood)
+	require.Equal(t, "q r", turn.Question.QuestionNeutral)
+	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
+	require.Equal(t, "a r", turn.Answer.AnswerTranslated, "the question that stands asked for a translation")
+	require.EqualValues(t, 2, head(t, log))
+}
+
+func TestAWholeTurnOfARedactedReplacedOrForeignOne(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	ctx := t.Context()
+	for _, r := range []string{"redacted", "replaced"} {
+		_, err := s.StartTurn(ctx, wholeTurn("s", r))
+		require.NoError(t, err)
+	}
+	_, err := s.RedactTurn(ctx, "s", conversation.Redact{TurnID: events.TurnID("s", "redacted")})
+	require.NoError(t, err)
+	text := "corrected"
+	_, err = s.CorrectTurn(ctx, conversation.Correct{SessionID: "s", RequestID: "correction",
+		TurnID: events.TurnID("s", "replaced"), AnswerNeutral: &text})
+	require.NoError(t, err)
+	before := head(t, log)
+	for r, status := range map[string]conversation.Status{
+		"redacted": conversation.Redacted, "replaced": conversation.Replaced,
+	} {
+		turn, err := s.StartTurn(ctx, wholeTurn("s", r))
+		require.NoError(t, err)
+		require.Equal(t, status, turn.Status)
+		require.True(t, turn.Duplicate)
+	}
+	_, err = s.StartTurn(ctx, wholeTurn("s", "correction"))
+	require.ErrorIs(t, err, conversation.ErrRequestIDInUse)
+	require.Equal(t, before, head(t, log))
+
+	_, err = s.LinkSession(ctx, "s", "ada", "")
+	require.NoError(t, err)
+	foreign := wholeTurn("s", "foreign")
+	foreign.IdentityID = "bob"
+	_, err = s.StartTurn(ctx, foreign)
+	require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+	require.Nil(t, natstest.Fold(t, log, "s", conversation.Rules{}).Turn(events.TurnID("s", "foreign")))
+}
+
+// lines returns n whole turns of each session, by turns.
+func turnsOf(n int, sessions ...string) (out []conversation.Start) {
+	for i := range n {
+		for _, s := range sessions {
+			out = append(out, wholeTurn(s, fmt.Sprint("r", i)))
+		}
+	}
+	return out
+}
+
+func TestManyTurnsAtOnce(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	s := run(t, log)
+	commands := turnsOf(30, "a", "b", "c", "d", "e")
+	first := s.StartTurns(t.Context(), commands)
+	for i, o := range first {
+		require.NoError(t, o.Err)
+		require.Equal(t, events.TurnID(commands[i].SessionID, commands[i].RequestID), o.Turn.ID)
+		require.Equal(t, conversation.Finalized, o.Turn.Status)
+		require.False(t, o.Turn.Duplicate)
+		require.False(t, o.Turn.Stood)
+	}
+	for _, session := range []string{"a", "b", "c", "d", "e"} {
+		st := natstest.Fold(t, log, session, conversation.Rules{})
+		require.Equal(t, 30, st.Finalized)
+		for i, turn := range st.Turns {
+			require.Equal(t, fmt.Sprint("r", i), turn.RequestID, "the order of the lines is that of the turns")
+		}
+	}
+	for i, o := range s.StartTurns(t.Context(), commands) {
+		require.NoError(t, o.Err)
+		require.True(t, o.Turn.Duplicate)
+		require.Equal(t, first[i].Turn.Position, o.Turn.Position)
+	}
+	// A process that holds none of them in memory.
+	for i, o := range run(t, log).StartTurns(t.Context(), commands) {
+		require.NoError(t, o.Err)
+		require.True(t, o.Turn.Duplicate)
+		require.Equal(t, first[i].Turn.Position, o.Turn.Position)
+	}
+	for k, n := range heads(t, log) {
+		require.LessOrEqual(t, n, uint64(2*30*5), "partition %d", k)
+	}
+	total := uint64(0)
+	for _, n := range heads(t, log) {
+		total += n
+	}
+	require.EqualValues(t, 2*30*5, total)
+}
+
+func heads(t *testing.T, log *jetlog.Log) (out []uint64) {
+	t.Helper()
+	for k := range log.Partitions() {
+		at, err := log.Head(t.Context(), k)
+		require.NoError(t, err)
+		out = append(out, at.Seq)
+	}
+	return out
+}
+
+func TestLinesOfABatchStandByThemselves(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := run(t, log)
+	ctx := t.Context()
+	_, err := s.LinkSession(ctx, "bobs", "bob", "")
+	require.NoError(t, err)
+	_, err = s.StartTurn(ctx, start("gone", "r"))
+	require.NoError(t, err)
+	_, err = s.EraseSession(ctx, "gone", services.Erasure{})
+	require.NoError(t, err)
+	_, err = s.StartTurn(ctx, start("s", "pending"))
+	require.NoError(t, err)
+
+	linked := func(session, request, identity string) conversation.Start {
+		c := wholeTurn(session, request)
+		c.IdentityID = identity
+		return c
+	}
+	empty := wholeTurn("s", "empty")
+	empty.Answer = &events.Answer{}
+	huge := wholeTurn("s", "huge")
+	huge.Answer.AnswerNeutral = strings.Repeat("x", 9<<20)
+	commands := []conversation.Start{
+		wholeTurn("s", "1"),              // 0
+		empty,                            // 1
+		wholeTurn("s", "1"),              // 2: the same again
+		start("s", "2"),                  // 3: without an answer
+		wholeTurn("s", "2"),              // 4: with it
+		linked("bobs", "1", "ada"),       // 5
+		linked("bobs", "2", "ada"),       // 6
+		wholeTurn("bobs", "3"),           // 7
+		wholeTurn("gone", "x"),           // 8
+		huge,                             // 9
+		wholeTurn("s", "3"),              // 10
+		wholeTurn("s", "pending"),        // 11
+		linked("new", "1", "ada"),        // 12
+		linked("new", "2", "ada"),        // 13
+		linked("new", "3", "bob"),        // 14
+		wholeTurn("bad\x00session", "1"), // 15
+	}
+	got := s.StartTurns(ctx, commands)
+	ok := func(i int, duplicate, stood bool) {
+		t.Helper()
+		require.NoError(t, got[i].Err)
+		require.Equal(t, duplicate, got[i].Turn.Duplicate)
+		require.Equal(t, stood, got[i].Turn.Stood)
+	}
+	ok(0, false, false)
+	require.ErrorIs(t, got[1].Err, conversation.ErrInvalid)
+	ok(2, true, true)
+	ok(3, false, false)
+	ok(4, false, true)
+	require.ErrorIs(t, got[5].Err, conversation.ErrLinkedElsewhere)
+	require.ErrorIs(t, got[6].Err, conversation.ErrLinkedElsewhere)
+	ok(7, false, false)
+	require.ErrorIs(t, got[8].Err, conversation.ErrSessionErased)
+	require.ErrorIs(t, got[9].Err, jetlog.ErrTooLarge)
+	ok(10, false, false)
+	ok(11, false, true)
+	ok(12, false, false)
+	ok(13, false, false)
+	require.ErrorIs(t, got[14].Err, conversation.ErrLinkedElsewhere)
+	require.ErrorIs(t, got[15].Err, conversation.ErrInvalid)
+	require.Equal(t, "ada", got[13].Turn.IdentityID)
+	st := natstest.Fold(t, log, "s", conversation.Rules{})
+	require.Equal(t, 4, st.Finalized)
+	require.Zero(t, st.Pending)
+}
+
+// Two processes and several callers record overlapping batches: each turn is recorded once, one caller of each is told
+// that it recorded it, and the order of each batch holds in each session.
+func TestOverlappingBatchesOfTwoProcesses(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	a, b := run(t, log), run(t, log)
+	commands := turnsOf(20, "a", "b", "c")
+	var mu sync.Mutex
+	recorded := map[int]int{}
+	var all sync.WaitGroup
+	for i := range 8 {
+		s := a
+		if i%2 == 0 {
+			s = b
+		}
+		from := 3 * (i % 4) // each batch begins a little later
+		all.Go(func() {
+			for k, o := range s.StartTurns(context.WithoutCancel(t.Context()), commands[from:]) {
+				if o.Err != nil {
+					t.Error(o.Err)
+					return
+				}
+				if !o.Turn.Duplicate {
+					mu.Lock()
+					recorded[from+k]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range commands {
+		require.Equal(t, 1, recorded[i], "line %d", i)
+	}
+	require.Equal(t, 60, natstest.Fold(t, log, "a", conversation.Rules{}).Finalized+
+		natstest.Fold(t, log, "b", conversation.Rules{}).Finalized+
+		natstest.Fold(t, log, "c", conversation.Rules{}).Finalized)
+}
+
+// wholeWrites are the writes of whole turns, as writes are the others.
+var wholeWrites = map[string]func(context.Context, *history.Service) shown{
+	"whole": func(ctx context.Context, s *history.Service) shown {
+		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "r")))
+	},
+	"whole of a new session": func(ctx context.Context, s *history.Service) shown {
+		return ofTurn(s.StartTurn(ctx, wholeTurn("new", "r")))
+	},
+	"whole of a pending turn": func(ctx context.Context, s *history.Service) shown {
+		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "pending")))
+	},
+	"whole again": func(ctx context.Context, s *history.Service) shown {
+		return ofTurn(s.StartTurn(ctx, wholeTurn("s", "final")))
+	},
+	"whole with identity": func(ctx context.Context, s *history.Service) shown {
+		c := linking("r")
+		c.Answer = &events.Answer{AnswerNeutral: "a"}
+		return ofTurn(s.StartTurn(ctx, c))
+	},
+	"many": func(ctx context.Context, s *history.Service) shown {
+		out := s.StartTurns(ctx, []conversation.Start{wholeTurn("s", "r1"), wholeTurn("s", "r2"), wholeTurn("s", "r3")})
+		return ofTurn(out[1].Turn, out[1].Err)
+	},
+	"many again": func(ctx context.Context, s *history.Service) shown {
+		out := s.StartTurns(ctx, []conversation.Start{wholeTurn("s", "old"), wholeTurn("s", "final")})
+		return ofTurn(out[1].Turn, out[1].Err)
+	},
+}
+
+func allWrites() map[string]func(context.Context, *history.Service) shown {
+	all := maps.Clone(writes)
+	maps.Copy(all, wholeWrites)
+	return all
+}

@@ -1,0 +1,154 @@
+package v1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// Bounds of lists of sessions (docs/contract.md#reading).
+const (
+	defaultSessions = 50
+	maxSessions     = 200
+)
+
+// across adds the calls that read across sessions.
+func (a *surface) across() {
+	byEither := func(id, pattern, summary string, errors ...int) operation {
+		return op(id, 0, pattern, summary, append(errors, http.StatusForbidden)...).
+			any(access.ContextRead | access.EventsRead).boundsItself()
+	}
+	call(a, a.listSessions,
+		byEither("list-sessions", "GET /sessions", "List sessions, the one that was active last first"))
+	call(a, a.querySessions, byEither("query-sessions", "POST /sessions/query",
+		"List sessions, also by title and metadata", unread, tooBig))
+}
+
+// oneOf returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
+// needs events:read, else context:read.
+func oneOf(ctx context.Context, asked string) (string, error) {
+	caller := wire.CallOf(ctx).Caller
+	if caller.IdentityID != "" {
+		if asked != "" && asked != caller.IdentityID {
+			return "", newProblem(forbidden, "identity_id is another identity than the key is bound to")
+		}
+		asked = caller.IdentityID
+	}
+	needs := access.ContextRead
+	if asked == "" {
+		needs = access.EventsRead
+	}
+	// A caller without scopes is that of a server without authentication.
+	if caller.Scopes != 0 && caller.Scopes&needs == 0 {
+		return "", &wire.MissingScopes{Scopes: needs}
+	}
+	return asked, nil
+}
+
+type listSessionsIn struct {
+	IdentityID  id        `query:"identity_id" doc:"Sessions that are linked to it; left out: all, which needs events:read"`
+	Since       moment    `query:"since" doc:"Sessions that were active at or after that time"`
+	Until       moment    `query:"until" doc:"Sessions that were last active before that time"`
+	Limit       number    `query:"limit" doc:"At most so many sessions; 50 by default, clamped to 200"`
+	Cursor      string    `query:"cursor" doc:"next_cursor of the page before"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+}
+
+type querySessionsIn struct {
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+	Body        sessionsQuery
+}
+
+type sessionsQuery struct {
+	IdentityID id                `json:"identity_id,omitempty" doc:"Sessions that are linked to it; left out: all, which needs events:read"`
+	Since      moment            `json:"since,omitzero" doc:"Sessions that were active at or after that time"`
+	Until      moment            `json:"until,omitzero" doc:"Sessions that were last active before that time"`
+	Limit      count             `json:"limit,omitempty" doc:"At most so many sessions; 50 by default, clamped to 200"`
+	Cursor     string            `json:"cursor,omitempty" doc:"next_cursor of the page before"`
+	Title      string            `json:"title,omitempty" doc:"A part of the title, in any case"`
+	Metadata   map[string]string `json:"metadata,omitempty" doc:"Members that the session's metadata has"`
+}
+
+type sessionsJSON struct {
+	Sessions   []listedJSON `json:"sessions" nullable:"false" doc:"Newest activity first, then by session_id"`
+	NextCursor *string      `json:"next_cursor" doc:"For the next page; null at the end"`
+}
+
+type listedJSON struct {
+	sessionJSON
+	LastTurn *lastTurnJSON `json:"last_turn" doc:"Null where there is none, and for an anonymous session that has left the recent view"`
+}
+
+type lastTurnJSON struct {
+	TurnID          uuid.UUID `json:"turn_id"`
+	Status          string    `json:"status" enum:"pending,finalized"`
+	QuestionNeutral string    `json:"question_neutral" doc:"The first 200 characters"`
+	AnswerNeutral   *string   `json:"answer_neutral" doc:"The first 200 characters"`
+}
+
+func (a *surface) listSessions(ctx context.Context, in *listSessionsIn) (sessionsJSON, error) {
+	return a.sessions(ctx, services.SessionsAsk{
+		SessionFilter: projections.SessionFilter{
+			IdentityID: in.IdentityID.text(), Since: in.Since.Time, Until: in.Until.Time,
+		},
+		Limit: int(in.Limit), Cursor: in.Cursor, MinPosition: in.MinPosition,
+	})
+}
+
+func (a *surface) querySessions(ctx context.Context, in *querySessionsIn) (sessionsJSON, error) {
+	q := &in.Body
+	return a.sessions(ctx, services.SessionsAsk{
+		SessionFilter: projections.SessionFilter{
+			IdentityID: q.IdentityID.text(), Since: q.Since.Time, Until: q.Until.Time, Title: q.Title,
+			Metadata: q.Metadata,
+		},
+		Limit: int(q.Limit), Cursor: q.Cursor, MinPosition: in.MinPosition,
+	})
+}
+
+func (a *surface) sessions(ctx context.Context, ask services.SessionsAsk) (out sessionsJSON, err error) {
+	if ask.IdentityID, err = oneOf(ctx, ask.IdentityID); err != nil {
+		return out, err
+	}
+	if a.cfg.Lists == nil {
+		return out, projections.ErrUnavailable
+	}
+	if ask.Limit == 0 {
+		ask.Limit = defaultSessions
+	}
+	ask.Limit = min(ask.Limit, maxSessions)
+	page, err := a.cfg.Lists.Sessions(ctx, ask)
+	if err != nil {
+		return out, acrossError(err)
+	}
+	return sessionsJSON{mapped(page.Sessions, newListedJSON), optional(&page.NextCursor)}, nil
+}
+
+// acrossError returns an error of a read of the tables as the caller is told of it.
+func acrossError(err error) error {
+	if errors.Is(err, conversation.ErrInvalid) || errors.Is(err, services.ErrPositionNotReached) ||
+		errors.Is(err, services.ErrBehind) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", projections.ErrUnavailable, err)
+}
+
+func newListedJSON(s *projections.ListedSession) listedJSON {
+	out := listedJSON{sessionJSON: newSessionJSON(s.SessionID, s.Head, s.Position)}
+	if t := s.LastTurn; t != nil {
+		out.LastTurn = &lastTurnJSON{
+			TurnID: t.TurnID, Status: t.Status.String(), QuestionNeutral: t.Question,
+			AnswerNeutral: optional(&t.Answer),
+		}
+	}
+	return out
+}

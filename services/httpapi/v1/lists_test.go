@@ -1,0 +1,117 @@
+package v1_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// lister remembers what it was asked.
+type lister struct {
+	asked services.SessionsAsk
+	page  services.SessionPage
+	err   error
+}
+
+func (l *lister) Sessions(_ context.Context, ask services.SessionsAsk) (services.SessionPage, error) {
+	l.asked = ask
+	return l.page, l.err
+}
+
+func withLister(l *lister) setting {
+	return func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Lists = l }
+}
+
+func TestListOfSessions(t *testing.T) {
+	t.Parallel()
+	head := conversation.Head{Identity: "ada", CreatedAt: time.Unix(1, 0), LastActive: time.Unix(2, 5)}
+	head.Finalized = 2
+	head.HeldDescription = conversation.DescribedBy(conversation.Description{DescribedAt: 3, Title: "T"})
+	l := &lister{page: services.SessionPage{NextCursor: "next", Sessions: []projections.ListedSession{
+		{SessionID: "s", Head: head, Position: events.Position{Seq: 7}, LastTurn: &projections.LastTurn{
+			TurnID: events.TurnID("s", "r"), Status: conversation.Finalized, Question: "q", Answer: "a"}},
+		{SessionID: "t", Head: conversation.Head{CreatedAt: time.Unix(1, 0)}},
+	}}}
+	s := start(t, withLister(l))
+	got := s.ok(http.StatusOK, "GET", "/v1/sessions?identity_id=ada&since=2026-01-02T03:04:05Z"+
+		"&until=2026-01-03T03:04:05Z&limit=1000&cursor=c&min_position=0:1", nil)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	require.Equal(t, services.SessionsAsk{SessionFilter: projections.SessionFilter{IdentityID: "ada", Since: since,
+		Until: since.AddDate(0, 0, 1)}, Limit: 200, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, l.asked)
+	require.Equal(t, "next", got["next_cursor"])
+	first, second := got["sessions"].([]any)[0].(map[string]any), got["sessions"].([]any)[1].(map[string]any)
+	require.Equal(t, map[string]any{"turn_id": events.TurnID("s", "r").String(), "status": "finalized",
+		"question_neutral": "q", "answer_neutral": "a"}, first["last_turn"])
+	require.Equal(t, []any{"s", "ada", "T", 2.0, "0:7"},
+		[]any{first["session_id"], first["identity_id"], first["title"], first["turns"], first["position"]})
+	require.Nil(t, second["last_turn"])
+	require.NotContains(t, first, "duplicate")
+
+	s.ok(http.StatusOK, "POST", "/v1/sessions/query", map[string]any{"title": "t", "metadata": map[string]any{"k": "v"},
+		"since": "2026-01-02T03:04:05Z"})
+	require.Equal(t, services.SessionsAsk{Limit: 50, SessionFilter: projections.SessionFilter{Since: since, Title: "t",
+		Metadata: map[string]string{"k": "v"}}}, l.asked)
+	for _, path := range []string{"?limit=0", "?since=x", "?min_position=x"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.do("GET", "/v1/sessions"+path, nil).status, path)
+	}
+	l.err = services.ErrBehind
+	requireProblem(t, s.do("GET", "/v1/sessions", nil), http.StatusServiceUnavailable, "audit_unavailable")
+	s = start(t)
+	requireProblem(t, s.do("GET", "/v1/sessions", nil), http.StatusServiceUnavailable, "audit_unavailable")
+}
+
+// A list of one identity needs context:read, one across identities events:read; a bound key is shown its own.
+func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
+	t.Parallel()
+	for _, set := range []access.Scopes{0, writes, reads, follows, operates, reads | follows, scopes} {
+		for _, own := range []string{"", "ada"} {
+			for _, asked := range []string{"", "ada", "bob"} {
+				l := &lister{}
+				callers := ring{"key": {Scopes: set, IdentityID: own}}
+				s, _ := guarded(t, callers, withLister(l))
+				what := fmt.Sprint(set.Names(), " bound to ", own, " asks for ", asked)
+				allowed := set&reads != 0
+				switch {
+				case own != "":
+					allowed = allowed && (asked == "" || asked == own)
+				case asked == "":
+					allowed = set&follows != 0
+				}
+				body := map[string]any{}
+				if asked != "" {
+					body["identity_id"] = asked
+				}
+				for _, ask := range []func() answer{
+					func() answer { return s.as("key", "GET", "/v1/sessions?identity_id="+asked, nil) },
+					func() answer { return s.as("key", "POST", "/v1/sessions/query", body) },
+				} {
+					a := ask()
+					if !allowed {
+						requireProblem(t, a, http.StatusForbidden, "forbidden")
+						require.Zero(t, l.asked, what)
+						continue
+					}
+					require.Equal(t, http.StatusOK, a.status, what)
+					want := asked
+					if own != "" {
+						want = own
+					}
+					require.Equal(t, want, l.asked.IdentityID, what)
+					l.asked = services.SessionsAsk{}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package v1_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// failing is a command side that fails in one way.
+type failing struct {
+	services.TurnWriter
+	err error
+}
+
+func (f failing) StartTurn(context.Context, conversation.Start) (services.Turn, error) {
+	if f.err == nil {
+		panic("a text that the client sent")
+	}
+	return services.Turn{}, f.err
+}
+
+func (f failing) StartTurns(_ context.Context, commands []conversation.Start) []services.TurnOutcome {
+	return slices.Repeat([]services.TurnOutcome{{Err: f.err}}, len(commands))
+}
+
+func failingWith(err error) setting {
+	return func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Turns = failing{err: err}
+	}
+}
+
+func TestErrorsOfThePorts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		code   string
+		log    string
+	}{
+		"unavailable": {fmt.Errorf("append: %w: no responders", jetlog.ErrUnavailable), 503, "log_unavailable",
+			"no responders"},
+		"closed": {jetlog.ErrClosed, 503, "log_unavailable", ""},
+		"too slow": {fmt.Errorf("wait: %w", context.DeadlineExceeded), 503, "log_unavailable",
+			"log_unavailable: context deadline exceeded"},
+		"no connection": {fmt.Errorf("a text that the client sent: %w", &net.OpError{Op: "dial", Net: "tcp",
+			Err: syscall.ECONNREFUSED}), 500, "internal", "dial tcp: connection refused"},
+		"too large": {fmt.Errorf("append: %w", jetlog.ErrTooLarge), 413, "body_too_large", ""},
+		"refused":   {fmt.Errorf("write: %w", conversation.ErrTurnRedacted), 409, "turn_redacted", ""},
+		"no room": {fmt.Errorf("append: %w: 0 MB free", jetlog.ErrNoWrites), 503, "log_unavailable",
+			"0 MB free"},
+		"refused and not kept": {errors.Join(conversation.ErrLinkedElsewhere, jetlog.ErrUnavailable), 503,
+			"log_unavailable", ""},
+		"unknown": {fmt.Errorf("decode %w", errors.New("a text that the client sent")), 500, "internal",
+			"*fmt.wrapError > *errors.errorString"},
+		"a refusal of no code": {&conversation.Refusal{Code: "odd", Detail: "a text that the client sent"}, 500,
+			"internal", "*conversation.Refusal"},
+		"a panic":                 {nil, 500, "internal", "panic: string"},
+		"position of another log": {services.ErrPositionNotReached, 503, "position_not_reached", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+				cfg.Turns = failing{err: c.err}
+			})
+			a := s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"q"}`)
+			requireProblem(t, a, c.status, c.code)
+			require.NotContains(t, string(a.raw), "a text that the client sent")
+			require.NotContains(t, s.logs.String(), "a text that the client sent")
+			require.Contains(t, s.logs.String(), c.log)
+			require.Equal(t, c.status == 503, a.header.Get("Retry-After") != "")
+		})
+	}
+}
+
+// sweeping is a retention that fails.
+type sweeping struct{ err error }
+
+func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
+	return services.Swept{}, s.err
+}
+
+// Who asks for a retention is told what it waits for, also where that is said as something that is out.
+func TestARetentionThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
+	for detail, err := range map[string]error{
+		"what is too old stays for now":  errors.Join(projections.ErrUnavailable, projections.ErrNotYet),
+		"the audit tables do not answer": projections.ErrUnavailable,
+	} {
+		s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+			c.Retention = sweeping{err}
+		})
+		a := s.do("POST", "/v1/retention", nil)
+		requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
+		require.Contains(t, a.body["detail"], detail)
+	}
+}
+
+func TestATurnTooLargeForTheLog(t *testing.T) {
+	t.Parallel()
+	s := start(t, failingWith(jetlog.ErrTooLarge))
+	requireProblem(t, s.do("POST", "/v1/sessions/s/turns", fresh+`}`), http.StatusRequestEntityTooLarge,
+		"body_too_large")
+	require.Zero(t, s.head())
+}
+
+// Operators find the cause of a 503 by its detail, on the page that lists them.
+func TestEachCauseOfAFailedWriteHasItsDetail(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	require.NoError(t, err)
+	for detail, err := range map[string]error{
+		"the session gets so many writes at once":         fmt.Errorf("decide: %w", services.ErrBusy),
+		"the log is not the one that this process opened": errors.Join(jetlog.ErrUnavailable, jetlog.ErrStream),
+		"the log takes no writes":                         fmt.Errorf("append: %w", jetlog.ErrNoWrites),
+		"the log did not answer":                          fmt.Errorf("append: %w", jetlog.ErrUnavailable),
+	} {
+		a := start(t, failingWith(err)).do("POST", "/v1/sessions/s/turns", fresh+`}`)
+		requireProblem(t, a, http.StatusServiceUnavailable, "log_unavailable")
+		require.True(t, strings.HasPrefix(a.body["detail"].(string), detail), "%s", a.raw)
+		require.Contains(t, string(page), "| "+detail+" |")
+	}
+}

@@ -1,0 +1,99 @@
+package v1_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/ratelimit"
+)
+
+// many sends lines, and returns the answers to them.
+func (s *stack) many(body string, header ...string) (rows []map[string]any) {
+	s.t.Helper()
+	a := s.do("POST", "/v1/turns", body, header...)
+	require.Equal(s.t, http.StatusOK, a.status, "%s", a.raw)
+	require.Equal(s.t, "application/x-ndjson", a.header.Get("Content-Type"))
+	for line := range strings.Lines(string(a.raw)) {
+		var row map[string]any
+		require.NoError(s.t, json.Unmarshal([]byte(line), &row))
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func manyLine(session, request string) string {
+	return fmt.Sprintf(`{"session_id":%q,"request_id":%q,"question_neutral":"q","answer_neutral":"a"}`+"\n", session, request)
+}
+
+func TestABatchIsCountedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for _, body := range []string{strings.Repeat(manyLine("s", "r"), 1001), strings.Repeat("x", 8<<20+1)} {
+		requireProblem(t, s.do("POST", "/v1/turns", body), http.StatusRequestEntityTooLarge, "body_too_large")
+	}
+	requireProblem(t, s.do("POST", "/v1/turns", "\n \n"), http.StatusBadRequest, "malformed")
+	requireProblem(t, s.do("POST", "/v1/turns", manyLine("s", "r"), "If-None-Match", `"x"`),
+		http.StatusUnprocessableEntity, "invalid_argument", "If-None-Match")
+	require.Zero(t, s.head())
+	rows := s.many(strings.Repeat(manyLine("s", "r"), 999) + manyLine("s", "last"))
+	require.Len(t, rows, 1000)
+	require.EqualValues(t, 201, rows[0]["http_status"])
+	require.Equal(t, true, rows[998]["duplicate"])
+	require.EqualValues(t, 1000, rows[999]["line"])
+	require.EqualValues(t, 4, s.head())
+}
+
+func TestALineThatIsTooLargeIsItsOwn413(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	huge := strings.Replace(manyLine("s", "r1"), `"a"`, `"`+strings.Repeat("a", 1<<20)+`"`, 1)
+	rows := s.many(manyLine("s", "r0") + huge + manyLine("s", "r2"))
+	require.EqualValues(t, 413, rows[1]["http_status"])
+	require.Equal(t, "body_too_large", rows[1]["code"])
+	require.EqualValues(t, 201, rows[2]["http_status"])
+}
+
+// After a line that comes too soon the later ones of its session are not tried.
+func TestLinesCountInTheRateOfTheirSession(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		c.Limiter = ratelimit.New(ratelimit.Rate{Requests: 2, Per: time.Hour}, ratelimit.Rate{},
+			func() time.Time { return now })
+	})
+	body := ""
+	for i := range 4 {
+		body += manyLine("s", fmt.Sprint("r", i)) + manyLine(fmt.Sprint("t", i), "r")
+	}
+	for i, row := range s.many(body) {
+		want := 201
+		if i%2 == 0 && i >= 4 {
+			want = 429
+			require.Positive(t, row["retry_after"])
+			require.Equal(t, "rate_limited", row["code"])
+		}
+		require.EqualValues(t, want, row["http_status"], "line %d", i+1)
+	}
+}
+
+func TestOnlyNewTurns(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.do("POST", "/v1/sessions/s/turns", `{"request_id":"r","question_neutral":"another"}`)
+	before := s.head()
+	row := s.many(manyLine("s", "r"), "If-None-Match", "*")[0]
+	require.EqualValues(t, 200, row["http_status"])
+	require.Equal(t, true, row["duplicate"])
+	require.Equal(t, before, s.head())
+	row = s.many(manyLine("s", "r"))[0]
+	require.EqualValues(t, 200, row["http_status"])
+	require.Equal(t, false, row["duplicate"], "the pending turn got the answer")
+}
