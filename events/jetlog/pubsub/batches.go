@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -35,7 +36,9 @@ var _ message.Subscriber = (*BatchSubscriber)(nil)
 // NewBatchSubscriber returns a subscriber that emits the batches of a tail, or of something like one. The tail is
 // opened before a Router runs, since Watermill 1.5.1 leaks goroutines when Subscribe fails.
 func NewBatchSubscriber[E any](in Batches[E]) *BatchSubscriber {
-	return &BatchSubscriber{next: func(ctx context.Context) (any, error) { return in.Next(ctx) }, close: in.Close}
+	return &BatchSubscriber{
+		next: func(ctx context.Context) (any, error) { return in.Next(ctx) }, close: sync.OnceFunc(in.Close),
+	}
 }
 
 type batchKey struct{}
@@ -83,7 +86,8 @@ func (s *BatchSubscriber) emit(ctx context.Context, e emitter) {
 	}
 }
 
-// Close ends the subscription and waits for it, and closes what it emits.
+// Close ends the subscription and waits for it, and closes the tail once. A Router closes its subscribers while whoever
+// made them may do the same.
 func (s *BatchSubscriber) Close() error {
 	s.subs.close()
 	s.close()

@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,4 +114,29 @@ func TestBatchSubscriptionEnds(t *testing.T) {
 		_, err := subscriber(t, log, pubsub.SubscriberConfig{Group: "g"}).Subscribe(t.Context(), topic)
 		require.ErrorContains(t, err, "no stream of the log")
 	}
+}
+
+// closes counts its closings, without a lock of its own: the race detector sees two at once.
+type closes struct{ n int }
+
+func (c *closes) Next(ctx context.Context) ([]jetlog.Message, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (c *closes) Close() { c.n++ }
+
+// A Router closes a subscriber in a goroutine of its own, while the runner that made it closes it too.
+func TestTwoMayCloseABatchSubscriber(t *testing.T) {
+	t.Parallel()
+	var in closes
+	sub := pubsub.NewBatchSubscriber(&in)
+	_, err := sub.Subscribe(t.Context(), "")
+	require.NoError(t, err)
+	var closing sync.WaitGroup
+	for range 8 {
+		closing.Go(func() { _ = sub.Close() })
+	}
+	closing.Wait()
+	require.Equal(t, 1, in.n)
 }
