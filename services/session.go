@@ -85,3 +85,21 @@ type SessionPage struct {
 type SessionLister interface {
 	Sessions(ctx context.Context, ask SessionsAsk) (SessionPage, error)
 }
+
+// CountsAsk asks for statistics, which are at least as new as MinPosition.
+type CountsAsk struct {
+	projections.CountsFilter
+	MinPosition []events.Position
+}
+
+// CountsPage are statistics as they were at Positions, one for each partition, which is LagEvents behind the log.
+type CountsPage struct {
+	Counts    []projections.Counts
+	Positions []events.Position
+	LagEvents uint64
+}
+
+// TurnCounter counts turns of all sessions. Its errors are those of an IdentityReader.
+type TurnCounter interface {
+	Counts(ctx context.Context, ask CountsAsk) (CountsPage, error)
+}

@@ -17,6 +17,9 @@ type Change struct {
 	// Turns are the versions that a redaction or an erasure covers, oldest first, or the turn that a correction
 	// replaces.
 	Turns []*Turn
+	// Whole: the answer came in one append with its question, right behind it, so that the time between them is none
+	// that anybody waited.
+	Whole bool
 	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
 	// it (events.SessionMark).
 	NewBoundary bool
@@ -191,7 +194,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
-		TranslateChat: f.TranslateChat,
+		startSent: events.Digest([]byte(e.SentAt)), TranslateChat: f.TranslateChat,
 	}
 	s.fill(t, f)
 	s.insert(t)
@@ -208,7 +211,8 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
 	s.fill(t, f)
-	return Change{Kind: Answered, Turn: t}
+	whole := t.Started+1 == e.Position.Seq && t.startSent == events.Digest([]byte(e.SentAt))
+	return Change{Kind: Answered, Turn: t, Whole: whole}
 }
 
 // fill adds the texts of a fact to a turn, unless the state is slim.

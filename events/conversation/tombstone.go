@@ -25,7 +25,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	for _, v := range chain {
 		v.Was, v.Status, v.Gone, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
 		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
-		v.TranslateChat, v.startDigest, v.finalDigest = false, 0, 0
+		v.TranslateChat, v.startDigest, v.finalDigest, v.startSent = false, 0, 0, 0
 	}
 	return Change{Kind: TurnGone, Turn: t, Turns: chain}
 }

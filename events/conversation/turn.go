@@ -51,7 +51,9 @@ type Turn struct {
 	AnswerMetadata json.RawMessage
 
 	startDigest, finalDigest uint64
-	fromTombstone            bool
+	// startSent is a digest of the time that the sender of the start stated.
+	startSent     uint64
+	fromTombstone bool
 }
 
 // Corrects reports whether a correction made the turn.

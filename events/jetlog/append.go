@@ -164,8 +164,9 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 	if len(a.Facts) == 0 {
 		return nil, nil, errors.New("there is nothing to append")
 	}
+	now := time.Now() // one for all: by it a reader knows facts of one append
 	for _, f := range a.Facts {
-		m, of, err := l.encodeFact(f, a.Salt)
+		m, of, err := l.encodeFact(f, a.Salt, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,8 +184,8 @@ func (l *Log) encode(a Append) (msgs []*nats.Msg, p *partition, err error) {
 	return msgs, p, nil
 }
 
-func (l *Log) encodeFact(f events.Fact, salt string) (*nats.Msg, *partition, error) {
-	env, err := events.Encode(f, time.Now())
+func (l *Log) encodeFact(f events.Fact, salt string, now time.Time) (*nats.Msg, *partition, error) {
+	env, err := events.Encode(f, now)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -77,7 +77,55 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 	rows.Col("type", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.Type)) }),
 	rows.Col("session_id", "text", func(b *buffer, l ledgerRow) { b.Optional(knownID(l.e.SessionID)) }),
 	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.owner()) }),
+	rows.Col("place", "bigint", func(b *buffer, l ledgerRow) { b.Seq(l.changed().Place) }),
+	rows.Col("started_at", "timestamptz", func(b *buffer, l ledgerRow) { b.Time(l.changed().CreatedAt) }),
+	rows.Col("did", "text", func(b *buffer, l ledgerRow) { b.Optional(l.did()) }),
+	rows.Col("pipeline_name", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().PipelineName) }),
+	rows.Col("consultant", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Consultant) }),
+	rows.Col("repository", "text", func(b *buffer, l ledgerRow) { b.OptionalText(l.opened().Repository) }),
 }}
+
+// did says what the event did to a turn, and "" if it did nothing to one.
+func (l ledgerRow) did() string {
+	switch c := &l.e.Change; c.Kind {
+	case conversation.Started, conversation.Corrected:
+		return c.Kind.String()
+	case conversation.TurnGone:
+		if len(c.Turns) > 0 {
+			return c.Kind.String()
+		}
+	case conversation.Answered:
+		if c.Whole {
+			return "recorded"
+		}
+		return c.Kind.String()
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted,
+		conversation.Linked, conversation.Reset, conversation.Described, conversation.Erased:
+	}
+	return ""
+}
+
+// changed returns the turn that the event did something to, or an empty one.
+func (l ledgerRow) changed() *conversation.Turn {
+	switch c := &l.e.Change; {
+	case l.did() == "":
+		return &noTurn
+	case c.Kind == conversation.TurnGone:
+		return c.Turns[0]
+	default:
+		return c.Turn
+	}
+}
+
+var noTurn conversation.Turn
+
+// opened returns the question that the event opened a turn with, or an empty one.
+func (l ledgerRow) opened() *events.Question {
+	if f, started := l.e.Fact.(*events.TurnStarted); started && l.e.Change.Kind == conversation.Started {
+		return &f.Question
+	}
+	return &noQuestion
+}
 
 // owner is the identity that the event belongs to.
 func (l ledgerRow) owner() string {

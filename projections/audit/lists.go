@@ -117,9 +117,9 @@ func parsePlace(cursor string) (place, error) {
 	return p, nil
 }
 
-// errPartial: the tables are those of an earlier version, and lack the anonymous sessions.
+// errPartial: the tables are those of an earlier version, and lack what the call needs.
 var errPartial = errors.Join(ErrUnavailable, errors.New("the audit tables were filled by an earlier version, and lack "+
-	"what lists need: rebuild them with turnledger projections rebuild audit"))
+	"what this call needs: rebuild them with turnledger projections rebuild audit"))
 
 // Sessions lists at most limit sessions behind the place of a cursor, the one with the newest activity first; sessions
 // with the same time are in the order of their ids. next is "" at the end. Erased sessions, and those of erased
@@ -136,7 +136,7 @@ func (a *Audit) Sessions(
 		return nil, "", err
 	}
 	err = pgx.BeginTxFunc(ctx, a.pool, a.reading(), func(tx pgx.Tx) error {
-		if err := a.complete(ctx, tx); err != nil {
+		if err := a.filledBy(ctx, tx, listsFill); err != nil {
 			return err
 		}
 		where := strings.Join(q.conditions, " and ")
@@ -154,14 +154,25 @@ func (a *Audit) Sessions(
 	return page, next, nil
 }
 
-// complete returns errPartial for tables of an earlier version.
-func (a *Audit) complete(ctx context.Context, tx pgx.Tx) error {
-	var complete bool
-	err := tx.QueryRow(ctx, a.sql("select complete from {s}.generation")).Scan(&complete)
-	if err == nil && !complete {
+// The migrations whose tables lists and statistics need to be filled with. What was filled earlier lacks something.
+const (
+	listsFill = 5
+	statsFill = 6
+)
+
+// filledBy returns errPartial for tables that were filled by a version before a migration.
+func (a *Audit) filledBy(ctx context.Context, tx pgx.Tx, migration int) error {
+	filled, err := a.filled(ctx, tx)
+	if err == nil && filled < migration {
 		return errPartial
 	}
 	return err
+}
+
+// filled is the number of the migration whose tables were filled.
+func (a *Audit) filled(ctx context.Context, tx pgx.Tx) (migration int, err error) {
+	err = tx.QueryRow(ctx, a.sql("select filled from {s}.generation")).Scan(&migration)
+	return migration, err
 }
 
 const listedSessions = `with page as materialized (select s.* from {s}.sessions s where {where}

@@ -104,7 +104,7 @@ func TestListOfSessions(t *testing.T) {
 	_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "x")
 	require.ErrorIs(t, err, audit.ErrCursor)
 
-	a.exec("update turnledger.generation set complete = false")
+	a.exec("update turnledger.generation set filled = 4")
 	_, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 }

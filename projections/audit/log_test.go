@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,13 +20,16 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 // day is when the logs of these tests begin; its nanoseconds are more than PostgreSQL's clock has room for.
 var day = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
+// sent tells the appends of facts apart.
+var sent atomic.Int64
+
 // recorded puts a fact into the log's form and reads it back.
 func recorded(f events.Fact, seq uint64, at time.Time) events.Recorded {
 	return decoded(envelope(f), seq, at)
 }
 
 func envelope(f events.Fact) events.Envelope {
-	env, err := events.Encode(f, day)
+	env, err := events.Encode(f, day.Add(time.Duration(sent.Add(1))))
 	if err != nil {
 		panic(err)
 	}
@@ -51,6 +55,15 @@ func (j *journal) pass(d time.Duration) { j.now = j.now.Add(d) }
 func (j *journal) add(facts ...events.Fact) {
 	for _, f := range facts {
 		j.publish(envelope(f))
+	}
+}
+
+// together appends facts in one append.
+func (j *journal) together(facts ...events.Fact) {
+	for _, f := range facts {
+		env := envelope(f)
+		env.Header[events.HeaderTime] = []string{"together"}
+		j.publish(env)
 	}
 }
 

@@ -235,6 +235,7 @@ func reference(t *rapid.T, log *journal, a *tables) {
 		}
 	}
 	sameList(t, log, a.Audit)
+	sameCounts(t, log, a.Audit)
 	require.ElementsMatch(t, ledger, a.column("select seq::text from one.event_ledger"))
 	require.ElementsMatch(t, security, a.column("select seq || ' ' || kind || ' ' || case kind when 'anomaly' then "+
 		"reason else '' end from one.security_events"))

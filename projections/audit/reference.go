@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -30,17 +29,18 @@ func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference,
 type reference struct{ *generation }
 
 // digests of a session's rows in each table. Refused links and anomalies whose events have left the log are skipped,
-// since a second fold can't have them. $2 is false for tables of an earlier version, which lack the rows of anonymous
-// sessions and the order of the list.
+// since a second fold can't have them. $2 is the migration that the tables were filled with: those of earlier versions
+// lack the rows of anonymous sessions and the order of the list, or what events did to turns.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
 		select session_id, 'session' what,
-				md5(case when $2 then t::text else (to_jsonb(t) - array['listed_at', 'listed_ns'])::text end) row
-			from {s}.sessions t where $2 or t.identity_id is not null
+				md5(case when $2 >= 5 then t::text else (to_jsonb(t) - array['listed_at', 'listed_ns'])::text end) row
+			from {s}.sessions t where $2 >= 5 or t.identity_id is not null
 		union all select session_id, 'link', md5(t::text) from {s}.session_links t
 		union all select session_id, 'questions', md5(t::text) from {s}.questions t
 		union all select q.session_id, 'answers', md5(t::text) from {s}.answers t join {s}.questions q using (turn_id)
-		union all select coalesce(session_id, ''), 'ledger', md5(t::text) from {s}.event_ledger t
+		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 6 then t::text
+				else (to_jsonb(t) - '{place,started_at,did,pipeline_name,consultant,repository}'::text[])::text end) from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
 	) rows where $1::text[] is null or session_id = any($1) group by session_id, what order by session_id collate "C", what collate "C"`
@@ -124,14 +124,10 @@ func (a digest) compare(b digest) int {
 func (r *reference) merge(
 	ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error,
 ) (sessions int, err error) {
-	err = r.served.complete(ctx, tx)
-	whole := err == nil
-	if errors.Is(err, errPartial) {
-		err = nil
-	}
-	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, whole, &err))
+	filled, err := r.served.filled(ctx, tx)
+	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, filled, &err))
 	defer stopView()
-	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, whole, &err))
+	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, filled, &err))
 	defer stopLog()
 	v, inView := nextOfView()
 	l, inLog := nextOfLog()
@@ -165,9 +161,9 @@ func (r *reference) merge(
 }
 
 // side yields the digests of one schema. If the schema can't be read, it ends early and sets failed.
-func side(ctx context.Context, q queries, sql string, only []string, whole bool, failed *error) iter.Seq[digest] {
+func side(ctx context.Context, q queries, sql string, only []string, filled int, failed *error) iter.Seq[digest] {
 	return func(yield func(digest) bool) {
-		found, _ := q.Query(ctx, sql, only, whole)
+		found, _ := q.Query(ctx, sql, only, filled)
 		defer found.Close()
 		for found.Next() {
 			var d digest

@@ -26,6 +26,7 @@ type Tables interface {
 	Sessions(
 		ctx context.Context, filter projections.SessionFilter, limit int, cursor string,
 	) (page []projections.ListedSession, next string, err error)
+	Counts(ctx context.Context, f projections.CountsFilter) ([]projections.Counts, []events.Position, error)
 }
 
 // Log is the log that the tables follow.

@@ -53,6 +53,25 @@ func (t *tables) Sessions(
 	return t.sessions, "next", nil
 }
 
+func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projections.Counts, []events.Position, error) {
+	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}}, t.err
+}
+
+// Statistics don't wait for the tables, and say how far they are; they wait for a position that was asked for.
+func TestStatisticsSayHowFarTheyAre(t *testing.T) {
+	t.Parallel()
+	log, of := logOf(t, 3), &tables{applied: 2}
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	page, err := reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 2}}})
+	require.NoError(t, err)
+	require.Equal(t, services.CountsPage{Counts: []projections.Counts{{Started: 1}},
+		Positions: []events.Position{{Seq: 2}}, LagEvents: 1}, page)
+	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 3}}})
+	require.ErrorIs(t, err, services.ErrBehind)
+	_, err = reader.Counts(t.Context(), services.CountsAsk{MinPosition: []events.Position{{Seq: 4}}})
+	require.ErrorIs(t, err, services.ErrPositionNotReached)
+}
+
 // logOf has so many events.
 func logOf(t *testing.T, n int) *jetlog.Log {
 	t.Helper()

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
@@ -31,6 +33,8 @@ func (a *surface) across() {
 		byEither("list-sessions", "GET /sessions", "List sessions, the one that was active last first"))
 	call(a, a.querySessions, byEither("query-sessions", "POST /sessions/query",
 		"List sessions, also by title and metadata", unread, tooBig))
+	call(a, a.stats, op("get-stats", 0, "GET /stats", "Count turns over time").
+		any(access.EventsRead|access.Admin))
 }
 
 // oneOf returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
@@ -151,4 +155,92 @@ func newListedJSON(s *projections.ListedSession) listedJSON {
 		}
 	}
 	return out
+}
+
+type statsIn struct {
+	Since       moment    `query:"since" doc:"Turns that started at or after that time; left out: the last 30 days, today included"`
+	Until       moment    `query:"until" doc:"Turns that started before that time"`
+	Bucket      string    `query:"bucket" doc:"hour or day (default), of UTC"`
+	By          string    `query:"by" doc:"pipeline_name, consultant, repository or none (default)"`
+	MinPosition positions `query:"min_position" doc:"The answer is at least that new"`
+}
+
+type statsJSON struct {
+	Buckets   []bucketJSON `json:"buckets" nullable:"false" doc:"By start, then by; those without a turn are left out"`
+	Position  string       `json:"position" doc:"One of each partition: what is counted" example:"0:42,1:17"`
+	LagEvents uint64       `json:"lag_events" doc:"How many events of the log are not counted yet"`
+}
+
+type bucketJSON struct {
+	Start       time.Time `json:"start"`
+	By          *string   `json:"by" doc:"Null with none, and for turns that name none or were redacted"`
+	Started     int       `json:"started" doc:"Turns that started in the bucket, tombstones included; a turn counts once, however often it was corrected"`
+	Finalized   int       `json:"finalized" doc:"Those of them that have an answer now"`
+	Redacted    int       `json:"redacted" doc:"Those of them that were redacted since"`
+	Corrected   int       `json:"corrected" doc:"Finalized ones that were corrected"`
+	Pending     int       `json:"pending" doc:"Those of them without an answer"`
+	Sessions    int       `json:"sessions" doc:"Sessions of these turns"`
+	Identities  int       `json:"identities" doc:"Identities of these sessions"`
+	AnswerMSP50 *float64  `json:"answer_ms_p50" doc:"Milliseconds from start to answer; null where no turn was answered in a call of its own"`
+	AnswerMSP95 *float64  `json:"answer_ms_p95"`
+}
+
+// stats counts turns of all sessions.
+func (a *surface) stats(ctx context.Context, in *statsIn) (out statsJSON, err error) {
+	f, err := countsFilter(in, a.cfg.Now())
+	if err != nil {
+		return out, err
+	}
+	if a.cfg.Counts == nil {
+		return out, projections.ErrUnavailable
+	}
+	page, err := a.cfg.Counts.Counts(ctx, services.CountsAsk{CountsFilter: f, MinPosition: in.MinPosition})
+	if err != nil {
+		return out, acrossError(err)
+	}
+	if len(page.Counts) > projections.MostCounts {
+		return out, invalid("by", "leads to more than 10,000 buckets: ask for less time, or days")
+	}
+	return statsJSON{
+		mapped(page.Counts, newBucketJSON), events.NewCursor(page.Positions...).String(), page.LagEvents,
+	}, nil
+}
+
+// statsDays is how many days statistics go back where no time is named.
+const statsDays = 30
+
+func countsFilter(in *statsIn, now time.Time) (f projections.CountsFilter, err error) {
+	f = projections.CountsFilter{Since: in.Since.UTC(), Until: in.Until.UTC(), By: projections.By(in.By)}
+	bucket := 24 * time.Hour
+	switch in.Bucket {
+	case "", "day":
+	case "hour":
+		f.Hour, bucket = true, time.Hour
+	default:
+		return f, invalid("bucket", "must be hour or day")
+	}
+	switch f.By {
+	case "":
+		f.By = projections.ByNone
+	case projections.ByNone, projections.ByPipeline, projections.ByConsultant, projections.ByRepository:
+	default:
+		return f, invalid("by", "must be pipeline_name, consultant, repository or none")
+	}
+	if f.Until.IsZero() {
+		f.Until = now.UTC().Truncate(bucket).Add(bucket)
+	}
+	if f.Since.IsZero() {
+		f.Since = f.Until.Add(-1).Truncate(24*time.Hour).AddDate(0, 0, 1-statsDays)
+	}
+	if f.Until.Sub(f.Since.Truncate(bucket)) > projections.MostCounts*bucket {
+		return f, invalid("since", "leads to more than 10,000 buckets: ask for less time, or days")
+	}
+	return f, nil
+}
+
+func newBucketJSON(c *projections.Counts) bucketJSON {
+	return bucketJSON{
+		c.Start, c.By, c.Started, c.Finalized, c.Redacted, c.Corrected, c.Pending, c.Sessions, c.Identities,
+		c.AnswerP50, c.AnswerP95,
+	}
 }

@@ -115,3 +115,65 @@ func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 		}
 	}
 }
+
+// counter remembers what it was asked.
+type counter struct {
+	asked services.CountsAsk
+	page  services.CountsPage
+}
+
+func (c *counter) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {
+	c.asked = ask
+	return c.page, nil
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	pipeline, ms := "support", 1.5
+	c := &counter{page: services.CountsPage{Counts: []projections.Counts{
+		{Start: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), By: &pipeline, Started: 6, Finalized: 3, Redacted: 1,
+			Corrected: 1, Pending: 2, Sessions: 4, Identities: 5, AnswerP50: &ms},
+	}, Positions: []events.Position{{Partition: 1, Seq: 7}, {Seq: 5}}, LagEvents: 3}}
+	now := time.Date(2026, 5, 31, 12, 30, 0, 0, time.UTC)
+	s := start(t, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		cfg.Counts, cfg.Now = c, func() time.Time { return now }
+	})
+	require.Equal(t, map[string]any{"position": "0:5,1:7", "lag_events": 3.0, "buckets": []any{map[string]any{
+		"start": "2026-01-02T00:00:00Z", "by": "support", "started": 6.0, "finalized": 3.0, "redacted": 1.0,
+		"corrected": 1.0, "pending": 2.0, "sessions": 4.0, "identities": 5.0, "answer_ms_p50": 1.5,
+		"answer_ms_p95": nil}}}, s.ok(http.StatusOK, "GET", "/v1/stats?min_position=0:1", nil))
+	require.Equal(t, services.CountsAsk{MinPosition: []events.Position{{Seq: 1}}, CountsFilter: projections.CountsFilter{
+		Since: time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC),
+		By: projections.ByNone}}, c.asked, "30 days, today included")
+	s.ok(http.StatusOK, "GET", "/v1/stats?bucket=hour&by=repository&since=2026-01-01T00:00:00Z"+
+		"&until=2026-01-02T01:00:00Z", nil)
+	require.Equal(t, projections.CountsFilter{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Until: time.Date(2026, 1, 2, 1, 0, 0, 0, time.UTC), Hour: true, By: projections.ByRepository},
+		c.asked.CountsFilter)
+	for query, field := range map[string]string{"bucket=week": "bucket", "by=session_id": "by",
+		"since=2000-01-01T00:00:00Z&bucket=hour": "since", "since=1990-01-01T00:00:00Z": "since", "until=x": "until"} {
+		requireProblem(t, s.do("GET", "/v1/stats?"+query, nil), http.StatusUnprocessableEntity, "invalid_argument", field)
+	}
+	c.page.Counts = make([]projections.Counts, projections.MostCounts+1)
+	requireProblem(t, s.do("GET", "/v1/stats", nil), http.StatusUnprocessableEntity, "invalid_argument", "by")
+}
+
+func TestStatsNeedOneOfTwoScopes(t *testing.T) {
+	t.Parallel()
+	callers := ring{}
+	for set := range scopes + 1 {
+		callers[fmt.Sprint("free", set)] = access.Caller{Name: "free", Scopes: set}
+		callers[fmt.Sprint("bound", set)] = access.Caller{Name: "bound", Scopes: set, IdentityID: "ada"}
+	}
+	s, _ := guarded(t, callers, func(cfg *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
+		cfg.Counts = &counter{}
+	})
+	for set := range scopes + 1 {
+		want := http.StatusForbidden
+		if set&(follows|operates) != 0 {
+			want = http.StatusOK
+		}
+		require.Equal(t, want, s.as(fmt.Sprint("free", set), "GET", "/v1/stats", nil).status, set.Names())
+		require.Equal(t, http.StatusForbidden, s.as(fmt.Sprint("bound", set), "GET", "/v1/stats", nil).status)
+	}
+}

@@ -166,7 +166,9 @@ type Config struct {
 	// Identities is nil if no Postgres is configured.
 	Identities services.IdentityReader
 	// Lists is nil where no Postgres is configured.
-	Lists       services.SessionLister
+	Lists services.SessionLister
+	// Counts is nil where no Postgres is configured.
+	Counts      services.TurnCounter
 	Projections services.ProjectionReader
 	// Chat is nil if no model is configured.
 	Chat services.Chat

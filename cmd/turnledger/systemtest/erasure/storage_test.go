@@ -45,7 +45,7 @@ func (d *storage) flush(t *testing.T) {
 	conn := d.sql(t)
 	// As docs/erasure.md asks of the operator.
 	for _, statement := range []string{"vacuum (full, analyze) turnledger.questions, turnledger.answers, " +
-		"turnledger.sessions",
+		"turnledger.sessions, turnledger.event_ledger",
 		"checkpoint"} {
 		_, err := conn.Exec(t.Context(), statement)
 		require.NoError(t, err)

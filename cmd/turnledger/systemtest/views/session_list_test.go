@@ -115,3 +115,30 @@ func TestVerbsOfSessions(t *testing.T) {
 	require.Contains(t, run("sessions", "list", "--json"), `"next_cursor":null`)
 	require.Contains(t, run("sessions", "show", "nobody"), "not found")
 }
+
+// Turns that are recorded whole, of anonymous sessions too, are counted, and the times of the others.
+func TestVerbOfStatistics(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	p.RecordTurn(t, "s", "r", "What is a quark?", "A particle.")
+	at := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("t")+"/turns", map[string]any{
+		"request_id": "r", "question_neutral": "q", "answer_neutral": "a", "pipeline_name": "whole"})["position"].(string)
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("t")+"/turns",
+		map[string]any{"request_id": "r2", "question_neutral": "q", "pipeline_name": "whole"})
+	got := p.Get(t, "/v1/stats?by=pipeline_name&min_position="+at)["buckets"].([]any)
+	require.Len(t, got, 2)
+	whole, apart := got[0].(map[string]any), got[1].(map[string]any)
+	require.Equal(t, "whole", whole["by"])
+	require.Equal(t, 1.0, whole["finalized"])
+	require.Nil(t, whole["answer_ms_p50"], "nobody waited for an answer")
+	require.Nil(t, apart["by"])
+	require.Positive(t, apart["answer_ms_p95"])
+	p.WaitCaughtUp(t, "audit")
+	code, out, errs := p.Run(t, "stats", "--by", "pipeline_name")
+	require.Equal(t, stack.ExitDone, code, errs)
+	require.Contains(t, out, "whole")
+	require.Contains(t, out, "█")
+	require.NotContains(t, out, "quark")
+	code, out, errs = p.Run(t, "projections", "verify")
+	require.Equal(t, stack.ExitDone, code, out+errs)
+}

@@ -1,0 +1,113 @@
+package audit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+)
+
+// allCounts counts all turns of a log by day.
+func allCounts(t require.TestingT, a *audit.Audit, by projections.By) []projections.Counts {
+	counts, _, err := a.Counts(context.Background(), projections.CountsFilter{
+		Since: day.AddDate(-1, 0, 0), Until: day.AddDate(5, 0, 0), By: by})
+	require.NoError(t, err)
+	return counts
+}
+
+func TestCountsOfTurns(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("a", "r1"), finalized("a", "r1"), started("a", "r2"), finalized("a", "r2"), started("a", "r3"))
+	log.add(corrected("a", "c1", "r1"))
+	log.redact("a", id("a", "r2"))
+	log.pass(24 * time.Hour)
+	log.add(linked("b", "ada"), started("b", "r1"))
+	log.pass(10 * time.Second)
+	log.add(finalized("b", "r1"))
+	log.add(linked("c", "bob"), started("c", "r1"), &events.IdentityErased{IdentityID: "bob", ReceiptID: "x"},
+		started("d", "r1"), finalized("d", "r1"), erased("d"))
+	log.together(started("e", "r1"), finalized("e", "r1"))
+	a := filled(t, log, 3)
+	first := day.Truncate(24 * time.Hour)
+	one, two := 1000.0, 11000.0
+	require.Equal(t, []projections.Counts{
+		{Start: first, Started: 3, Finalized: 1, Redacted: 1, Corrected: 1, Pending: 1, Sessions: 1,
+			AnswerP50: &one, AnswerP95: &one},
+		{Start: first.AddDate(0, 0, 1), Started: 2, Finalized: 2, Sessions: 2, Identities: 1,
+			AnswerP50: &two, AnswerP95: &two},
+	}, allCounts(t, a.Audit, projections.ByNone))
+	by := allCounts(t, a.Audit, projections.ByPipeline)
+	require.Len(t, by, 4)
+	require.Equal(t, "pipeline r1", *by[0].By)
+	require.Nil(t, by[2].By, "a redacted turn names no pipeline")
+	require.Equal(t, 1, by[2].Redacted)
+
+	hours, at, err := a.Counts(t.Context(), projections.CountsFilter{Since: day, Until: day.Add(3 * time.Second),
+		Hour: true, By: projections.ByConsultant})
+	require.NoError(t, err)
+	require.Equal(t, []events.Position{{Seq: log.last}}, at)
+	require.Len(t, hours, 1)
+	require.Equal(t, day.Truncate(time.Hour), hours[0].Start)
+	require.Equal(t, 1, hours[0].Started, "until is not included")
+
+	a.exec("update turnledger.generation set filled = 5")
+	_, _, err = a.Counts(t.Context(), projections.CountsFilter{})
+	require.ErrorIs(t, err, audit.ErrUnavailable)
+}
+
+// sameCounts holds the counts against the folds of the log.
+func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
+	gone := map[string]bool{}
+	for _, e := range log.events {
+		if f, ok := e.Fact.(*events.IdentityErased); ok && e.Problem == "" {
+			gone[f.IdentityID] = true
+		}
+	}
+	want := map[time.Time]projections.Counts{}
+	for _, session := range sessions {
+		s, seen := log.state(session), map[time.Time]bool{}
+		if s.Erased != 0 || gone[s.Identity] {
+			continue
+		}
+		for _, turn := range s.Turns {
+			if turn.Status == conversation.Replaced || turn.ReplacedBy != uuid.Nil {
+				continue // a later version is counted
+			}
+			start := turn.CreatedAt.Truncate(24 * time.Hour)
+			c := want[start]
+			c.Start = start
+			c.Started++
+			switch turn.Status {
+			case conversation.Pending:
+				c.Pending++
+			case conversation.Redacted:
+				c.Redacted++
+			case conversation.Finalized, conversation.Replaced:
+				c.Finalized++
+				if turn.Version > 1 {
+					c.Corrected++
+				}
+			}
+			if !seen[start] {
+				seen[start] = true
+				c.Sessions++
+			}
+			want[start] = c
+		}
+	}
+	got := map[time.Time]projections.Counts{}
+	for _, c := range allCounts(t, a, projections.ByNone) {
+		c.Identities, c.AnswerP50, c.AnswerP95 = 0, nil, nil
+		got[c.Start] = c
+	}
+	require.Equal(t, want, got)
+}

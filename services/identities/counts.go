@@ -1,0 +1,41 @@
+package identities
+
+import (
+	"context"
+
+	"github.com/turnledger/turnledger/services"
+)
+
+var _ services.TurnCounter = (*Reader)(nil)
+
+// Counts implements services.TurnCounter. It waits for no more than the ask's positions.
+func (r *Reader) Counts(ctx context.Context, ask services.CountsAsk) (page services.CountsPage, err error) {
+	tables, err := r.tables()
+	if err != nil {
+		return page, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	heads, err := r.heads(ctx, waiting, ask.MinPosition)
+	if err != nil {
+		return page, err
+	}
+	for _, least := range ask.MinPosition {
+		if err := r.follow(waiting, tables, least); err != nil {
+			return page, err
+		}
+	}
+	page.Counts, page.Positions, err = tables.Counts(ctx, ask.CountsFilter)
+	applied := make([]uint64, len(heads))
+	for _, at := range page.Positions {
+		if at.Partition < len(applied) {
+			applied[at.Partition] = at.Seq
+		}
+	}
+	for k, head := range heads {
+		if head.Seq > applied[k] {
+			page.LagEvents += head.Seq - applied[k]
+		}
+	}
+	return page, err
+}
