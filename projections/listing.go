@@ -37,3 +37,35 @@ type LastTurn struct {
 
 // LastTurnText is how many characters of a text a list shows.
 const LastTurnText = 200
+
+// Half is a half of a turn.
+type Half string
+
+// The halves of a turn.
+const (
+	QuestionHalf Half = "question"
+	AnswerHalf   Half = "answer"
+)
+
+// SearchFilter says what a search by words looks for. Zero values are no bounds.
+type SearchFilter struct {
+	Query string
+	// In is the half that is searched, both if it is empty; Language is neutral or translated, both if it is empty.
+	In                    Half
+	Language              string
+	IdentityID, SessionID string
+	// Since and Until bound the start of turns.
+	Since, Until time.Time
+	MinScore     float64
+}
+
+// Hit is a turn that a search has found, with the half that matches better.
+type Hit struct {
+	SessionID, IdentityID string
+	TurnID                uuid.UUID
+	Half                  Half
+	CreatedAt             time.Time
+	Position              events.Position
+	Score                 float64
+	Snippet               string
+}

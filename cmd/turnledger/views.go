@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/words"
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
@@ -117,12 +119,31 @@ func (a *app) openShadow(ctx context.Context) error {
 	return nil
 }
 
+// searchKey is the key of the terms that searches find turns by. It is drawn once, and kept beside the log and not in
+// PostgreSQL.
+func (a *app) searchKey(ctx context.Context) (string, error) {
+	notes, err := a.store.Log.Notes(ctx)
+	if err != nil {
+		return "", err
+	}
+	key, err := notes.Once(ctx, "search.key", rand.Text)
+	if err != nil {
+		return "", fmt.Errorf("keep the key of the search: %w", err)
+	}
+	return key, nil
+}
+
 func (a *app) openAudit(ctx context.Context) error {
 	if a.cfg.PostgresURL == "" {
 		return nil
 	}
+	key, err := a.searchKey(ctx)
+	if err != nil {
+		return err
+	}
 	tables, err := audit.Look(ctx, audit.Config{
 		URL: a.cfg.PostgresURL, Rules: a.cfg.Rules(), Log: a.store.Log, Logger: a.logger,
+		SearchConfig: a.cfg.SearchConfig, SearchKey: words.NewKey(key),
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 		kept.take(b.Parked[i].SessionID)
 	}
 	p, err := a.plan(ctx, b, kept)
+	if err == nil {
+		err = a.index(ctx, a.pool, p)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +16,8 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit/lexicon"
+	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
 // Config of an Audit.
@@ -28,8 +31,12 @@ type Config struct {
 	Rules conversation.Rules
 	// Log is read when a link needs its session's earlier turns. It is needed to apply events, but not to read the
 	// tables.
-	Log    projections.LogReader
-	Logger *slog.Logger
+	Log projections.LogReader
+	// SearchConfig is the text search configuration that finds words, "simple" by default. SearchKey makes the terms of
+	// the index; whoever searches needs the one that the tables were filled with.
+	SearchConfig string
+	SearchKey    words.Key
+	Logger       *slog.Logger
 }
 
 const (
@@ -47,6 +54,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.SearchConfig = cmp.Or(c.SearchConfig, lexicon.Simple)
 	c.Rules.Slim = false
 	var wrong []error
 	if c.URL == "" {
@@ -64,8 +72,9 @@ type Audit struct {
 	cfg  Config
 	pool *pgxpool.Pool
 	// unlinkedSessions holds the unlinked sessions of each partition that this process has claimed.
-	early  [events.Buckets]atomic.Pointer[unlinkedSessions]
-	second *second
+	early   [events.Buckets]atomic.Pointer[unlinkedSessions]
+	second  *second
+	lexicon *lexicon.Lexicon
 	// mends means that missing tables are made again.
 	mends atomic.Bool
 }
@@ -111,7 +120,7 @@ func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Audit{cfg: cfg, pool: pool}, nil
+	return &Audit{cfg: cfg, pool: pool, lexicon: lexicon.New(cfg.SearchConfig)}, nil
 }
 
 // sql puts the schema's name into a statement.

@@ -32,7 +32,9 @@ func (a *Audit) Claim(ctx context.Context, partition int) (c projections.Checkpo
 				(projection, partition, seq, event_id, epoch) values ($1, $2, 0, '', 1)
 			on conflict (projection, partition) do update set epoch = c.epoch + 1
 			returning `+checkpointColumns), Name, partition)
-		c, err = pgx.CollectExactlyOneRow(found, scanCheckpoint)
+		if c, err = pgx.CollectExactlyOneRow(found, scanCheckpoint); err == nil {
+			err = a.markTerms(ctx)
+		}
 		return err
 	})
 	if err != nil {

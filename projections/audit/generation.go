@@ -94,7 +94,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 	}
 	cfg := g.served.cfg
 	cfg.Schema = g.gone[0]
-	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, second: g.helper}
+	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, second: g.helper, lexicon: g.served.lexicon}
 	g.number = served.Generation + 1
 	if err := g.migrate(ctx); err != nil {
 		return err

@@ -158,6 +158,8 @@ func (a *Audit) Sessions(
 const (
 	listsFill = 5
 	statsFill = 6
+	// searchFill is for searches.
+	searchFill = 7
 )
 
 // filledBy returns errPartial for tables that were filled by a version before a migration.

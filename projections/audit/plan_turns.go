@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/google/uuid"
@@ -39,6 +40,8 @@ type turnRow struct {
 	// needs is a turn that must be in the table, or this turn does not belong there.
 	needs uuid.UUID
 	drop  bool
+	// asked and told are the terms of the question and of the answer.
+	asked, told []int32
 }
 
 func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
@@ -160,6 +163,7 @@ var questionTable = rows.Table[*turnRow]{Name: "questions", Key: "turn_id", Colu
 	}),
 	rows.Col("question_messages", "json", func(b *buffer, r *turnRow) { b.JSON(r.question().QuestionMessages) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, r *turnRow) { b.JSONB(r.question().Metadata) }),
+	rows.ColInts("terms", func(r *turnRow) []int32 { return r.asked }),
 }}
 
 var answerTable = rows.Table[*turnRow]{Name: "answers", Key: "turn_id", Columns: []rows.Column[*turnRow]{
@@ -181,6 +185,7 @@ var answerTable = rows.Table[*turnRow]{Name: "answers", Key: "turn_id", Columns:
 	rows.Col("answer_translated", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.answer().AnswerTranslated) }),
 	rows.Col("answer_messages", "json", func(b *buffer, r *turnRow) { b.JSON(r.answer().AnswerMessages) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, r *turnRow) { b.JSONB(r.turn.AnswerMetadata) }),
+	rows.ColInts("terms", func(r *turnRow) []int32 { return r.told }),
 }}
 
 // before is the status that a redacted turn had.
@@ -189,6 +194,43 @@ func (r *turnRow) before() string {
 		return ""
 	}
 	return r.turn.Was.String()
+}
+
+// index makes the terms of the texts that a plan writes.
+func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
+	var texts []string
+	if !a.lexicon.Simple() {
+		for _, r := range p.turns {
+			texts = append(append(texts, questionTexts(r)...), answerTexts(r)...)
+		}
+	}
+	lexemes, err := a.lexicon.Of(ctx, q, texts...)
+	if err != nil {
+		return unavailable("find the lexemes of words", err)
+	}
+	for _, r := range p.turns {
+		r.asked = a.cfg.SearchKey.Terms(lexemes, questionTexts(r)...)
+		r.told = a.cfg.SearchKey.Terms(lexemes, answerTexts(r)...)
+	}
+	return nil
+}
+
+func questionTexts(r *turnRow) []string {
+	if !r.way.whole() {
+		return nil
+	}
+	return []string{r.question().QuestionNeutral, r.question().QuestionTranslated}
+}
+
+func answerTexts(r *turnRow) []string {
+	return []string{r.answer().AnswerNeutral, r.answer().AnswerTranslated}
+}
+
+// markTerms notes how the terms are made. Where some were made in another way, no search can rely on them any more.
+func (a *Audit) markTerms(ctx context.Context) error {
+	_, err := a.pool.Exec(ctx, a.sql(`update {s}.generation set search = case search when '' then $1 else 'mixed' end
+		where search <> $1`), a.cfg.SearchKey.Mark(a.cfg.SearchConfig))
+	return err
 }
 
 // The texts of a tombstone.

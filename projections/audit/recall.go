@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
 const (
@@ -89,30 +91,20 @@ const recallStatement = `with words as (select string_agg(quote_literal(lexeme),
 // mostGrams bounds how many grams of a query are searched in each turn.
 const mostGrams = 64
 
-// scripts are scripts without spaces between words, or, for Hangul, with several words between two spaces. Each has its
-// number of letters in a gram: words of syllables and ideographs are short, words of alphabets longer.
-var scripts = []struct {
-	table *unicode.RangeTable
-	gram  int
-}{
-	{unicode.Han, 2}, {unicode.Hiragana, 2}, {unicode.Katakana, 2}, {unicode.Hangul, 2},
-	{unicode.Thai, 3}, {unicode.Lao, 3}, {unicode.Khmer, 3}, {unicode.Myanmar, 3},
-}
-
 // grams returns the pieces to search for if a query is written in such a script: overlapping pieces of each run of its
 // letters. A run that is shorter than a gram is its own piece. A single letter that is no ideograph is skipped, since
 // it is mostly a particle.
 func grams(query string) (out []string) {
 	letters := []rune(query)
 	for from, to := 0, 0; from < len(letters) && len(out) < mostGrams; from = max(to, from+1) {
-		at := scriptOf(letters[from])
+		at, gram := words.Script(letters[from])
 		if at < 0 {
 			continue
 		}
-		for to = from + 1; to < len(letters) && (scriptOf(letters[to]) == at || letters[to] == 'ー'); to++ {
+		for to = from + 1; to < len(letters) && (inScript(letters[to], at) || letters[to] == 'ー'); to++ {
 		}
-		n := min(scripts[at].gram, to-from)
-		if n == 1 && scripts[at].table != unicode.Han {
+		n := min(gram, to-from)
+		if n == 1 && !unicode.Is(unicode.Han, letters[from]) {
 			continue
 		}
 		for i := from; i+n <= to && len(out) < mostGrams; i++ {
@@ -124,20 +116,12 @@ func grams(query string) (out []string) {
 	return out
 }
 
+func inScript(r rune, script int) bool {
+	is, _ := words.Script(r)
+	return is == script
+}
+
 // undivided is the same set of scripts for PostgreSQL, with punctuation, which it may take for words. It divides words
 // of other scripts from them ("GoのAPI").
 const undivided = `'[\u00a1\u00ab\u00bb\u00bf\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2010-\u206f\u3000-\u30ff` +
 	`\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f]+'`
-
-// scriptOf returns the script's place in scripts, or -1.
-func scriptOf(r rune) int {
-	if r < unicode.MaxLatin1 {
-		return -1
-	}
-	for i := range scripts {
-		if unicode.Is(scripts[i].table, r) {
-			return i
-		}
-	}
-	return -1
-}

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -30,15 +31,19 @@ type reference struct{ *generation }
 
 // digests of a session's rows in each table. Refused links and anomalies whose events have left the log are skipped,
 // since a second fold can't have them. $2 is the migration that the tables were filled with: those of earlier versions
-// lack the rows of anonymous sessions and the order of the list, or what events did to turns.
+// lack the rows of anonymous sessions and the order of the list, or what events did to turns. $3 is false where
+// the terms of searches were made in another way.
 const digests = `
 	select session_id, what, left(md5(string_agg(row, '' order by row)), 16) from (
 		select session_id, 'session' what,
 				md5(case when $2 >= 5 then t::text else (to_jsonb(t) - array['listed_at', 'listed_ns'])::text end) row
 			from {s}.sessions t where $2 >= 5 or t.identity_id is not null
 		union all select session_id, 'link', md5(t::text) from {s}.session_links t
-		union all select session_id, 'questions', md5(t::text) from {s}.questions t
-		union all select q.session_id, 'answers', md5(t::text) from {s}.answers t join {s}.questions q using (turn_id)
+		union all select session_id, 'questions', md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
+			from {s}.questions t
+		union all select q.session_id, 'answers',
+				md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
+			from {s}.answers t join {s}.questions q using (turn_id)
 		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 6 then t::text
 				else (to_jsonb(t) - '{place,started_at,did,pipeline_name,consultant,repository}'::text[])::text end) from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
@@ -125,9 +130,17 @@ func (r *reference) merge(
 	ctx context.Context, tx pgx.Tx, only []string, report func(projections.Difference) error,
 ) (sessions int, err error) {
 	filled, err := r.served.filled(ctx, tx)
-	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, filled, &err))
+	if err != nil {
+		return 0, err
+	}
+	err = r.served.searchable(ctx, tx)
+	alike := err == nil
+	if errors.Is(err, ErrUnavailable) {
+		err = nil
+	}
+	nextOfView, stopView := iter.Pull(side(ctx, tx, r.served.sql(digests), only, compared{filled, alike}, &err))
 	defer stopView()
-	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, filled, &err))
+	nextOfLog, stopLog := iter.Pull(side(ctx, r.pool, r.sql(digests), only, compared{filled, alike}, &err))
 	defer stopLog()
 	v, inView := nextOfView()
 	l, inLog := nextOfLog()
@@ -160,10 +173,16 @@ func (r *reference) merge(
 	return sessions, err
 }
 
+// compared says what the digests hold: what a migration brought, and terms.
+type compared struct {
+	filled int
+	terms  bool
+}
+
 // side yields the digests of one schema. If the schema can't be read, it ends early and sets failed.
-func side(ctx context.Context, q queries, sql string, only []string, filled int, failed *error) iter.Seq[digest] {
+func side(ctx context.Context, q queries, sql string, only []string, what compared, failed *error) iter.Seq[digest] {
 	return func(yield func(digest) bool) {
-		found, _ := q.Query(ctx, sql, only, filled)
+		found, _ := q.Query(ctx, sql, only, what.filled, what.terms)
 		defer found.Close()
 		for found.Next() {
 			var d digest

@@ -57,6 +57,34 @@ func (t *tables) Counts(context.Context, projections.CountsFilter) ([]projection
 	return []projections.Counts{{Started: 1}}, []events.Position{{Seq: t.applied}}, t.err
 }
 
+func (t *tables) Search(
+	context.Context, projections.SearchFilter, int, string,
+) ([]projections.Hit, []events.Position, string, error) {
+	return []projections.Hit{{SessionID: "s"}}, []events.Position{{Seq: t.applied}}, "next", t.err
+}
+
+// A search waits for the tables, as lists do, and finds nothing of an identity that was erased.
+func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
+	t.Parallel()
+	log, of := logOf(t, 3), &tables{applied: 3}
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
+	page, err := reader.Search(t.Context(), services.SearchAsk{MinPosition: []events.Position{{Seq: 3}}})
+	require.NoError(t, err)
+	require.Equal(t, services.SearchPage{Hits: []projections.Hit{{SessionID: "s"}}, Positions: []events.Position{{Seq: 3}},
+		NextCursor: "next"}, page)
+	of.applied = 2
+	_, err = reader.Search(t.Context(), services.SearchAsk{})
+	require.ErrorIs(t, err, services.ErrBehind)
+	_, err = log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{&events.IdentityErased{IdentityID: "ada",
+		ReceiptID: "r"}}})
+	require.NoError(t, err)
+	of.applied = 4
+	ask := services.SearchAsk{SearchFilter: projections.SearchFilter{IdentityID: "ada"}}
+	page, err = reader.Search(t.Context(), ask)
+	require.NoError(t, err)
+	require.Empty(t, page.Hits)
+}
+
 // Statistics don't wait for the tables, and say how far they are; they wait for a position that was asked for.
 func TestStatisticsSayHowFarTheyAre(t *testing.T) {
 	t.Parallel()

@@ -100,3 +100,21 @@ func cut(s string) string {
 	}
 	return s
 }
+
+var _ services.Searcher = (*Reader)(nil)
+
+// Search implements services.Searcher.
+func (r *Reader) Search(ctx context.Context, ask services.SearchAsk) (services.SearchPage, error) {
+	gate := projections.Gate{Log: r.log}
+	return projections.Pass(ctx, gate, ask.IdentityID, func() (page services.SearchPage, err error) {
+		tables, err := r.tables()
+		if err != nil {
+			return page, err
+		}
+		if err := r.reached(ctx, tables, ask.MinPosition); err != nil {
+			return page, err
+		}
+		page.Hits, page.Positions, page.NextCursor, err = tables.Search(ctx, ask.SearchFilter, ask.Limit, ask.Cursor)
+		return page, err
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type Config struct {
 
 	MetadataKeys         string `help:"Metadata keys that may be kept, with commas between." env:"TURNLEDGER_METADATA_KEYS" default:"channel,device_type,ip_hash,user_agent_hash,locale,question_neutral_is_fallback"`
 	FinalizeWithoutStart bool   `help:"For development: a finalize starts a turn that was never started." env:"TURNLEDGER_FINALIZE_WITHOUT_START"`
+	SearchConfig         string `help:"Text search configuration of PostgreSQL by which searches find words: simple (as they are), english, german and so on." default:"simple" env:"TURNLEDGER_SEARCH_CONFIG"`
 	RecentShadow         string `help:"A second recent view that reads are compared with: memory, or the URL of a Redis; answers come from the first." env:"TURNLEDGER_RECENT_SHADOW" show:"url"`
 	auth                 `embed:""`
 	certificates         `embed:""`
@@ -49,6 +51,9 @@ type Config struct {
 	prompts              `embed:""`
 	Verbose              bool `help:"Log debug lines." short:"v" env:"TURNLEDGER_VERBOSE" show:"never"`
 }
+
+// searchConfig is the form of the name of a text search configuration.
+var searchConfig = regexp.MustCompile(`^[a-z_][a-z0-9_.]{0,62}$`)
 
 // Validate returns all faults, joined.
 func (c Config) Validate() error {
@@ -64,6 +69,8 @@ func (c Config) Validate() error {
 	no.unless(within(c.SessionMax, 1, 100_000), "SESSION_MAX_TURNS", "must be 1 to 100000")
 	no.when(c.NATSURL != "" && c.NATSListen != "",
 		"NATS_LISTEN", "is for the embedded server: unset it, or TURNLEDGER_NATS_URL")
+	no.unless(searchConfig.MatchString(c.SearchConfig), "SEARCH_CONFIG",
+		"must be the name of a text search configuration, such as simple or english")
 	c.auth.validate(&no)
 	c.certificates.validate(&no, c)
 	c.bounds.validate(&no)

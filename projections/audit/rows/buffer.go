@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Buffer holds encoded fields, one behind the other. Each of its methods appends one field.
@@ -89,6 +91,36 @@ func (b *Buffer) Nanos(t time.Time) { b.Smallint(Nanos(t)) }
 
 // Nanos are the nanoseconds of a time that a timestamptz has no room for.
 func Nanos(t time.Time) int { return t.Nanosecond() % 1000 }
+
+// Ints appends an array of integers, and NULL for none.
+func (b *Buffer) Ints(v []int32) {
+	if len(v) == 0 {
+		b.Null()
+		return
+	}
+	b.size(20 + 8*len(v))
+	for _, n := range []uint32{1, 0, pgtype.Int4OID, uint32(len(v)), 1} { //nolint:gosec // no value has 2 GB
+		*b = binary.BigEndian.AppendUint32(*b, n)
+	}
+	for _, n := range v {
+		b.Int(int(n))
+	}
+}
+
+// literal returns an array in the form of a text, and "" for none.
+func literal(v []int32) string {
+	if len(v) == 0 {
+		return ""
+	}
+	out := []byte("{")
+	for i, n := range v {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(n), 10)
+	}
+	return string(append(out, '}'))
+}
 
 // UUID appends an id, and NULL for the zero one.
 func (b *Buffer) UUID(id uuid.UUID) { orNull(b, id, func(id uuid.UUID) { field(b, id[:]) }) }

@@ -16,10 +16,20 @@ import (
 type Column[T any] struct {
 	name, typ string
 	put       func(*Buffer, T)
+	// literal, if set, writes the field as a text, since an array can't be an element of an array.
+	literal func(T) string
 }
 
 // Col makes a column.
-func Col[T any](name, typ string, put func(*Buffer, T)) Column[T] { return Column[T]{name, typ, put} }
+func Col[T any](name, typ string, put func(*Buffer, T)) Column[T] {
+	return Column[T]{name: name, typ: typ, put: put}
+}
+
+// ColInts makes a column of arrays of integers.
+func ColInts[T any](name string, of func(T) []int32) Column[T] {
+	return Column[T]{name, "int4[]", func(b *Buffer, row T) { b.Ints(of(row)) },
+		func(row T) string { return literal(of(row)) }}
+}
 
 // Table says how values of T become rows of a table. Key is the column that identifies a row.
 type Table[T any] struct {
@@ -55,8 +65,24 @@ func (t Table[T]) Names() string { return t.list(func(_ int, c Column[T]) string
 
 // unnest returns SQL that makes rows, called r, from the statement's parameters: one array for each column.
 func (t Table[T]) unnest() string {
-	arrays := t.list(func(i int, c Column[T]) string { return "$" + strconv.Itoa(i+1) + "::" + c.typ + "[]" })
+	arrays := t.list(func(i int, c Column[T]) string {
+		typ := c.typ
+		if c.literal != nil {
+			typ = "text"
+		}
+		return "$" + strconv.Itoa(i+1) + "::" + typ + "[]"
+	})
 	return "unnest(" + arrays + ") as r (" + t.Names() + ")"
+}
+
+// selected lists the columns of the rows that unnest makes, each with its type.
+func (t Table[T]) selected() string {
+	return t.list(func(_ int, c Column[T]) string {
+		if c.literal != nil {
+			return "r." + c.name + "::" + c.typ
+		}
+		return "r." + c.name
+	})
 }
 
 // assign returns SQL that sets all columns but the key to those of another row.
@@ -71,7 +97,7 @@ func (t Table[T]) assign(from string) string {
 
 // Merge inserts rows, and overwrites existing ones.
 func (t Table[T]) Merge(ctx context.Context, tx pgx.Tx, schema string, rows []T) error {
-	return t.withRows(ctx, tx, "insert into "+schema+"."+t.Name+" ("+t.Names()+") select * from "+t.unnest()+
+	return t.withRows(ctx, tx, "insert into "+schema+"."+t.Name+" ("+t.Names()+") select "+t.selected()+" from "+t.unnest()+
 		" on conflict ("+t.Key+") do update set "+t.assign("excluded"), rows)
 }
 
@@ -122,7 +148,11 @@ func (t Table[T]) arrays(types *pgtype.Map, oids []uint32, rows []T) (arrays [][
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
 		for _, row := range rows {
-			c.put(&b, row)
+			if c.literal != nil {
+				b.Optional(c.literal(row))
+			} else {
+				c.put(&b, row)
+			}
 			if bytes+len(b) > maxArrays && len(rows) > 1 {
 				return nil, false
 			}

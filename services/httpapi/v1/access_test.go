@@ -36,12 +36,13 @@ const (
 var needs = map[string]access.Scopes{
 	"POST /v1/sessions/{session_id}/turns":                    writes,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/finalize": writes,
-	"POST /v1/turns":                                         writes,
-	"PUT /v1/sessions/{session_id}/identity":                 writes,
-	"PATCH /v1/sessions/{session_id}":                        writes,
-	"GET /v1/sessions":                                       reads | follows,    // one of them
-	"POST /v1/sessions/query":                                reads | follows,    // one of them
-	"GET /v1/stats":                                          follows | operates, // one of them
+	"POST /v1/turns":                         writes,
+	"PUT /v1/sessions/{session_id}/identity": writes,
+	"PATCH /v1/sessions/{session_id}":        writes,
+	"GET /v1/sessions":                       reads | follows,    // one of them
+	"POST /v1/sessions/query":                reads | follows,    // one of them
+	"POST /v1/search":                        reads | follows,    // one of them
+	"GET /v1/stats":                          follows | operates, // one of them
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  redacts,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": writes,
 	"POST /v1/sessions/{session_id}/reset":                   writes,
@@ -122,7 +123,7 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		callers["key-"+strings.Join(set.Names(), "+")] = access.Caller{Name: "x", Scopes: set}
 	}
 	s, _ := guarded(t, callers)
-	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Projections"},
+	require.ElementsMatch(t, []string{"Counts", "Identities", "Limiter", "Lists", "Projections", "Search"},
 		unset(s.cfg.v1Config, s.cfg.Rules),
 		"give guarded what else there is, so that its calls are here")
 	require.Equal(t, []string{"Traces"}, unset(s.cfg.wireConfig))
@@ -134,7 +135,7 @@ func TestEachCallNeedsItsScope(t *testing.T) {
 		want, ok := needs[pattern]
 		require.True(t, ok, "%s: say in this test what it needs", pattern)
 		require.Equal(t, want, route.needs, pattern)
-		if pattern == "GET /v1/sessions" || pattern == "POST /v1/sessions/query" {
+		if pattern == "GET /v1/sessions" || pattern == "POST /v1/sessions/query" || pattern == "POST /v1/search" {
 			want = follows // without an identity; TestCallsAcrossSessionsNeedOneOfTwoScopes has the rest
 		}
 		method, path := fill(pattern, "s")

@@ -78,9 +78,12 @@ func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 	for _, set := range []access.Scopes{0, writes, reads, follows, operates, reads | follows, scopes} {
 		for _, own := range []string{"", "ada"} {
 			for _, asked := range []string{"", "ada", "bob"} {
-				l := &lister{}
+				l, f := &lister{}, &searcher{}
 				callers := ring{"key": {Scopes: set, IdentityID: own}}
-				s, _ := guarded(t, callers, withLister(l))
+				s, _ := guarded(t, callers, withLister(l), func(c *config, _ *history.Config,
+					_ *contextbuilder.ReaderConfig) {
+					c.Search = f
+				})
 				what := fmt.Sprint(set.Names(), " bound to ", own, " asks for ", asked)
 				allowed := set&reads != 0
 				switch {
@@ -89,18 +92,27 @@ func TestCallsAcrossSessionsNeedOneOfTwoScopes(t *testing.T) {
 				case asked == "":
 					allowed = set&follows != 0
 				}
-				body := map[string]any{}
+				body := map[string]any{"query": "q"}
 				if asked != "" {
 					body["identity_id"] = asked
 				}
 				for _, ask := range []func() answer{
 					func() answer { return s.as("key", "GET", "/v1/sessions?identity_id="+asked, nil) },
-					func() answer { return s.as("key", "POST", "/v1/sessions/query", body) },
+					func() answer {
+						a := s.as("key", "POST", "/v1/search", body)
+						l.asked.IdentityID = f.asked.IdentityID
+						return a
+					},
+					func() answer {
+						delete(body, "query")
+						return s.as("key", "POST", "/v1/sessions/query", body)
+					},
 				} {
 					a := ask()
 					if !allowed {
 						requireProblem(t, a, http.StatusForbidden, "forbidden")
 						require.Zero(t, l.asked, what)
+						require.Zero(t, f.asked, what)
 						continue
 					}
 					require.Equal(t, http.StatusOK, a.status, what)
@@ -175,5 +187,56 @@ func TestStatsNeedOneOfTwoScopes(t *testing.T) {
 		}
 		require.Equal(t, want, s.as(fmt.Sprint("free", set), "GET", "/v1/stats", nil).status, set.Names())
 		require.Equal(t, http.StatusForbidden, s.as(fmt.Sprint("bound", set), "GET", "/v1/stats", nil).status)
+	}
+}
+
+// searcher remembers what it was asked.
+type searcher struct {
+	asked services.SearchAsk
+	page  services.SearchPage
+	err   error
+}
+
+func (f *searcher) Search(_ context.Context, ask services.SearchAsk) (services.SearchPage, error) {
+	f.asked = ask
+	return f.page, f.err
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	turn := events.TurnID("s", "r")
+	f := &searcher{page: services.SearchPage{NextCursor: "next", Positions: []events.Position{{Seq: 7}},
+		Hits: []projections.Hit{{SessionID: "s", IdentityID: "ada", TurnID: turn, Half: projections.AnswerHalf,
+			CreatedAt: time.Unix(1, 0).UTC(), Position: events.Position{Seq: 3}, Score: 0.5, Snippet: "a quark"}}}}
+	s := start(t, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) { c.Search = f })
+	got := s.ok(http.StatusOK, "POST", "/v1/search?min_position=0:1", `{"query":"quark","in":"answer","identity_id":"ada",
+		"session_id":"s","since":"2026-01-02T03:04:05Z","until":"2026-01-03T03:04:05Z","language":"neutral","limit":1000,
+		"min_score":0.1,"cursor":"c","mode":"words"}`)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	require.Equal(t, services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "quark", IdentityID: "ada",
+		SessionID: "s", In: projections.AnswerHalf, Language: "neutral", Since: since, Until: since.AddDate(0, 0, 1),
+		MinScore: 0.1}, Limit: 100, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, f.asked)
+	require.Equal(t, map[string]any{"mode": "words", "position": "0:7", "lag_events": 0.0, "next_cursor": "next",
+		"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(), "identity_id": "ada", "half": "answer",
+			"created_at": "1970-01-01T00:00:01Z", "position": "0:3", "score": 0.5, "snippet": "a quark"}}}, got)
+	f.page = services.SearchPage{}
+	got = s.ok(http.StatusOK, "POST", "/v1/search", `{"query":"quark"}`)
+	require.Equal(t, map[string]any{"mode": "words", "position": "", "lag_events": 0.0, "next_cursor": nil,
+		"hits": []any{}}, got)
+	require.Equal(t, 10, f.asked.Limit)
+	for body, field := range map[string]string{`{"query":"q","mode":"x"}`: "mode", `{"query":"q","in":"x"}`: "in",
+		`{"query":"q","language":"x"}`: "language", `{"query":"q","since":"x"}`: "since", `{}`: "query"} {
+		requireProblem(t, s.do("POST", "/v1/search", body), http.StatusUnprocessableEntity, "invalid_argument", field)
+	}
+	f.err = &conversation.Invalid{Field: "query", Why: "must have a word to search for"}
+	requireProblem(t, s.do("POST", "/v1/search", `{"query":"?"}`), http.StatusUnprocessableEntity, "invalid_argument",
+		"query")
+	for _, mode := range []string{"meaning", "hybrid"} {
+		requireProblem(t, s.do("POST", "/v1/search", `{"query":"q","mode":"`+mode+`"}`), http.StatusServiceUnavailable,
+			"index_unavailable")
+	}
+	for _, err := range []error{projections.ErrUnavailable, services.ErrBehind} {
+		f.err = err
+		requireProblem(t, s.do("POST", "/v1/search", `{"query":"q"}`), http.StatusServiceUnavailable, "audit_unavailable")
 	}
 }

@@ -44,6 +44,7 @@ var (
 	modelFailed        = kind{"model_failed", http.StatusBadGateway, "The model did not answer"}
 	logUnavailable     = kind{"log_unavailable", http.StatusServiceUnavailable, "The log does not answer"}
 	auditUnavailable   = kind{"audit_unavailable", http.StatusServiceUnavailable, "The audit tables do not answer"}
+	indexUnavailable   = kind{"index_unavailable", http.StatusServiceUnavailable, "There is no index of meanings"}
 	positionNotReached = kind{"position_not_reached", http.StatusServiceUnavailable, "Not there yet"}
 	authUnavailable    = kind{"auth_unavailable", http.StatusServiceUnavailable, "Tokens can't be checked"}
 	overloaded         = kind{"overloaded", http.StatusServiceUnavailable, "Too much at once"}

@@ -168,7 +168,9 @@ type Config struct {
 	// Lists is nil where no Postgres is configured.
 	Lists services.SessionLister
 	// Counts is nil where no Postgres is configured.
-	Counts      services.TurnCounter
+	Counts services.TurnCounter
+	// Search is nil where no Postgres is configured.
+	Search      services.Searcher
 	Projections services.ProjectionReader
 	// Chat is nil if no model is configured.
 	Chat services.Chat

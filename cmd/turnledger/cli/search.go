@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/services/client"
+)
+
+type searchCmd struct {
+	Query    []string  `arg:"" help:"Words that are all in a question, or in an answer; phrases in quotation marks, -word leaves out (behind --)."`
+	Mode     string    `help:"words, meaning or hybrid; what the server has by default."`
+	In       string    `help:"question, answer or both." default:"both" enum:"question,answer,both"`
+	Identity string    `help:"Only turns of this identity."`
+	Session  string    `help:"Only turns of this session."`
+	Since    time.Time `help:"Only turns that started at or after that time (RFC 3339)."`
+	Until    time.Time `help:"Only turns that started before that time."`
+	Language string    `help:"neutral or translated; both by default."`
+	MinScore float64   `help:"Only hits with at least that score."`
+	Limit    int       `help:"At most so many; the server lists 100 at most." default:"10"`
+	Cursor   string    `help:"Go on behind a former search."`
+	remote
+}
+
+// Run finds turns.
+func (c *searchCmd) Run(e *Env) error {
+	return ask(e, c.remote, func(s *client.Client) (client.SearchPage, error) {
+		return s.Search(e.Ctx, client.SearchQuery{
+			Query: strings.Join(c.Query, " "), Mode: c.Mode, In: c.In, IdentityID: c.Identity, SessionID: c.Session,
+			Since: c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: c.Limit, Cursor: c.Cursor,
+		})
+	}, func(p client.SearchPage) {
+		table(e, client.HitHeading, p.Hits, client.Hit.Cells)
+		if p.NextCursor != "" {
+			e.note("(more: --cursor %s)", p.NextCursor)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/audit"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/audit/words"
+)
+
+// asked opens a turn with a question, and answers it where there is an answer.
+func (j *journal) asked(session, request, question, answer string) {
+	j.add(&events.TurnStarted{TurnID: id(session, request), SessionID: session, RequestID: request,
+		Question: events.Question{QuestionNeutral: question}})
+	if answer != "" {
+		j.add(&events.TurnFinalized{TurnID: id(session, request), SessionID: session,
+			Answer: events.Answer{AnswerNeutral: answer}})
+	}
+}
+
+// searchAll pages through all hits.
+func searchAll(t require.TestingT, a *audit.Audit, f projections.SearchFilter, limit int) (all []projections.Hit) {
+	for cursor := ""; ; {
+		hits, _, next, err := a.Search(context.Background(), f, limit, cursor)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(hits), limit)
+		all = append(all, hits...)
+		if cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+func hitsOf(hits []projections.Hit, names map[string]string) (out []string) {
+	for _, h := range hits {
+		out = append(out, names[h.TurnID.String()]+" "+string(h.Half))
+	}
+	return out
+}
+
+func TestSearchOfTurns(t *testing.T) {
+	t.Parallel()
+	log, names := newJournal(), map[string]string{}
+	say := func(session, request, question, answer string) {
+		names[id(session, request).String()] = request
+		log.asked(session, request, question, answer)
+	}
+	log.add(linked("a", "ada"), linked("b", "bob"), linked("c", "carol"), linked("d", "dave"))
+	say("a", "tap", "My tap drips", "Replace the washer of the tap")
+	say("b", "bath", "A bath tub", "Taps are not baths. The washer is new")
+	say("a", "pending", "washer?", "")
+	say("nobody", "anonymous", "washer", "washer")
+	say("c", "gone", "washer", "washer")
+	log.add(&events.IdentityErased{IdentityID: "carol", ReceiptID: "x"})
+	say("d", "closed", "washer", "washer")
+	log.add(erased("d"))
+	say("a", "redacted", "washer", "washer")
+	log.redact("a", id("a", "redacted"))
+	say("a", "old", "washer", "washer")
+	names[id("a", "new").String()] = "new"
+	log.add(&events.TurnCorrected{TurnID: id("a", "new"), SessionID: "a", RequestID: "new",
+		ReplacesTurnID: id("a", "old"), Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "podkładka"},
+		Answer: events.Answer{AnswerNeutral: "Kołnierz 学校に行く"}})
+	a := filled(t, log, 3)
+	find := func(f projections.SearchFilter) []string { return hitsOf(searchAll(t, a.Audit, f, 50), names) }
+	q := func(query string) projections.SearchFilter { return projections.SearchFilter{Query: query} }
+
+	require.Equal(t, []string{"pending question", "tap answer", "bath answer"}, find(q("washer")))
+	require.Equal(t, []string{"tap question"}, find(q("tap -washer")))
+	require.Equal(t, []string{"tap answer"}, find(q(`"washer of the"`)))
+	require.Equal(t, []string{"new question"}, find(q("PODKŁADKA")))
+	require.Equal(t, []string{"new answer"}, find(q("学校")))
+	require.Empty(t, find(q("校学")))
+	f := q("washer")
+	f.In = projections.QuestionHalf
+	require.Equal(t, []string{"pending question"}, find(f))
+	f.In = projections.AnswerHalf
+	require.Equal(t, []string{"tap answer", "bath answer"}, find(f))
+	f = q("washer")
+	f.IdentityID = "bob"
+	require.Equal(t, []string{"bath answer"}, find(f))
+	f = q("washer")
+	f.SessionID, f.MinScore = "a", 0.75
+	require.Equal(t, []string{"pending question"}, find(f))
+	f = q("podkładka")
+	f.Language = "neutral"
+	require.Empty(t, find(f))
+	f = q("washer")
+	f.Until = log.state("b").LastActive
+	require.Equal(t, []string{"tap answer", "bath answer"}, find(f))
+	f.Until, f.Since = time.Time{}, log.state("b").LastActive
+	require.Equal(t, []string{"pending question"}, find(f))
+	require.Len(t, searchAll(t, a.Audit, q("washer"), 1), 3, "a page each")
+
+	hit := searchAll(t, a.Audit, q("drips"), 1)[0]
+	require.Equal(t, "My tap drips", hit.Snippet)
+	require.Equal(t, []any{"a", "ada", id("a", "tap"), events.Position{Seq: 5}},
+		[]any{hit.SessionID, hit.IdentityID, hit.TurnID, hit.Position})
+	require.Equal(t, log.state("a").Turn(id("a", "tap")).CreatedAt, hit.CreatedAt)
+
+	for query, want := range map[string]error{"-washer": audit.ErrQuery, "?": audit.ErrQuery} {
+		_, _, _, err := a.Search(t.Context(), q(query), 1, "")
+		require.ErrorIs(t, err, want)
+	}
+	_, _, _, err := a.Search(t.Context(), q("a"), 1, "x")
+	require.ErrorIs(t, err, audit.ErrCursor)
+}
+
+// Pages stay what they are while turns come and go, and windows follow each other without a gap.
+func TestPagesOfASearch(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("a", "ada"))
+	const turns = 450
+	for n := range turns {
+		log.asked("a", fmt.Sprint(n), "tap "+fmt.Sprint(n), "")
+	}
+	a := filled(t, log, 100)
+	var all []projections.Hit
+	for cursor, page := "", 0; ; page++ {
+		hits, _, next, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 70, cursor)
+		require.NoError(t, err)
+		all = append(all, hits...)
+		if cursor = next; next == "" {
+			break
+		}
+		if page < 3 {
+			log.asked("a", fmt.Sprint("later", page), "tap", "")
+			log.redact("a", id("a", fmt.Sprint(turns-200+page)))
+			claim(t, log, a).all(10)
+		}
+	}
+	seen := map[string]int{}
+	for _, h := range all {
+		seen[h.TurnID.String()]++
+	}
+	for n := range turns {
+		if n >= turns-200 && n < turns-197 {
+			continue // redacted meanwhile
+		}
+		require.Equal(t, 1, seen[id("a", fmt.Sprint(n)).String()], n)
+	}
+}
+
+// A configuration of PostgreSQL finds the forms of a word. Tables whose terms were made in another way can't be
+// searched.
+func TestSearchByAConfiguration(t *testing.T) {
+	t.Parallel()
+	log, url := newJournal(), pgtest.URL(t)
+	log.add(linked("a", "ada"))
+	log.asked("a", "r", "He was running", "The taps are dripping")
+	opened := func(config, key string) *tables {
+		a, err := audit.Open(t.Context(), audit.Config{URL: url, Rules: rules, Log: log, SearchConfig: config,
+			SearchKey: words.NewKey(key)})
+		require.NoError(t, err)
+		t.Cleanup(a.Close)
+		return connected(t, a, url, "turnledger", log)
+	}
+	english := opened("english", "k")
+	claim(t, log, english).all(2)
+	require.Len(t, searchAll(t, english.Audit, projections.SearchFilter{Query: "runs"}, 5), 1)
+	require.Len(t, searchAll(t, english.Audit, projections.SearchFilter{Query: `the tap`}, 5), 1)
+	_, _, _, err := english.Search(t.Context(), projections.SearchFilter{Query: "the"}, 1, "")
+	require.ErrorIs(t, err, audit.ErrQuery)
+	for _, other := range []*tables{opened("simple", "k"), opened("english", "other")} {
+		_, _, _, err := other.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")
+		require.ErrorIs(t, err, audit.ErrUnavailable)
+	}
+	claim(t, log, opened("simple", "k"))
+	_, _, _, err = english.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")
+	require.ErrorIs(t, err, audit.ErrUnavailable, "some terms may be of the other configuration")
+}
+
+// A redaction takes the terms away, and no row or index holds a word.
+func TestTermsGoWithTheText(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("a", "ada"))
+	log.asked("a", "r", "quark", "lepton")
+	a := filled(t, log, 5)
+	terms := func() []string {
+		return a.column("select coalesce(q.terms::text, '-') || coalesce(a.terms::text, '-') from turnledger.questions q " +
+			"join turnledger.answers a using (turn_id)")
+	}
+	require.NotContains(t, terms()[0], "-{")
+	log.add(log.state("a").DecideRedact(conversation.Redact{TurnID: id("a", "r")}).Facts...)
+	claim(t, log, a).all(5)
+	require.Equal(t, []string{"--"}, terms())
+	require.Empty(t, searchAll(t, a.Audit, projections.SearchFilter{Query: "quark"}, 5))
+}

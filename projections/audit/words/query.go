@@ -1,0 +1,178 @@
+package words
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mostUnits bounds the words and phrases of a query; later ones are not searched for.
+const mostUnits = 64
+
+// Query is what to search for: a text has all wanted words and phrases, and none of the unwanted.
+type Query struct{ wanted, unwanted [][]token }
+
+// Parse reads a query. Words in quotation marks are a phrase; a minus before a word or a phrase makes it unwanted. What
+// stands between two spaces is a phrase, too, if it has several words: mother-in-law. Words without lexemes stand for
+// any word in a phrase, and are left out elsewhere.
+func Parse(query string, lexemes Lexemes) (q Query) {
+	for query != "" && len(q.wanted)+len(q.unwanted) < mostUnits {
+		query = strings.TrimLeftFunc(query, unicode.IsSpace)
+		text, without := strings.CutPrefix(query, "-")
+		var unit string
+		if first, size := utf8.DecodeRuneInString(text); strings.ContainsRune(quotes, first) {
+			text = text[size:]
+			end := strings.IndexAny(text, quotes)
+			if end < 0 {
+				end = len(text)
+			}
+			unit, query = text[:end], strings.TrimLeft(text[end:], quotes)
+		} else {
+			end := strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(quotes, r) })
+			if end < 0 {
+				end = len(text)
+			}
+			unit, query = text[:end], text[end:]
+		}
+		all := tokens(unit, lexemes)
+		switch {
+		case !anyWord(all):
+		case without:
+			q.unwanted = append(q.unwanted, all)
+		default:
+			q.wanted = append(q.wanted, all)
+		}
+	}
+	return q
+}
+
+const quotes = `"“”„«»「」『』`
+
+func anyWord(all []token) bool {
+	for _, t := range all {
+		if t.word != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Wants reports whether the query asks for any word.
+func (q Query) Wants() bool { return len(q.wanted) > 0 }
+
+// Terms returns the terms that each text has that the query matches. A word of several forms adds none.
+func (q Query) Terms(k *Key) (out []int32) {
+	for _, unit := range q.wanted {
+		for i, t := range unit {
+			gram := gramAt(unit, i)
+			switch {
+			case gram != "":
+				out = append(out, k.term(gram))
+			case t.word != "" && len(t.forms) == 0:
+				out = append(out, k.term(t.word))
+			}
+		}
+	}
+	return out
+}
+
+// Match is where a query matches a text. Score is between 0 and 1, and depends on nothing but the query and the text.
+type Match struct {
+	Score    float64
+	from, to int
+	text     string
+}
+
+// Match matches a text. Its score grows with how often each of the query's words occurs, and shrinks with the text's
+// length.
+func (q Query) Match(text string, lexemes Lexemes) (m Match, ok bool) {
+	all := tokens(text, lexemes)
+	for _, unit := range q.unwanted {
+		if n, _ := occurrences(all, unit); n > 0 {
+			return m, false
+		}
+	}
+	m.text = text
+	for i, unit := range q.wanted {
+		n, first := occurrences(all, unit)
+		if n == 0 {
+			return m, false
+		}
+		if i == 0 {
+			m.from, m.to = all[first].from, all[first+len(unit)-1].to
+		}
+		m.Score += float64(n) / (float64(n) + 1.2*(0.25+0.75*float64(len(all))/usualLength)) / float64(len(q.wanted))
+	}
+	return m, true
+}
+
+// usualLength is the number of words of a text whose length changes no score.
+const usualLength = 100
+
+// occurrences returns how often a phrase occurs among tokens, and the place of the first.
+func occurrences(all, phrase []token) (n, first int) {
+	for i := 0; i+len(phrase) <= len(all); i++ {
+		if at(all[i:], phrase) {
+			if n == 0 {
+				first = i
+			}
+			n++
+		}
+	}
+	return n, first
+}
+
+func at(all, phrase []token) bool {
+	for j, want := range phrase {
+		if !same(want, all[j]) || j > 0 && runsOn(phrase[j-1], want) && !runsOn(all[j-1], all[j]) {
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether two words have a form in common.
+func same(want, have token) bool {
+	if want.word == "" || want.word == have.word {
+		return true
+	}
+	for _, form := range append([]string{want.word}, want.forms...) {
+		if form == have.word {
+			return true
+		}
+		for _, other := range have.forms {
+			if form == other {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Characters of a snippet, and of what stands in it before the match.
+const (
+	snippetLength = 200
+	snippetBefore = 60
+)
+
+// Snippet returns the part of the text around the match.
+func (m Match) Snippet() string {
+	from := m.from
+	for n := 0; from > 0 && n < snippetBefore; n++ {
+		_, size := utf8.DecodeLastRuneInString(m.text[:from])
+		from -= size
+	}
+	to := from
+	for n := 0; to < len(m.text) && n < snippetLength; n++ {
+		_, size := utf8.DecodeRuneInString(m.text[to:])
+		to += size
+	}
+	out := m.text[from:to]
+	if from > 0 {
+		out = "…" + out
+	}
+	if to < len(m.text) {
+		out += "…"
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package words_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/turnledger/turnledger/projections/audit/words"
+)
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	english := words.Lexemes{"running": {"run"}, "runs": {"run"}, "the": nil, "in": nil, "house": {"hous"},
+		"bank": {"bank", "bench"}, "bench": {"bench"}, "lived": {"live"}, "quickly": {"quick"}}
+	for _, c := range []struct {
+		query, text string
+		lexemes     words.Lexemes
+		want        bool
+	}{
+		{"quark", "What is a QUARK?", nil, true},
+		{"quark lepton", "a quark", nil, false},
+		{`"is a"`, "What is a quark", nil, true},
+		{`"a is"`, "What is a quark", nil, false},
+		{`“is a” what`, "What is a quark", nil, true},
+		{"quark -lepton", "a quark and a lepton", nil, false},
+		{"quark -lepton", "a quark", nil, true},
+		{`quark -"a lepton"`, "a quark, lepton", nil, true},
+		{"mother-in-law", "my mother-in-law", nil, true},
+		{"mother-in-law", "in law, mother", nil, false},
+		{"école", "L'E\u0301COLE est fermée", nil, true},
+		{"学校", "私は学校に行く", nil, true},
+		{"校学", "私は学校に行く", nil, false},
+		{"学校", "大学。校長", nil, false},
+		{"猫", "この猫はかわいい", nil, true},
+		{"データベース", "新しいデータベースです", nil, true},
+		{"ﾃﾞｰﾀ", "新しい ﾃﾞｰﾀ です", nil, true},
+		{"학교", "나는 학교에서 왔다", nil, true},
+		{"ภาษาไทย", "ฉันพูดภาษาไทยได้", nil, true},
+		{"API", "GoのAPIです", nil, true},
+		{"runs", "he was running", english, true},
+		{"the", "the house", english, false},
+		{`"running the house"`, "runs a house", english, false},
+		{`"running the house"`, "runs quickly house", english, true},
+		{"bench", "a bank", english, true},
+		{"bank", "a bench", english, true},
+	} {
+		q := words.Parse(c.query, c.lexemes)
+		m, ok := q.Match(c.text, c.lexemes)
+		require.Equal(t, c.want, ok && q.Wants(), "%s in %s", c.query, c.text)
+		if ok && q.Wants() {
+			require.Greater(t, m.Score, 0.0)
+			require.Less(t, m.Score, 1.0)
+			key := words.NewKey("k")
+			require.Subset(t, key.Terms(c.lexemes, c.text), q.Terms(&key), c.query)
+		}
+	}
+	for _, query := range []string{"", " ", "-a", `"`, "?!", `-"a b"`} {
+		require.False(t, words.Parse(query, nil).Wants(), query)
+	}
+}
+
+// A text that a query matches is never missed by its terms.
+func TestTermsMissNothing(t *testing.T) {
+	t.Parallel()
+	key := words.NewKey("k")
+	rapid.Check(t, func(t *rapid.T) {
+		letters := []rune("ab é学校に데이ภาษー -\"7")
+		text := rapid.StringOfN(rapid.SampledFrom(letters), 0, 30, -1).Draw(t, "text")
+		query := rapid.StringOfN(rapid.SampledFrom(letters), 0, 6, -1).Draw(t, "query")
+		q := words.Parse(query, nil)
+		if _, ok := q.Match(text, nil); ok {
+			require.Subset(t, key.Terms(nil, text), q.Terms(&key))
+		}
+	})
+}
+
+func TestTermsDependOnTheKey(t *testing.T) {
+	t.Parallel()
+	one, other := words.NewKey("1"), words.NewKey("2")
+	require.Equal(t, one.Terms(nil, "b a b", "a"), one.Terms(nil, "a b"))
+	require.Len(t, one.Terms(nil, "b a b"), 2)
+	require.NotEqual(t, one.Terms(nil, "a"), other.Terms(nil, "a"))
+	require.NotEqual(t, one.Mark("simple"), other.Mark("simple"))
+	require.NotEqual(t, one.Mark("simple"), one.Mark("english"))
+}
+
+func TestSnippets(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("ü ", 100) + "quark " + strings.Repeat("ö ", 200)
+	m, ok := words.Parse("quark", nil).Match(text, nil)
+	require.True(t, ok)
+	s := m.Snippet()
+	require.Contains(t, s, "quark")
+	require.Equal(t, 202, utf8.RuneCountInString(s))
+	require.True(t, strings.HasPrefix(s, "…") && strings.HasSuffix(s, "…"))
+	m, _ = words.Parse("quark", nil).Match("a quark", nil)
+	require.Equal(t, "a quark", m.Snippet())
+}
