@@ -12,7 +12,7 @@ func (s *Service) Held() (weight uint64, texts int) {
 				texts += len(t.Answer.AnswerNeutral)
 			}
 		}
-		for _, o := range x.outcomes {
+		for _, o := range x.outcomes.kept {
 			if o.turn != nil {
 				texts += size(o.turn.Question)
 			}
