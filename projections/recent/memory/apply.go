@@ -18,8 +18,8 @@ func (v *generation) applyTogether(s *shard, list []projections.Judged, after ui
 	}
 }
 
-// apply applies one event. The caller holds the shard's lock. The view folds the event on the turns that it holds, but takes the session's head from the
-// judge.
+// apply applies one event. The caller holds the shard's lock. The view folds the event on the turns
+// that it holds, but takes the session's head from the judge.
 func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.sweep(now, sweepEvent)
 	held := s.sessions[e.SessionID]
