@@ -128,8 +128,9 @@ func TestEachCauseOfAFailedWriteHasItsDetail(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operations.md")
 	require.NoError(t, err)
 	const restoring = "a backup is being restored; the log is being replaced by a backup"
+	replaced := &wire.Held{Why: "the log is being replaced by a backup: come again"}
 	causes := map[string][]error{
-		restoring: {&wire.Held{Why: v1.WhyRestoring}, &wire.Held{Why: "the log is being replaced by a backup: come again"}},
+		restoring:                                         {&wire.Held{Why: v1.WhyRestoring}, replaced},
 		"the issuer of tokens does not answer":            {access.ErrNoKeys},
 		"as many requests are under way as may be":        {wire.ErrOverloaded},
 		"the session gets so many writes at once":         {fmt.Errorf("decide: %w", services.ErrBusy)},
