@@ -12,8 +12,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// maxRounds bounds how often a write decides anew after it lost a race. In each round another writer has won, so only a
-// log that misbehaves reaches the bound.
+// maxRounds bounds how often a write decides. A write without rivals decides a few times: before it appends, after it
+// has refreshed its state, and after its event is folded. Every other round follows an append that another event came
+// before. So a write reaches the bound if very many writers write to its session at once, or if the log misbehaves.
 const maxRounds = 32
 
 // beginning appends the first event of a session that this process does not hold. It does not ask the log first whether

@@ -10,20 +10,21 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// writing is one write on its way to its verdict. It is a machine of ten states: each state is a method of the same
-// name, does one thing that may block, and returns the state that comes next.
+// writing is one write on its way to its verdict. It is a machine of ten states. Each state is a method of the same
+// name, or the function that this method returns where the state needs a value. A state does its work, which may
+// block, and returns the state that comes next. Each deciding in the picture is the same state.
 //
-//	                ┌─────────────────────────────────────────────────┐
-//	                ▼                                                 │
-//	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──────────────┤
-//	                ▲       │              ├─▶ rereading ─────────────┤
-//	                │       │              ├─▶ renaming ──────────────┤
-//	                │       │              └──────────────────────────┤
-//	                │       ├─▶ closing ─────▶ settling ──────────────┤
-//	                │       ├─▶ refreshing ───────────────────────────┘
-//	                │       ├─▶ answering ───▶ verdict
-//	                │       └─▶ verdict
-//	StartTurn ──▶ beginning ─▶ settling ─▶ deciding
+//	StartTurn ──▶ beginning ─┬─▶ settling ─▶ deciding
+//	                         └─▶ deciding
+//	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──▶ deciding
+//	                        │              ├─▶ rereading ─▶ deciding
+//	                        │              ├─▶ renaming ──▶ deciding
+//	                        │              └─▶ deciding
+//	                        ├─▶ closing ─────▶ settling ──▶ deciding
+//	                        ├─▶ completing ──▶ deciding
+//	                        ├─▶ refreshing ──▶ deciding
+//	                        ├─▶ answering ───▶ verdict
+//	                        └─▶ verdict
 //
 //	state       waits for                      event                                    next state
 //	beginning   the append of a session's      the event is stored                      settling
@@ -47,8 +48,8 @@ import (
 //	closing     the append of SessionErased    stored                                   settling
 //	answering   the disk                                                                verdict
 //
-// A refusal that deciding finds goes through the same states as an answer. An error of the log ends the write in every
-// state. Every loop goes through deciding, which bounds the rounds.
+// A refusal that deciding finds goes through the same states as an answer. If the log does not answer, the write ends
+// with that error, in every state. Every loop goes through deciding, which bounds the rounds.
 type writing struct {
 	*Service
 	id        string

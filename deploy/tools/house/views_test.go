@@ -101,8 +101,60 @@ var notViews = map[string]string{
 func TestAViewIsNamedInItsPackageOnly(t *testing.T) {
 	t.Parallel()
 	all := modulePackages(t)
-	require.Len(t, viewNames(all), 3, "recent, recent-shadow and audit")
+	require.NotEmpty(t, viewTypes(all))
+	require.Empty(t, namelessViews(all))
 	require.Empty(t, strayNames(all))
+}
+
+// viewTypes returns the types that are views, each with its package: they declare NewReference, which a view has of its
+// own.
+func viewTypes(all []*pkg) map[types.Type]*pkg {
+	found := map[types.Type]*pkg{}
+	for _, p := range all {
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv == nil || f.Name.Name != "NewReference" || !p.inProgram() {
+					continue
+				}
+				if typ := p.info.TypeOf(f.Recv.List[0].Type); isView(typ) {
+					found[typ] = p
+				}
+			}
+		}
+	}
+	return found
+}
+
+// namelessViews returns the views whose names the rules can't know: their Name is no method of their own that returns a
+// constant.
+func namelessViews(all []*pkg) (findings []string) {
+	for typ, p := range viewTypes(all) {
+		known := false
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Name" &&
+					types.Identical(p.info.TypeOf(f.Recv.List[0].Type), typ) {
+					known = returnedName(p, f) != nil
+				}
+			}
+		}
+		if !known {
+			findings = append(findings, fmt.Sprintf("%s: Name of %s does not return a constant", p.path, typ))
+		}
+	}
+	return findings
+}
+
+// returnedName returns what a method's only statement returns, if that is a constant.
+func returnedName(p *pkg, f *ast.FuncDecl) ast.Expr {
+	if len(f.Body.List) == 1 {
+		back, ok := f.Body.List[0].(*ast.ReturnStmt)
+		if ok && len(back.Results) == 1 && p.info.Types[back.Results[0]].Value != nil {
+			return back.Results[0]
+		}
+	}
+	return nil
 }
 
 // viewNames returns the names of all views, each with the package that declares it.
@@ -112,15 +164,12 @@ func viewNames(all []*pkg) map[string]string {
 		for _, file := range p.files {
 			for _, d := range file.Decls {
 				f, ok := d.(*ast.FuncDecl)
-				if !ok || f.Recv == nil || f.Name.Name != "Name" || len(f.Body.List) != 1 || !p.inProgram() {
+				if !ok || f.Recv == nil || f.Name.Name != "Name" || !p.inProgram() ||
+					!isView(p.info.TypeOf(f.Recv.List[0].Type)) {
 					continue
 				}
-				back, ok := f.Body.List[0].(*ast.ReturnStmt)
-				if !ok || !isView(p.info.TypeOf(f.Recv.List[0].Type)) {
-					continue
-				}
-				if said := p.info.Types[back.Results[0]].Value; said != nil {
-					names[constant.StringVal(said)] = declaring(p, back.Results[0])
+				if said := returnedName(p, f); said != nil {
+					names[constant.StringVal(p.info.Types[said].Value)] = declaring(p, said)
 				}
 			}
 		}
@@ -167,17 +216,32 @@ func strayNames(all []*pkg) (findings []string) {
 	return findings
 }
 
-func TestNamesOfViewsElsewhereAreFound(t *testing.T) {
-	t.Parallel()
-	const view = `package audit
+// view is the source of a view, after its package clause and its imports.
+const view = `
 const Name = "audit"
 type View struct{}
 func (*View) Name() string { return Name }
 func (*View) Claim(int) int { return 0 }
 func (*View) Apply(int) error { return nil }
+func (*View) NewReference() int { return 0 }
 `
+
+func TestViewsWithoutAConstantNameAreFound(t *testing.T) {
+	t.Parallel()
+	other := strings.NewReplacer("struct{}", "struct{ name string }", "(*View) Name", "(v *View) Name",
+		"return Name", "return v.name").Replace(view)
+	views := planted(t, fault{"projections/audit", "package audit" + view},
+		fault{"projections/other", "package other" + other})
+	require.Len(t, viewTypes(views), 2)
+	require.Equal(t, []string{
+		"projections/other: Name of *" + module + "projections/other.View does not return a constant",
+	}, namelessViews(views))
+}
+
+func TestNamesOfViewsElsewhereAreFound(t *testing.T) {
+	t.Parallel()
 	found := strayNames(planted(t,
-		fault{"projections/audit", view},
+		fault{"projections/audit", "package audit" + view},
 		fault{"projections/audit/rows", "package rows\nvar table = \"audit\"\n"},
 		fault{"cmd/turnledger", `package main
 const roleAudit = "audit"

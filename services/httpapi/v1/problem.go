@@ -289,7 +289,9 @@ func tellable(err error) string {
 		}
 		return p.Code + ": " + tellable(p.cause)
 	}
-	for _, own := range []error{services.ErrModelFailed, jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge} {
+	for _, own := range []error{
+		services.ErrModelFailed, jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge, jetlog.ErrClosed,
+	} {
 		if errors.Is(err, own) {
 			return err.Error()
 		}
