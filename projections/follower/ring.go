@@ -87,7 +87,7 @@ func (r *ring[E]) stop(err error) {
 	r.open, r.opened = false, make(chan struct{})
 	r.clear()
 	for h := range r.holds {
-		h.lose()
+		h.markLost()
 	}
 	clear(r.holds)
 }
@@ -269,7 +269,7 @@ func (r *ring[E]) leave(h *hold) {
 	}
 }
 
-func (h *hold) lose() {
+func (h *hold) markLost() {
 	h.lost = true
 	h.signal()
 }
