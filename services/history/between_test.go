@@ -94,13 +94,13 @@ func TestAnErasureRightBehindABatch(t *testing.T) {
 		}
 		require.Equal(t, want, o.Turn.Status, i)
 		require.False(t, o.Turn.Duplicate, i)
-		require.False(t, o.Turn.Stood, i)
+		require.False(t, o.Turn.Existed, i)
 		require.EqualValues(t, min(2*(i+1), 101), o.Turn.Position.Seq, i)
 	}
 	for i, o := range s.StartTurns(t.Context(), append(lines, start("s", "later"))) {
 		require.ErrorIs(t, o.Err, conversation.ErrSessionErased, i)
 	}
-	weight, _ := s.Held()
+	weight, _ := s.InMemory()
 	require.Less(t, weight, uint64(52*400), "the outcomes go with the writes that wait for them")
 }
 

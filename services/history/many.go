@@ -185,7 +185,7 @@ func (w *writing) counted(l *line) bool {
 	l.out.Turn = services.Turn{
 		Turn: *o.turn, SessionID: w.id, IdentityID: o.head.Identity,
 		Position: events.Position{Partition: w.partition, Seq: at},
-		Stood:    !w.own.covers(o.turn.Started), DroppedMetadata: l.dropped,
+		Existed:  !w.own.covers(o.turn.Started), DroppedMetadata: l.dropped,
 	}
 	return true
 }
@@ -196,6 +196,6 @@ func (w *writing) answerTo(l *line, head conversation.Head) services.Turn {
 	return services.Turn{
 		Turn: *d.Turn, SessionID: w.id, IdentityID: head.Identity,
 		Position:  events.Position{Partition: w.partition, Seq: d.RestsOn},
-		Duplicate: !w.own.covers(d.StatedAt), Stood: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
+		Duplicate: !w.own.covers(d.StatedAt), Existed: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
 	}
 }

@@ -94,9 +94,8 @@ func TestErrorsOfThePorts(t *testing.T) {
 // sweeping is a retention that fails.
 type sweeping struct{ err error }
 
-func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
-	return services.Swept{}, s.err
-}
+func (s sweeping) Sweep(context.Context) (services.Swept, error)    { return services.Swept{}, s.err }
+func (s sweeping) DrySweep(context.Context) (services.Swept, error) { return services.Swept{}, s.err }
 
 // Who asks for a retention is told what it waits for, also where that is said as something that is out.
 func TestARetentionThatWaitsSaysSo(t *testing.T) {
@@ -128,9 +127,9 @@ func TestEachCauseOfAFailedWriteHasItsDetail(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operations.md")
 	require.NoError(t, err)
 	const restoring = "a backup is being restored; the log is being replaced by a backup"
-	replaced := &wire.Held{Why: "the log is being replaced by a backup: come again"}
+	replaced := &wire.Suspended{Why: "the log is being replaced by a backup: come again"}
 	causes := map[string][]error{
-		restoring:                                         {&wire.Held{Why: v1.WhyRestoring}, replaced},
+		restoring:                                         {&wire.Suspended{Why: v1.WhyRestoring}, replaced},
 		"the issuer of tokens does not answer":            {access.ErrNoKeys},
 		"as many requests are under way as may be":        {wire.ErrOverloaded},
 		"the session gets so many writes at once":         {fmt.Errorf("decide: %w", services.ErrBusy)},
