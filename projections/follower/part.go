@@ -56,8 +56,8 @@ func newPart(f *Follower, number int) *part {
 		Follower: f, number: number, started: make(chan struct{}), changed: make(chan struct{}, 1),
 		arrived: make(chan struct{}, 1), lead: make(chan leading, 1),
 	}
-	p.raw = newRing(f.budget, seqOfMessage, nil)
-	p.judged = newRing(f.budget, seqOfJudged, p.unjudged)
+	p.raw = newRing(f.budget, seqOfMessage, messageContinues, nil)
+	p.judged = newRing(f.budget, seqOfJudged, judgedContinues, p.unjudged)
 	return p
 }
 

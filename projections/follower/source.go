@@ -72,7 +72,7 @@ func (s *judgeSource) next(ctx context.Context) ([]projections.Judged, uint64, e
 			return nil, s.at, err
 		}
 	}
-	out, err := s.judgeAll(ctx, s.rest[:min(len(s.rest), s.most)])
+	out, err := s.judgeAll(ctx, s.rest[:cut(s.rest, s.most, messageContinues)])
 	if s.rest = s.rest[len(out):]; len(s.rest) == 0 {
 		s.at = s.to
 	}
@@ -99,6 +99,7 @@ func (s *judgeSource) judgeAll(ctx context.Context, batch []jetlog.Message) ([]p
 		if err != nil {
 			break
 		}
+		j.Continues = batch[i].Continues
 		out = append(out, j)
 		s.at = j.Position.Seq
 	}
@@ -142,6 +143,19 @@ func (s *judgeSource) close() {
 	s.budget.remove(s)
 	s.budget.grow(-int(s.bytes.Swap(0)))
 }
+
+// cut returns how many events to take where at most so many are wanted: a few more if they belong together.
+func cut[E any](from []E, most int, continues func(*E) bool) int {
+	n := min(len(from), most)
+	for n > 0 && n < len(from) && continues(&from[n-1]) {
+		n++
+	}
+	return n
+}
+
+func messageContinues(m *jetlog.Message) bool { return m.Continues }
+
+func judgedContinues(j *projections.Judged) bool { return j.Continues }
 
 func seqOfMessage(m *jetlog.Message) uint64 { return m.Position.Seq }
 

@@ -27,6 +27,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	if !mine {
 		return w.deciding, nil
 	}
+	w.watch(x)
 	d := x.decide(w.decide)
 	if !d.appends() || len(d.Facts) > 1 && w.begun(ctx) {
 		w.load(ctx, w.id, x)
@@ -67,7 +68,11 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.watch(x)
 	d := x.decide(w.decide)
+	if w.lacksHalf(d) {
+		return w.completing(d.applied + 1), nil
+	}
 	erased, err := w.erasedIdentity(ctx, d)
 	switch {
 	case err != nil:
@@ -75,7 +80,7 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	case erased != nil:
 		return w.closing(erased), nil
 	}
-	if v, counted := w.ownVerdict(x, d); counted {
+	if v, counted := w.ownVerdict(d); counted {
 		return w.answered(v)
 	}
 	switch {
@@ -91,16 +96,16 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 // ownVerdict returns the verdict of the write's own event when the state now refuses the command. The event counted
 // when it was written. A redaction that arrived since does not change this caller's answer. If the start only linked a
 // session whose turn already existed, there is no turn to show.
-func (w *writing) ownVerdict(x *session, d decided) (verdict, bool) {
+func (w *writing) ownVerdict(d decided) (verdict, bool) {
 	if d.Err == nil || w.own.last == 0 || w.own.afterErasure {
 		return verdict{}, false
 	}
-	o, counted := x.outcome(w.own.last)
+	o, counted := w.outcome(w.own.last)
 	if !counted || o.turn == nil && w.answersTurn {
 		return verdict{}, false
 	}
 	at := events.Position{Partition: w.partition, Seq: w.own.last}
-	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts}, true
+	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts()}, true
 }
 
 // appending appends the facts of a decision.
@@ -152,6 +157,16 @@ func (w *writing) settling(seq uint64) state {
 	return func(ctx context.Context) (state, error) { return w.deciding, w.settle(ctx, seq) }
 }
 
+// lacksHalf reports whether a decision was made on a state that lacks the second half of a change.
+func (w *writing) lacksHalf(d decided) bool {
+	return d.half && w.follower.Folded(w.partition).At() <= d.applied
+}
+
+// completing waits until the second half of a change is folded. It is in the log already, or just behind.
+func (w *writing) completing(seq uint64) state {
+	return func(ctx context.Context) (state, error) { return w.deciding, w.folded(ctx, seq) }
+}
+
 // refreshing brings the state up to the log's end, with the events of all writers.
 func (w *writing) refreshing(ctx context.Context) (state, error) {
 	_, err := w.refresh(ctx)
@@ -165,7 +180,7 @@ func (w *writing) rereading(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	w.next.last = nil
-	w.sessions.Invalidate(w.id)
+	w.forget(w.id)
 	return w.deciding, nil
 }
 
@@ -221,7 +236,7 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 		said = d.StatedAt
 	}
 	at := events.Position{Partition: w.partition, Seq: rest}
-	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts}, nil
+	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts()}, nil
 }
 
 // record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the

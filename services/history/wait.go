@@ -43,6 +43,11 @@ func (w *writing) settle(ctx context.Context, seq uint64) error {
 	if err := w.durable(ctx, seq); err != nil {
 		return err
 	}
+	return w.folded(ctx, seq)
+}
+
+// folded waits until an event is folded.
+func (w *writing) folded(ctx context.Context, seq uint64) error {
 	at := events.Position{Partition: w.partition, Seq: seq}
 	if err := w.log.Reached(ctx, w.follower.Folded(w.partition), at); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)
