@@ -47,7 +47,7 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 	a.exec(fmt.Sprintf("drop owned by %s, %s; drop role %[1]s, %[2]s", analyst, other))
 }
 
-// A rebuild that would take somebody's view or key away is refused, and says why.
+// A rebuild that would drop somebody else's view or foreign key is refused, and says why.
 func TestARebuildUnderSomebodysViewIsRefused(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(2)

@@ -149,8 +149,8 @@ func (a *answering) begin(ctx context.Context) error {
 	return err
 }
 
-// begins returns the sequence at which this attempt begins. Interrupting messages from before a retry have already
-// ended the earlier attempts.
+// begins returns the sequence at which this attempt to answer begins; only later messages interrupt it. A retry begins
+// at the session's last event, since the messages up to there ended the earlier attempts.
 func (a *answering) begins(ctx context.Context) (uint64, error) {
 	if !a.turn.Duplicate {
 		return a.turn.Place, nil

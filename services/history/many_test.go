@@ -244,8 +244,8 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	require.Zero(t, st.Pending)
 }
 
-// Two processes and several callers record overlapping batches: each turn is recorded once, one caller of each is told
-// that it recorded it, and the order of each batch holds in each session.
+// Several callers of two processes record overlapping batches. Each turn is recorded once, and exactly one caller
+// learns that its call recorded the turn. In each session the turns keep the order of each batch.
 func TestOverlappingBatchesOfTwoProcesses(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

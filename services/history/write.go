@@ -122,7 +122,7 @@ func (a appended) facts() []events.Fact {
 func (a appended) at(f events.Fact) uint64 {
 	for _, s := range a.appends {
 		if i := slices.Index(s.facts, f); i >= 0 {
-			return s.first + uint64(i) //nolint:gosec // an index
+			return s.first + uint64(i)
 		}
 	}
 	return 0

@@ -65,7 +65,7 @@ func (s *Server) used() uint64 {
 	return info.Store
 }
 
-// advice says what an operator can do about a store of used bytes that takes no writes.
+// advice returns what an operator can do if the store takes no writes. used is the size of the store in bytes.
 func (s *Server) advice(used uint64) string {
 	free, needed, err := s.room(used)
 	switch {

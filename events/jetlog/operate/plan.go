@@ -132,7 +132,7 @@ func (l *Log) look(ctx context.Context, name string) (Stream, error) {
 	return s, nil
 }
 
-// possible marks changes that the connected NATS can't make as refused.
+// possible marks as refused the changes that the connected NATS server can't make.
 func (l *Log) possible(changes []Change) []Change {
 	for i := range changes {
 		c := &changes[i]

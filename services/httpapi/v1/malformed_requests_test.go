@@ -20,8 +20,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// hidden stands in every request where a text may; no answer that refuses, and no log, may
-// repeat it.
+// hidden stands in every request wherever a text may stand. No refusal and no log may repeat it.
 const hidden = "HIDDENTEXT"
 
 // hostile makes requests as nobody should send them: bytes for a connection.
