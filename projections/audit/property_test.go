@@ -296,7 +296,10 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 				delete(rows, seq)
 			}
 		}
-	case slices.ContainsFunc(names, func(id uuid.UUID) bool { t := state.Turn(id); return t != nil && t.Gone != 0 }):
+	case slices.ContainsFunc(names, func(id uuid.UUID) bool {
+		t := state.Turn(id)
+		return t != nil && t.Redacted != 0
+	}):
 		return
 	}
 	rows[e.Position.Seq] = names

@@ -145,7 +145,7 @@ func (p *part) once(ctx context.Context) error {
 // stage1 reads the partition.
 func (p *part) stage1(ctx context.Context) error {
 	return jetlog.Follow(ctx, p.log, jetlog.Following{
-		Partition: p.number, Options: jetlog.TailOptions{Ungated: true}, Mark: &p.folded, Pause: p.cfg.Pause,
+		Partition: p.number, Options: jetlog.TailOptions{Ungated: true}, Watermark: &p.folded, Pause: p.cfg.Pause,
 		Begin: func(ctx context.Context) (uint64, error) {
 			head, err := p.log.Head(ctx, p.number)
 			return head.Seq, err

@@ -91,7 +91,7 @@ func (r *ring[E]) stop(err error) {
 	r.open, r.opened = false, make(chan struct{})
 	r.clear()
 	for h := range r.holds {
-		h.lose()
+		h.markLost()
 	}
 	clear(r.holds)
 }
@@ -273,7 +273,7 @@ func (r *ring[E]) leave(h *hold) {
 	}
 }
 
-func (h *hold) lose() {
+func (h *hold) markLost() {
 	h.lost = true
 	h.signal()
 }

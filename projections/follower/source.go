@@ -54,9 +54,9 @@ type judgeSource struct {
 	loads  *loads
 	// most bounds what is judged before any of it is shown.
 	most int
-	// rest is what the reader has brought and is not judged yet. The source is at a sequence, and the reader at to.
-	rest   []jetlog.Message
-	at, to uint64
+	// unjudged is what the reader has brought and is not judged yet. The source is at a sequence, and the reader at to.
+	unjudged []jetlog.Message
+	at, to   uint64
 
 	mu    sync.Mutex
 	judge *projections.Judge
@@ -65,15 +65,15 @@ type judgeSource struct {
 
 // next implements source. After an error it goes on with the event that could not be judged.
 func (s *judgeSource) next(ctx context.Context) ([]projections.Judged, uint64, error) {
-	if len(s.rest) == 0 {
+	if len(s.unjudged) == 0 {
 		batch, upTo, err := s.raw.next(ctx)
-		if s.rest, s.to = batch, max(s.to, upTo); len(batch) == 0 {
+		if s.unjudged, s.to = batch, max(s.to, upTo); len(batch) == 0 {
 			s.at = s.to
 			return nil, s.at, err
 		}
 	}
-	out, err := s.judgeAll(ctx, s.rest[:cut(s.rest, s.most, messageContinues)])
-	if s.rest = s.rest[len(out):]; len(s.rest) == 0 {
+	out, err := s.judgeAll(ctx, s.unjudged[:cut(s.unjudged, s.most, messageContinues)])
+	if s.unjudged = s.unjudged[len(out):]; len(s.unjudged) == 0 {
 		s.at = s.to
 	}
 	s.budget.enforce()

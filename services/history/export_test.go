@@ -2,7 +2,7 @@ package history
 
 // Held returns what the service holds in memory: the weight that bounds it, and the bytes of the texts in
 // it.
-func (s *Service) Held() (weight uint64, texts int) {
+func (s *Service) InMemory() (weight uint64, texts int) {
 	s.sessions.CleanUp()
 	for _, x := range s.sessions.All() {
 		x.mu.Lock()

@@ -196,6 +196,6 @@ func (w *writing) answerTo(l *line, head conversation.Head) services.Turn {
 	return services.Turn{
 		Turn: *d.Turn, SessionID: w.id, IdentityID: head.Identity,
 		Position:  events.Position{Partition: w.partition, Seq: d.RestsOn},
-		Duplicate: !w.own.covers(d.StatedAt), Stood: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
+		Duplicate: !w.own.covers(d.StatedAt), Existed: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
 	}
 }

@@ -29,7 +29,7 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	}
 	w.watch(x)
 	d := x.decide(w.decide)
-	if !d.appends() || len(d.Facts) > 1 && w.begun(ctx) {
+	if !d.appends() || len(d.Facts) > 1 && w.seenInLog(ctx) {
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}
@@ -51,10 +51,10 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	return w.settling(ack.Position.Seq), nil
 }
 
-// begun reports whether the log seems to know the session. An append of several events shares an atomic batch with
+// seenInLog reports whether the log seems to know the session. An append of several events shares an atomic batch with
 // those of other sessions, and a refusal costs them too; so the log is asked first. The append still expects a session
 // without events.
-func (w *writing) begun(ctx context.Context) bool {
+func (w *writing) seenInLog(ctx context.Context) bool {
 	last, err := w.log.Seen(ctx, w.id)
 	return err == nil && last > 0
 }
@@ -227,16 +227,16 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 	if d.Err != nil {
 		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
 	}
-	rest := d.RestsOn
-	if rest == 0 {
-		rest = d.applied
+	restsOn := d.RestsOn
+	if restsOn == 0 {
+		restsOn = d.applied
 	}
-	said := rest
+	stated := restsOn
 	if d.StatedAt != 0 {
-		said = d.StatedAt
+		stated = d.StatedAt
 	}
-	at := events.Position{Partition: w.partition, Seq: rest}
-	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts()}, nil
+	at := events.Position{Partition: w.partition, Seq: restsOn}
+	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(stated), facts: w.own.facts()}, nil
 }
 
 // record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the

@@ -204,7 +204,7 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 	}
 	t := services.Turn{
 		Turn: *v.turn, SessionID: w.id, IdentityID: v.head.Identity, Position: v.position,
-		Duplicate: v.duplicate, Stood: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
+		Duplicate: v.duplicate, Existed: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
 	}
 	if t.Status == conversation.Redacted {
 		return t, nil // a tombstone has no texts

@@ -139,9 +139,9 @@ func (s *Server) Run(ctx context.Context) error {
 // watch is the state of Run.
 type watch struct {
 	*Server
-	// before is the what of the last look; said is set once the failure was logged.
+	// before is the what of the last look; logged is set once the failure was logged.
 	before string
-	said   bool
+	logged bool
 	// next is when JetStream may be restarted again, and pause the wait after the next restart.
 	next  time.Time
 	pause time.Duration
@@ -153,15 +153,15 @@ func (w *watch) look() {
 	w.before = what
 	switch {
 	case what == "":
-		if w.said {
+		if w.logged {
 			w.log.log.Info("the log takes writes again")
 		}
-		w.said, w.next, w.pause = false, time.Time{}, firstPause
+		w.logged, w.next, w.pause = false, time.Time{}, firstPause
 		return
 	case !again:
 		return
-	case !w.said:
-		w.said = true
+	case !w.logged:
+		w.logged = true
 		w.log.log.Error("no turn can be recorded", "err", w.Healthy())
 	}
 	if free, needed, err := w.room(w.used()); err != nil || free < needed || time.Now().Before(w.next) {

@@ -94,9 +94,8 @@ func TestErrorsOfThePorts(t *testing.T) {
 // sweeping is a retention that fails.
 type sweeping struct{ err error }
 
-func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
-	return services.Swept{}, s.err
-}
+func (s sweeping) Sweep(context.Context) (services.Swept, error)    { return services.Swept{}, s.err }
+func (s sweeping) DrySweep(context.Context) (services.Swept, error) { return services.Swept{}, s.err }
 
 // Who asks for a retention is told what it waits for, also where that is said as something that is out.
 func TestARetentionThatWaitsSaysSo(t *testing.T) {

@@ -41,7 +41,7 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	for seed := range interleavings {
 		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed))
 		result := porcupine.CheckOperationsTimeout(sessionModel(), history, time.Minute)
-		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, told(history))
+		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, describe(history))
 	}
 	t.Cleanup(func() {
 		for name, p := range map[string]*stack.Process{"a": a, "b": b} {
@@ -235,7 +235,7 @@ func performBatch(ctx context.Context, p *stack.Process, id string, _ call) ([]r
 	return out, nil
 }
 
-func told(history []porcupine.Operation) string {
+func describe(history []porcupine.Operation) string {
 	var out strings.Builder
 	for _, o := range history {
 		_, _ = fmt.Fprintf(&out, "\n%d [%d %d] %+v -> %+v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
