@@ -185,7 +185,7 @@ func (w *writing) counted(l *line) bool {
 	l.out.Turn = services.Turn{
 		Turn: *o.turn, SessionID: w.id, IdentityID: o.head.Identity,
 		Position: events.Position{Partition: w.partition, Seq: at},
-		Stood:    !w.own.covers(o.turn.Started), DroppedMetadata: l.dropped,
+		Existed:  !w.own.covers(o.turn.Started), DroppedMetadata: l.dropped,
 	}
 	return true
 }

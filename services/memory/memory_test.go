@@ -347,7 +347,6 @@ func TestARefusedDocumentIsADeadLetter(t *testing.T) {
 		require.Equal(t, teal, letters[0].Position)
 		require.NotContains(t, letters[0].Reason, "teal")
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
-
 		again, err := queue.RetryDeadLetter(t.Context(), teal)
 		require.NoError(t, err)
 		require.False(t, again.Applied)

@@ -19,7 +19,7 @@ func TestNobodyAsksAViewForItsType(t *testing.T) {
 }
 
 // viewAssertions returns the type assertions and type switches whose operand is a view, and those to an interface of
-// package projections.
+// package projections or below it.
 func viewAssertions(all []*pkg) (findings []string) {
 	for _, p := range all {
 		for _, file := range p.files {
@@ -46,54 +46,67 @@ func operand(p *pkg, x ast.Expr) types.Type {
 	return p.info.TypeOf(x)
 }
 
-// isView reports whether a type is a view or an effect, by the methods that all of them have.
+// isView reports whether a type is a view, an effect or a task, or a view's side for readers, by the methods that all
+// of them have.
 func isView(typ types.Type) bool {
 	if _, pointer := typ.(*types.Pointer); !pointer && !types.IsInterface(typ) {
 		typ = types.NewPointer(typ)
 	}
 	methods := types.NewMethodSet(typ)
 	has := func(name string) bool { return methods.Lookup(nil, name) != nil }
-	return has("Name") && has("Claim") && has("Apply")
+	return has("Name") && (has("Claim") && has("Apply") || has("Resume") && has("Take")) || has("Load") && has("Wait")
 }
 
-// isContract reports whether a type is an interface of package projections.
+// isContract reports whether a type is an interface of package projections, or of a package below it.
 func isContract(typ types.Type) bool {
 	named, ok := types.Unalias(typ).(*types.Named)
 	if !ok || named.Obj().Pkg() == nil {
 		return false
 	}
 	_, ok = named.Underlying().(*types.Interface)
-	return ok && named.Obj().Pkg().Path() == module+"projections"
+	return ok && strings.HasPrefix(named.Obj().Pkg().Path()+"/", module+"projections/")
 }
 
 const contract = `package projections
 type View interface { Name() string; Claim(int) int; Apply(int) error }
 type Rebuildable interface { Fill() }
+type Task interface { Name() string; Resume(int) int; Take(int) error }
 `
 
 func TestQuestionsForTheTypeOfAViewAreFound(t *testing.T) {
 	t.Parallel()
-	found := viewAssertions(planted(t, fault{"projections", contract}, fault{"projections/fleet", `package fleet
+	found := viewAssertions(planted(t, fault{"projections", contract},
+		fault{"projections/recent", "package recent\ntype Reader interface { Load(int) int; Wait(int) error }\n"},
+		fault{"projections/fleet", `package fleet
 import "github.com/turnledger/turnledger/projections"
+import "github.com/turnledger/turnledger/projections/recent"
 type entry struct { view projections.View }
 func one(v projections.View) { _, _ = v.(interface{ Fill() }) }
 func two(e entry) { _ = e.view.(projections.Rebuildable) }
 func three(v projections.View) { switch any(v).(type) { case projections.Rebuildable: } }
 func four(v any) { _ = v.(projections.Rebuildable) }
+func five(v projections.Task) { _, _ = v.(interface{ Flush() }) }
+func six(v recent.Reader) { _, _ = v.(interface{ Flush() }) }
+func seven(v any) { _ = v.(recent.Reader) }
 func good(v any) { _, _ = v.(interface{ Flush() }) }
 `}))
 	require.Equal(t, []string{
-		"projections/fleet/a.go:4 v is asked for its type",
-		"projections/fleet/a.go:5 e.view is asked for its type",
-		"projections/fleet/a.go:6 any(v) is asked for its type",
-		"projections/fleet/a.go:7 v is asked for its type",
+		"projections/fleet/a.go:5 v is asked for its type",
+		"projections/fleet/a.go:6 e.view is asked for its type",
+		"projections/fleet/a.go:7 any(v) is asked for its type",
+		"projections/fleet/a.go:8 v is asked for its type",
+		"projections/fleet/a.go:9 v is asked for its type",
+		"projections/fleet/a.go:10 v is asked for its type",
+		"projections/fleet/a.go:11 v is asked for its type",
 	}, found)
 }
 
 // notViews are constants that have the name of a view and mean something else, each with the reason.
 var notViews = map[string]string{
-	"cmd/turnledger.roleRecent": "a role of a process, as --roles names it",
-	"cmd/turnledger.roleAudit":  "a role of a process, as --roles names it",
+	"cmd/turnledger.roleRecent":      "a role of a process, as --roles names it",
+	"cmd/turnledger.roleAudit":       "a role of a process, as --roles names it",
+	"cmd/turnledger.roleEraser":      "a role of a process, as --roles names it",
+	"services/httpapi/v1.roleEraser": "a role of a process, as --roles names it",
 }
 
 // A view's name is a string in the view's own package, and in those below it. Others use its constant, or treat all
