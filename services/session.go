@@ -28,16 +28,16 @@ type Ask struct {
 	SessionID string
 	// Shown is how many finalized turns the read needs, counted among the turns that prompts may show.
 	Shown int
-	// Whole asks for all turns, including tombstones and replaced turns; Shown is ignored then.
-	Whole bool
+	// AllTurns asks for all turns, including tombstones and replaced turns; Shown is ignored then.
+	AllTurns bool
 	// Pending: Shown also counts turns without an answer.
 	Pending bool
 	// MinPosition are positions that the reading must include.
 	MinPosition []events.Position
-	// Known, if above 0, is a sequence in the session's partition. The caller knows it to be durable, and knows that it
-	// stands after all that the reading must show. So the read need not ask the log for its end, nor wait until other
-	// writers' events are on disk.
-	Known uint64
+	// KnownSeq, if above 0, is a sequence in the session's partition. The caller knows it to be durable, and knows that
+	// it stands after all that the reading must show. So the read need not ask the log for its end, nor wait until
+	// other writers' events are on disk.
+	KnownSeq uint64
 }
 
 // Source is where a reading comes from.
@@ -56,8 +56,8 @@ type Reading struct {
 	State    *conversation.State
 	Position events.Position
 	Source   Source
-	// Gone are turns that a reading of the past leaves out because they were redacted later.
-	Gone []*conversation.Turn
+	// RedactedLater are turns that a reading of the past leaves out because they were redacted later.
+	RedactedLater []*conversation.Turn
 }
 
 // SessionReader reads sessions. A reading includes all that was acknowledged before the call, and reaches

@@ -14,9 +14,9 @@ type Turn struct {
 	conversation.Turn
 	SessionID, IdentityID string
 	Position              events.Position
-	// Duplicate: the call recorded nothing of the turn. Stood: the log held the turn's start before the call, which may
-	// have added the answer.
-	Duplicate, Stood bool
+	// Duplicate: the call recorded nothing of the turn. Existed: the log held the turn's start before the call, which
+	// may have added the answer.
+	Duplicate, Existed bool
 	// DroppedMetadata are the keys that are not on the allowlist and were not kept.
 	DroppedMetadata []string
 }

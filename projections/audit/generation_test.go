@@ -19,7 +19,7 @@ func rebuildOf(t *testing.T, log *journal, a *tables) {
 	g, err := a.NewGeneration(t.Context())
 	require.NoError(t, err)
 	claim(t, log, g).all(100)
-	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
 	require.NoError(t, g.Drop(t.Context()))
 }
 
@@ -30,7 +30,8 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 	a := filled(t, log, 100)
 	analyst, other := fmt.Sprint("analyst_", rand.Uint32()), fmt.Sprint("other_", rand.Uint32())
 	a.exec(fmt.Sprintf(`create role %s; create role %s; grant usage on schema turnledger to %[1]s;
-		grant select on turnledger.turns, turnledger.answers to %[1]s; grant select on turnledger.event_ledger to public`, analyst, other))
+		grant select on turnledger.turns, turnledger.answers to %[1]s;
+		grant select on turnledger.event_ledger to public`, analyst, other))
 	rebuildOf(t, log, a)
 	may := func(role, object string) (yes bool) {
 		sql := "select has_table_privilege($1, 'turnledger.'||$2, 'select') and has_schema_privilege($1, " +
@@ -46,7 +47,7 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 	a.exec(fmt.Sprintf("drop owned by %s, %s; drop role %[1]s, %[2]s", analyst, other))
 }
 
-// A rebuild that would take somebody's view or key away is refused, and says why.
+// A rebuild that would drop somebody else's view or foreign key is refused, and says why.
 func TestARebuildUnderSomebodysViewIsRefused(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(2)
@@ -87,11 +88,11 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 			return false
 		}
 		claim(t, log, won).all(100)
-		require.NoError(t, won.Swap(t.Context(), false))
+		require.NoError(t, won.Swap(t.Context(), projections.ReachFormer))
 		require.NoError(t, won.Drop(t.Context()))
 		return true
 	}, time.Minute, 10*time.Millisecond)
-	require.Error(t, lost.Swap(t.Context(), false))
+	require.Error(t, lost.Swap(t.Context(), projections.ReachFormer))
 	_ = lost.Drop(t.Context()) // its connection is gone
 	served, err := two.Served(t.Context())
 	require.NoError(t, err)
@@ -123,14 +124,15 @@ func TestAGenerationsBatchIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}
 	a.exec("alter table turnledger_next.questions drop constraint none")
 	require.NoError(t, g.Apply(t.Context(), b))
-	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
 	require.NoError(t, g.Drop(t.Context()))
 	got := a.dump()
 	delete(want, "projection_checkpoints")
 	delete(got, "projection_checkpoints")
 	require.Equal(t, want, got)
 	var uncleaned int
-	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*)
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = 'turnledger' and c.reloptions::text like '%autovacuum_enabled%'`).Scan(&uncleaned))
 	require.Zero(t, uncleaned)
 }

@@ -26,7 +26,7 @@ func (p *plan) record(e *projections.Judged) {
 	}
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
-		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Gone != 0
+		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
 	if !afterErasure && !afterRedaction && !e.VoidDescription() {
 		p.ledger = append(p.ledger, row)
 	}
@@ -79,7 +79,7 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 	rows.Col("event_id", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.ID)) }),
 	rows.Col("type", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.Type)) }),
 	rows.Col("session_id", "text", func(b *buffer, l ledgerRow) { b.Optional(knownID(l.e.SessionID)) }),
-	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.owner()) }),
+	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.identity()) }),
 	rows.Col("place", "bigint", func(b *buffer, l ledgerRow) { b.Seq(l.changed().Place) }),
 	rows.Col("started_at", "timestamptz", func(b *buffer, l ledgerRow) { b.Time(l.changed().CreatedAt) }),
 	rows.Col("did", "text", func(b *buffer, l ledgerRow) { b.Optional(l.did()) }),
@@ -130,8 +130,8 @@ func (l ledgerRow) opened() *events.Question {
 	return &noQuestion
 }
 
-// owner is the identity that the event belongs to.
-func (l ledgerRow) owner() string {
+// identity is the one that the event belongs to.
+func (l ledgerRow) identity() string {
 	if l.e.SessionID != "" {
 		return l.e.Head.Identity
 	}

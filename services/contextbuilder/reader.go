@@ -56,9 +56,9 @@ type ReaderConfig struct {
 
 // Reader reads sessions. Safe for concurrent use.
 type Reader struct {
-	log  Log
-	gate projections.Gate
-	cfg  ReaderConfig
+	log      Log
+	erasures projections.ErasureCheck
+	cfg      ReaderConfig
 }
 
 var _ services.SessionReader = (*Reader)(nil)
@@ -68,7 +68,7 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log, projections.Gate{Log: log}, cfg}
+	return &Reader{log, projections.ErasureCheck{Log: log}, cfg}
 }
 
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
@@ -78,18 +78,18 @@ func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, 
 	if err != nil {
 		return services.Reading{}, err
 	}
-	return reading, r.gate.Session(ctx, reading.State, reading.Position)
+	return reading, r.erasures.Session(ctx, reading.State, reading.Position)
 }
 
 func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
-	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.Known}
-	if ask.Known == 0 {
+	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.KnownSeq}
+	if ask.KnownSeq == 0 {
 		var err error
 		if head, err = r.head(ctx, head.Partition, ask.MinPosition); err != nil {
 			return services.Reading{}, err
 		}
 	}
-	if r.cfg.View == nil || ask.Whole {
+	if r.cfg.View == nil || ask.AllTurns {
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
@@ -293,7 +293,7 @@ func (r *Reader) AsOf(
 			at = e.Position
 		}
 	}
-	if err := r.gate.Session(ctx, today, head); err != nil {
+	if err := r.erasures.Session(ctx, today, head); err != nil {
 		return services.Reading{}, err
 	}
 	state.Erased = today.Erased
@@ -307,7 +307,7 @@ func (r *Reader) AsOf(
 		if t.Status == conversation.Redacted && then(
 			events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt},
 		) {
-			reading.Gone = append(reading.Gone, t)
+			reading.RedactedLater = append(reading.RedactedLater, t)
 		}
 	}
 	return reading, nil
@@ -318,7 +318,7 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	if t := r.State.Turn(id); t != nil {
 		return t
 	}
-	for _, t := range r.Gone {
+	for _, t := range r.RedactedLater {
 		if t.ID == id {
 			return t
 		}
@@ -329,7 +329,7 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 // Session returns a session with all its pending turns; for a long session it may leave out all other turns. The
 // session is as it is now, or, if known is above 0, as it was at that sequence or later (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
-	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, Known: known}
+	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
 		return reading.State, err
@@ -341,7 +341,7 @@ func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*
 		}
 	}
 	if held < reading.State.Pending {
-		ask.Whole = true
+		ask.AllTurns = true
 		reading, err = r.Read(ctx, ask)
 	}
 	return reading.State, err

@@ -65,8 +65,8 @@ func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader
 
 // IdentityTurns implements services.IdentityReader.
 func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (services.IdentityPage, error) {
-	gate := projections.Gate{Log: r.log}
-	return projections.Pass(ctx, gate, ask.IdentityID, func() (page services.IdentityPage, err error) {
+	erasures := projections.ErasureCheck{Log: r.log}
+	return projections.Unerased(ctx, erasures, ask.IdentityID, func() (page services.IdentityPage, err error) {
 		tables, err := r.tables()
 		if err != nil {
 			return page, err
@@ -76,6 +76,7 @@ func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (s
 		}
 		turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
 		page.NextCursor = next
+		// The view's row is no services.Turn: that one also says what a write did, which no view knows.
 		for _, t := range turns {
 			page.Turns = append(page.Turns, services.Turn{
 				Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,

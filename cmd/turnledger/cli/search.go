@@ -32,7 +32,7 @@ func (c *searchCmd) Run(e *Env) error {
 	}, func(p client.SearchPage) {
 		table(e, client.HitHeading, p.Hits, client.Hit.Cells)
 		if p.NextCursor != "" {
-			e.note("(more: --cursor %s)", p.NextCursor)
+			e.printErr("(more: --cursor %s)", p.NextCursor)
 		}
 	})
 }

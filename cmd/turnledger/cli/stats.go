@@ -20,6 +20,6 @@ func (c *statsCmd) Run(e *Env) error {
 		return s.Stats(e.Ctx, client.StatsQuery{Since: c.Since, Until: c.Until, Bucket: c.Bucket, By: c.By})
 	}, func(out client.Stats) {
 		table(e, client.StatsHeading, out.Buckets, out.Cells())
-		e.note("position %s, %s behind the log", out.Position, Counted(out.LagEvents, "event"))
+		e.printErr("position %s, %s behind the log", out.Position, Counted(out.LagEvents, "event"))
 	})
 }

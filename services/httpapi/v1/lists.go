@@ -292,13 +292,15 @@ const (
 
 // search finds turns by their words.
 func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err error) {
+	identity, err := oneOf(ctx, in.Body.IdentityID.text())
+	if err != nil {
+		return out, err
+	}
 	f, err := searchFilter(&in.Body)
 	if err != nil {
 		return out, err
 	}
-	if f.IdentityID, err = oneOf(ctx, f.IdentityID); err != nil {
-		return out, err
-	}
+	f.IdentityID = identity
 	if mode := in.Body.Mode; mode == "meaning" || mode == "hybrid" {
 		return out, newProblem(indexUnavailable, "no index of meanings is configured: search with mode words")
 	}
@@ -324,7 +326,7 @@ func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err
 
 func searchFilter(q *searchQuery) (f projections.SearchFilter, err error) {
 	f = projections.SearchFilter{
-		Query: q.Query, Language: q.Language, IdentityID: q.IdentityID.text(), SessionID: q.SessionID.text(),
+		Query: q.Query, Language: q.Language, SessionID: q.SessionID.text(),
 		Since: q.Since.Time, Until: q.Until.Time,
 	}
 	if q.MinScore != nil {
