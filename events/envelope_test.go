@@ -178,7 +178,7 @@ func factEdits() []edit {
 	)
 	full := fullFacts()
 	s, f, r, c := *full[0].(*started), *full[1].(*finalized), *full[3].(*redacted), *full[4].(*corrected)
-	d := *full[len(full)-1].(*described)
+	d := *full[10].(*described)
 	raw := func(v string) json.RawMessage { return json.RawMessage(v) }
 	return []edit{
 		{"a wrong turn id", with(s, func(f *started) { f.TurnID = c1 }), nil, "wrong_turn_id"},
@@ -301,7 +301,7 @@ func tombstoneEdits() []edit {
 
 func TestDecodeProblems(t *testing.T) {
 	t.Parallel()
-	for _, e := range append(append(envelopeEdits(), factEdits()...), tombstoneEdits()...) {
+	for _, e := range slices.Concat(envelopeEdits(), factEdits(), tombstoneEdits(), segmentEdits(), selfEdits()) {
 		t.Run(e.property, func(t *testing.T) {
 			t.Parallel()
 			env := envelope(e.fact)

@@ -21,6 +21,7 @@ type SessionWriter interface {
 	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
 	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
+	ForkSession(ctx context.Context, c conversation.ForkSession) (Session, error)
 }
 
 // Ask says how much of a session a read needs.

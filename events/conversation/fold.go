@@ -68,9 +68,10 @@ func (s *State) Fold(e events.Recorded) Change {
 	before := s.Boundary
 	c := s.foldFact(e)
 	switch c.Kind {
-	case Started, Answered, Linked, Corrected, Reset:
+	case Started, Answered, Linked, Corrected, Reset, Forked:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Erased, Refused, Noted: // no activity in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Branched,
+		Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
@@ -115,7 +116,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Refused, Noted:
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Forked, Branched, Refused, Noted:
 	}
 }
 
@@ -172,6 +173,10 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.reset(e, f)
 	case *events.SessionDescribed:
 		return s.describe(e, f)
+	case *events.SessionForked:
+		return s.forked(e, f)
+	case *events.SessionBranched:
+		return s.branched(e, f)
 	case *events.SessionErased:
 		return s.erase(e)
 	case *events.LinkRefused:
@@ -285,6 +290,7 @@ func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
 	s.HeldDescription, s.described = HeldDescription{}, nil
+	s.HeldFork, s.branches = HeldFork{}, nil
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

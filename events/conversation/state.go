@@ -28,7 +28,9 @@ type State struct {
 	keys []string
 	// described is nil while nobody has described the session.
 	described *describing
-	index     map[uuid.UUID]*Turn
+	// branches are the marks of its branches by their requests; nil while it has none.
+	branches map[string]Branch
+	index    map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.
@@ -60,6 +62,7 @@ type Head struct {
 	LinkedAt, Boundary, ResetAt, Erased uint64
 	CreatedAt, LastActive, ErasedAt     time.Time
 	HeldDescription
+	HeldFork
 	// Counts include turns that a capped view has left out.
 	Counts
 }

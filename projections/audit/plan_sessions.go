@@ -25,7 +25,8 @@ func (p *plan) head(e *projections.Judged) {
 	case conversation.Started, conversation.Answered, conversation.Corrected, conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Erased, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Erased, conversation.Noted:
 		h.whole = true
 	}
 }

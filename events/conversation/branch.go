@@ -1,0 +1,229 @@
+package conversation
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"unique"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// HeldFork holds where a branch comes from. It is one word, since few sessions are branches; two are equal where their
+// forks are.
+type HeldFork struct{ handle unique.Handle[Fork] }
+
+// ForkedBy returns the HeldFork that holds a fork.
+func ForkedBy(f Fork) HeldFork {
+	if f == (Fork{}) {
+		return HeldFork{}
+	}
+	return HeldFork{unique.Make(f)}
+}
+
+// Fork returns where the session comes from; the zero value if it is no branch.
+func (f HeldFork) Fork() Fork {
+	if f == (HeldFork{}) {
+		return Fork{}
+	}
+	return f.handle.Value()
+}
+
+// Fork says where a branch comes from. The zero value is that of a session which is no branch.
+type Fork struct {
+	// ForkedAt is the sequence of the event that states it.
+	ForkedAt              uint64
+	RequestID, From, Root string
+	// Lineage is a JSON array of events.Segment; "" for none. A text, so that forks can be compared.
+	Lineage string
+}
+
+// Segments returns what the branch shares, oldest first.
+func (f Fork) Segments() (list []events.Segment) {
+	if f.Lineage != "" {
+		_ = json.Unmarshal([]byte(f.Lineage), &list) // it was written by forkOf
+	}
+	return list
+}
+
+// Through returns the last turn that the branch shares, or uuid.Nil.
+func (f Fork) Through() uuid.UUID {
+	if list := f.Segments(); len(list) > 0 {
+		return list[len(list)-1].ThroughTurnID
+	}
+	return uuid.Nil
+}
+
+func forkOf(f *events.SessionForked, seq uint64) Fork {
+	out := Fork{ForkedAt: seq, RequestID: f.RequestID, From: f.FromSessionID, Root: f.Root}
+	if len(f.Segments) > 0 {
+		out.Lineage = string(encode(f.Segments))
+	}
+	return out
+}
+
+// Branch is the mark of a branch on the session that was forked.
+type Branch struct {
+	SessionID string
+	// MarkedAt is the sequence of the mark.
+	MarkedAt uint64
+	digest   uint64
+}
+
+// Origin is where a turn stands that a branch shares.
+type Origin struct {
+	SessionID string
+	Partition int
+}
+
+// Branch returns the mark of a request.
+func (s *State) Branch(requestID string) (Branch, bool) {
+	b, marked := s.branches[requestID]
+	return b, marked
+}
+
+// Branches returns the ids of the sessions that were forked from this one, in no order.
+func (s *State) Branches() (ids []string) {
+	for _, b := range s.branches {
+		ids = append(ids, b.SessionID)
+	}
+	return ids
+}
+
+// forked begins a branch. It counts only as the first fact of an empty session.
+func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
+	now := forkOf(f, s.Fork().ForkedAt)
+	switch {
+	case s.Fork().ForkedAt != 0 && s.Fork() == now:
+		return Change{Kind: Duplicate}
+	case s.Found() || s.Identity != "":
+		return anomaly(CodeSecondFork)
+	}
+	s.HeldFork = ForkedBy(forkOf(f, e.Position.Seq))
+	return Change{Kind: Forked}
+}
+
+// branched notes a mark; the first of its request stands.
+func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
+	if old, marked := s.branches[f.RequestID]; marked {
+		if old.digest == e.Digest {
+			return Change{Kind: Duplicate}
+		}
+		return anomaly(CodeSecondFork)
+	}
+	marks := make(map[string]Branch, len(s.branches)+1) // a copy, since clones share the old one
+	for r, b := range s.branches {
+		marks[r] = b
+	}
+	marks[f.RequestID] = Branch{f.ChildSessionID, e.Position.Seq, e.Digest}
+	s.branches = marks
+	return Change{Kind: Branched}
+}
+
+// unfork takes back a fork that was folded as the first fact of a session, once a tombstone shows that the session had
+// a turn before: the turn's events have left the log.
+func (s *State) unfork(stones []events.Tombstone) {
+	at := s.Fork().ForkedAt
+	if slices.ContainsFunc(stones, func(t events.Tombstone) bool { return t.Place.Seq < at }) {
+		s.HeldFork = HeldFork{}
+	}
+}
+
+// segmentBits is where the places of a branch's turns hold the number of their segment, so that shared turns stand
+// before its own in the order of the lineage.
+const segmentBits = 48
+
+func lifted(segment int, place uint64) uint64 { return uint64(segment)<<segmentBits | place } //nolint:gosec // at most 32
+
+// segmentOf returns the number of the segment of a turn of a composed session.
+func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) } //nolint:gosec // at most 32
+
+// shared returns the turns of a session that a segment shares, each with all its versions and its tombstone. Turns that
+// were pending at the fork are not among them. s must hold all its turns; a nil one shares nothing.
+func (s *State) shared(g events.Segment) iter.Seq[*Turn] {
+	return func(yield func(*Turn) bool) {
+		if s == nil {
+			return
+		}
+		last := s.Turn(g.ThroughTurnID)
+		if last == nil {
+			return
+		}
+		place, final := uint64(0), false
+		for _, t := range s.Turns {
+			if t.Place > last.Place {
+				return
+			}
+			if t.Place != place { // the first version
+				place, final = t.Place, t.Final != 0 && t.Final <= g.Through.Seq
+			}
+			if final && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// IsOf reports whether the session is the root of a branch, or a branch of it.
+func (s *State) IsOf(root string) bool { return s.SessionID == root || s.Fork().Root == root }
+
+// Shares reports whether a segment shares a turn of the session.
+func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
+	for t := range s.shared(g) {
+		if t.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
+// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
+// the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
+// of shown turns are those of all. A state that leaves turns out is not Whole.
+func (s *State) Inherit(list []events.Segment, from []*State, most int) {
+	s.liftOwn(list)
+	var all []*Turn
+	for i, g := range list {
+		for t := range from[i].shared(g) {
+			c := *t
+			c.Place, c.Origin = lifted(i, t.Place), &Origin{g.SessionID, g.Through.Partition}
+			all = append(all, &c)
+		}
+	}
+	first, taken := len(all), 0
+	for i, t := range slices.Backward(all) {
+		switch {
+		case !s.Shown(t):
+		case t.Status == Finalized:
+			s.ShownFinalized++
+			taken++
+		}
+		if taken <= most {
+			first = i
+		}
+	}
+	s.Whole = s.Whole && first == 0
+	s.Turns = append(all[first:], s.Turns...)
+	s.makeIndex()
+}
+
+// liftOwn lifts the session's own places behind those of its segments, and sets the boundary that holds in the branch:
+// its own, or else the last that held in a segment when it was forked.
+func (s *State) liftOwn(list []events.Segment) {
+	for _, t := range s.Turns {
+		t.Place = lifted(len(list), t.Place)
+	}
+	if s.Boundary != 0 {
+		s.Boundary = lifted(len(list), s.Boundary)
+		return
+	}
+	for i, g := range slices.Backward(list) {
+		if g.After != nil && g.After.Seq != 0 {
+			s.Boundary = lifted(i, g.After.Seq)
+			return
+		}
+	}
+}
