@@ -3,33 +3,13 @@ package conversation
 import (
 	"encoding/json"
 	"iter"
+	"maps"
 	"slices"
-	"unique"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 )
-
-// HeldFork holds where a branch comes from. It is one word, since few sessions are branches; two are equal where their
-// forks are.
-type HeldFork struct{ handle unique.Handle[Fork] }
-
-// ForkedBy returns the HeldFork that holds a fork.
-func ForkedBy(f Fork) HeldFork {
-	if f == (Fork{}) {
-		return HeldFork{}
-	}
-	return HeldFork{unique.Make(f)}
-}
-
-// Fork returns where the session comes from; the zero value if it is no branch.
-func (f HeldFork) Fork() Fork {
-	if f == (HeldFork{}) {
-		return Fork{}
-	}
-	return f.handle.Value()
-}
 
 // Fork says where a branch comes from. The zero value is that of a session which is no branch.
 type Fork struct {
@@ -72,21 +52,31 @@ type Branch struct {
 	digest   uint64
 }
 
-// Origin is where a turn stands that a branch shares.
-type Origin struct {
-	SessionID string
-	Partition int
+// rare is what few sessions have. It is replaced, never changed, since clones share it.
+type rare struct {
+	described *describing
+	// marks are those of its branches, by their requests.
+	marks map[string]Branch
+	// segments are those that Inherit has added.
+	segments []events.Segment
+}
+
+func (s *State) more() rare {
+	if s.rare == nil {
+		return rare{}
+	}
+	return *s.rare
 }
 
 // Branch returns the mark of a request.
 func (s *State) Branch(requestID string) (Branch, bool) {
-	b, marked := s.branches[requestID]
+	b, marked := s.more().marks[requestID]
 	return b, marked
 }
 
 // Branches returns the ids of the sessions that were forked from this one, in no order.
 func (s *State) Branches() (ids []string) {
-	for _, b := range s.branches {
+	for _, b := range s.more().marks {
 		ids = append(ids, b.SessionID)
 	}
 	return ids
@@ -101,24 +91,25 @@ func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
 	case s.Found() || s.Identity != "":
 		return anomaly(CodeSecondFork)
 	}
-	s.HeldFork = ForkedBy(forkOf(f, e.Position.Seq))
+	s.HeldDescription = s.ForkedBy(forkOf(f, e.Position.Seq))
 	return Change{Kind: Forked}
 }
 
 // branched notes a mark; the first of its request stands.
 func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
-	if old, marked := s.branches[f.RequestID]; marked {
+	if old, marked := s.more().marks[f.RequestID]; marked {
 		if old.digest == e.Digest {
 			return Change{Kind: Duplicate}
 		}
 		return anomaly(CodeSecondFork)
 	}
-	marks := make(map[string]Branch, len(s.branches)+1) // a copy, since clones share the old one
-	for r, b := range s.branches {
-		marks[r] = b
+	now := s.more()
+	now.marks = maps.Clone(now.marks) // since clones share the old one
+	if now.marks == nil {
+		now.marks = map[string]Branch{}
 	}
-	marks[f.RequestID] = Branch{f.ChildSessionID, e.Position.Seq, e.Digest}
-	s.branches = marks
+	now.marks[f.RequestID] = Branch{f.ChildSessionID, e.Position.Seq, e.Digest}
+	s.rare = &now
 	return Change{Kind: Branched}
 }
 
@@ -127,7 +118,7 @@ func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
 func (s *State) unfork(stones []events.Tombstone) {
 	at := s.Fork().ForkedAt
 	if slices.ContainsFunc(stones, func(t events.Tombstone) bool { return t.Place.Seq < at }) {
-		s.HeldFork = HeldFork{}
+		s.HeldDescription = s.ForkedBy(Fork{})
 	}
 }
 
@@ -136,6 +127,27 @@ func (s *State) unfork(stones []events.Tombstone) {
 const segmentBits = 48
 
 func lifted(segment int, place uint64) uint64 { return uint64(segment)<<segmentBits | place } //nolint:gosec // at most 32
+
+// OwnBoundary returns the boundary as far as it stands in the session itself, as a sequence of its partition.
+func (s *State) OwnBoundary() uint64 {
+	if s.Boundary>>segmentBits != uint64(len(s.more().segments)) { //nolint:gosec // at most 32
+		return 0
+	}
+	return s.Boundary & (1<<segmentBits - 1)
+}
+
+// Origin returns the session that a turn stands in, the turn's own partition, and whether a branch inherits the turn
+// from there. partition is that of the session that was read.
+func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inherited bool) {
+	if list := s.more().segments; segmentOf(t) < len(list) {
+		g := list[segmentOf(t)]
+		return g.SessionID, g.Through.Partition, true
+	}
+	return s.SessionID, partition, false
+}
+
+// PlaceOf returns the place of a turn in the session that it stands in.
+func PlaceOf(t *Turn) uint64 { return t.Place & (1<<segmentBits - 1) }
 
 // segmentOf returns the number of the segment of a turn of a composed session.
 func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) } //nolint:gosec // at most 32
@@ -182,24 +194,28 @@ func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
 // Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
 // turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
 // the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
-// of shown turns are those of all. A state that leaves turns out is not Whole.
+// are those of all. A state that leaves turns out is not Whole.
 func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	s.liftOwn(list)
+	now := s.more()
+	now.segments = list
+	s.rare = &now
 	var all []*Turn
 	for i, g := range list {
 		for t := range from[i].shared(g) {
 			c := *t
-			c.Place, c.Origin = lifted(i, t.Place), &Origin{g.SessionID, g.Through.Partition}
+			c.Place = lifted(i, t.Place)
 			all = append(all, &c)
 		}
 	}
 	first, taken := len(all), 0
 	for i, t := range slices.Backward(all) {
-		switch {
-		case !s.Shown(t):
-		case t.Status == Finalized:
-			s.ShownFinalized++
-			taken++
+		if t.Status == Finalized {
+			s.Finalized++
+			if s.Shown(t) {
+				s.ShownFinalized++
+				taken++
+			}
 		}
 		if taken <= most {
 			first = i

@@ -289,8 +289,7 @@ func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
-	s.HeldDescription, s.described = HeldDescription{}, nil
-	s.HeldFork, s.branches = HeldFork{}, nil
+	s.HeldDescription, s.rare = HeldDescription{}, nil
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

@@ -26,11 +26,9 @@ type State struct {
 	slim bool
 	ttl  time.Duration
 	keys []string
-	// described is nil while nobody has described the session.
-	described *describing
-	// branches are the marks of its branches by their requests; nil while it has none.
-	branches map[string]Branch
-	index    map[uuid.UUID]*Turn
+	// rare is nil while nobody has described the session, and it has no branch and shares no turn.
+	rare  *rare
+	index map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.
@@ -62,7 +60,6 @@ type Head struct {
 	LinkedAt, Boundary, ResetAt, Erased uint64
 	CreatedAt, LastActive, ErasedAt     time.Time
 	HeldDescription
-	HeldFork
 	// Counts include turns that a capped view has left out.
 	Counts
 }

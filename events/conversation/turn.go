@@ -50,9 +50,6 @@ type Turn struct {
 	// AnswerMetadata overrides members of the question's metadata.
 	AnswerMetadata json.RawMessage
 
-	// Origin is the session that the turn stands in, where a branch shares it; else nil.
-	Origin *Origin
-
 	startDigest, finalDigest uint64
 	fromTombstone            bool
 }

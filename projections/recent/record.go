@@ -116,11 +116,11 @@ func (r *reader) answer(t *conversation.Turn) {
 // AppendHead appends a session without its turns.
 func AppendHead(b []byte, h conversation.Head) []byte {
 	first := byte(version)
-	if h.HeldDescription != (conversation.HeldDescription{}) {
-		first = described
-	}
-	if h.HeldFork != (conversation.HeldFork{}) {
+	switch {
+	case h.Fork().ForkedAt != 0:
 		first = forked
+	case h.HeldDescription != (conversation.HeldDescription{}):
+		first = described
 	}
 	b = appendText(append(b, first), h.Identity)
 	for _, n := range []uint64{h.LinkedAt, h.Boundary, h.ResetAt, h.Erased} {
@@ -172,7 +172,7 @@ func ReadHead(record string) (h conversation.Head, err error) {
 		for _, s := range []*string{&is.RequestID, &is.From, &is.Root, &is.Lineage} {
 			*s = r.text()
 		}
-		h.HeldFork = conversation.ForkedBy(is)
+		h.HeldDescription = h.ForkedBy(is)
 	}
 	return h, r.done()
 }

@@ -194,6 +194,7 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 	again, err := w.linkedAtRoot(ctx, err, identityID, sourceHash)
 	if again {
 		linked, err = w.answerSession(ctx, decide)
+		linked.Duplicate = false // the root's link may have brought this one
 	}
 	if err == nil {
 		err = s.linkBranches(ctx, sessionID, identityID)

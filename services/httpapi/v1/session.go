@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -25,18 +26,37 @@ type sessionJSON struct {
 	Pending      int             `json:"pending" doc:"Turns without an answer"`
 	CreatedAt    *time.Time      `json:"created_at"`
 	LastActiveAt *time.Time      `json:"last_active_at"`
-	Position     events.Position `json:"position" example:"0:42"`
+	ForkedFrom   *forkedFromJSON `json:"forked_from" doc:"Of a branch; null of any other session"`
+	Position     positions       `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
 	Duplicate    *bool           `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
-func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJSON {
+func newSessionJSON(id string, h conversation.Head, at events.Position, others ...events.Position) sessionJSON {
 	is := h.Description()
 	return sessionJSON{
 		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() && h.Erased == 0,
 		Title: optional(&is.Title), Metadata: rawObject{json.RawMessage(cmp.Or(is.Metadata, "{}"))},
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
-		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive), Position: at,
+		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive),
+		ForkedFrom: newForkedFrom(h.Fork()), Position: readAt(at, others),
 	}
+}
+
+// forkedFromJSON says where a branch begins.
+type forkedFromJSON struct {
+	SessionID string     `json:"session_id" doc:"The session of the last shared turn"`
+	TurnID    *uuid.UUID `json:"turn_id" doc:"The last shared turn; null where none is shared"`
+}
+
+func newForkedFrom(f conversation.Fork) *forkedFromJSON {
+	if f.ForkedAt == 0 {
+		return nil
+	}
+	out := &forkedFromJSON{SessionID: f.From}
+	if through := f.Through(); through != uuid.Nil {
+		out.TurnID = &through
+	}
+	return out
 }
 
 // answerSession answers a write on a session.
@@ -81,11 +101,11 @@ type sessionIn struct {
 }
 
 func (a *surface) session(ctx context.Context, in *sessionIn) (sessionJSON, error) {
-	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition})
+	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition, Own: true})
 	if err != nil {
 		return sessionJSON{}, err
 	}
-	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position), nil
+	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position, reading.Others...), nil
 }
 
 // read reads a session, and notes the position and source of the reading for the log line.
