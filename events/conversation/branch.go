@@ -95,8 +95,13 @@ func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
 	return Change{Kind: Forked}
 }
 
-// branched notes a mark; the first of its request stands.
+// branched notes a mark; the first of its request stands. A mark outlives the erasure of its session, so it may not hold
+// anything else.
 func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
+	exact, err := events.Encode(f, e.Time)
+	if err != nil || events.Digest(exact.Body) != e.Digest {
+		return anomaly(CodeSecondFork)
+	}
 	if old, marked := s.more().marks[f.RequestID]; marked {
 		if old.digest == e.Digest {
 			return Change{Kind: Duplicate}

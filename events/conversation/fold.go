@@ -285,11 +285,17 @@ func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	}
 }
 
-// erase removes from the state all that an erasure removes from the log: everything but the link.
+// erase removes from the state all that an erasure removes from the log: everything but the link and the marks of
+// branches.
 func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
-	s.HeldDescription, s.rare = HeldDescription{}, nil
+	s.HeldDescription = HeldDescription{}
+	if marks := s.more().marks; marks != nil {
+		s.rare = &rare{marks: marks}
+	} else {
+		s.rare = nil
+	}
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

@@ -109,7 +109,7 @@ func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]member, err
 		}
 	}
 	slices.SortStableFunc(out, func(a, b member) int { return cmp.Compare(a.number, b.number) })
-	return out, nil
+	return e.withBranches(ctx, out)
 }
 
 // closeMember closes a session of an identity, unless the session's last event shows that it is closed already: an
