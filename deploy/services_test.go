@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(stack.Runner(m).Run())
 }
 
-// stage runs services of docker-compose.yml as processes: their command lines and their
-// environment as they are, but for addresses, and for the folders of secrets and keys.
+// stage runs services of docker-compose.yml as processes, with their own command lines and environments. It changes
+// only addresses, and the folders of secrets and keys.
 type stage struct {
 	t       *testing.T
 	compose *types.Project

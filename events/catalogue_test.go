@@ -16,7 +16,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// TestCatalogue asks of each event what nobody has to remember when one is added.
+// TestCatalogue checks each event of the catalogue for what somebody who adds an event may forget.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	t.Run("has a row for each fact of the package, and for each type", func(t *testing.T) {

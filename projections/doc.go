@@ -1,7 +1,7 @@
-// Package projections folds the log into views. It declares the Projection that a view implements, and the Judge that
-// adds the fold's verdict to each event (docs/design.md#projections). Package runner feeds a projection in batches,
-// each event once and in order, across restarts.
+// Package projections holds the contracts by which the log becomes views (docs/design.md#projections). A View keeps
+// rows in a store and can be rebuilt. A Projection is any code that a runner feeds, an effect on the outside world too.
+// A Task is work that two processes may do twice. The Judge adds the fold's verdict to each event before they see it.
 //
-// The checkpoint is stored in the view's own store, in one transaction with the rows. Redelivery is harmless: events up
-// to the checkpoint are dropped.
+// Package runner feeds them in batches, each event once and in order, across restarts. A view stores its checkpoint in
+// its own store, in one transaction with the rows, and the runner begins after the checkpoint.
 package projections

@@ -38,20 +38,20 @@ func Wrap(err *error, attempted string, args ...any) {
 }
 
 // Permanent marks an error that a retry can't mend: the event becomes a dead letter.
-func Permanent(err error) error { return &marked{err, errPermanent} }
+func Permanent(err error) error { return &matched{err, errPermanent} }
 
 // IsPermanent reports whether Permanent has marked an error.
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
 // Unavailable marks an error as ErrUnavailable; its text stays.
-func Unavailable(err error) error { return &marked{err, ErrUnavailable} }
+func Unavailable(err error) error { return &matched{err, ErrUnavailable} }
 
 // NotYet marks an error as ErrNotYet; its text stays.
-func NotYet(err error) error { return &marked{err, ErrNotYet} }
+func NotYet(err error) error { return &matched{err, ErrNotYet} }
 
-// marked is an error with its own text that errors.Is also matches with another error.
-type marked struct{ err, as error }
+// matched is an error with its own text that errors.Is also matches with another error.
+type matched struct{ err, as error }
 
-func (m *marked) Error() string        { return m.err.Error() }
-func (m *marked) Unwrap() error        { return m.err }
-func (m *marked) Is(target error) bool { return target == m.as }
+func (m *matched) Error() string        { return m.err.Error() }
+func (m *matched) Unwrap() error        { return m.err }
+func (m *matched) Is(target error) bool { return target == m.as }

@@ -78,6 +78,8 @@ type Judged struct {
 	// Head of the session after the event. First reports whether the event is the session's first.
 	Head  conversation.Head
 	First bool
+	// Continues: the next event completes the same change (jetlog.Message.Continues).
+	Continues bool
 }
 
 // VoidDescription reports whether the event is a description of a session that does not count. Such an event does not

@@ -50,8 +50,8 @@ type ChatReply struct {
 	HistoryTurns, HistoryMessages, DroppedTurns int
 	Source                                      Source
 	RewrittenQuery                              string
-	// Again: the same request was answered before.
-	Again bool
+	// Repeated: the same request was answered before.
+	Repeated bool
 	// Finish says why the answer ended; "" if there is no answer.
 	Finish Finish
 }

@@ -48,7 +48,7 @@ type ContextRequest struct {
 	Format      Format
 	AsOf        *AsOf
 	MinPosition []events.Position
-	Known       uint64 // as in an Ask; not with AsOf
+	KnownSeq    uint64 // as in an Ask; not with AsOf
 }
 
 // AsOf is a place in the log, inclusive, or a time.

@@ -64,8 +64,9 @@ type ReceiptReader interface {
 // LinkedSessions.
 type Swept struct{ Sessions, Events, LinkedSessions, Turns int }
 
-// Retention removes what is too old from the log, or with dry only counts it. It fails with projections.ErrNotYet if a
+// Retention removes what is too old from the log. DrySweep only counts it. Both fail with projections.ErrNotYet if a
 // view is not ready for that.
 type Retention interface {
-	Sweep(ctx context.Context, dry bool) (Swept, error)
+	Sweep(ctx context.Context) (Swept, error)
+	DrySweep(ctx context.Context) (Swept, error)
 }

@@ -29,18 +29,18 @@ type Ask struct {
 	SessionID string
 	// Shown is how many finalized turns the read needs, counted among the turns that prompts may show.
 	Shown int
-	// Whole asks for all turns, including tombstones and replaced turns; Shown is ignored then.
-	Whole bool
+	// AllTurns asks for all turns, including tombstones and replaced turns; Shown is ignored then.
+	AllTurns bool
 	// Own leaves out the turns that a branch shares.
 	Own bool
 	// Pending: Shown also counts turns without an answer.
 	Pending bool
 	// MinPosition are positions that the reading must include.
 	MinPosition []events.Position
-	// Known, if above 0, is a sequence in the session's partition. The caller knows it to be durable, and knows that it
-	// stands after all that the reading must show. So the read need not ask the log for its end, nor wait until other
-	// writers' events are on disk.
-	Known uint64
+	// KnownSeq, if above 0, is a sequence in the session's partition. The caller knows it to be durable, and knows that
+	// it stands after all that the reading must show. So the read need not ask the log for its end, nor wait until
+	// other writers' events are on disk.
+	KnownSeq uint64
 }
 
 // Source is where a reading comes from.
@@ -61,8 +61,8 @@ type Reading struct {
 	// Others are positions of the other partitions that were read.
 	Others []events.Position
 	Source Source
-	// Gone are turns that a reading of the past leaves out because they were redacted later.
-	Gone []*conversation.Turn
+	// RedactedLater are turns that a reading of the past leaves out because they were redacted later.
+	RedactedLater []*conversation.Turn
 }
 
 // Passed notes that another partition was read up to a position.

@@ -9,6 +9,6 @@ import (
 type Steps interface {
 	// Step runs do as a step of the request that ctx belongs to.
 	Step(ctx context.Context, name string, do func(context.Context) error) error
-	// Note records a step that was measured elsewhere.
-	Note(ctx context.Context, name string, took time.Duration, err error)
+	// Record records a step that was measured elsewhere.
+	Record(ctx context.Context, name string, took time.Duration, err error)
 }

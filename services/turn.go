@@ -16,9 +16,9 @@ type Turn struct {
 	Position              events.Position
 	// Inherited: a branch that was read shares the turn, which stands in the session SessionID.
 	Inherited bool
-	// Duplicate: the call recorded nothing of the turn. Stood: the log held the turn's start before the call, which may
-	// have added the answer.
-	Duplicate, Stood bool
+	// Duplicate: the call recorded nothing of the turn. Existed: the log held the turn's start before the call, which
+	// may have added the answer.
+	Duplicate, Existed bool
 	// DroppedMetadata are the keys that are not on the allowlist and were not kept.
 	DroppedMetadata []string
 }

@@ -129,7 +129,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	following := follower.Config{Rules: a.cfg.Rules(), Logger: a.logger}
 	if a.store.Server != nil {
-		following.Loads, following.Rest = 1, 1
+		following.Loads, following.PauseFactor = 1, 1
 	}
 	a.follower = follower.New(a.store.Log, following)
 	if err := a.openViews(ctx); err != nil {
@@ -178,7 +178,7 @@ func (a *app) serve() {
 		c.Limiter = l
 	}
 	reader, builder := a.readSide()
-	c.Owners = reader
+	c.LinkReader = reader
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}

@@ -27,5 +27,5 @@ func (a *app) openErasing() {
 		Owners: a.owners, Rate: a.cfg.EraseRate, Places: places, Keepers: keepers, Turns: a.history,
 		Anonymous: a.cfg.AnonymousAge(), Linked: a.cfg.Retention,
 	})
-	a.views.Beside(fleet.Follower{Name: a.eraser.Name(), Runner: a.eraser.Feed})
+	a.views.AddWorker(fleet.Worker{Name: a.eraser.Name(), Runner: a.eraser.Feed})
 }

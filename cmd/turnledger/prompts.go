@@ -36,7 +36,7 @@ func (a *app) openMemory() error {
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
 	a.memory = memory.NewOutside(a.store.Log, js, service, c)
-	a.views.Beside(fleet.Follower{
+	a.views.AddWorker(fleet.Worker{
 		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
 	})
 	return nil
@@ -44,13 +44,13 @@ func (a *app) openMemory() error {
 
 // snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.
 func (a *app) snippets() services.Memory {
-	gate := projections.Gate{Log: a.store.Log}
+	erasures := projections.ErasureCheck{Log: a.store.Log}
 	switch {
 	case a.memory != nil:
-		return a.memory.Snippets(gate, a.cfg.MemoryBudget)
+		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
 	case a.views.audit != nil:
 		tables := memory.NewTables(a.views.audit, a.identities().CaughtUp)
-		return tables.Snippets(gate, a.cfg.MemoryBudget)
+		return tables.Snippets(erasures, a.cfg.MemoryBudget)
 	default:
 		return nil
 	}

@@ -87,14 +87,14 @@ func drift(t *testing.T, nc *nats.Conn, change func(*jetstream.StreamConfig)) {
 // slowLines has a NATS server write its log to a slow one.
 type slowLines struct{ *slowLog }
 
-func (l slowLines) say(format string, v ...any) { _, _ = fmt.Fprintf(l, format+"\n", v...) }
+func (l slowLines) printLine(format string, v ...any) { _, _ = fmt.Fprintf(l, format+"\n", v...) }
 
-func (l slowLines) Noticef(format string, v ...any) { l.say(format, v...) }
-func (l slowLines) Warnf(format string, v ...any)   { l.say(format, v...) }
-func (l slowLines) Fatalf(format string, v ...any)  { l.say(format, v...) }
-func (l slowLines) Errorf(format string, v ...any)  { l.say(format, v...) }
-func (l slowLines) Debugf(format string, v ...any)  { l.say(format, v...) }
-func (l slowLines) Tracef(format string, v ...any)  { l.say(format, v...) }
+func (l slowLines) Noticef(format string, v ...any) { l.printLine(format, v...) }
+func (l slowLines) Warnf(format string, v ...any)   { l.printLine(format, v...) }
+func (l slowLines) Fatalf(format string, v ...any)  { l.printLine(format, v...) }
+func (l slowLines) Errorf(format string, v ...any)  { l.printLine(format, v...) }
+func (l slowLines) Debugf(format string, v ...any)  { l.printLine(format, v...) }
+func (l slowLines) Tracef(format string, v ...any)  { l.printLine(format, v...) }
 
 // The streams of a cluster get replicas, and lose them again, under readers and writers of two servers who don't pause:
 // one of the servers is told, and the other is not.

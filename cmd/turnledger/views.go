@@ -28,7 +28,7 @@ type views struct {
 // process can report how far they are.
 func (a *app) openViews(ctx context.Context) error {
 	a.views = &views{Fleet: fleet.New(fleet.Config{
-		Log: a.store.Log, Known: []string{recent.Name, audit.Name, shadow.Name}, Config: runner.Config{
+		Log: a.store.Log, ViewNames: []string{recent.Name, audit.Name, shadow.Name}, Config: runner.Config{
 			Rules: a.cfg.Rules(), Follower: a.follower, Logger: a.logger, Metrics: a.metrics, Traces: a.traces,
 		},
 	})}
@@ -65,7 +65,7 @@ func (a *app) openRecent(ctx context.Context) error {
 	}
 	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		a.views.recent = recent.Guarded{Reader: reader, May: m.Readable}
+		a.views.recent = recent.Guarded{Reader: reader, Readable: m.Readable}
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (a *app) openAudit(ctx context.Context) error {
 	}
 	m, err := a.views.Add(ctx, entry)
 	if err == nil && (entry.Feeds || entry.Reads) {
-		a.views.audit = &audit.Guarded{Tables: tables, May: m.Readable}
+		a.views.audit = &audit.Guarded{Tables: tables, Readable: m.Readable}
 	}
 	return err
 }

@@ -194,8 +194,8 @@ func (s *State) DecideRedact(c Redact) Decision {
 	if t == nil {
 		return Decision{Err: ErrTurnNotFound}
 	}
-	if t.Gone != 0 {
-		return Decision{Turn: t, RestsOn: t.Gone}
+	if t.Redacted != 0 {
+		return Decision{Turn: t, RestsOn: t.Redacted}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.TurnRedacted{
 		TurnID: c.TurnID, SessionID: s.SessionID, IdentityID: s.Identity, Reason: c.Reason, RedactedBy: c.RedactedBy,

@@ -126,10 +126,10 @@ func (s *State) uncount(t *Turn) {
 	switch {
 	case t.fromTombstone:
 		t.fromTombstone = false
-	case t.Was == Pending:
+	case t.StatusBefore == Pending:
 		s.Pending--
 		s.ShownPending -= s.shownCount(t)
-	case t.Was == Finalized:
+	case t.StatusBefore == Finalized:
 		s.Finalized--
 		s.ShownFinalized -= s.shownCount(t)
 	}
@@ -189,7 +189,7 @@ func (s *State) foldFact(e events.Recorded) Change {
 func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	if t := s.Turn(f.TurnID); t != nil {
 		if t.Corrects() {
-			return stated(t, otherWords, CodeRequestIDInUse)
+			return contradicted(t, CodeRequestIDInUse)
 		}
 		return stated(t, t.startDigest == e.Digest, CodeSecondStart)
 	}
@@ -223,20 +223,21 @@ func (s *State) fill(t *Turn, f events.Fact) {
 	}
 }
 
-// otherWords is passed to stated when a fact's words differ from the turn's.
-const otherWords = false
-
 // stated judges a fact that a turn has already. The same words are a duplicate, and other words are an anomaly. For a
 // redacted turn even the same words are an anomaly, since they would bring its text back.
 func stated(t *Turn, same bool, otherwise string) Change {
-	switch {
-	case t.Status == Redacted:
-		return anomaly(CodeTurnRedacted)
-	case same:
+	if same && t.Status != Redacted {
 		return Change{Kind: Duplicate, Turn: t}
-	default:
-		return anomaly(otherwise)
 	}
+	return contradicted(t, otherwise)
+}
+
+// contradicted judges a fact that contradicts a turn.
+func contradicted(t *Turn, otherwise string) Change {
+	if t.Status == Redacted {
+		return anomaly(CodeTurnRedacted)
+	}
+	return anomaly(otherwise)
 }
 
 func (s *State) link(e events.Recorded, f *events.SessionLinked) Change {

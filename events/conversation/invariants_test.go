@@ -55,12 +55,12 @@ func (m *machine) turnInvariants(t *rapid.T, x *conversation.Turn) {
 	switch {
 	case redacted && (x.Question != nil || x.Answer != nil || x.AnswerMetadata != nil):
 		t.Fatalf("%s is redacted and has text", x.RequestID)
-	case redacted == (x.Gone == 0) || redacted == x.DeletedAt.IsZero():
+	case redacted == (x.Redacted == 0) || redacted == x.DeletedAt.IsZero():
 		t.Fatalf("%s is half redacted", x.RequestID)
 	case !redacted && x.Question == nil, answered && (x.Answer == nil || x.Final == 0 || x.FinalizedAt.IsZero()):
 		t.Fatalf("%s has lost its text", x.RequestID)
 	case (x.ReplacedBy != uuid.Nil) != (x.Status == conversation.Replaced || redacted &&
-		x.Was == conversation.Replaced):
+		x.StatusBefore == conversation.Replaced):
 		t.Fatalf("%s is half replaced", x.RequestID)
 	case x.Place > x.Started || x.Corrects() != (x.Version > 1):
 		t.Fatalf("%s stands after its start", x.RequestID)
@@ -167,7 +167,7 @@ func (m *machine) erased(t *rapid.T) {
 	if m.live.Erased != 0 {
 		for _, seq := range m.covered(func(e events.Recorded) bool {
 			return e.Position.Seq != m.live.Erased &&
-				!links(e)
+				!links(e) && e.Type != events.TypeSessionBranched
 		}) {
 			if rapid.Bool().Draw(t, "erased") {
 				gone[seq] = true

@@ -64,22 +64,27 @@ func withoutImages(m json.RawMessage) (json.RawMessage, bool) {
 	if holdsImageData(message) {
 		return encode(map[string]any{"role": message["role"], "content": ImageText}), true
 	}
-	clean, changed := scrub(message, noImage)
+	clean, changed := scrub(message, inMessage)
 	if !changed {
 		return nil, false
 	}
 	return encode(clean), true
 }
 
-// noImage is passed to scrub for a value outside any object that declares itself an image.
-const noImage = false
+// enclosing is what a JSON value belongs to.
+type enclosing bool
 
-// scrub removes image data from a JSON value. image is true if the value belongs to an object that declares itself an
-// image.
-func scrub(v any, image bool) (any, bool) {
+const (
+	// inMessage: no enclosing object declares itself an image. inImage: one does.
+	inMessage enclosing = false
+	inImage   enclosing = true
+)
+
+// scrub removes image data from a JSON value.
+func scrub(v any, in enclosing) (any, bool) {
 	switch v := v.(type) {
 	case string:
-		if image && isBlob(v) {
+		if in == inImage && isBlob(v) {
 			return ImageText, true
 		}
 		clean := cleanText(v)
@@ -87,7 +92,7 @@ func scrub(v any, image bool) (any, bool) {
 	case []any:
 		changed := false
 		for i := range v {
-			clean, c := scrub(v[i], image)
+			clean, c := scrub(v[i], in)
 			v[i], changed = clean, changed || c
 		}
 		return v, changed
@@ -96,10 +101,10 @@ func scrub(v any, image bool) (any, bool) {
 			return map[string]any{"type": "text", "text": ImageText}, true
 		}
 		kind, _ := v["type"].(string)
-		image = image || containsFold(kind, "image")
+		in = in || enclosing(containsFold(kind, "image"))
 		changed := false
 		for k := range v {
-			clean, c := scrub(v[k], image || containsFold(k, "image"))
+			clean, c := scrub(v[k], in || enclosing(containsFold(k, "image")))
 			v[k], changed = clean, changed || c
 		}
 		return v, changed
@@ -115,7 +120,7 @@ func cleanObject(members map[string]json.RawMessage) {
 		if !mayHoldImage(string(raw)) || decode(raw, &value) != nil {
 			continue
 		}
-		if clean, changed := scrub(value, noImage); changed {
+		if clean, changed := scrub(value, inMessage); changed {
 			members[k] = encode(clean)
 		}
 	}

@@ -67,7 +67,7 @@ func (s *State) NamesGone(e events.Recorded) bool { return s.Erased != 0 || s.na
 func (s *State) namesGone(e events.Recorded) bool {
 	turn, replaces := named(e)
 	for _, id := range []uuid.UUID{turn, replaces} {
-		if t := s.Turn(id); t != nil && t.Gone != 0 {
+		if t := s.Turn(id); t != nil && t.Redacted != 0 {
 			return true
 		}
 	}

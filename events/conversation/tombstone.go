@@ -11,7 +11,7 @@ import (
 // redact makes every version of the turn a tombstone. Versions whose events have partly or all left the log are
 // restored as the tombstones in the fact.
 func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
-	if t := s.Turn(f.TurnID); t != nil && t.Gone != 0 {
+	if t := s.Turn(f.TurnID); t != nil && t.Redacted != 0 {
 		return Change{Kind: Duplicate, Turn: t}
 	}
 	if s.restore(f, e) {
@@ -24,7 +24,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 	}
 	chain := s.Chain(t)
 	for _, v := range chain {
-		v.Was, v.Status, v.Gone, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
+		v.StatusBefore, v.Status, v.Redacted, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
 		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
 		v.TranslateChat, v.startDigest, v.finalDigest = false, 0, 0
 	}
@@ -55,8 +55,8 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 	out := make([]events.Tombstone, len(chain))
 	for i, t := range chain {
 		status := t.Status
-		if t.Gone != 0 {
-			status = t.Was
+		if t.Redacted != 0 {
+			status = t.StatusBefore
 		}
 		out[i] = events.Tombstone{
 			TurnID: t.ID, RequestID: t.RequestID,
@@ -99,7 +99,7 @@ func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	}
 	for _, want := range missing {
 		if have := s.Turn(want.ID); have != nil {
-			have.Was = have.Status
+			have.StatusBefore = have.Status
 			s.uncount(have)
 			*have = *want
 		} else {
@@ -123,7 +123,7 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.Turns, func(t *Turn) bool {
-		return !own[t.ID] && (claimed[t.Place] || claimed[t.Started] || claimed[t.Final] || claimed[t.Gone])
+		return !own[t.ID] && (claimed[t.Place] || claimed[t.Started] || claimed[t.Final] || claimed[t.Redacted])
 	})
 }
 
@@ -169,7 +169,7 @@ func (s *State) hadEvent(stones []events.Tombstone, seq uint64) bool {
 
 // contradicts reports whether t can't be what is left of want after some of want's events were erased.
 func (t *Turn) contradicts(want *Turn) bool {
-	return t.Gone != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
+	return t.Redacted != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
 		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy
 }
 

@@ -35,15 +35,15 @@ type Turn struct {
 	Version   int
 	// Place orders the turn in its session: the sequence of its start, or the place of the turn that it replaces.
 	Place uint64
-	// Started, Final and Gone are the sequences of the events that opened, answered and redacted it; 0 if there is
+	// Started, Final and Redacted are the sequences of the events that opened, answered and redacted it; 0 if there is
 	// none. A correction opens and answers at once.
-	Started, Final, Gone uint64
+	Started, Final, Redacted uint64
 
 	CreatedAt, FinalizedAt, DeletedAt time.Time
 	Replaces, ReplacedBy              uuid.UUID
 	TranslateChat                     bool
-	// Was is the status before a redaction.
-	Was Status
+	// StatusBefore is the status before a redaction.
+	StatusBefore Status
 
 	Question *events.Question
 	Answer   *events.Answer

@@ -165,9 +165,9 @@ func (w *world) turnLine(s *conversation.State, t *conversation.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s v%d %s place=%d started=%d", t.RequestID, t.Version, t.Status, t.Place, t.Started)
 	optional(&b, "final", t.Final)
-	optional(&b, "gone", t.Gone)
-	if t.Gone != 0 {
-		fmt.Fprintf(&b, " was=%s", t.Was)
+	optional(&b, "gone", t.Redacted)
+	if t.Redacted != 0 {
+		fmt.Fprintf(&b, " was=%s", t.StatusBefore)
 	}
 	if t.Corrects() {
 		optional(&b, "replaces", w.name(t.Replaces))

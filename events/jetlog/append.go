@@ -96,9 +96,9 @@ func (l *Log) Writable(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case told := <-l.asking.DoChan("", func() (any, error) { return nil, l.cfg.Writable() }):
-		l.stuck.Store(told.Err != nil)
-		return told.Err
+	case answer := <-l.asking.DoChan("", func() (any, error) { return nil, l.cfg.Writable() }):
+		l.stuck.Store(answer.Err != nil)
+		return answer.Err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

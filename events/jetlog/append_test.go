@@ -362,7 +362,7 @@ func TestAHangingDiskIsNotWaitedFor(t *testing.T) {
 	require.NotErrorIs(t, err, jetlog.ErrNoWrites, "nobody knows")
 }
 
-// A cluster whose nodes have no room may find one that has: it is asked until the deadline.
+// If a node of a cluster has no room, another node may have some. So the append is tried until the deadline.
 func TestWithoutRoomAnywhereTheReasonIsTold(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -70,18 +70,18 @@ func (l *Log) anyHead(ctx context.Context, until time.Time) bool {
 	defer all.Wait()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	told := make(chan bool, len(l.partitions))
+	answered := make(chan bool, len(l.partitions))
 	for _, p := range l.partitions {
 		if !p.shared.Load() {
 			return true
 		}
 		all.Go(func() {
 			_, err := p.barrier.Wait(ctx)
-			told <- err == nil
+			answered <- err == nil
 		})
 	}
 	for range l.partitions {
-		if <-told {
+		if <-answered {
 			return true
 		}
 	}

@@ -64,7 +64,7 @@ func direct(
 		var m *nats.Msg
 		select {
 		case m = <-answers:
-		case <-over.Gone:
+		case <-over.Closed:
 			return nil, ended, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return nil, ended, ctx.Err()

@@ -20,12 +20,12 @@ type Tailer interface {
 type Following struct {
 	Partition int
 	Options   TailOptions
-	// Mark advances to each event that Read has processed.
-	Mark *Watermark
+	// Watermark advances to each event that Read has processed.
+	Watermark *Watermark
 	// Begin returns the sequence after which to begin. Follow calls it until the first tail is open. If Begin is nil,
-	// Follow begins after Mark.
+	// Follow begins after Watermark.
 	Begin func(context.Context) (uint64, error)
-	// Opened, if set, is called once: when the first tail is open and Mark stands at its beginning.
+	// Opened, if set, is called once: when the first tail is open and Watermark stands at its beginning.
 	Opened func()
 	// Read processes events, in order. After an error Read gets the same events again.
 	Read func(context.Context, []Message) error
@@ -35,7 +35,7 @@ type Following struct {
 }
 
 // Follow reads a partition until ctx ends, and then returns nil. After a failure it warns, pauses, and continues after
-// Mark. It returns an error only if the stream was replaced (ErrStream).
+// Watermark. It returns an error only if the stream was replaced (ErrStream).
 func Follow(ctx context.Context, log Tailer, f Following) error {
 	opened := false
 	for ctx.Err() == nil {
@@ -54,7 +54,7 @@ func Follow(ctx context.Context, log Tailer, f Following) error {
 
 // once follows the partition until something fails.
 func (f *Following) once(ctx context.Context, log Tailer, opened *bool) error {
-	after := f.Mark.At()
+	after := f.Watermark.At()
 	if !*opened && f.Begin != nil {
 		var err error
 		if after, err = f.Begin(ctx); err != nil {
@@ -68,7 +68,7 @@ func (f *Following) once(ctx context.Context, log Tailer, opened *bool) error {
 	defer tail.Close()
 	if !*opened {
 		*opened = true
-		f.Mark.Advance(after)
+		f.Watermark.Advance(after)
 		if f.Opened != nil {
 			f.Opened()
 		}
@@ -85,7 +85,7 @@ func (f *Following) read(ctx context.Context, tail *Tail) error {
 		if err := f.Read(ctx, batch); err != nil {
 			return err
 		}
-		f.Mark.Advance(batch[len(batch)-1].Position.Seq)
+		f.Watermark.Advance(batch[len(batch)-1].Position.Seq)
 	}
 }
 
@@ -96,13 +96,13 @@ type Watermark = await.Watermark
 // stillFor is how long a reader only watches its watermark before it asks the log whether any event is left.
 const stillFor = 100 * time.Millisecond
 
-// Reached waits until a reader of a partition has read everything up to a position. mark is the reader's watermark,
-// which rises with the events that it has read. It can't rise to an event that was erased: if no event is left up to
-// the position, Reached raises the watermark itself.
-func (l *Log) Reached(ctx context.Context, mark *Watermark, at events.Position) error {
-	for mark.At() < at.Seq {
+// Reached waits until a reader of a partition has read everything up to a position. The watermark is the
+// reader's, and rises with the events that it has read. It can't rise to an event that was erased: if no event is left
+// up to the position, Reached raises the watermark itself.
+func (l *Log) Reached(ctx context.Context, watermark *Watermark, at events.Position) error {
+	for watermark.At() < at.Seq {
 		brief, cancel := context.WithTimeout(ctx, stillFor)
-		err := mark.Wait(brief, at.Seq)
+		err := watermark.Wait(brief, at.Seq)
 		cancel()
 		if err == nil {
 			return nil
@@ -110,12 +110,12 @@ func (l *Log) Reached(ctx context.Context, mark *Watermark, at events.Position) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		still, err := l.Still(ctx, at.Partition, mark.At(), at.Seq)
+		still, err := l.Still(ctx, at.Partition, watermark.At(), at.Seq)
 		if err != nil {
 			return err
 		}
 		if still {
-			mark.Advance(at.Seq)
+			watermark.Advance(at.Seq)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 	begun, opened, failed := 0, 0, false
 	fault := errors.New("the reader can't")
 	err := jetlog.Follow(ctx, log, jetlog.Following{
-		Options: jetlog.TailOptions{MaxBatch: 1}, Mark: &mark,
+		Options: jetlog.TailOptions{MaxBatch: 1}, Watermark: &mark,
 		Begin: func(context.Context) (uint64, error) {
 			if begun++; begun == 1 {
 				return 0, fault
@@ -65,9 +65,9 @@ func TestFollowEndsWithItsStream(t *testing.T) {
 	var mark jetlog.Watermark
 	mark.Advance(5)
 	err := jetlog.Follow(t.Context(), log, jetlog.Following{
-		Mark: &mark,
-		Read: func(context.Context, []jetlog.Message) error { return nil },
-		Warn: func(err error) { t.Error("it goes on", err) },
+		Watermark: &mark,
+		Read:      func(context.Context, []jetlog.Message) error { return nil },
+		Warn:      func(err error) { t.Error("it goes on", err) },
 	})
 	require.ErrorIs(t, err, jetlog.ErrStream)
 }

@@ -84,8 +84,8 @@ type partition struct {
 	created time.Time
 	gate    *await.Gate
 	barrier await.Barrier
-	// whole is a barrier that always asks whether the stream is still the same.
-	whole await.Barrier
+	// streamBarrier is a barrier that always asks whether the stream is still the same.
+	streamBarrier await.Barrier
 	// seen is the highest sequence that the server has shown this process.
 	seen atomic.Uint64
 	// checked is when the stream was last compared with created, in Unix nanoseconds.
@@ -157,7 +157,7 @@ func (l *Log) openPartition(ctx context.Context, k int, info *jetstream.StreamIn
 	p := &partition{number: k, name: info.Config.Name, created: layout.Made(info.Created, info.Config.Metadata)}
 	p.shared.Store(clustered(info.Cluster))
 	p.barrier.Ask = func(ctx context.Context) (uint64, error) { return l.last(ctx, p) }
-	p.whole.Ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
+	p.streamBarrier.Ask = func(ctx context.Context) (uint64, error) { return l.head(ctx, p) }
 	p.identities.ask.Ask = func(ctx context.Context) (uint64, error) { return l.askIdentities(ctx, p) }
 	var err error
 	if p.gate, err = l.openGate(p.name, p.name); err != nil {

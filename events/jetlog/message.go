@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/turnledger/turnledger/events"
 )
@@ -13,13 +14,52 @@ type Message struct {
 	Subject  string
 	Position events.Position
 	Time     time.Time
-	header   nats.Header
-	body     []byte
-	decoded  *events.Recorded
+	// Continues: the next event completes the same change, as a whole turn's answer completes its start. A batch does
+	// not end between the two, so that nobody sees one without the other.
+	Continues bool
+	unfinished
+	header  nats.Header
+	body    []byte
+	decoded *events.Recorded
 	// size is the approximate size in memory, in bytes.
 	size int
 	// delivered is the event's number among all that its consumer has delivered, from 1.
 	delivered uint64
+}
+
+// unfinished is what a tail must know of an event to tell whether the next one belongs to it.
+type unfinished struct {
+	// batched: the event lies in an atomic batch that goes on after it.
+	batched bool
+	// append identifies the append that wrote the event.
+	append string
+	// length counts the events before it that it completes.
+	length int
+}
+
+// maxUnit bounds the events that a batch holds together: a session's link, a start and an answer are three.
+const maxUnit = 8
+
+// note reads from an event's headers whether it lies in an atomic batch.
+func (u *unfinished) note(h nats.Header) {
+	if h.Get(jetstreamext.BatchIDHeader) == "" {
+		return
+	}
+	u.batched = h.Get(jetstreamext.BatchCommitHeader) == ""
+	u.append = h.Get(appendHeader)
+}
+
+// meets settles whether an event and the one after it belong together.
+func (m *Message) meets(next *Message) {
+	started := next.Type() == events.TypeTurnStarted && m.Type() != events.TypeSessionLinked
+	m.Continues = m.batched && m.append != "" && m.append == next.append && !started && m.length+1 < maxUnit
+	if m.Continues {
+		next.length = m.length + 1
+	}
+	m.unfinished = unfinished{}
+	if !next.batched {
+		next.append = "" // nothing comes after it
+	}
 }
 
 // MessageOf returns the event that a consumer of a partition's stream has delivered.
@@ -28,10 +68,12 @@ func MessageOf(partition int, m *nats.Msg) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return Message{
+	out := Message{
 		Subject: m.Subject, Position: events.Position{Partition: partition, Seq: meta.Sequence.Stream},
 		Time: meta.Timestamp, header: m.Header, body: m.Data, delivered: meta.Sequence.Consumer,
-	}, nil
+	}
+	out.note(m.Header)
+	return out, nil
 }
 
 // DecodedMessage returns a decoded event in the form in which a tail delivers it. The caller must not change the event

@@ -18,9 +18,9 @@ import (
 const NotesBucket = "TURNLEDGER"
 
 // Notes is a bucket beside the log, on the same servers. It holds the dead letters and the runners of views, the
-// progress of side effects, which chat took a turn over last, and the key of hashes if the operator has set none. A
-// value that Commit writes is durable when Commit returns; all other values may be lost in a power cut, and are rebuilt
-// from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
+// progress of side effects, which chat process took over a turn last, and the key of hashes if the operator has set
+// none. A value that Commit writes is durable when Commit returns; all other values may be lost in a power cut, and
+// are rebuilt from the log. Keys are of [-/_=.a-zA-Z0-9]. Safe for concurrent use.
 type Notes struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream

@@ -137,7 +137,7 @@ func (r *sessionRead) same(ctx context.Context) (bool, error) {
 	if !r.found {
 		return true, nil
 	}
-	if _, err := r.p.whole.Wait(ctx); err != nil {
+	if _, err := r.p.streamBarrier.Wait(ctx); err != nil {
 		return true, fmt.Errorf("read session: %w: %w", ErrUnavailable, err)
 	}
 	return true, nil

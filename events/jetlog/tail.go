@@ -45,6 +45,8 @@ type Tail struct {
 	last    uint64
 	witness witness
 	err     error
+	// arrived is when the newest event came.
+	arrived time.Time
 	changed chan struct{}
 	room    chan struct{}
 }
@@ -73,10 +75,11 @@ func (l *Log) Tail(ctx context.Context, partition int, after uint64, opts TailOp
 }
 
 // Next returns the next events, at least one, in order. It blocks until there are events, ctx ends, or the tail fails.
-// If Next fails while events wait to be durable, the next call returns these events.
+// If Next fails while events wait to be durable, the next call returns these events. Events that belong together
+// (Message.Continues) come together, even if the batch is then a few events longer than MaxBatch.
 func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 	for {
-		batch, err := t.peek()
+		batch, held, err := t.peek()
 		if len(batch) > 0 {
 			if !t.opts.Ungated {
 				if err := t.p.gate.Wait(ctx, batch[len(batch)-1].Position.Seq); err != nil {
@@ -91,17 +94,48 @@ func (t *Tail) Next(ctx context.Context) ([]Message, error) {
 		}
 		select {
 		case <-t.changed:
+		case <-held:
+			t.release(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-func (t *Tail) peek() ([]Message, error) {
+// peek returns the next batch. If there is only an event that waits for the next one of its atomic batch, it returns a
+// channel that says when that has taken too long.
+func (t *Tail) peek() (batch []Message, held <-chan time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := min(len(t.ready), t.opts.MaxBatch)
-	return t.ready[:n:n], t.err
+	for n > 0 && n < len(t.ready) && t.ready[n-1].Continues {
+		n++
+	}
+	if n > 0 && t.ready[n-1].batched {
+		for n--; n > 0 && t.ready[n-1].Continues; n-- {
+		}
+	}
+	if n == 0 && len(t.ready) > 0 {
+		held = time.After(time.Until(t.arrived.Add(batchTime)))
+	}
+	return t.ready[:n:n], held, t.err
+}
+
+// batchTime is how long the next event of an atomic batch may take before the tail asks whether there is one. A server
+// that stores a batch has the others wait for all of it, so the answer is not that of a moment.
+const batchTime = time.Second
+
+// release lets go of an event whose atomic batch ends with it: a copy of a stream may have been made in the middle.
+func (t *Tail) release(ctx context.Context) {
+	t.mu.Lock()
+	last := t.last
+	t.mu.Unlock()
+	m, err := t.log.message(ctx, t.p, map[string]any{"seq": last + 1, "next_by_subj": ">"})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.arrived = time.Now(); err == nil && m == nil && t.last == last && len(t.ready) > 0 {
+		t.ready[len(t.ready)-1].batched = false
+	}
 }
 
 func (t *Tail) drop(batch []Message) {
@@ -263,7 +297,7 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 	}
 	for {
 		t.mu.Lock()
-		if len(t.ready) < 4*t.opts.MaxBatch && t.bytes < maxReady {
+		if len(t.ready) < 4*t.opts.MaxBatch+maxUnit && t.bytes < maxReady {
 			if msg.Position.Seq > t.last {
 				if t.opts.Subject == "" {
 					t.p.identities.saw(t.last, msg.Position.Seq, msg.Subject)
@@ -272,8 +306,7 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 				t.p.saw(t.last)
 				t.witness.note(t.last, msg.Time, bytes)
 				t.p.witness.note(t.last, msg.Time, bytes)
-				t.ready = append(t.ready, msg)
-				t.bytes += msg.size
+				t.queue(msg)
 			}
 			t.mu.Unlock()
 			signal(t.changed)
@@ -286,6 +319,19 @@ func (t *Tail) take(ctx context.Context, msg Message) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// queue adds an event to those that Next returns. An event that was returned already met its next one.
+func (t *Tail) queue(msg Message) {
+	if t.opts.Subject != "" {
+		msg.unfinished = unfinished{} // the tail may not see the next event of the batch
+	}
+	if n := len(t.ready); n > 0 && t.ready[n-1].batched {
+		t.ready[n-1].meets(&msg)
+	}
+	t.ready = append(t.ready, msg)
+	t.bytes += msg.size
+	t.arrived = time.Now()
 }
 
 const (

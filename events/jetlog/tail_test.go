@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog"
@@ -286,4 +288,70 @@ func TestSequenceAtATime(t *testing.T) {
 	after, err := log.SeqAt(t.Context(), 0, times[4].Add(time.Second))
 	require.NoError(t, err)
 	require.EqualValues(t, 5, after)
+}
+
+// A whole turn's start and answer are one append: no batch ends between them, however small it is to be, and however
+// the server sends them.
+func TestATailCutsNoAppend(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	const turns = 200
+	writing, ctx := errgroup.WithContext(t.Context())
+	for w := range 8 {
+		writing.Go(func() error {
+			for i := range turns / 8 {
+				session := fmt.Sprint("s", w)
+				start := logtest.Started(session, fmt.Sprint(i), "text")
+				facts := []events.Fact{start, &events.TurnFinalized{TurnID: start.TurnID, SessionID: session}}
+				if i == 0 {
+					link := events.Fact(&events.SessionLinked{SessionID: session, IdentityID: "ada"})
+					facts = slices.Insert(facts, 0, link)
+				}
+				if _, err := log.Append(ctx, jetlog.Append{Facts: facts}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for _, most := range []int{1, 3, 1000} {
+		tail := openTail(t, log, 0, jetlog.TailOptions{MaxBatch: most, Ungated: most == 3})
+		for n, open := 0, false; n < 2*turns+8; {
+			batch, err := tail.Next(t.Context())
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(batch), most+2)
+			for i, m := range batch {
+				open = m.Type() != events.TypeTurnFinalized
+				require.Equal(t, open, m.Continues, "%d of %d: %s", i, len(batch), m.Type())
+			}
+			require.False(t, open, "the batch ends with %s", batch[len(batch)-1].Type())
+			n += len(batch)
+		}
+	}
+	require.NoError(t, writing.Wait())
+}
+
+// An event whose other half has left the log is not held back for ever.
+func TestATailGivesUpOnAHalfAppend(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	log := natstest.LogOn(t, server, 1)
+	start := logtest.Started("s", "r", "text")
+	ack, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{start,
+		&events.TurnFinalized{TurnID: start.TurnID, SessionID: "s"}}})
+	require.NoError(t, err)
+	js, err := jetstream.New(natstest.Connect(t, server))
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), events.StreamName(0))
+	require.NoError(t, err)
+	require.NoError(t, stream.SecureDeleteMsg(t.Context(), ack.Position.Seq))
+	tail := openTail(t, log, 0, jetlog.TailOptions{})
+	batch, err := tail.Next(t.Context())
+	require.NoError(t, err)
+	require.Len(t, batch, 1)
+	require.False(t, batch[0].Continues)
+	logtest.Add(t, log, "other", "r", "text")
+	batch, err = tail.Next(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, batch[0].Position.Seq)
 }

@@ -38,11 +38,11 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 // it begins anew, or those behind a checkpoint that was set back by hand.
 func (a *Audit) overwrite(ctx context.Context, tx pgx.Tx, p *plan) error {
 	for _, r := range p.turns {
-		switch r.way {
+		switch r.mode {
 		case copied:
-			r.way = merged
+			r.mode = merged
 		case answered:
-			r.way = answeredAgain
+			r.mode = answeredAgain
 		case merged, answeredAgain, untouched: // may be written twice
 		}
 	}
@@ -115,7 +115,8 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, p *plan) error {
 		for n := range p.redacted {
 			sessions, turns = append(sessions, n.session), append(turns, n.turn)
 		}
-		do.Queue(a.sql(`with gone as materialized (select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
+		do.Queue(a.sql(`with gone as materialized (
+				select * from unnest($3::text[], $4::uuid[]) as g (session_id, turn_id))
 			delete from {s}.event_ledger l where l.partition = $1 and l.seq <= $2 and l.session_id = any($3)
 			and ((l.session_id, l.turn_id) in (select * from gone)
 				or (l.session_id, l.replaces_turn_id) in (select * from gone))`),

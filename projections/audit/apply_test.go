@@ -126,8 +126,9 @@ func TestCorrection(t *testing.T) {
 			"r1"), corrected("s", "r1c", "r1b"))
 	}, func(t *testing.T, l *journal, a *tables) {
 		require.Equal(t, []string{"r1 replaced", "r1b replaced", "r1c finalized", "r2 pending"}, a.requests("s"))
-		require.Equal(t, []string{"r1 1 r1b", "r1b 2 r1c", "r1c 3 ", "r2 1 "}, a.column(`select t.request_id || ' ' || t.record_version || ' ' ||
-			coalesce(n.request_id, '') from turnledger.turns t left join turnledger.turns n on n.turn_id = t.replaced_by_turn_id order by 1`))
+		require.Equal(t, []string{"r1 1 r1b", "r1b 2 r1c", "r1c 3 ", "r2 1 "}, a.column(`
+			select t.request_id || ' ' || t.record_version || ' ' || coalesce(n.request_id, '')
+			from turnledger.turns t left join turnledger.turns n on n.turn_id = t.replaced_by_turn_id order by 1`))
 		sameSession(t, a, l, "s")
 	})
 }
@@ -167,7 +168,8 @@ func TestLedger(t *testing.T) {
 		l.add(&events.IdentityErased{IdentityID: "u", ReceiptID: "x"}, &events.ErasureReceipt{IdentityID: "u",
 			ReceiptID: "x", Place: "log", Erased: 1})
 	}, func(t *testing.T, _ *journal, a *tables) {
-		require.Equal(t, []string{"1 - -", "2 s -", "3 - u", "4 - u"}, a.column(`select seq || ' ' || coalesce(session_id, '-') || ' ' || coalesce(identity_id, '-')
+		require.Equal(t, []string{"1 - -", "2 s -", "3 - u", "4 - u"}, a.column(`
+			select seq || ' ' || coalesce(session_id, '-') || ' ' || coalesce(identity_id, '-')
 			from turnledger.event_ledger order by seq`))
 		require.Equal(t, []string{"1 wrong_subject", "2 not_a_cloudevent"}, security(a))
 	})
@@ -231,9 +233,10 @@ func sameTurn(t require.TestingT, want, have *conversation.Turn) {
 		Translate                  bool
 	}
 	of := func(t *conversation.Turn) plain {
-		return plain{t.ID, t.Replaces, t.ReplacedBy, t.RequestID, t.Status.String(), t.Was.String(), t.Version, t.Place,
+		return plain{t.ID, t.Replaces, t.ReplacedBy, t.RequestID, t.Status.String(), t.StatusBefore.String(), t.Version,
+			t.Place,
 			t.Started, t.Final,
-			t.Gone, t.CreatedAt, t.FinalizedAt, t.DeletedAt, t.TranslateChat}
+			t.Redacted, t.CreatedAt, t.FinalizedAt, t.DeletedAt, t.TranslateChat}
 	}
 	require.Equal(t, of(want), of(have))
 }

@@ -33,7 +33,7 @@ var ErrDependent = errors.New("objects outside the audit's schema stand on its t
 
 // NewGeneration implements projections.Rebuildable. The database needs room for both generations until the swap.
 func (a *Audit) NewGeneration(ctx context.Context) (projections.Generation, error) {
-	g, err := a.beside(ctx, nextSuffix)
+	g, err := a.newTables(ctx, nextSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ type generation struct {
 	// helper is the connection that does half of the writing.
 	helper *second
 	number uint64
-	// gone are the schemas to drop.
-	gone []string
+	// unserved are the schemas to drop.
+	unserved []string
 }
 
-// beside makes empty tables in a schema beside the served one.
-func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) {
+// newTables makes empty tables in a schema beside the served one.
+func (a *Audit) newTables(ctx context.Context, suffix string) (*generation, error) {
 	conn, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (a *Audit) beside(ctx context.Context, suffix string) (*generation, error) 
 		_ = conn.Close(ctx)
 		return nil, err
 	}
-	g := &generation{served: a, conn: conn, helper: &second{conn: helper}, gone: []string{a.cfg.Schema + suffix}}
+	g := &generation{served: a, conn: conn, helper: &second{conn: helper}, unserved: []string{a.cfg.Schema + suffix}}
 	if err := g.open(ctx, suffix); err != nil {
 		g.close(ctx)
 		if errors.Is(err, projections.ErrRebuilding) || errors.Is(err, ErrDependent) {
@@ -93,7 +93,7 @@ func (g *generation) open(ctx context.Context, suffix string) error {
 		return err
 	}
 	cfg := g.served.cfg
-	cfg.Schema = g.gone[0]
+	cfg.Schema = g.unserved[0]
 	g.Audit = &Audit{cfg: cfg, pool: g.served.pool, second: g.helper}
 	g.number = served.Generation + 1
 	if err := g.migrate(ctx); err != nil {
@@ -134,9 +134,11 @@ func (g *generation) independent(ctx context.Context) error {
 	var others bool
 	err := g.conn.QueryRow(ctx, `select exists (
 		select from pg_depend d join pg_rewrite r on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
-			join pg_class c on c.oid = r.ev_class join pg_class t on d.refclassid = 'pg_class'::regclass and d.refobjid = t.oid
+			join pg_class c on c.oid = r.ev_class 
+			join pg_class t on d.refclassid = 'pg_class'::regclass and d.refobjid = t.oid
 			where t.relnamespace = n.oid and c.relnamespace <> n.oid
-		union all select from pg_constraint k join pg_class t on k.confrelid = t.oid join pg_class c on k.conrelid = c.oid
+		union all select from pg_constraint k join pg_class t on k.confrelid = t.oid
+			join pg_class c on k.conrelid = c.oid
 			where t.relnamespace = n.oid and c.relnamespace <> n.oid)
 		from pg_namespace n where n.nspname = $1`, g.served.cfg.Schema).Scan(&others)
 	if err == nil && others {
@@ -165,7 +167,7 @@ func (g *generation) Number() uint64 { return g.number }
 // Drop implements projections.Generation.
 func (g *generation) Drop(ctx context.Context) error {
 	defer g.close(ctx)
-	if err := g.dropSchemas(ctx, g.gone); err != nil && !g.conn.IsClosed() {
+	if err := g.dropSchemas(ctx, g.unserved); err != nil && !g.conn.IsClosed() {
 		return failure("drop a generation of the audit", err)
 	}
 	return nil
@@ -243,7 +245,7 @@ func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) erro
 	_, err := tx.Exec(ctx, g.alterLarge("reset (autovacuum_enabled)")+g.between(
 		"; alter schema {served} rename to "+former+"; alter schema {next} rename to {served}"))
 	if err == nil {
-		g.gone = []string{former}
+		g.unserved = []string{former}
 	}
 	return err
 }

@@ -30,7 +30,8 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 	a := filled(t, log, 100)
 	analyst, other := fmt.Sprint("analyst_", rand.Uint32()), fmt.Sprint("other_", rand.Uint32())
 	a.exec(fmt.Sprintf(`create role %s; create role %s; grant usage on schema turnledger to %[1]s;
-		grant select on turnledger.turns, turnledger.answers to %[1]s; grant select on turnledger.event_ledger to public`, analyst, other))
+		grant select on turnledger.turns, turnledger.answers to %[1]s;
+		grant select on turnledger.event_ledger to public`, analyst, other))
 	rebuildOf(t, log, a)
 	may := func(role, object string) (yes bool) {
 		sql := "select has_table_privilege($1, 'turnledger.'||$2, 'select') and has_schema_privilege($1, " +
@@ -46,7 +47,7 @@ func TestGrantsGoOverWithARebuild(t *testing.T) {
 	a.exec(fmt.Sprintf("drop owned by %s, %s; drop role %[1]s, %[2]s", analyst, other))
 }
 
-// A rebuild that would take somebody's view or key away is refused, and says why.
+// A rebuild that would drop somebody else's view or foreign key is refused, and says why.
 func TestARebuildUnderSomebodysViewIsRefused(t *testing.T) {
 	t.Parallel()
 	log := conversationOf(2)
@@ -130,7 +131,8 @@ func TestAGenerationsBatchIsWrittenWholeOrNotAtAll(t *testing.T) {
 	delete(got, "projection_checkpoints")
 	require.Equal(t, want, got)
 	var uncleaned int
-	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+	require.NoError(t, a.pool.QueryRow(t.Context(), `select count(*)
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = 'turnledger' and c.reloptions::text like '%autovacuum_enabled%'`).Scan(&uncleaned))
 	require.Zero(t, uncleaned)
 }

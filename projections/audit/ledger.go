@@ -23,7 +23,7 @@ func (p *plan) record(e *projections.Judged) {
 	}
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
-		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Gone != 0
+		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
 	if !afterErasure && !afterRedaction && !e.VoidDescription() {
 		p.ledger = append(p.ledger, row)
 	}
@@ -79,11 +79,11 @@ var ledgerTable = rows.Table[ledgerRow]{Name: "event_ledger", Columns: []rows.Co
 	rows.Col("event_id", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.ID)) }),
 	rows.Col("type", "text", func(b *buffer, l ledgerRow) { b.Word(projections.Label(l.e.Type)) }),
 	rows.Col("session_id", "text", func(b *buffer, l ledgerRow) { b.Optional(knownID(l.e.SessionID)) }),
-	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.owner()) }),
+	rows.Col("identity_id", "text", func(b *buffer, l ledgerRow) { b.Optional(l.identity()) }),
 }}
 
-// owner is the identity that the event belongs to.
-func (l ledgerRow) owner() string {
+// identity is the one that the event belongs to.
+func (l ledgerRow) identity() string {
 	if l.e.SessionID != "" {
 		return l.e.Head.Identity
 	}

@@ -242,8 +242,10 @@ func TestTheAnswerToAParkedQuestionHasNoRow(t *testing.T) {
 func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	a, day := filled(t, conversationOf(2), 100), day.Truncate(time.Microsecond)
-	a.exec(`insert into turnledger.dead_letters (projection, partition, seq, recorded_at, event_id, type, session_id, reason, attempts, parked_at, dropped_at, dropped_by, drop_reason)
-		values ('audit', 0, 3, now(), 'e3', 't', 's', 'a test', 2, $1, $1, 'ada', 'a known lie'), ('audit', 0, 4, now(), 'e4', 't', null, 'a test', 1, $1, null, null, null),
+	a.exec(`insert into turnledger.dead_letters (projection, partition, seq, recorded_at, event_id, type,
+			session_id, reason, attempts, parked_at, dropped_at, dropped_by, drop_reason)
+		values ('audit', 0, 3, now(), 'e3', 't', 's', 'a test', 2, $1, $1, 'ada', 'a known lie'),
+			('audit', 0, 4, now(), 'e4', 't', null, 'a test', 1, $1, null, null, null),
 			('audit', 1, 5, now(), 'e5', 't', 's', 'a test', 1, $1, null, null, null)`, day)
 	var got []projections.DeadLetter
 	keep := func(_ context.Context, l projections.DeadLetter) error {

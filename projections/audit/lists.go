@@ -166,7 +166,8 @@ func (a *Audit) complete(ctx context.Context, tx pgx.Tx) error {
 
 const listedSessions = `with page as materialized (select s.* from {s}.sessions s where {where}
 		order by s.listed_at desc, s.listed_ns desc, s.session_id limit @limit)
-	select page.session_id, page.identity_id, page.created_at, page.created_ns, page.last_active_at, page.last_active_ns,
+	select page.session_id, page.identity_id, page.created_at, page.created_ns,
+		page.last_active_at, page.last_active_ns,
 		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''), page.metadata,
 		` + forkColumns + `, page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
 	from page join {s}.projection_checkpoints c on c.partition = page.partition and c.projection = @name

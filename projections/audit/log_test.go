@@ -36,7 +36,7 @@ func decoded(env events.Envelope, seq uint64, at time.Time) events.Recorded {
 	return events.Decode(env, events.Position{Seq: seq}, at)
 }
 
-// journal is a log of one partition in memory. Time goes on by a second an event.
+// journal is a log of one partition in memory. Each event is a second later than the one before.
 type journal struct {
 	events []events.Recorded
 	now    time.Time

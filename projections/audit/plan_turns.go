@@ -12,12 +12,12 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/rows"
 )
 
-// way is how a turn gets into the tables.
-type way uint8
+// writeMode is how a turn gets into the tables.
+type writeMode uint8
 
 const (
 	// copied: the turn is new.
-	copied way = iota
+	copied writeMode = iota
 	// merged: its rows are written whole, whether or not they exist.
 	merged
 	// answered: the question exists, if the turn belongs to the audit, and gets its answer.
@@ -29,13 +29,13 @@ const (
 )
 
 // whole reports whether the batch has both the question and, if there is one, the answer of the turn.
-func (w way) whole() bool { return w == copied || w == merged }
+func (w writeMode) whole() bool { return w == copied || w == merged }
 
 type turnRow struct {
-	way            way
-	session, owner string
-	partition      int
-	turn           conversation.Turn
+	mode              writeMode
+	session, identity string
+	partition         int
+	turn              conversation.Turn
 	// needs is a turn that must be in the table, or this turn does not belong there.
 	needs uuid.UUID
 	drop  bool
@@ -48,14 +48,14 @@ func (p *plan) bringIn(e *projections.Judged, t *conversation.Turn) {
 		p.put(e, t, copied)
 	case r == nil:
 		p.put(e, t, merged)
-	case !r.way.whole() || r.needs != uuid.Nil:
-		r.way, r.needs, r.turn = merged, uuid.Nil, *t
+	case !r.mode.whole() || r.needs != uuid.Nil:
+		r.mode, r.needs, r.turn = merged, uuid.Nil, *t
 	}
 }
 
 // put adds a whole row.
-func (p *plan) put(e *projections.Judged, t *conversation.Turn, how way) *turnRow {
-	r := &turnRow{way: how, session: e.SessionID, owner: e.Head.Identity, partition: e.Position.Partition, turn: *t}
+func (p *plan) put(e *projections.Judged, t *conversation.Turn, how writeMode) *turnRow {
+	r := &turnRow{mode: how, session: e.SessionID, identity: e.Head.Identity, partition: e.Position.Partition, turn: *t}
 	p.turns = append(p.turns, r)
 	p.byTurn[t.ID] = r
 	return r
@@ -86,7 +86,7 @@ func (p *plan) correct(e *projections.Judged) {
 	r.turn.Status, r.turn.ReplacedBy = old.Status, old.ReplacedBy
 	next := p.put(e, t, copied)
 	switch {
-	case r.way.whole():
+	case r.mode.whole():
 		next.needs = r.needs
 	case old.Place < e.Head.LinkedAt:
 		next.needs = old.ID
@@ -110,17 +110,17 @@ func (p *plan) redact(e *projections.Judged, linked bool) {
 			continue
 		}
 		r.turn = *t
-		if !r.way.whole() || r.needs != uuid.Nil {
-			r.way, r.needs = merged, uuid.Nil
+		if !r.mode.whole() || r.needs != uuid.Nil {
+			r.mode, r.needs = merged, uuid.Nil
 		}
 	}
 }
 
 // going returns the turns that get into the tables in one of some ways.
-func (p *plan) going(ways ...way) []*turnRow {
+func (p *plan) going(ways ...writeMode) []*turnRow {
 	var out []*turnRow
 	for _, r := range p.turns {
-		if !r.drop && slices.Contains(ways, r.way) {
+		if !r.drop && slices.Contains(ways, r.mode) {
 			out = append(out, r)
 		}
 	}
@@ -128,14 +128,14 @@ func (p *plan) going(ways ...way) []*turnRow {
 }
 
 // answers returns the turns of some ways that have an answer.
-func (p *plan) answers(ways ...way) []*turnRow {
+func (p *plan) answers(ways ...writeMode) []*turnRow {
 	return slices.DeleteFunc(p.going(ways...), func(r *turnRow) bool { return r.turn.FinalizedAt.IsZero() })
 }
 
 var questionTable = rows.Table[*turnRow]{Name: "questions", Key: "turn_id", Columns: []rows.Column[*turnRow]{
 	rows.Col("place", "bigint", func(b *buffer, r *turnRow) { b.Bigint(r.turn.Place) }),
 	rows.Col("position", "bigint", func(b *buffer, r *turnRow) { b.Bigint(r.turn.Started) }),
-	rows.Col("deleted_position", "bigint", func(b *buffer, r *turnRow) { b.Seq(r.turn.Gone) }),
+	rows.Col("deleted_position", "bigint", func(b *buffer, r *turnRow) { b.Seq(r.turn.Redacted) }),
 	rows.Col("created_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.CreatedAt) }),
 	rows.Col("deleted_at", "timestamptz", func(b *buffer, r *turnRow) { b.Time(r.turn.DeletedAt) }),
 	rows.Col("turn_id", "uuid", func(b *buffer, r *turnRow) { b.UUID(r.turn.ID) }),
@@ -148,7 +148,7 @@ var questionTable = rows.Table[*turnRow]{Name: "questions", Key: "turn_id", Colu
 	rows.Col("translate_chat", "boolean", func(b *buffer, r *turnRow) { b.Bool(r.turn.TranslateChat) }),
 	rows.Col("status_before", "text", func(b *buffer, r *turnRow) { b.Optional(r.before()) }),
 	rows.Col("session_id", "text", func(b *buffer, r *turnRow) { b.Word(r.session) }),
-	rows.Col("identity_id", "text", func(b *buffer, r *turnRow) { b.Word(r.owner) }),
+	rows.Col("identity_id", "text", func(b *buffer, r *turnRow) { b.Word(r.identity) }),
 	rows.Col("request_id", "text", func(b *buffer, r *turnRow) { b.Word(r.turn.RequestID) }),
 	rows.Col("pipeline_name", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().PipelineName) }),
 	rows.Col("consultant", "text", func(b *buffer, r *turnRow) { b.OptionalText(r.question().Consultant) }),
@@ -188,7 +188,7 @@ func (r *turnRow) before() string {
 	if r.turn.Status != conversation.Redacted {
 		return ""
 	}
-	return r.turn.Was.String()
+	return r.turn.StatusBefore.String()
 }
 
 // The texts of a tombstone.

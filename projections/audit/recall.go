@@ -89,8 +89,9 @@ const recallStatement = `with words as (select string_agg(quote_literal(lexeme),
 // mostGrams bounds how many grams of a query are searched in each turn.
 const mostGrams = 64
 
-// scripts are scripts without spaces between words, or, for Hangul, with several words between two spaces. Each has its
-// number of letters in a gram: words of syllables and ideographs are short, words of alphabets longer.
+// scripts are scripts without spaces between words, or, for Hangul, with several words between two spaces. gram is
+// the number of letters of a gram in the script: words of syllables and ideographs are short, words of alphabets
+// longer.
 var scripts = []struct {
 	table *unicode.RangeTable
 	gram  int

@@ -20,7 +20,8 @@ func BenchmarkRecall(b *testing.B) {
 				log.add(linked(session, user))
 				for i := range turns {
 					at := i * 37 % 400
-					log.add(said(session, fmt.Sprint("r", i), fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
+					log.add(exchange(session, fmt.Sprint("r", i),
+						fmt.Sprint("What of item ", i, "? ", prose[at:at+180]),
 						fmt.Sprint("Shelf ", i%97, ". ", prose[at:at+480]))...)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-func said(session, request, question, answer string) []events.Fact {
+func exchange(session, request, question, answer string) []events.Fact {
 	s, f := started(session, request), finalized(session, request)
 	s.QuestionNeutral, f.AnswerNeutral = question, answer
 	return []events.Fact{s, f}
@@ -19,12 +19,12 @@ func TestRecallFindsWhatAnIdentitySaid(t *testing.T) {
 	t.Parallel()
 	log := newJournal()
 	log.add(linked("s1", "u"), linked("s2", "u"), linked("s3", "other"))
-	log.add(said("s1", "r1", "My favourite colour is teal.", "Noted.")...)
-	log.add(said("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
-	log.add(said("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
-	log.add(said("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
-	log.add(said("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
-	log.add(said("s3", "r5", "The cat of another.", "Whose cat?")...)
+	log.add(exchange("s1", "r1", "My favourite colour is teal.", "Noted.")...)
+	log.add(exchange("s1", "r2", "I have two cats, Ada and Bob.", "Lovely cats!")...)
+	log.add(exchange("s2", "r3", "Was für ein Wetter in Gdańsk?", "Regen.")...)
+	log.add(exchange("s2", "r4", "My cats are called Cleo and Dot.", "Noted: the cats.")...)
+	log.add(exchange("s2", "r7", "Am I happier in Łódź, hoping for relational databases?", "Yes, 42-7.")...)
+	log.add(exchange("s3", "r5", "The cat of another.", "Whose cat?")...)
 	pending := started("s2", "r6")
 	pending.QuestionNeutral = "what do cats eat"
 	log.add(pending)
@@ -75,7 +75,7 @@ func TestRecallWithoutSpaces(t *testing.T) {
 		{"仕事ではGoでframeworkなしのAPIを書いています。", "なるほど。"},
 		{"My cats are called Cleo and Dot.", "Noted."},
 	} {
-		log.add(said("s", fmt.Sprint("r", i), turn[0], turn[1])...)
+		log.add(exchange("s", fmt.Sprint("r", i), turn[0], turn[1])...)
 	}
 	a := filled(t, log, 7)
 	for query, want := range map[string]string{
@@ -114,7 +114,7 @@ func TestRecallOfVeryLongTexts(t *testing.T) {
 	for i := range 40_000 {
 		long += fmt.Sprint(" word", i)
 	}
-	log.add(said("s", "r", "first things"+long, long)...)
+	log.add(exchange("s", "r", "first things"+long, long)...)
 	a := filled(t, log, 7)
 	got, err := a.Recall(t.Context(), "u", "first"+long, 5)
 	require.NoError(t, err)

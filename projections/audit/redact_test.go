@@ -149,7 +149,7 @@ func goneFrom(l *journal) func(events.Recorded) bool {
 		}
 		return slices.ContainsFunc(named(e), func(turn uuid.UUID) bool {
 			t := s.Turn(turn)
-			return t != nil && t.Gone != 0 && t.Gone != e.Position.Seq
+			return t != nil && t.Redacted != 0 && t.Redacted != e.Position.Seq
 		})
 	}
 }

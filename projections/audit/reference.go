@@ -20,7 +20,7 @@ const verifySuffix = "_verify"
 // served ones. It takes as much disk space as those, and no memory in this process. No rebuild can begin meanwhile
 // (projections.ErrRebuilding).
 func (a *Audit) NewReference(ctx context.Context, _ int) (projections.Reference, error) {
-	g, err := a.beside(ctx, verifySuffix)
+	g, err := a.newTables(ctx, verifySuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,8 @@ const digests = `
 		union all select coalesce(session_id, ''), 'ledger', md5(t::text) from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
-	) rows where $1::text[] is null or session_id = any($1) group by session_id, what order by session_id collate "C", what collate "C"`
+	) rows where $1::text[] is null or session_id = any($1)
+	group by session_id, what order by session_id collate "C", what collate "C"`
 
 // Compare implements projections.Reference. It reads the tables in one transaction, at their position when the
 // transaction begins.

@@ -100,11 +100,11 @@ func (a *Audit) fill(ctx context.Context, tx pgx.Tx, state *conversation.State, 
 	return err
 }
 
-// Guarded is the tables for readers. While May returns an error, every use fails with ErrUnavailable; the tables catch
-// up from the log later. A nil *Guarded stands for a process without PostgreSQL.
+// Guarded is the tables for readers. While Readable returns an error, every use fails with ErrUnavailable; the tables
+// catch up from the log later. A nil *Guarded stands for a process without PostgreSQL.
 type Guarded struct {
-	Tables *Audit
-	May    func() error
+	Tables   *Audit
+	Readable func() error
 }
 
 var errNone = errors.Join(ErrUnavailable, errors.New("no PostgreSQL is configured: set TURNLEDGER_POSTGRES_URL"))
@@ -114,7 +114,7 @@ func (g *Guarded) Get() (*Audit, error) {
 	if g == nil {
 		return nil, errNone
 	}
-	if err := g.May(); err != nil {
+	if err := g.Readable(); err != nil {
 		return nil, errors.Join(ErrUnavailable, err)
 	}
 	return g.Tables, nil

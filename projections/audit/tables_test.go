@@ -29,7 +29,7 @@ type tables struct {
 
 // Park does what a runner does with an event that can't be applied.
 func (a *tables) Park(ctx context.Context, b projections.Batch, reason string) error {
-	hold, err := a.desk.Own(ctx, a.Name(), b.From)
+	hold, err := a.desk.ClaimLetters(ctx, a.Name(), b.From)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func scanTurn(row pgx.CollectableRow) (t Turn, err error) {
 	var status, before string
 	var created, finalized, deleted stamp
 	err = row.Scan(&t.SessionID, &t.IdentityID, &t.Partition, &t.ID, &t.RequestID, &status, &before,
-		&t.Version, &t.Place, &t.Started, &t.Final, &t.Gone,
+		&t.Version, &t.Place, &t.Started, &t.Final, &t.Redacted,
 		&created.at, &created.ns, &finalized.at, &finalized.ns, &deleted.at, &deleted.ns,
 		(*zeronull.UUID)(&t.Replaces), (*zeronull.UUID)(&t.ReplacedBy), &t.TranslateChat,
 		orEmpty(&q.PipelineName), orEmpty(&q.Consultant), orEmpty(&q.Repository),
@@ -50,7 +50,7 @@ func scanTurn(row pgx.CollectableRow) (t Turn, err error) {
 	}
 	t.CreatedAt, t.FinalizedAt, t.DeletedAt = created.time(), finalized.time(), deleted.time()
 	if t.Status == conversation.Redacted {
-		t.Was, err = parseStatus(before)
+		t.StatusBefore, err = parseStatus(before)
 		return t, err
 	}
 	for _, text := range []*string{

@@ -3,8 +3,8 @@
 //
 // A checkpoint is stored with its rows, so a letter and the checkpoint that passes its event are two writes. The letter
 // is durable first, and counts once the checkpoint has passed its event (Queue). A process that claims a partition
-// takes over its letters (Own). From then on no former owner can write a letter. Own removes the letters of events that
-// the checkpoint has not passed, since the new owner applies these events itself.
+// takes over its letters (ClaimLetters). From then on no runner with an older claim can write a letter. ClaimLetters
+// removes the letters of events that the checkpoint has not passed, since the new runner applies these events itself.
 package desk
 
 import (
@@ -46,15 +46,15 @@ func New(notes Notes) *Desk {
 
 // Of makes the desk of a log. It opens the log's notes when they are first needed.
 func Of(log *jetlog.Log) *Desk {
-	gate := make(chan struct{}, 1)
+	opening := make(chan struct{}, 1)
 	var notes *jetlog.Notes
 	return &Desk{open: func(ctx context.Context) (Notes, error) {
 		select {
-		case gate <- struct{}{}:
+		case opening <- struct{}{}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		defer func() { <-gate }()
+		defer func() { <-opening }()
 		if notes == nil {
 			// The server continues to create the bucket after its caller has given up, so the caller's end must not
 			// abandon it.

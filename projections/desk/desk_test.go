@@ -80,9 +80,9 @@ func listed(t *testing.T, d *desk.Desk, log *jetlog.Log, v view) (seqs []uint64)
 	return seqs
 }
 
-func own(t *testing.T, d *desk.Desk, cp projections.Checkpoint) *desk.Hold {
+func own(t *testing.T, d *desk.Desk, cp projections.Checkpoint) *desk.Claim {
 	t.Helper()
-	h, err := d.Own(t.Context(), "view", cp)
+	h, err := d.ClaimLetters(t.Context(), "view", cp)
 	require.NoError(t, err)
 	return h
 }
@@ -110,7 +110,7 @@ func TestAFormerOwnerKeepsNoLetter(t *testing.T) {
 		require.ErrorIs(t, former.Keep(t.Context(), time.Time{}, dead(4)), projections.ErrFenced)
 		require.NoError(t, now.Keep(t.Context(), time.Time{}, dead(5)))
 		require.Equal(t, []uint64{5}, listed(t, d, log, serving(claimed(9, 2, "a"))))
-		_, err := d.Own(t.Context(), "view", claimed(3, 1, "a"))
+		_, err := d.ClaimLetters(t.Context(), "view", claimed(3, 1, "a"))
 		require.ErrorIs(t, err, projections.ErrFenced, "an owner that claimed before, and comes late")
 	})
 }

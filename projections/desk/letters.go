@@ -22,8 +22,8 @@ type letter struct {
 	Epoch   uint64    `json:"epoch"`
 }
 
-// owner is the claim that may write letters of a partition.
-type owner struct {
+// letterClaim is the stored claim of a partition's letters: only its runner may write them.
+type letterClaim struct {
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -36,13 +36,13 @@ func letterKey(name string, of projections.Checkpoint, at events.Position) strin
 	return key(where, strconv.Itoa(at.Partition), strconv.FormatUint(at.Seq, 10))
 }
 
-// Hold is the right to park events of a partition.
-type Hold struct {
+// Claim is the right to park events of a partition.
+type Claim struct {
 	desk     *Desk
 	notes    Notes
 	name     string
 	at       projections.Checkpoint
-	own      string
+	claimKey string
 	revision uint64
 	// attempts counts earlier attempts at events that a former owner parked but did not pass.
 	attempts map[events.Position]int
@@ -50,21 +50,21 @@ type Hold struct {
 	keys []string
 }
 
-// Own takes over the letters of a claimed checkpoint's partition. It removes letters of events after the checkpoint's
-// sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes letters of
-// another stream. It fails with ErrFenced if a later claim owns the letters.
-func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) (_ *Hold, err error) {
-	defer projections.Wrap(&err, "own the dead letters")
+// ClaimLetters takes over the letters of a claimed checkpoint's partition. It removes letters of events after the
+// checkpoint's sequence: the former owner parked these events, and its checkpoint did not pass them. It also removes
+// letters of another stream. It fails with ErrFenced if a later claim owns the letters.
+func (d *Desk) ClaimLetters(ctx context.Context, name string, cp projections.Checkpoint) (_ *Claim, err error) {
+	defer projections.Wrap(&err, "claim the dead letters")
 	notes, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hold{
+	h := &Claim{
 		desk: d, notes: notes, name: name, at: cp, attempts: map[events.Position]int{},
-		own: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition)),
+		claimKey: key(generationKey("owner", name, cp.Store, cp.Generation), strconv.Itoa(cp.Partition)),
 	}
-	var have owner
-	revision, err := notes.Read(ctx, h.own, &have)
+	var have letterClaim
+	revision, err := notes.Read(ctx, h.claimKey, &have)
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +72,14 @@ func (d *Desk) Own(ctx context.Context, name string, cp projections.Checkpoint) 
 	if have.Epoch > cp.Epoch && (cp.Store != "" || cp.Seq > 0) {
 		return nil, projections.ErrFenced
 	}
-	if h.revision, err = notes.Write(ctx, h.own, owner{cp.Epoch}, revision); err != nil {
+	if h.revision, err = notes.Write(ctx, h.claimKey, letterClaim{cp.Epoch}, revision); err != nil {
 		return nil, fenced(err)
 	}
 	found, err := d.letters(ctx, name, cp.Store, cp.Generation, strconv.Itoa(cp.Partition)+".>")
 	for _, l := range found {
 		if err == nil && (l.Value.Position.Seq > cp.Seq || !sameStream(l.Value.Created, cp.Created)) {
 			h.attempts[l.Value.Position] = l.Value.Attempts
-			err = notes.Commit(ctx, l.Key, nil, h.own, h.revision)
+			err = notes.Commit(ctx, l.Key, nil, h.claimKey, h.revision)
 		}
 	}
 	return h, fenced(err)
@@ -98,20 +98,20 @@ func sameStream(a, b time.Time) bool { return a.IsZero() || b.IsZero() || a.Equa
 // Keep makes the letter of an event durable. If a former owner parked the event before, the letter adds that owner's
 // attempts to its own. The letter counts once a checkpoint of the claim has passed the event. Keep fails with ErrFenced
 // if another claim owns the letters by now.
-func (h *Hold) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) (err error) {
+func (h *Claim) Keep(ctx context.Context, created time.Time, dead projections.DeadLetter) (err error) {
 	dead.Projection = h.name
 	dead.Attempts += h.attempts[dead.Position]
 	l := letter{DeadLetter: dead, Created: created, Epoch: h.at.Epoch}
 	defer projections.Wrap(&err, "keep a dead letter")
 	k := letterKey(h.name, h.at, dead.Position)
-	if err = h.notes.Commit(ctx, k, l, h.own, h.revision); err == nil && h.desk.most > 0 {
+	if err = h.notes.Commit(ctx, k, l, h.claimKey, h.revision); err == nil && h.desk.most > 0 {
 		err = h.bound(ctx, k)
 	}
 	return fenced(err)
 }
 
 // bound removes the oldest letters beyond the desk's bound, after a letter was written.
-func (h *Hold) bound(ctx context.Context, kept string) error {
+func (h *Claim) bound(ctx context.Context, kept string) error {
 	if h.keys == nil {
 		found, err := h.desk.letters(ctx, h.name, h.at.Store, h.at.Generation, strconv.Itoa(h.at.Partition)+".>")
 		if err != nil {
@@ -124,7 +124,7 @@ func (h *Hold) bound(ctx context.Context, kept string) error {
 		h.keys = append(h.keys, kept)
 	}
 	for ; len(h.keys) > h.desk.most; h.keys = h.keys[1:] {
-		if err := h.notes.Commit(ctx, h.keys[0], nil, h.own, h.revision); err != nil {
+		if err := h.notes.Commit(ctx, h.keys[0], nil, h.claimKey, h.revision); err != nil {
 			return err
 		}
 	}

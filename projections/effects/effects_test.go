@@ -20,7 +20,8 @@ type nothing struct{}
 func (nothing) Name() string                                       { return "memory" }
 func (nothing) Handle(context.Context, []projections.Judged) error { return nil }
 
-// A version before the desk kept dead letters in the effect's bucket: who claims their partition takes them over.
+// Versions before the desk kept dead letters in the effect's bucket. A runner that claims the partition moves them to
+// the desk.
 func TestFormerDeadLettersAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)

@@ -25,9 +25,9 @@ type Config struct {
 	// Config is how views are fed, unless their entries say otherwise.
 	runner.Config
 	Log *jetlog.Log
-	// Known are the names of views that this process does not feed but another may. A request for such a view fails
-	// with projections.ErrNotFed.
-	Known []string
+	// ViewNames are the names of all views, also of those that only another process may feed. A request for such a view
+	// fails with projections.ErrNotFed.
+	ViewNames []string
 }
 
 // Entry describes a view that joins a fleet.
@@ -61,24 +61,24 @@ type Entry struct {
 type Fleet struct {
 	cfg   Config
 	desk  *desk.Desk
-	views []*Member
+	views []*ManagedView
 	// feeds, letters and places are in the order in which they were added, and include the effects beside the views.
-	feeds   []feed
-	letters []projections.DeadLetterQueue
-	places  []Place
-	beside  []string
-	begun   chan *rebuild.Rebuild
+	feeds         []feed
+	letters       []projections.DeadLetterQueue
+	places        []Place
+	workers       []string
+	begunRebuilds chan *rebuild.Rebuild
 }
 
 // feed is a runner of this process. Its view is nil if it feeds an effect or a task.
 type feed struct {
 	*runner.Runner
-	view *Member
+	view *ManagedView
 }
 
 // New makes an empty fleet; it does no I/O.
 func New(cfg Config) *Fleet {
-	return &Fleet{cfg: cfg, desk: desk.Of(cfg.Log), begun: make(chan *rebuild.Rebuild)}
+	return &Fleet{cfg: cfg, desk: desk.Of(cfg.Log), begunRebuilds: make(chan *rebuild.Rebuild)}
 }
 
 // Desk returns the desk that keeps the dead letters of views and effects whose stores outlive the process.
@@ -86,11 +86,11 @@ func (f *Fleet) Desk() *desk.Desk { return f.desk }
 
 // Add adds a view. It tries the view's store once: if the store answers, the view serves from the first request on. It
 // returns only errors that a retry can't mend.
-func (f *Fleet) Add(ctx context.Context, e Entry) (*Member, error) {
+func (f *Fleet) Add(ctx context.Context, e Entry) (*ManagedView, error) {
 	if e.InMemory && !e.Feeds {
 		return nil, fmt.Errorf("the view %s is in memory, so this process must feed it: set Feeds", e.View.Name())
 	}
-	m := &Member{Entry: e, fleet: f, desk: f.desk.Bounded(e.Letters)}
+	m := &ManagedView{Entry: e, fleet: f, desk: f.desk.Bounded(e.Letters)}
 	if e.InMemory {
 		m.desk = desk.InMemory()
 	}
@@ -117,29 +117,29 @@ func (f *Fleet) DeadLetters() []projections.DeadLetterQueue { return f.letters }
 // source is a view whose dead letters can be listed once the view is open.
 type source struct {
 	projections.View
-	member *Member
+	managed *ManagedView
 }
 
 // Served implements desk.Source.
 func (s source) Served(ctx context.Context) (projections.Served, error) {
-	if err := s.member.open(); err != nil {
+	if err := s.managed.open(); err != nil {
 		return projections.Served{}, err
 	}
 	return s.View.Served(ctx)
 }
 
-// Follower is what follows the log and is no view: an effect or a task. Each field but Name may be nil.
-type Follower struct {
+// Worker is an effect or a task: it follows the log and is no view. Each field but Name may be nil.
+type Worker struct {
 	Name    string
 	Runner  *runner.Runner
 	Letters projections.DeadLetterQueue
-	// Applied makes the follower a place that erasures reach.
+	// Applied makes the worker a place that erasures reach.
 	Applied func(ctx context.Context, partition int) (events.Position, error)
 }
 
-// Beside lists a follower beside the views.
-func (f *Fleet) Beside(other Follower) {
-	f.beside = append(f.beside, other.Name)
+// AddWorker lists a worker beside the views.
+func (f *Fleet) AddWorker(other Worker) {
+	f.workers = append(f.workers, other.Name)
 	if other.Runner != nil {
 		f.feeds = append(f.feeds, feed{Runner: other.Runner})
 	}
@@ -151,7 +151,7 @@ func (f *Fleet) Beside(other Follower) {
 	}
 }
 
-// Run feeds the views until ctx ends. Effects that were added by Beside run by themselves.
+// Run feeds the views until ctx ends. Workers run by themselves.
 func (f *Fleet) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range f.views {
@@ -172,7 +172,7 @@ func (f *Fleet) Close() {
 	}
 }
 
-func (f *Fleet) view(name string) *Member {
+func (f *Fleet) view(name string) *ManagedView {
 	for _, m := range f.views {
 		if m.View.Name() == name {
 			return m

@@ -77,12 +77,12 @@ func (*kept) NewReference(context.Context, int) (projections.Reference, error) {
 }
 
 func newFleet(log *jetlog.Log) *fleet.Fleet {
-	return fleet.New(fleet.Config{Log: log, Known: []string{"elsewhere"}, Config: runner.Config{
+	return fleet.New(fleet.Config{Log: log, ViewNames: []string{"elsewhere"}, Config: runner.Config{
 		Rules: rules, Logger: slog.New(slog.DiscardHandler), Pause: 10 * time.Millisecond,
 	}})
 }
 
-func add(t *testing.T, f *fleet.Fleet, e fleet.Entry) *fleet.Member {
+func add(t *testing.T, f *fleet.Fleet, e fleet.Entry) *fleet.ManagedView {
 	t.Helper()
 	m, err := f.Add(t.Context(), e)
 	require.NoError(t, err)
@@ -186,12 +186,12 @@ func TestDeadLettersAreThoseOfTheServedStore(t *testing.T) {
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	letters := f.DeadLetters()[0]
 	require.Equal(t, "kept", letters.Name())
-	hold, err := f.Desk().Own(t.Context(), "kept", cp)
+	claim, err := f.Desk().ClaimLetters(t.Context(), "kept", cp)
 	require.NoError(t, err)
 	e, _, err := log.At(t.Context(), at)
 	require.NoError(t, err)
 	dead := projections.NewDeadLetter("kept", &projections.Judged{Recorded: e}, "a test", time.Now())
-	require.NoError(t, hold.Keep(t.Context(), cp.Created, dead))
+	require.NoError(t, claim.Keep(t.Context(), cp.Created, dead))
 
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(f)
@@ -297,7 +297,7 @@ func TestRebuildsOfViewsThatAreNotKeptHere(t *testing.T) {
 	v.set(nil)
 	add(t, f, fleet.Entry{View: v, Reads: true})
 	add(t, f, inMemory())
-	f.Beside(fleet.Follower{Name: "effect"})
+	f.AddWorker(fleet.Worker{Name: "effect"})
 	for name, want := range map[string]error{
 		"nothing": projections.ErrNoProjection, "kept": projections.ErrNoProjection, "elsewhere": projections.ErrNotFed,
 		"effect": projections.ErrNoProjection,

@@ -21,8 +21,9 @@ func NewPlace(
 	return Place{log, name, applied}
 }
 
-// Places returns the places of all views that this process feeds or reads, of views in stores that other processes
-// feed, and of the effects beside them. So every process has the same answer to whether an erasure is complete.
+// Places returns the places of all views in the fleet, also of those in stores that this process neither feeds nor
+// reads, and of the effects beside them. Processes with the same stores return the same places, but for a view in
+// memory: only its own process has it in the fleet.
 func (f *Fleet) Places() []Place { return f.places }
 
 // Name of the place in receipts.

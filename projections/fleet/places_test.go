@@ -22,7 +22,7 @@ func TestPlacesAreReachedWithWhatTheyApplied(t *testing.T) {
 	v.set(nil)
 	f := newFleet(log)
 	add(t, f, fleet.Entry{View: v, Reads: true})
-	f.Beside(fleet.Follower{Name: "beside", Applied: func(context.Context, int) (events.Position, error) {
+	f.AddWorker(fleet.Worker{Name: "beside", Applied: func(context.Context, int) (events.Position, error) {
 		return at, nil
 	}})
 	places := f.Places()

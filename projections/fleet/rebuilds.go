@@ -19,7 +19,7 @@ func (f *Fleet) runRebuilds(ctx context.Context) error {
 	log := f.cfg.Logger
 	for {
 		select {
-		case r := <-f.begun:
+		case r := <-f.begunRebuilds:
 			g.Go(func() error {
 				began := time.Now()
 				switch err := r.Run(ctx); {
@@ -39,12 +39,12 @@ func (f *Fleet) runRebuilds(ctx context.Context) error {
 }
 
 // rebuildableHere finds a view that this process feeds and that can be rebuilt.
-func (f *Fleet) rebuildableHere(name string) (*Member, error) {
+func (f *Fleet) rebuildableHere(name string) (*ManagedView, error) {
 	m := f.view(name)
 	switch {
-	case m == nil && slices.Contains(f.cfg.Known, name):
+	case m == nil && slices.Contains(f.cfg.ViewNames, name):
 		return nil, projections.ErrNotFed
-	case m == nil && !slices.Contains(f.beside, name):
+	case m == nil && !slices.Contains(f.workers, name):
 		return nil, projections.ErrNoProjection
 	case !m.rebuildable():
 		return nil, projections.ErrNotRebuildable
@@ -55,7 +55,7 @@ func (f *Fleet) rebuildableHere(name string) (*Member, error) {
 }
 
 // rebuildConfig returns the configuration of a rebuild: as the view is fed, but with the rebuild's own batch size.
-func (m *Member) rebuildConfig() rebuild.Config {
+func (m *ManagedView) rebuildConfig() rebuild.Config {
 	c := m.feeding()
 	c.MaxBatch = 0
 	return c
@@ -73,7 +73,7 @@ func (f *Fleet) Rebuild(ctx context.Context, name string) (generation uint64, er
 		return 0, err
 	}
 	select {
-	case f.begun <- r:
+	case f.begunRebuilds <- r:
 		m.last.Store(r)
 		return r.Generation(), nil
 	case <-ctx.Done():

@@ -59,10 +59,10 @@ func (f *Fleet) Projections(ctx context.Context) (out []projections.Status, _ er
 	return append(out, filling...), nil
 }
 
-func (m *Member) rebuildable() bool { return m != nil && m.Rebuildable != nil }
+func (m *ManagedView) rebuildable() bool { return m != nil && m.Rebuildable != nil }
 
 // generation returns the served generation; 0 if the view has no generations, or does not answer.
-func (m *Member) generation(ctx context.Context) uint64 {
+func (m *ManagedView) generation(ctx context.Context) uint64 {
 	if !m.rebuildable() {
 		return 0
 	}
@@ -74,7 +74,7 @@ func (m *Member) generation(ctx context.Context) uint64 {
 }
 
 // stored returns a view's status by its stored checkpoints, compared with the log.
-func (m *Member) stored(ctx context.Context) []projections.Status {
+func (m *ManagedView) stored(ctx context.Context) []projections.Status {
 	served, silent := m.View.Served(ctx)
 	out := make([]projections.Status, m.fleet.cfg.Log.Partitions())
 	var g errgroup.Group
@@ -89,7 +89,7 @@ func (m *Member) stored(ctx context.Context) []projections.Status {
 	return out
 }
 
-func (m *Member) storedStatus(ctx context.Context, cp projections.Checkpoint, err error) projections.Status {
+func (m *ManagedView) storedStatus(ctx context.Context, cp projections.Checkpoint, err error) projections.Status {
 	log := m.fleet.cfg.Log
 	s := projections.Status{Partition: cp.Partition, Position: cp.Position(), State: stateNotFed}
 	var head events.Position
@@ -129,7 +129,7 @@ func (f *Fleet) Checks() (out []Check) {
 	return out
 }
 
-func (m *Member) ready(ctx context.Context) error {
+func (m *ManagedView) ready(ctx context.Context) error {
 	name := m.View.Name()
 	if why := m.refused.Load(); why != nil && errors.Is(*why, projections.ErrStream) {
 		says := "not read: the view " + name + " does not follow this log; turnledger projections rebuild " + name

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds the bytes of all rings and judges of a process. Whoever makes them too many takes them from the largest
+// budget bounds the bytes of all rings and judges of a process. A caller that exceeds it takes bytes from the largest
 // of these, so that a busy partition never starves beside idle ones.
 type budget struct {
 	limit int64

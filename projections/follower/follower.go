@@ -30,10 +30,10 @@ type Config struct {
 	Rules conversation.Rules
 	// Bytes bounds the rings and the judges' states of all partitions; 64 MiB by default.
 	Bytes int64
-	// Loads is how many sessions judges read from the log at once; 16 by default. After each they rest for Rest times
-	// as long as it took. JetStream stores nothing while it looks for a session's next event, so that the writers of an
-	// embedded log wait for each load.
-	Loads, Rest int
+	// Loads is how many sessions judges read from the log at once; 16 by default. After each they pause for
+	// PauseFactor times as long as it took. JetStream stores nothing while it looks for a session's next event, so that
+	// the writers of an embedded log wait for each load.
+	Loads, PauseFactor int
 	// Pause before a log that broke off is read again; 100 ms by default.
 	Pause  time.Duration
 	Logger *slog.Logger
@@ -58,7 +58,7 @@ func New(log Log, cfg Config) *Follower {
 	cfg.Bytes, cfg.Pause = cmp.Or(cfg.Bytes, 64<<20), cmp.Or(cfg.Pause, 100*time.Millisecond)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	f := &Follower{log: log, cfg: cfg, budget: newBudget(cfg.Bytes)}
-	f.loads = &loads{slots: make(chan struct{}, cmp.Or(cfg.Loads, concurrentLoads)), rest: cfg.Rest}
+	f.loads = &loads{slots: make(chan struct{}, cmp.Or(cfg.Loads, concurrentLoads)), pauseFactor: cfg.PauseFactor}
 	for k := range log.Partitions() {
 		f.parts = append(f.parts, newPart(f, k))
 	}

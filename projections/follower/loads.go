@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// loads bounds how much judges read of the log beside its writers: so many sessions at once, with a rest after each.
+// loads bounds how much judges read of the log beside its writers: so many sessions at once, with a pause after each.
 type loads struct {
 	slots chan struct{}
-	// rest is how long a slot stays taken after a load, in times of what the load took.
-	rest int
+	// pauseFactor is how long a slot stays taken after a load, in times of what the load took.
+	pauseFactor int
 }
 
 // run runs a load as soon as there is a slot.
@@ -22,10 +22,10 @@ func (l *loads) run(ctx context.Context, load func() error) error {
 	began := time.Now()
 	err := load()
 	free := func() { <-l.slots }
-	if l.rest == 0 {
+	if l.pauseFactor == 0 {
 		free()
 	} else {
-		time.AfterFunc(time.Duration(l.rest)*time.Since(began), free)
+		time.AfterFunc(time.Duration(l.pauseFactor)*time.Since(began), free)
 	}
 	return err
 }

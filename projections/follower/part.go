@@ -56,8 +56,8 @@ func newPart(f *Follower, number int) *part {
 		Follower: f, number: number, started: make(chan struct{}), changed: make(chan struct{}, 1),
 		arrived: make(chan struct{}, 1), lead: make(chan leading, 1),
 	}
-	p.raw = newRing(f.budget, seqOfMessage, nil)
-	p.judged = newRing(f.budget, seqOfJudged, p.unjudged)
+	p.raw = newRing(f.budget, seqOfMessage, messageContinues, nil)
+	p.judged = newRing(f.budget, seqOfJudged, judgedContinues, p.unjudged)
 	return p
 }
 
@@ -145,7 +145,7 @@ func (p *part) once(ctx context.Context) error {
 // stage1 reads the partition.
 func (p *part) stage1(ctx context.Context) error {
 	return jetlog.Follow(ctx, p.log, jetlog.Following{
-		Partition: p.number, Options: jetlog.TailOptions{Ungated: true}, Mark: &p.folded, Pause: p.cfg.Pause,
+		Partition: p.number, Options: jetlog.TailOptions{Ungated: true}, Watermark: &p.folded, Pause: p.cfg.Pause,
 		Begin: func(ctx context.Context) (uint64, error) {
 			head, err := p.log.Head(ctx, p.number)
 			return head.Seq, err

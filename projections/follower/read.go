@@ -16,12 +16,12 @@ func (f *Follower) Read(ctx context.Context, r jetlog.Following) error {
 	after, err := uint64(0), error(nil)
 	if r.Begin != nil {
 		for after, err = r.Begin(ctx); err != nil; after, err = r.Begin(ctx) {
-			if !again(ctx, &r, err) {
+			if !pauseAfter(ctx, &r, err) {
 				return nil
 			}
 		}
 	}
-	r.Mark.Advance(after)
+	r.Watermark.Advance(after)
 	if r.Opened != nil {
 		r.Opened()
 	}
@@ -32,22 +32,22 @@ func (f *Follower) Read(ctx context.Context, r jetlog.Following) error {
 		switch {
 		case errors.Is(err, jetlog.ErrStream) && ctx.Err() == nil:
 			return fmt.Errorf("read partition %d: %w", r.Partition, err)
-		case err != nil && !again(ctx, &r, err):
+		case err != nil && !pauseAfter(ctx, &r, err):
 			return nil
 		case err != nil:
 			continue
 		}
 		for err := r.Read(ctx, batch); err != nil; err = r.Read(ctx, batch) {
-			if !again(ctx, &r, err) {
+			if !pauseAfter(ctx, &r, err) {
 				return nil
 			}
 		}
-		r.Mark.Advance(batch[len(batch)-1].Position.Seq)
+		r.Watermark.Advance(batch[len(batch)-1].Position.Seq)
 	}
 }
 
-// again warns and pauses; it returns false if ctx ends first.
-func again(ctx context.Context, r *jetlog.Following, err error) bool {
+// pauseAfter warns of an error and pauses; it returns false if ctx ends first.
+func pauseAfter(ctx context.Context, r *jetlog.Following, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}

@@ -11,8 +11,10 @@ import (
 // and never changed. It forgets what all readers have taken, and also what they have not, where the budget asks for it:
 // a reader that falls out so reads the log by itself.
 type ring[E any] struct {
-	seq    func(*E) uint64
-	budget *budget
+	seq func(*E) uint64
+	// continues reports whether an event belongs together with the next one.
+	continues func(*E) bool
+	budget    *budget
 	// idle is called without the lock when the last reader has left an open ring.
 	idle func()
 
@@ -44,8 +46,10 @@ type hold struct {
 	changed chan struct{}
 }
 
-func newRing[E any](b *budget, seq func(*E) uint64, idle func()) *ring[E] {
-	r := &ring[E]{seq: seq, budget: b, idle: idle, opened: make(chan struct{}), holds: map[*hold]struct{}{}}
+func newRing[E any](b *budget, seq func(*E) uint64, continues func(*E) bool, idle func()) *ring[E] {
+	r := &ring[E]{
+		seq: seq, continues: continues, budget: b, idle: idle, opened: make(chan struct{}), holds: map[*hold]struct{}{},
+	}
 	b.add(r)
 	return r
 }
@@ -87,7 +91,7 @@ func (r *ring[E]) stop(err error) {
 	r.open, r.opened = false, make(chan struct{})
 	r.clear()
 	for h := range r.holds {
-		h.lose()
+		h.markLost()
 	}
 	clear(r.holds)
 }
@@ -215,7 +219,7 @@ func (r *ring[E]) join(h *hold, at uint64) (joined, lost bool) {
 	return true, false
 }
 
-// take returns the next events of a reader, at most so many, and the sequence up to which there are no others. It
+// take returns the next events of a reader, about so many at most, and the sequence up to which there are no others. It
 // returns nothing if there is nothing yet; lost if the reader fell out.
 func (r *ring[E]) take(h *hold, most int) (batch []E, upTo uint64, lost bool, err error) {
 	r.mu.Lock()
@@ -241,13 +245,13 @@ func (r *ring[E]) pieces(after uint64, most int) (pieces [][]E, upTo uint64) {
 	from := sort.Search(len(r.chunks), func(i int) bool { return r.chunks[i].last > after })
 	for _, c := range r.chunks[from:] {
 		left := c.events[sort.Search(len(c.events), func(i int) bool { return r.seq(&c.events[i]) > after }):]
-		if len(left) > most {
-			return append(pieces, left[:most]), r.seq(&left[most-1])
+		if n := cut(left, most, r.continues); n < len(left) {
+			return append(pieces, left[:n]), r.seq(&left[n-1])
 		}
 		if upTo = c.last; len(left) > 0 {
 			pieces = append(pieces, left)
 		}
-		if most -= len(left); most == 0 {
+		if most -= len(left); most <= 0 {
 			break
 		}
 	}
@@ -269,7 +273,7 @@ func (r *ring[E]) leave(h *hold) {
 	}
 }
 
-func (h *hold) lose() {
+func (h *hold) markLost() {
 	h.lost = true
 	h.signal()
 }

@@ -54,9 +54,9 @@ type judgeSource struct {
 	loads  *loads
 	// most bounds what is judged before any of it is shown.
 	most int
-	// rest is what the reader has brought and is not judged yet. The source is at a sequence, and the reader at to.
-	rest   []jetlog.Message
-	at, to uint64
+	// unjudged is what the reader has brought and is not judged yet. The source is at a sequence, and the reader at to.
+	unjudged []jetlog.Message
+	at, to   uint64
 
 	mu    sync.Mutex
 	judge *projections.Judge
@@ -65,15 +65,15 @@ type judgeSource struct {
 
 // next implements source. After an error it goes on with the event that could not be judged.
 func (s *judgeSource) next(ctx context.Context) ([]projections.Judged, uint64, error) {
-	if len(s.rest) == 0 {
+	if len(s.unjudged) == 0 {
 		batch, upTo, err := s.raw.next(ctx)
-		if s.rest, s.to = batch, max(s.to, upTo); len(batch) == 0 {
+		if s.unjudged, s.to = batch, max(s.to, upTo); len(batch) == 0 {
 			s.at = s.to
 			return nil, s.at, err
 		}
 	}
-	out, err := s.judgeAll(ctx, s.rest[:min(len(s.rest), s.most)])
-	if s.rest = s.rest[len(out):]; len(s.rest) == 0 {
+	out, err := s.judgeAll(ctx, s.unjudged[:cut(s.unjudged, s.most, messageContinues)])
+	if s.unjudged = s.unjudged[len(out):]; len(s.unjudged) == 0 {
 		s.at = s.to
 	}
 	s.budget.enforce()
@@ -99,6 +99,7 @@ func (s *judgeSource) judgeAll(ctx context.Context, batch []jetlog.Message) ([]p
 		if err != nil {
 			break
 		}
+		j.Continues = batch[i].Continues
 		out = append(out, j)
 		s.at = j.Position.Seq
 	}
@@ -142,6 +143,19 @@ func (s *judgeSource) close() {
 	s.budget.remove(s)
 	s.budget.grow(-int(s.bytes.Swap(0)))
 }
+
+// cut returns how many events to take where at most so many are wanted: a few more if they belong together.
+func cut[E any](from []E, most int, continues func(*E) bool) int {
+	n := min(len(from), most)
+	for n > 0 && n < len(from) && continues(&from[n-1]) {
+		n++
+	}
+	return n
+}
+
+func messageContinues(m *jetlog.Message) bool { return m.Continues }
+
+func judgedContinues(j *projections.Judged) bool { return j.Continues }
 
 func seqOfMessage(m *jetlog.Message) uint64 { return m.Position.Seq }
 

@@ -63,7 +63,7 @@ func (x *Index) Run(ctx context.Context, others ...func(context.Context, []jetlo
 		g.Go(func() error {
 			return x.follower.Read(ctx, jetlog.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
-				Mark: &x.read[k], Pause: time.Second,
+				Watermark: &x.read[k], Pause: time.Second,
 				Read: func(ctx context.Context, batch []jetlog.Message) error { return x.note(ctx, k, batch, others) },
 				Warn: func(err error) {
 					x.logger.Warn("the index of owners waits for the log", "partition", k, "err", err)

@@ -57,11 +57,11 @@ func newFiller(
 		f.reached(b.To.Seq, len(b.Events)+len(b.Parked))
 	}}
 	if letters != nil {
-		hold, err := answered(ctx, func() (*desk.Hold, error) { return cfg.Desk.Own(ctx, sink.Name(), cp) })
+		claim, err := answered(ctx, func() (*desk.Claim, error) { return cfg.Desk.ClaimLetters(ctx, sink.Name(), cp) })
 		if err != nil {
 			return nil, err
 		}
-		f.Park = leaveOut(letters, hold, sink.Name())
+		f.Park = leaveOut(letters, claim, sink.Name())
 	}
 	if cfg.Start != nil {
 		seq, err := answered(ctx, func() (uint64, error) { return cfg.Start(ctx, p.partition) })
@@ -84,7 +84,9 @@ func stop(_ context.Context, b projections.Batch, why error) error {
 
 // leaveOut skips an event that can't be applied if an operator has dropped it in the served generation, and keeps that
 // letter. Any other such event ends the rebuild.
-func leaveOut(letters *desk.Queue, hold *desk.Hold, name string) func(context.Context, projections.Batch, error) error {
+func leaveOut(
+	letters *desk.Queue, claim *desk.Claim, name string,
+) func(context.Context, projections.Batch, error) error {
 	return func(ctx context.Context, b projections.Batch, why error) error {
 		drop, err := letters.Dropped(ctx, b.Events[0].Position)
 		if err != nil {
@@ -95,7 +97,7 @@ func leaveOut(letters *desk.Queue, hold *desk.Hold, name string) func(context.Co
 		}
 		dead := projections.NewDeadLetter(name, &b.Events[0], why.Error(), time.Now())
 		dead.Dropped = drop
-		return hold.Keep(ctx, b.From.Created, dead)
+		return claim.Keep(ctx, b.From.Created, dead)
 	}
 }
 

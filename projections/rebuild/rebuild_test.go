@@ -56,7 +56,7 @@ func TestRebuildUnderLoad(t *testing.T) {
 			for n := range sessions {
 				g.Go(func() error {
 					for i := 12; load.Err() == nil; i++ {
-						if err := say(context.WithoutCancel(load), log, n, i); err != nil {
+						if err := appendTurn(context.WithoutCancel(load), log, n, i); err != nil {
 							return err
 						}
 						pause(load, 5*time.Millisecond)

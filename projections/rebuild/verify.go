@@ -46,7 +46,7 @@ func (v *Verification) Run(ctx context.Context, sample int, report func(projecti
 		return v.sampled(ctx, ref, sample, report)
 	}
 	err = feed(ctx, v.log, ref, v.cfg, nil, v.parts, func(ctx context.Context, all []*filler) (err error) {
-		sessions, err = ref.Compare(ctx, 0, whole{v, all}, report)
+		sessions, err = ref.Compare(ctx, 0, logFold{v, all}, report)
 		return err
 	})
 	return sessions, err
@@ -62,7 +62,7 @@ func (v *Verification) sampled(ctx context.Context, ref projections.Reference, s
 		}
 		fillers[k] = f
 	}
-	return ref.Compare(ctx, sample, whole{v, fillers}, report)
+	return ref.Compare(ctx, sample, logFold{v, fillers}, report)
 }
 
 // Progress returns how many events were folded, and how many there are.
@@ -75,21 +75,21 @@ func (v *Verification) Progress() (done, of uint64) {
 	return done, of
 }
 
-// whole folds the log for a reference.
-type whole struct {
+// logFold folds the log for a reference.
+type logFold struct {
 	*Verification
 	fillers []*filler
 }
 
-var _ projections.Fold = whole{}
+var _ projections.Fold = logFold{}
 
 // Reach implements projections.Fold.
-func (w whole) Reach(ctx context.Context, at events.Position) error {
+func (w logFold) Reach(ctx context.Context, at events.Position) error {
 	return w.fillers[at.Partition].reach(ctx, at.Seq)
 }
 
 // Session implements projections.Fold.
-func (w whole) Session(ctx context.Context, sessionID string, at events.Position) error {
+func (w logFold) Session(ctx context.Context, sessionID string, at events.Position) error {
 	f := w.fillers[at.Partition]
 	f.judge = projections.NewJudge(w.log, w.cfg.Rules, 1) // it remembers nothing of other sessions
 	b := projections.Batch{From: f.At, To: f.At}

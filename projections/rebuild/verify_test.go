@@ -53,7 +53,7 @@ func TestVerifyFindsNothingInAViewThatEqualsTheLog(t *testing.T) {
 			g.Go(func() error {
 				for i := 9; load.Err() == nil; i++ {
 					for n := range 8 {
-						if err := say(t.Context(), log, n, i); err != nil {
+						if err := appendTurn(t.Context(), log, n, i); err != nil {
 							return err
 						}
 						pause(load, 5*time.Millisecond)
@@ -84,9 +84,11 @@ func TestVerifyFindsTamperedRows(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	for sql, want := range map[string][]string{
 		`update turnledger.answers set answer_neutral = 'a lie' where turn_id = (
-			select turn_id from turnledger.turns where session_id = 's1' and status = 'finalized' limit 1)`: {"s1 answers"},
+			select turn_id from turnledger.turns
+			where session_id = 's1' and status = 'finalized' limit 1)`: {"s1 answers"},
 		`update turnledger.questions set metadata = '{}' where turn_id = (
-			select turn_id from turnledger.turns where session_id = 's2' and status = 'finalized' limit 1)`: {"s2 questions"},
+			select turn_id from turnledger.turns
+			where session_id = 's2' and status = 'finalized' limit 1)`: {"s2 questions"},
 		"delete from turnledger.sessions where session_id = 's3'": {"s3 session"},
 		`insert into turnledger.session_links select linked_position, linked_at, partition, 'never', identity_id
 			from turnledger.session_links where session_id = 's0'`: {"never link"},
@@ -125,7 +127,8 @@ func TestVerifyFindsTamperedMembers(t *testing.T) {
 	t.Cleanup(c.Close)
 	for _, tamper := range []struct{ lua, want string }{
 		{`local k = B .. 't:s1' local m = redis.call('ZRANGE', k, 0, 0, 'WITHSCORES')
-			redis.call('ZREM', k, m[1]) redis.call('ZADD', k, m[2], (string.gsub(m[1], 'question', 'qUestion')))`, "s1 turns"},
+			redis.call('ZREM', k, m[1])
+			redis.call('ZADD', k, m[2], (string.gsub(m[1], 'question', 'qUestion')))`, "s1 turns"},
 		{`redis.call('ZREMRANGEBYRANK', B .. 't:s2', 0, 0)`, "s2 missing"},
 		{`redis.call('DEL', B .. 'h:s3', B .. 't:s3')`, "s3 missing"},
 		{`redis.call('COPY', B .. 'h:s0', B .. 'h:never') redis.call('COPY', B .. 't:s0', B .. 't:never')`, "never extra"},

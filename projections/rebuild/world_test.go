@@ -135,7 +135,7 @@ func fed(t testing.TB, open opener, partitions, sessions, turns int) (log *jetlo
 
 // say appends turn i of a session, with a redaction and a correction now and then. Every
 // third session is linked at its third turn, the others at once.
-func say(ctx context.Context, log *jetlog.Log, n, i int) error {
+func appendTurn(ctx context.Context, log *jetlog.Log, n, i int) error {
 	session, request := viewtest.Session(n), fmt.Sprint("r", i)
 	id := events.TurnID(session, request)
 	var facts []events.Fact
@@ -175,7 +175,7 @@ func fill(t testing.TB, log *jetlog.Log, sessions, turns int) {
 	t.Helper()
 	for i := range turns {
 		for n := range sessions {
-			require.NoError(t, say(t.Context(), log, n, i))
+			require.NoError(t, appendTurn(t.Context(), log, n, i))
 		}
 	}
 }

@@ -106,15 +106,15 @@ type Snapshot struct {
 	Applied events.Position
 }
 
-// Guarded is a view that may be closed to readers: while May returns an error, they ask the log instead.
+// Guarded is a view that may be closed to readers: while Readable returns an error, they ask the log instead.
 type Guarded struct {
 	Reader
-	May func() error
+	Readable func() error
 }
 
 // Load returns what the view holds of a session, unless it may not be read.
 func (g Guarded) Load(ctx context.Context, sessionID string, partition, shown int) (Snapshot, error) {
-	if err := g.May(); err != nil {
+	if err := g.Readable(); err != nil {
 		return Snapshot{}, err
 	}
 	return g.Reader.Load(ctx, sessionID, partition, shown)

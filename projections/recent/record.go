@@ -78,7 +78,7 @@ func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*conversation.Turn, error) {
-	r := &reader{rest: record}
+	r := &reader{unread: record}
 	if r.byte() != version {
 		return nil, errors.New("a turn of an unknown version")
 	}
@@ -147,7 +147,7 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 
 // ReadHead reads what AppendHead wrote.
 func ReadHead(record string) (h conversation.Head, err error) {
-	r := &reader{rest: record}
+	r := &reader{unread: record}
 	first := r.byte()
 	if first < version || first > forked {
 		return h, errors.New("a session of an unknown version")
@@ -188,17 +188,17 @@ func appendTime(b []byte, t time.Time) []byte {
 
 // reader reads what was appended. Past the end it returns zeros, and done returns false.
 type reader struct {
-	rest string
-	bad  bool
+	unread string
+	bad    bool
 }
 
 func (r *reader) take(n uint64) string {
-	if n > uint64(len(r.rest)) {
-		r.bad, r.rest = true, ""
+	if n > uint64(len(r.unread)) {
+		r.bad, r.unread = true, ""
 		return ""
 	}
-	s := r.rest[:n]
-	r.rest = r.rest[n:]
+	s := r.unread[:n]
+	r.unread = r.unread[n:]
 	return s
 }
 
@@ -215,12 +215,12 @@ func (r *reader) id() (id uuid.UUID) {
 }
 
 func (r *reader) uint() uint64 {
-	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	n, size := binary.Uvarint([]byte(r.unread[:min(len(r.unread), binary.MaxVarintLen64)]))
 	if size <= 0 {
-		r.bad, r.rest = true, ""
+		r.bad, r.unread = true, ""
 		return 0
 	}
-	r.rest = r.rest[size:]
+	r.unread = r.unread[size:]
 	return n
 }
 
@@ -245,7 +245,7 @@ func (r *reader) raw() json.RawMessage {
 }
 
 func (r *reader) done() error {
-	if r.bad || r.rest != "" {
+	if r.bad || r.unread != "" {
 		return errors.New("a record is cut or too long")
 	}
 	return nil

@@ -93,9 +93,9 @@ type feeder struct {
 	partition int
 	stop      context.CancelFunc
 	// hold is the right to park events; nil for a task.
-	hold  *desk.Hold
-	stale bool
-	fatal error
+	letterClaim *desk.Claim
+	stale       bool
+	fatal       error
 	// committed is the sequence that the store's checkpoint must have.
 	committed atomic.Uint64
 }
@@ -113,7 +113,7 @@ func (f *feeder) claim(ctx context.Context) error {
 	cp.Created = f.log.Created(f.partition)
 	f.At = cp
 	f.committed.Store(cp.Seq)
-	if err := f.own(ctx); err != nil {
+	if err := f.claimLetters(ctx); err != nil {
 		return err
 	}
 	if err := f.start(ctx); err != nil {
@@ -125,18 +125,18 @@ func (f *feeder) claim(ctx context.Context) error {
 }
 
 // own takes over the dead letters of the partition.
-func (f *feeder) own(ctx context.Context) (err error) {
+func (f *feeder) claimLetters(ctx context.Context) (err error) {
 	if f.task {
 		return nil
 	}
-	if f.hold, err = f.cfg.Desk.Own(ctx, f.proj.Name(), f.At); err != nil || f.cfg.Carry == nil {
+	if f.letterClaim, err = f.cfg.Desk.ClaimLetters(ctx, f.proj.Name(), f.At); err != nil || f.cfg.Carry == nil {
 		return err
 	}
 	return f.cfg.Carry(ctx, f.partition, f.keep)
 }
 
 func (f *feeder) keep(ctx context.Context, dead projections.DeadLetter) error {
-	return f.hold.Keep(ctx, f.At.Created, dead)
+	return f.letterClaim.Keep(ctx, f.At.Created, dead)
 }
 
 // start moves the checkpoint of a new partition to the sequence at which the projection begins.

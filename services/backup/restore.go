@@ -161,7 +161,7 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	g.Go(func() error {
 		defer end()
 		for _, e := range packed.Erasures {
-			known, err := e.say(saying, eraser)
+			known, err := e.record(saying, eraser)
 			switch {
 			case err != nil:
 				return err
@@ -179,8 +179,8 @@ func (l *Log) settle(ctx context.Context, packed *Packed) (out services.Restored
 	return out, operate.On(log).Restored(ctx)
 }
 
-// say records an erasure, and reports whether the log knows the erased turn, session or identity.
-func (e *Erasure) say(ctx context.Context, s Eraser) (known bool, err error) {
+// record records an erasure, and reports whether the log knows the erased turn, session or identity.
+func (e *Erasure) record(ctx context.Context, s Eraser) (known bool, err error) {
 	d := &e.Data
 	switch events.WithdrawalOf(e.Type) {
 	case events.WithdrawsSession:

@@ -71,7 +71,7 @@ func (s *S3) Open(ctx context.Context, name string) (_ *os.File, err error) {
 		return f, nil
 	}
 	_ = f.Close()
-	if said := minio.ToErrorResponse(err); said.Code == minio.NoSuchKey {
+	if response := minio.ToErrorResponse(err); response.Code == minio.NoSuchKey {
 		err = errors.Join(fs.ErrNotExist, err)
 	}
 	return nil, err

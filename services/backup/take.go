@@ -89,7 +89,7 @@ func copyOne(ctx context.Context, from Source, to Store, k int, progress Progres
 	defer func() { _ = in.Close() }()
 	f.Name, f.Partition = fileName(k), k
 	about := f.RawBytes
-	raw := &counting{told: func(n int64) { progress(f.Name, n, max(about, n)) }}
+	raw := &counting{progress: func(n int64) { progress(f.Name, n, max(about, n)) }}
 	x := unpacking(in, raw)
 	err = to.Put(ctx, f.Name, x)
 	x.stop(err)
@@ -100,16 +100,16 @@ func copyOne(ctx context.Context, from Source, to Store, k int, progress Progres
 // unpacked is a packed stream that is also unpacked while it is read. It ends with io.EOF only if unpacking reached the
 // end too.
 type unpacked struct {
-	from   io.Reader
-	sum    summing
-	beside *io.PipeWriter
-	ended  chan struct{}
-	bad    error // why unpacking failed; read it only after ended
+	from     io.Reader
+	sum      summing
+	unpacker *io.PipeWriter
+	ended    chan struct{}
+	bad      error // why unpacking failed; read it only after ended
 }
 
 func unpacking(from io.Reader, raw io.Writer) *unpacked {
 	read, write := io.Pipe()
-	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, beside: write, ended: make(chan struct{})}
+	x := &unpacked{from: from, sum: summing{sum: sha256.New()}, unpacker: write, ended: make(chan struct{})}
 	go func() {
 		defer close(x.ended)
 		_, x.bad = io.Copy(raw, s2.NewReader(read))
@@ -121,11 +121,11 @@ func unpacking(from io.Reader, raw io.Writer) *unpacked {
 func (x *unpacked) Read(b []byte) (int, error) {
 	n, err := x.from.Read(b)
 	_, _ = x.sum.Write(b[:n]) // a hash takes everything
-	if _, bad := x.beside.Write(b[:n]); bad != nil {
+	if _, bad := x.unpacker.Write(b[:n]); bad != nil {
 		return n, fmt.Errorf("the copy can't be unpacked: %w", bad)
 	}
 	if errors.Is(err, io.EOF) {
-		_ = x.beside.Close()
+		_ = x.unpacker.Close()
 		if <-x.ended; x.bad != nil {
 			return n, fmt.Errorf("the copy can't be unpacked: %w", x.bad)
 		}
@@ -135,7 +135,7 @@ func (x *unpacked) Read(b []byte) (int, error) {
 
 // stop ends the unpacking, wherever it is.
 func (x *unpacked) stop(err error) {
-	_ = x.beside.CloseWithError(err)
+	_ = x.unpacker.CloseWithError(err)
 	<-x.ended
 }
 
@@ -152,14 +152,14 @@ func (s *summing) Write(b []byte) (int, error) {
 
 func (s *summing) hex() string { return hex.EncodeToString(s.sum.Sum(nil)) }
 
-// counting counts the bytes that are written, and calls told with their number.
+// counting counts the bytes that are written, and calls progress with their number.
 type counting struct {
-	n    int64
-	told func(int64)
+	n        int64
+	progress func(int64)
 }
 
 func (c *counting) Write(b []byte) (int, error) {
 	c.n += int64(len(b))
-	c.told(c.n)
+	c.progress(c.n)
 	return len(b), nil
 }

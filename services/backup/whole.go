@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Whole is a backup whose every byte was checked. The caller closes it.
-type Whole struct {
+// CheckedBackup is a backup whose every byte was checked. The caller closes it.
+type CheckedBackup struct {
 	Manifest
 	raw   []byte
 	files []*os.File
 }
 
 // Check reads a whole backup. It fails with ErrDamaged and the file's name if a file differs from the manifest.
-func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err error) {
-	w = &Whole{}
+func Check(ctx context.Context, from Store, progress Progress) (w *CheckedBackup, err error) {
+	w = &CheckedBackup{}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -53,7 +53,7 @@ func Check(ctx context.Context, from Store, progress Progress) (w *Whole, err er
 			return w, err
 		}
 		w.files = append(w.files, f)
-		told := &counting{told: func(n int64) { progress(of.Name, n, of.Bytes) }}
+		told := &counting{progress: func(n int64) { progress(of.Name, n, of.Bytes) }}
 		if _, err := io.Copy(told, &checkedFile{from: contextReader{ctx, f}, file: of,
 			sum: summing{sum: sha256.New()}}); err != nil {
 			return w, err
@@ -76,21 +76,21 @@ func (m *Manifest) read(raw []byte) error {
 }
 
 // Close closes the files.
-func (w *Whole) Close() {
+func (w *CheckedBackup) Close() {
 	for _, f := range w.files {
 		_ = f.Close()
 	}
 }
 
 // Size estimates how many bytes Pack writes.
-func (w *Whole) Size() int64 { return w.Bytes() + int64(len(w.raw)) }
+func (w *CheckedBackup) Size() int64 { return w.Bytes() + int64(len(w.raw)) }
 
 // Pack writes the backup for Unpack, as a tar: the manifest, what was erased since it was taken, and the files.
-func (w *Whole) Pack(to io.Writer, erasures []Erasure) error {
+func (w *CheckedBackup) Pack(to io.Writer, erasures []Erasure) error {
 	out := tar.NewWriter(to)
-	var said bytes.Buffer
+	var erasuresJSON bytes.Buffer
 	for _, e := range erasures {
-		if err := json.NewEncoder(&said).Encode(e); err != nil {
+		if err := json.NewEncoder(&erasuresJSON).Encode(e); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (w *Whole) Pack(to io.Writer, erasures []Erasure) error {
 	if err := entry(manifestName, int64(len(w.raw)), bytes.NewReader(w.raw)); err != nil {
 		return err
 	}
-	if err := entry(erasuresName, int64(said.Len()), &said); err != nil {
+	if err := entry(erasuresName, int64(erasuresJSON.Len()), &erasuresJSON); err != nil {
 		return err
 	}
 	for i, f := range w.Files {
@@ -134,11 +134,11 @@ func Unpack(from io.Reader) (*Packed, error) {
 	if err := p.read(raw); err != nil {
 		return nil, err
 	}
-	said, err := p.small(erasuresName, maxErasures)
+	erasuresJSON, err := p.small(erasuresName, maxErasures)
 	if err != nil {
 		return nil, err
 	}
-	p.Erasures, err = ReadErasures(bytes.NewReader(said))
+	p.Erasures, err = ReadErasures(bytes.NewReader(erasuresJSON))
 	return p, err
 }
 

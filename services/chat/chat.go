@@ -78,7 +78,7 @@ func (s *Service) Send(
 	a.reply = services.ChatReply{ThreadID: m.ThreadID, Turn: a.turn, Model: s.cfg.Model.Name()}
 	if a.turn.Status != conversation.Pending {
 		// The same request was sent before: return its answer.
-		a.reply.Again = true
+		a.reply.Repeated = true
 		if a.turn.Answer != nil {
 			a.reply.Content, a.reply.Finish = a.turn.Answer.AnswerNeutral, finishOf(&a.turn)
 			a.reply.Turn.Position.Seq = max(a.turn.Position.Seq, a.turn.Final) // the position of the answer
@@ -103,8 +103,8 @@ type answering struct {
 	id    uuid.UUID // of the turn
 	turn  services.Turn
 	reply services.ChatReply
-	// said is the answer so far, which is recorded if the answer is interrupted.
-	said strings.Builder
+	// answerText is the answer so far. It is recorded if the answer is interrupted.
+	answerText strings.Builder
 
 	stop context.CancelCauseFunc
 	// leave ends the announcement; done is closed when this process has finished its work on the message.
@@ -149,8 +149,8 @@ func (a *answering) begin(ctx context.Context) error {
 	return err
 }
 
-// begins returns the sequence at which this attempt begins. Interrupting messages from before a retry have already
-// ended the earlier attempts.
+// begins returns the sequence at which this attempt to answer begins; only later messages interrupt it. A retry begins
+// at the session's last event, since the messages up to there ended the earlier attempts.
 func (a *answering) begins(ctx context.Context) (uint64, error) {
 	if !a.turn.Duplicate {
 		return a.turn.Place, nil
@@ -251,7 +251,7 @@ func (a *answering) answer(ctx context.Context) error {
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errSettled) {
 		why, err = services.FinishInterrupted, nil
-		text = cmp.Or(a.said.String(), interruptedText)
+		text = cmp.Or(a.answerText.String(), interruptedText)
 	}
 	if err != nil {
 		a.cfg.Logger.Warn("a turn stays without an answer", "session_id", a.m.ThreadID, "turn_id", a.id,
@@ -271,7 +271,7 @@ func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
 	ctx, end := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer end()
 	req := a.request(a.m)
-	req.TurnID, req.Known = a.id, known
+	req.TurnID, req.KnownSeq = a.id, known
 	built, err := a.cfg.Contexts.Build(ctx, req)
 	if err != nil {
 		return "", "", err
@@ -283,7 +283,7 @@ func (a *answering) ask(ctx context.Context) (string, services.Finish, error) {
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(calling, stop) })
 	text, why, err := a.cfg.Model.Answer(calling, prompt(&built), func(piece string) {
-		a.said.WriteString(piece)
+		a.answerText.WriteString(piece)
 		a.to.Piece(piece)
 	})
 	cause := context.Cause(calling)
@@ -322,13 +322,13 @@ func (a *answering) record(ctx context.Context, text string, why services.Finish
 
 // finishOf returns why the recorded answer of a turn ended. Without a record of that, the answer is whole.
 func finishOf(t *services.Turn) services.Finish {
-	var said struct {
+	var metadata struct {
 		Why services.Finish `json:"finish_reason"`
 	}
-	_ = json.Unmarshal(t.AnswerMetadata, &said) // another pipeline's metadata may have any form
-	switch said.Why {
+	_ = json.Unmarshal(t.AnswerMetadata, &metadata) // another pipeline's metadata may have any form
+	switch metadata.Why {
 	case services.FinishLength, services.FinishFiltered, services.FinishInterrupted:
-		return said.Why
+		return metadata.Why
 	case services.FinishStop:
 	}
 	return services.FinishStop

@@ -204,7 +204,7 @@ func TestTheSameMessageTwiceAtOnceIsAskedOnce(t *testing.T) {
 	r1, r2 := <-one, <-two
 	require.NoError(t, r1.err)
 	require.NoError(t, r2.err)
-	require.True(t, r2.Again)
+	require.True(t, r2.Repeated)
 	require.Equal(t, r1.Content, r2.Content)
 	require.Len(t, model.Asked, 1)
 	require.False(t, strings.Contains(r1.Content, "Interrupted"))

@@ -151,7 +151,7 @@ func (a *answering) over(state *conversation.State) error {
 	return nil
 }
 
-// register notes and announces that this process works on the turn. If it works on the turn already, register returns
+// register notes and announces that this process works on the turn. If the process did so already, register returns
 // the channel that is closed when that work ends.
 func (a *answering) register() (other <-chan struct{}) {
 	a.mu.Lock()

@@ -25,7 +25,7 @@ func (m SteppedModel) Answer(
 			if first {
 				first = false
 				trace.SpanFromContext(inside).AddEvent("first_word")
-				m.Steps.Note(ctx, "first_word", time.Since(began), nil)
+				m.Steps.Record(ctx, "first_word", time.Since(began), nil)
 			}
 			emit(piece)
 		})

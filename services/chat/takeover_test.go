@@ -39,7 +39,7 @@ func TestTheSameRequestElsewhereAsksOnce(t *testing.T) {
 	require.NoError(t, r1.err)
 	require.NoError(t, r2.err)
 	require.Equal(t, r1.Content, r2.Content)
-	require.True(t, r2.Again)
+	require.True(t, r2.Repeated)
 	require.Len(t, model.Asked, 1)
 }
 
@@ -80,7 +80,7 @@ func TestOneTakesOverFromAProcessThatDied(t *testing.T) {
 		r := <-end
 		require.NoError(t, r.err)
 		require.Equal(t, "Donald Trump is an American politician.", r.Content)
-		if r.Again {
+		if r.Repeated {
 			again++
 		}
 	}

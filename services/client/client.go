@@ -88,7 +88,7 @@ func (c *Client) OnRequestFinalized(ctx context.Context, f Finalize) error {
 
 // StartTurn records the start of a turn. With an identity it also links the session.
 func (c *Client) StartTurn(ctx context.Context, s Start) (Turn, error) {
-	return c.writeTurn(ctx, "start turn", s.SessionID, "/turns", s, s.RequestID != "")
+	return c.writeTurn(ctx, "start turn", s.SessionID, "/turns", s, repetition(s.RequestID != ""))
 }
 
 // FinalizeTurn records a turn's answer.
@@ -103,11 +103,14 @@ func (c *Client) Redact(ctx context.Context, r Redact) (Turn, error) {
 
 // Correct replaces a turn and returns the turn that stands in its place.
 func (c *Client) Correct(ctx context.Context, r Correct) (Turn, error) {
-	return c.writeTurn(ctx, "correct turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/correct", r, r.RequestID != "")
+	return c.writeTurn(ctx, "correct turn", r.SessionID, "/turns/"+escape(r.TurnID)+"/correct", r,
+		repetition(r.RequestID != ""))
 }
 
-func (c *Client) writeTurn(ctx context.Context, what, sessionID, path string, body any, again bool) (Turn, error) {
-	r := request{what, http.MethodPost, "/sessions/" + escape(sessionID) + path, body, again}
+func (c *Client) writeTurn(
+	ctx context.Context, what, sessionID, path string, body any, retry repetition,
+) (Turn, error) {
+	r := request{what, http.MethodPost, "/sessions/" + escape(sessionID) + path, body, retry}
 	t, err := call[Turn](ctx, c, r)
 	c.saw(sessionID, t.Position)
 	return t, err
@@ -160,7 +163,7 @@ func (c *Client) Turns(ctx context.Context, sessionID string, q TurnQuery) (Turn
 // History returns the questions and answers of a session that a prompt may show, oldest first. Limit 0 means the
 // server's default.
 func (c *Client) History(ctx context.Context, sessionID string, limit int) ([]Pair, error) {
-	return member[[]Pair](ctx, c, "history", c.read("get history", sessionID, "/history", "limit", number(limit)))
+	return callField[[]Pair](ctx, c, "history", c.read("get history", sessionID, "/history", "limit", number(limit)))
 }
 
 // Context returns the messages to send to a model.
@@ -179,13 +182,13 @@ func (c *Client) IdentityTurns(ctx context.Context, identityID string, q Identit
 
 // Projections lists the views, and how far each has come.
 func (c *Client) Projections(ctx context.Context) ([]Projection, error) {
-	return member[[]Projection](ctx, c, "projections", get("list projections", "/projections"))
+	return callField[[]Projection](ctx, c, "projections", get("list projections", "/projections"))
 }
 
 // DeadLetters lists the events that a view could not apply; for "", those of all views.
 func (c *Client) DeadLetters(ctx context.Context, projection string) ([]DeadLetter, error) {
 	r := get("list dead letters", "/deadletters", "projection", projection)
-	return member[[]DeadLetter](ctx, c, "deadletters", r)
+	return callField[[]DeadLetter](ctx, c, "deadletters", r)
 }
 
 // DeadLetter returns one dead letter.

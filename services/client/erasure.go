@@ -54,7 +54,7 @@ func (c *Client) Erase(ctx context.Context, e Erase) (receiptID string, err erro
 	if e.IdentityID != "" {
 		what, path = "erase identity", "/identities/"+escape(e.IdentityID)
 	}
-	return member[string](ctx, c, "receipt_id", request{what, http.MethodDelete, path, e, repeatable})
+	return callField[string](ctx, c, "receipt_id", request{what, http.MethodDelete, path, e, repeatable})
 }
 
 // Receipt returns how far an erasure is. The id is the one that Erase returned, or the position of a redaction.
@@ -64,13 +64,13 @@ func (c *Client) Receipt(ctx context.Context, id string) (Receipt, error) {
 
 // AwaitReceipt polls the receipt of an erasure until the erasure is complete. It calls told with the progress, in the
 // receipt's unit.
-func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, told func(done, of uint64)) error {
+func (c *Client) AwaitReceipt(ctx context.Context, id string, every time.Duration, report func(done, of uint64)) error {
 	for ; ; wait(ctx, every) {
 		r, err := c.Receipt(ctx, id)
 		if err != nil || r.Complete() {
 			return err
 		}
-		told(r.progress())
+		report(r.progress())
 	}
 }
 

@@ -99,7 +99,7 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 				tries, since = 1, time.Now()
 				pause.Reset()
 			}
-			err = request{again: repeatable}.classify(ctx, err)
+			err = request{retry: repeatable}.classify(ctx, err)
 			stop, final := errors.AsType[*backoff.PermanentError](err)
 			switch {
 			case ctx.Err() != nil:

@@ -31,7 +31,7 @@ func (f filling) lackingIn(all []Stream) (lacking uint64) {
 // FillStreams polls the streams, beginning with all, until new replicas are full. It calls told after each poll with
 // what they lack now, and the most that they lacked.
 func (c *Client) FillStreams(
-	ctx context.Context, w StreamsWanted, all []Stream, every time.Duration, told func(lacking, most uint64),
+	ctx context.Context, w StreamsWanted, all []Stream, every time.Duration, progress func(lacking, most uint64),
 ) (err error) {
 	full, most := filling{}, uint64(0)
 	for {
@@ -40,7 +40,7 @@ func (c *Client) FillStreams(
 			return nil
 		}
 		most = max(most, lacking)
-		told(lacking, most)
+		progress(lacking, most)
 		wait(ctx, every)
 		if all, err = c.PlanStreams(ctx, w); err != nil {
 			return err

@@ -11,14 +11,14 @@ import (
 // Projections shows how far the rebuild is.
 func (c *Client) Rebuild(ctx context.Context, name string) (generation int, err error) {
 	r := request{"rebuild " + name, http.MethodPost, projectionPath(name) + "/rebuild", nil, sentOnce}
-	return member[int](ctx, c, "generation", r)
+	return callField[int](ctx, c, "generation", r)
 }
 
 // CancelRebuild cancels the rebuild that runs in the process that answers, and returns the number of the abandoned
 // generation.
 func (c *Client) CancelRebuild(ctx context.Context, name string) (generation int, err error) {
 	r := request{"cancel the rebuild of " + name, http.MethodDelete, projectionPath(name) + "/rebuild", nil, sentOnce}
-	return member[int](ctx, c, "generation", r)
+	return callField[int](ctx, c, "generation", r)
 }
 
 func projectionPath(name string) string { return "/projections/" + escape(name) }

@@ -53,11 +53,11 @@ type ListedSession struct {
 
 // Describe changes a session's title and metadata. Without a request id it is sent only once.
 func (c *Client) Describe(ctx context.Context, d Describe) (Session, error) {
-	again := sentOnce
+	retry := sentOnce
 	if d.RequestID != "" {
-		again = repeatable
+		retry = repeatable
 	}
-	return c.writeSession(ctx, d.SessionID, request{"describe session", http.MethodPatch, "", d, again})
+	return c.writeSession(ctx, d.SessionID, request{"describe session", http.MethodPatch, "", d, retry})
 }
 
 // Sessions lists sessions: of one identity, or of all, which a key needs events:read for.

@@ -17,7 +17,7 @@ func (e *RebuildError) Error() string { return e.Why }
 // AwaitRebuild polls a rebuild until the generation that it fills is served, and calls told with the progress in
 // events. It fails with a *RebuildError if the generation will never be served.
 func (c *Client) AwaitRebuild(
-	ctx context.Context, name string, generation int, every time.Duration, told func(done, of uint64),
+	ctx context.Context, name string, generation int, every time.Duration, progress func(done, of uint64),
 ) error {
 	for ; ; wait(ctx, every) {
 		all, err := c.Projections(ctx)
@@ -28,7 +28,7 @@ func (c *Client) AwaitRebuild(
 		if served || err != nil {
 			return err
 		}
-		told(done, of)
+		progress(done, of)
 	}
 }
 

@@ -17,18 +17,21 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
+// repetition says whether a request may be sent twice.
+type repetition bool
+
 // A request with sentOnce is never tried again if it may have arrived. A request with repeatable has no further effect
 // the second time.
 const (
-	sentOnce   = false
-	repeatable = true
+	sentOnce   repetition = false
+	repeatable repetition = true
 )
 
-// request is a call on its way. again says that it may be sent twice.
+// request is a call on its way.
 type request struct {
 	what, method, path string
 	body               any
-	again              bool // sentOnce or repeatable
+	retry              repetition
 }
 
 // call sends a request until it is answered or refused, or patience has run out, and returns the answer.
@@ -49,8 +52,8 @@ func call[T any](ctx context.Context, c *Client, r request) (out T, err error) {
 	return out, attempted(r.what, err)
 }
 
-// member is like call, but returns only one member of the answer.
-func member[T any](ctx context.Context, c *Client, name string, r request) (out T, err error) {
+// callField is like call, but returns only one field of the answer.
+func callField[T any](ctx context.Context, c *Client, name string, r request) (out T, err error) {
 	answer, err := call[map[string]json.RawMessage](ctx, c, r)
 	if raw := answer[name]; raw != nil {
 		err = attempted(r.what, decode(raw, &out))
@@ -80,14 +83,14 @@ func (r request) classify(ctx context.Context, err error) error {
 		return nil
 	case isProblem:
 		// 429: the server did not look at this request, so it may be sent again.
-		if !p.passing() || !r.again && p.Status != http.StatusTooManyRequests {
+		if !p.passing() || r.retry == sentOnce && p.Status != http.StatusTooManyRequests {
 			return backoff.Permanent(err)
 		}
 		if p.retryAfter > 0 {
 			return &patience{err, backoff.RetryAfterError{Duration: p.retryAfter}}
 		}
 		return err
-	case !r.again, ctx.Err() != nil, errors.Is(err, ErrAnswerTooLarge):
+	case r.retry == sentOnce, ctx.Err() != nil, errors.Is(err, ErrAnswerTooLarge):
 		return backoff.Permanent(err)
 	default:
 		return err

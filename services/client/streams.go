@@ -69,7 +69,7 @@ func (c *Client) ApplyStreams(ctx context.Context, w StreamsWanted) ([]Stream, e
 func (c *Client) streams(ctx context.Context, what, method string, w StreamsWanted) ([]Stream, error) {
 	r := get(what, "/streams", "partitions", number(w.Partitions), "replicas", number(w.Replicas))
 	r.method = method
-	return member[[]Stream](ctx, c, "streams", r)
+	return callField[[]Stream](ctx, c, "streams", r)
 }
 
 // Moment is the state of a partition when it was copied. Bytes is about the size of the copy before packing.

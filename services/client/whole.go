@@ -56,9 +56,9 @@ const (
 	batchAttempts = 3
 )
 
-// RecordTurns records many turns, those of one session in their order, and returns what became of each. Turns that are
-// refused for the moment are sent again. It fails where a request got no answer; the turns that were not answered then
-// have that error. Sending turns again is harmless.
+// RecordTurns records many turns, those of one session in their order, and returns what became of each. A turn whose
+// refusal may pass is sent again. If a request gets no answer, RecordTurns fails, and each turn that has no answer
+// has that error too. Sending turns again is harmless.
 func (c *Client) RecordTurns(ctx context.Context, turns []WholeTurn) ([]Recorded, error) {
 	return c.recordTurns(ctx, turns, http.Header{"Content-Type": {"application/x-ndjson"}})
 }

@@ -48,7 +48,7 @@ func toAnthropic(messages []Message) (string, []Message) {
 			}
 		case roleAssistant:
 			names.pair(u, utterances[i+1:])
-			out.add(roleAssistant, u.said()...)
+			out.add(roleAssistant, u.blocksInOrder()...)
 		case roleTool:
 			out.add(roleUser, u.result())
 		default:
@@ -279,8 +279,8 @@ func toolInput(arguments string) json.RawMessage {
 	return input
 }
 
-// said returns an assistant's texts and calls as blocks.
-func (u *utterance) said() []block {
+// blocksInOrder returns an assistant's texts and calls as blocks.
+func (u *utterance) blocksInOrder() []block {
 	blocks := u.blocks
 	for _, c := range u.calls {
 		if c.use != nil {

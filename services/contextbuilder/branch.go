@@ -37,10 +37,10 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 			return reading, err
 		}
 		whole.Others, whole.State.Identity = reading.Others, own
-		ask.Whole = true
+		ask.AllTurns = true
 		return r.compose(ctx, ask, whole)
 	}
-	if ask.Whole || reading.Source == services.FromLog {
+	if ask.AllTurns || reading.Source == services.FromLog {
 		most = math.MaxInt
 	}
 	list := fork.Segments()

@@ -129,7 +129,7 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		first = req.MaxMessages + 2 // a turn without an answer is one message
 	}
 	var p *prompt
-	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {Whole: true}} {
+	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {AllTurns: true}} {
 		var whole bool
 		var err error
 		if p, whole, err = b.recall(ctx, req, ask); err != nil || whole {
@@ -198,10 +198,10 @@ func (b *Builder) read(
 		return b.readAsOf(ctx, req)
 	}
 	ask.SessionID, ask.Pending = req.SessionID, req.IncludePending
-	ask.MinPosition, ask.Known = req.MinPosition, req.Known
+	ask.MinPosition, ask.KnownSeq = req.MinPosition, req.KnownSeq
 	reading, err := b.reader.Read(ctx, ask)
 	if err == nil && req.TurnID != uuid.Nil && !reading.State.Whole && !isNewest(reading.State, req.TurnID) {
-		ask.Whole = true
+		ask.AllTurns = true
 		reading, err = b.reader.Read(ctx, ask)
 	}
 	return reading, b.cfg.Now(), err

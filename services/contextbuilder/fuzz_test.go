@@ -127,7 +127,7 @@ func FuzzWindow(f *testing.F) {
 		var unseen []hidden
 		for _, m := range session {
 			if m.hidden || m.pending && !pending {
-				unseen = append(unseen, hidden{place: m.turn.Place, gone: true})
+				unseen = append(unseen, hidden{place: m.turn.Place, redacted: true})
 				continue
 			}
 			shown = append(shown, m.turn)

@@ -90,7 +90,7 @@ func contexts(t *rapid.T, log *jetlog.Log, v contextbuilder.View) (out []seen) {
 	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
 	patient := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
 	for n := range viewtest.Sessions {
-		whole, err := reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), Whole: true})
+		whole, err := reader.Read(t.Context(), services.Ask{SessionID: viewtest.Session(n), AllTurns: true})
 		require.NoError(t, err)
 		for _, size := range []int{2, 4, 20} {
 			for _, pending := range []bool{false, true} {

@@ -56,9 +56,9 @@ type ReaderConfig struct {
 
 // Reader reads sessions. Safe for concurrent use.
 type Reader struct {
-	log  Log
-	gate projections.Gate
-	cfg  ReaderConfig
+	log      Log
+	erasures projections.ErasureCheck
+	cfg      ReaderConfig
 	// origins are the sessions that branches share turns of.
 	origins *origins
 }
@@ -70,7 +70,7 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log, projections.Gate{Log: log}, cfg, newOrigins()}
+	return &Reader{log, projections.ErasureCheck{Log: log}, cfg, newOrigins()}
 }
 
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
@@ -83,18 +83,18 @@ func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, 
 	if err != nil {
 		return services.Reading{}, err
 	}
-	return reading, r.gate.Session(ctx, reading.State, reading.Position)
+	return reading, r.erasures.Session(ctx, reading.State, reading.Position)
 }
 
 func (r *Reader) read(ctx context.Context, ask services.Ask) (services.Reading, error) {
-	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.Known}
-	if ask.Known == 0 {
+	head := events.Position{Partition: r.log.Partition(ask.SessionID), Seq: ask.KnownSeq}
+	if ask.KnownSeq == 0 {
 		var err error
 		if head, err = r.head(ctx, head.Partition, ask.MinPosition); err != nil {
 			return services.Reading{}, err
 		}
 	}
-	if r.cfg.View == nil || ask.Whole {
+	if r.cfg.View == nil || ask.AllTurns {
 		return r.fromLog(ctx, ask, head)
 	}
 	reading, ok, err := r.fromView(ctx, ask, head)
@@ -298,7 +298,7 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (
 	if err := p.inherit(ctx, r, m, &reading); err != nil {
 		return services.Reading{}, time.Time{}, err
 	}
-	if err := r.gate.Session(ctx, p.today, head); err != nil {
+	if err := r.erasures.Session(ctx, p.today, head); err != nil {
 		return services.Reading{}, time.Time{}, err
 	}
 	p.then.Erased = p.today.Erased
@@ -313,7 +313,7 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (
 			Position: events.Position{Partition: partition, Seq: conversation.PlaceOf(t)}, Time: t.CreatedAt,
 		}
 		if t.Status == conversation.Redacted && m.holds(opened) {
-			reading.Gone = append(reading.Gone, t)
+			reading.RedactedLater = append(reading.RedactedLater, t)
 		}
 	}
 	return reading, m.time, nil
@@ -324,7 +324,7 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	if t := r.State.Turn(id); t != nil {
 		return t
 	}
-	for _, t := range r.Gone {
+	for _, t := range r.RedactedLater {
 		if t.ID == id {
 			return t
 		}
@@ -335,7 +335,7 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 // Session returns a session with all its pending turns; for a long session it may leave out all other turns. The
 // session is as it is now, or, if known is above 0, as it was at that sequence or later (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
-	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, Known: known}
+	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
 		return reading.State, err
@@ -347,7 +347,7 @@ func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*
 		}
 	}
 	if held < reading.State.Pending {
-		ask.Whole = true
+		ask.AllTurns = true
 		reading, err = r.Read(ctx, ask)
 	}
 	return reading.State, err

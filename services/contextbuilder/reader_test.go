@@ -183,7 +183,7 @@ func TestAKnownPlaceStandsForTheLogsEnd(t *testing.T) {
 		view := &still{state: folded(t, log, "s", at[seen], math.MaxInt32), at: at[seen]}
 		reader := contextbuilder.NewReader(endless{log}, contextbuilder.ReaderConfig{Rules: rules, View: view})
 		b := contextbuilder.NewBuilder(reader, contextbuilder.Config{})
-		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", Known: at[5]})
+		r, err := b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now", KnownSeq: at[5]})
 		require.NoError(t, err)
 		require.Equal(t, exchange(0, 6), texts(t, r), "seen %d", seen)
 		_, err = b.Build(t.Context(), services.ContextRequest{SessionID: "s", Message: "now"})

@@ -46,14 +46,16 @@ func looseEnds(list []Message) (calls, results []end) {
 func mend(list []Message, places []uint64, calls, results []end, unseen []hidden) {
 	for _, c := range calls {
 		answered := func(h hidden) bool {
-			return h.place > places[c.at] && (h.gone || slices.Contains(h.answers, c.id))
+			return h.place > places[c.at] && (h.redacted || slices.Contains(h.answers, c.id))
 		}
 		if slices.ContainsFunc(unseen, answered) {
 			list[c.at] = list[c.at].saysCall(c.id)
 		}
 	}
 	for _, r := range results {
-		called := func(h hidden) bool { return h.place < places[r.at] && (h.gone || slices.Contains(h.calls, r.id)) }
+		called := func(h hidden) bool {
+			return h.place < places[r.at] && (h.redacted || slices.Contains(h.calls, r.id))
+		}
 		if slices.ContainsFunc(unseen, called) {
 			list[r.at] = list[r.at].saysResult(r.id)
 		}
@@ -64,7 +66,7 @@ func mend(list []Message, places []uint64, calls, results []end, unseen []hidden
 // unknown, so any id may be its own.
 type hidden struct {
 	place          uint64
-	gone           bool
+	redacted       bool
 	calls, answers []string
 }
 
@@ -74,14 +76,14 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 	for _, t := range shown {
 		seen[t.Place] = true
 	}
-	for _, t := range r.Gone {
-		out = append(out, hidden{place: t.Place, gone: true})
+	for _, t := range r.RedactedLater {
+		out = append(out, hidden{place: t.Place, redacted: true})
 	}
 	for _, t := range r.State.Turns {
 		if seen[t.Place] {
 			continue
 		}
-		h := hidden{place: t.Place, gone: t.Status == conversation.Redacted}
+		h := hidden{place: t.Place, redacted: t.Status == conversation.Redacted}
 		var list []Message
 		if t.Question != nil {
 			list = parseMessages(t.Question.QuestionMessages)
@@ -112,7 +114,7 @@ func (m Message) saysCall(id string) Message {
 		return m.saysPart(at, callText(m.stored.parts[at].call()))
 	}
 	members := map[string]any{}
-	var said toolCall
+	var call toolCall
 	switch at := slices.IndexFunc(m.stored.ToolCalls, func(c toolCall) bool { return c.ID == id }); {
 	case at >= 0:
 		var raw struct {
@@ -121,20 +123,20 @@ func (m Message) saysCall(id string) Message {
 		if json.Unmarshal(m.stored.raw, &raw) != nil {
 			return m
 		}
-		said, members["tool_calls"] = m.stored.ToolCalls[at], nil
+		call, members["tool_calls"] = m.stored.ToolCalls[at], nil
 		if len(raw.Calls) > 1 {
 			members["tool_calls"] = slices.Delete(raw.Calls, at, at+1)
 		}
 	case m.stored.FunctionCall == nil:
 		return m
 	default:
-		said, members["function_call"] = toolCall{Function: *m.stored.FunctionCall}, nil
+		call, members["function_call"] = toolCall{Function: *m.stored.FunctionCall}, nil
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(m.stored.Content, &parts) != nil || parts == nil {
-		return m.with(strings.TrimSpace(plainText(m)+"\n"+callText(said)), members)
+		return m.with(strings.TrimSpace(plainText(m)+"\n"+callText(call)), members)
 	}
-	return m.with(append(parts, textPart(callText(said))), members)
+	return m.with(append(parts, textPart(callText(call))), members)
 }
 
 // saysResult returns the message with one of its results replaced by text.

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	asks    = `[{"role":"assistant","content":"Let me look","tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c2","content":"wet"}]`
-	told    = `[{"role":"tool","tool_call_id":"c1","name":"sky","content":"blue"}]`
-	half    = `{"role":"assistant","content":"Let me look\n[Tool call: sky {}]","tool_calls":[{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]}`
-	wet     = `{"role":"tool","tool_call_id":"c2","content":"wet"}`
-	telling = `{"role":"user","content":"[Tool result sky: blue]"}`
+	asks       = `[{"role":"assistant","content":"Let me look","tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c2","content":"wet"}]`
+	toolResult = `[{"role":"tool","tool_call_id":"c1","name":"sky","content":"blue"}]`
+	half       = `{"role":"assistant","content":"Let me look\n[Tool call: sky {}]","tool_calls":[{"id":"c2","type":"function","function":{"name":"sea","arguments":"{}"}}]}`
+	wet        = `{"role":"tool","tool_call_id":"c2","content":"wet"}`
+	telling    = `{"role":"user","content":"[Tool result sky: blue]"}`
 )
 
 // calling is a session whose first turn calls a tool, and whose second one brings its result.
-func calling(t testing.TB) *jetlog.Log { return callingIn(t, asks, told) }
+func calling(t testing.TB) *jetlog.Log { return callingIn(t, asks, toolResult) }
 
 func callingIn(t testing.TB, asks, told string) *jetlog.Log {
 	log := natstest.Log(t, 1)
@@ -95,7 +95,7 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 		TurnID: events.TurnID("s", "tell")}))
 	whole := raws(t, log, pending, services.ContextRequest{IncludePending: true})
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
-	require.JSONEq(t, "["+whole[3]+"]", told)
+	require.JSONEq(t, "["+whole[3]+"]", toolResult)
 	before := answered(t, log)
 	whole = raws(t, log, before, services.ContextRequest{})
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks)
@@ -112,12 +112,12 @@ func TestAHiddenTurnTearsNoCallFromItsResult(t *testing.T) {
 	record(t, log, "s", "another", "still pending", "")
 	id := events.TurnID("s", "few")
 	natstest.Append(t, log, &events.TurnStarted{TurnID: id, SessionID: "s", RequestID: "few",
-		Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(told)}})
+		Question: events.Question{QuestionNeutral: "few", QuestionMessages: json.RawMessage(toolResult)}})
 	natstest.Append(t, log, &events.TurnFinalized{TurnID: id, SessionID: "s",
 		Answer: events.Answer{AnswerMessages: json.RawMessage(asks)}})
 	alone := record(t, log, "s", "more", "pending too", "")
 	whole = raws(t, log, alone, services.ContextRequest{})
-	require.JSONEq(t, "["+whole[0]+"]", told, "recorded without its call")
+	require.JSONEq(t, "["+whole[0]+"]", toolResult, "recorded without its call")
 	require.JSONEq(t, "["+whole[1]+","+whole[2]+"]", asks, "recorded without its result")
 }
 
@@ -149,7 +149,7 @@ func TestThePastIsTheSameAfterAnErasure(t *testing.T) {
 // TestEveryFormOfACallIsTornIntoText: calls and results are also Anthropic's blocks, and were once functions.
 func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ asks, told, half, telling string }{
+	for name, c := range map[string]struct{ asks, toolResult, half, telling string }{
 		"blocks": {
 			`[{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c1","name":"sky","input":{"at":1}},{"type":"tool_use","id":"c2","name":"sea","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c2","content":"wet"}]}]`,
 			`[{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"blue"},{"type":"text","text":"and now?"}]}]`,
@@ -164,19 +164,19 @@ func TestEveryFormOfACallIsTornIntoText(t *testing.T) {
 		},
 		"a call beside parts": {
 			`[{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c2","name":"sea","input":{}}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c2","content":"wet"}]}]`,
-			told,
+			toolResult,
 			`{"role":"assistant","content":[{"type":"text","text":"Let me look"},{"type":"tool_use","id":"c2","name":"sea","input":{}},{"type":"text","text":"[Tool call: sky {}]"}]}`,
 			telling,
 		},
 	} {
-		whole := callingIn(t, c.asks, c.told)
+		whole := callingIn(t, c.asks, c.toolResult)
 		head := answered(t, whole)
 		got := raws(t, whole, head, services.ContextRequest{})
-		require.Contains(t, got, c.told[1:len(c.told)-1], name+": nothing is torn")
+		require.Contains(t, got, c.toolResult[1:len(c.toolResult)-1], name+": nothing is torn")
 		got = raws(t, whole, redact(t, whole, "tell"), services.ContextRequest{})
 		require.JSONEq(t, c.half, got[1], name)
 
-		whole = callingIn(t, c.asks, c.told)
+		whole = callingIn(t, c.asks, c.toolResult)
 		answered(t, whole)
 		got = raws(t, whole, redact(t, whole, "ask"), services.ContextRequest{})
 		require.JSONEq(t, c.telling, got[0], name)

@@ -86,7 +86,7 @@ func (e *Eraser) linkBranch(ctx context.Context, j *job) (remainder, error) {
 }
 
 // withBranches adds to the sessions of an identity their branches that are not linked yet.
-func (e *Eraser) withBranches(ctx context.Context, members []member) ([]member, error) {
+func (e *Eraser) withBranches(ctx context.Context, members []linkedSession) ([]linkedSession, error) {
 	known := map[string]bool{}
 	for _, m := range members {
 		known[m.id] = true
@@ -104,7 +104,7 @@ func (e *Eraser) withBranches(ctx context.Context, members []member) ([]member, 
 			if !known[child.SessionID] {
 				known[child.SessionID] = true
 				at := events.Position{Partition: events.Partition(child.SessionID, len(e.parts))}
-				members = append(members, member{id: child.SessionID, number: len(members), at: at})
+				members = append(members, linkedSession{id: child.SessionID, number: len(members), at: at})
 			}
 		}
 	}

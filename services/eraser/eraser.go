@@ -153,7 +153,7 @@ func cameAfterErasure(j *projections.Judged) bool {
 	case c.Kind == conversation.Anomaly:
 		return c.Reason == conversation.CodeTurnRedacted
 	default:
-		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Gone != 0
+		return c.Kind == conversation.Duplicate && c.Turn != nil && c.Turn.Redacted != 0
 	}
 }
 

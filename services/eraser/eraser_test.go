@@ -143,7 +143,7 @@ func TestEventsStayWhereTheyAreNeeded(t *testing.T) {
 	own := w.redact("s", other).Position
 	w.erase(inOnePiece(w.log), eraser.Config{})
 	w.left("s", events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted, events.TypeTurnRedacted)
-	require.NotZero(t, w.state("s").Turn(gone).Gone)
+	require.NotZero(t, w.state("s").Turn(gone).Redacted)
 	receipts := eraser.NewReceipts(on(inOnePiece(w.log)), w.notes, nil)
 	complete := func(at events.Position) bool {
 		r, err := receipts.Receipt(t.Context(), at.String())

@@ -21,11 +21,11 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 		return remainder{}, err
 	}
 	key := progressKey(f.ReceiptID, "")
-	told := services.ErasureProgress{Began: time.Now().UTC()}
-	if revision, err := e.notes.Read(ctx, key, &told); err != nil {
+	progress := services.ErasureProgress{Began: time.Now().UTC()}
+	if revision, err := e.notes.Read(ctx, key, &progress); err != nil {
 		return remainder{}, err
 	} else if revision == 0 {
-		if err := e.notes.Put(ctx, key, told); err != nil {
+		if err := e.notes.Put(ctx, key, progress); err != nil {
 			return remainder{}, err
 		}
 	}
@@ -33,14 +33,14 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	if err != nil {
 		return remainder{}, err
 	}
-	told.Sessions, told.SessionsDone, told.Erased = len(sessions), 0, 0
+	progress.Sessions, progress.SessionsDone, progress.Erased = len(sessions), 0, 0
 	closed := 0
 	for i := range sessions {
-		if err := e.notes.Put(ctx, key, told); err != nil {
+		if err := e.notes.Put(ctx, key, progress); err != nil {
 			return remainder{}, err
 		}
 		for ; closed < min(i+closedAhead*len(e.parts), len(sessions)); closed++ {
-			if err := e.closeMember(ctx, &sessions[closed], f); err != nil {
+			if err := e.closeLinked(ctx, &sessions[closed], f); err != nil {
 				return remainder{}, err
 			}
 		}
@@ -48,20 +48,21 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 		if err != nil {
 			return remainder{}, err
 		}
-		told.SessionsDone++
-		told.Erased += erased
+		progress.SessionsDone++
+		progress.Erased += erased
 	}
-	if err := e.notes.Put(ctx, key, told); err != nil {
+	if err := e.notes.Put(ctx, key, progress); err != nil {
 		return remainder{}, err
 	}
 	receipt := events.ErasureReceipt{
-		IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: told.Erased, Sessions: len(sessions),
+		IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
+		Sessions: len(sessions),
 	}
 	if err := e.receipt(ctx, at, receipt); err != nil {
 		return remainder{}, err
 	}
 	e.cfg.Logger.Info(
-		"an identity is erased from the log", "position", at, "sessions", len(sessions), "events", told.Erased,
+		"an identity is erased from the log", "position", at, "sessions", len(sessions), "events", progress.Erased,
 	)
 	last := events.Cursor{}
 	for _, s := range sessions {
@@ -79,9 +80,9 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 // all their blocks while writes wait. Readers see none of the identity's sessions meanwhile, closed or not.
 const closedAhead = 2
 
-// member is a session of an erased identity. at is the position at which the session was closed; before that, at holds
-// only the partition.
-type member struct {
+// linkedSession is a session of an erased identity. at is the position at which the session was closed; before that, at
+// holds only the partition.
+type linkedSession struct {
 	id     string
 	number int
 	at     events.Position
@@ -90,8 +91,8 @@ type member struct {
 // sessionsOf returns the sessions that are linked to an identity, each partition's in log order and the partitions
 // interleaved, since each partition may have an eraser in a process of its own. Sessions that are linked later are
 // closed by the process that feeds the eraser of their partition.
-func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]member, error) {
-	var out []member
+func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]linkedSession, error) {
+	var out []linkedSession
 	for k := range e.parts {
 		head, err := e.log.Head(ctx, k)
 		if err != nil {
@@ -105,16 +106,16 @@ func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]member, err
 			return nil, err
 		}
 		for n, session := range sessions {
-			out = append(out, member{session, n, events.Position{Partition: k}})
+			out = append(out, linkedSession{session, n, events.Position{Partition: k}})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b member) int { return cmp.Compare(a.number, b.number) })
+	slices.SortStableFunc(out, func(a, b linkedSession) int { return cmp.Compare(a.number, b.number) })
 	return e.withBranches(ctx, out)
 }
 
-// closeMember closes a session of an identity, unless the session's last event shows that it is closed already: an
-// erasure, or the receipt of one. It sets the member's position to that of the erasure.
-func (e *Eraser) closeMember(ctx context.Context, s *member, gone *events.IdentityErased) (err error) {
+// closeLinked closes a session of an identity, unless the session's last event shows that it is closed already: an
+// erasure, or the receipt of one. It sets the session's position to that of the erasure.
+func (e *Eraser) closeLinked(ctx context.Context, s *linkedSession, gone *events.IdentityErased) (err error) {
 	if s.at.Seq, err = e.log.Last(ctx, s.id); err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (e *Eraser) linked(ctx context.Context, j *projections.Judged) error {
 }
 
 // awaitErased waits until a closed session is erased from the log, and returns how many events went.
-func (e *Eraser) awaitErased(ctx context.Context, s member) (int, error) {
+func (e *Eraser) awaitErased(ctx context.Context, s linkedSession) (int, error) {
 	for {
 		written, err := sessionReceipts(ctx, e.log, s.at, s.id, anyReceipt)
 		if err != nil {

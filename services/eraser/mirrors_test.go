@@ -88,7 +88,7 @@ func TestAMirrorThatIsBehindLosesWhatCameLate(t *testing.T) {
 	}
 	redaction := w.redact("redacted", gone)
 	stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 1000})
-	done(redaction.Gone)
+	done(redaction.Redacted)
 	stop()
 
 	late := w.publish(&events.TurnFinalized{TurnID: gone, SessionID: "redacted",

@@ -72,10 +72,10 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 
 // progress fills in how far an unfinished erasure has come.
 func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
-	var told services.ErasureProgress
-	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &told)
+	var progress services.ErasureProgress
+	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &progress)
 	if err == nil && revision != 0 {
-		out.Progress = &told
+		out.Progress = &progress
 	}
 	return err
 }

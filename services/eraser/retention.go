@@ -67,14 +67,11 @@ const (
 	sweepAgain = time.Minute
 )
 
-// forReal is a sweep that takes out what it finds, where a dry one only counts it.
-const forReal = false
-
 // Run sweeps from time to time until ctx ends; then it returns nil.
 func (r *Retention) Run(ctx context.Context) error {
 	for {
 		next := sweepEvery
-		if _, err := r.Sweep(ctx, forReal); err != nil && ctx.Err() == nil {
+		if _, err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.Warn("what is too old stays for now; it is tried again", "err", err)
 			next = sweepAgain
 		}
@@ -98,8 +95,22 @@ type sweep struct {
 	held []string
 }
 
-// Sweep removes what is too old, or with dry only counts it.
-func (r *Retention) Sweep(ctx context.Context, dry bool) (out services.Swept, err error) {
+// Sweep removes what is too old.
+func (r *Retention) Sweep(ctx context.Context) (services.Swept, error) {
+	out, err := r.sweepAll(ctx, sweep{})
+	if out != (services.Swept{}) {
+		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events,
+			"linked_sessions", out.LinkedSessions, "turns", out.Turns)
+	}
+	return out, err
+}
+
+// DrySweep counts what Sweep would remove.
+func (r *Retention) DrySweep(ctx context.Context) (services.Swept, error) {
+	return r.sweepAll(ctx, sweep{dry: true})
+}
+
+func (r *Retention) sweepAll(ctx context.Context, kind sweep) (out services.Swept, err error) {
 	r.sweeping.Lock()
 	defer r.sweeping.Unlock()
 	// A rule that waits in a partition, for example for a view, holds up no other rule.
@@ -108,13 +119,9 @@ func (r *Retention) Sweep(ctx context.Context, dry bool) (out services.Swept, er
 		{rule: "linked", after: r.cfg.Linked, session: r.linked},
 	} {
 		if s.after > 0 {
-			s.before, s.dry, s.out = r.cfg.Now().Add(-s.after), dry, &out
+			s.before, s.dry, s.out = r.cfg.Now().Add(-s.after), kind.dry, &out
 			err = errors.Join(err, r.rule(ctx, s))
 		}
-	}
-	if !dry && out != (services.Swept{}) {
-		r.cfg.Logger.Info("what was too old is gone", "sessions", out.Sessions, "events", out.Events,
-			"linked_sessions", out.LinkedSessions, "turns", out.Turns)
 	}
 	return out, err
 }
@@ -253,7 +260,7 @@ type naming struct {
 // foreign publisher's redaction carries no tombstones, and needs the turn's own events.
 func lost(state, left *conversation.State, turn uuid.UUID) bool {
 	t, stone := state.Turn(turn), left.Turn(turn)
-	return t != nil && t.Gone != 0 && (stone == nil || stone.Gone == 0)
+	return t != nil && t.Redacted != 0 && (stone == nil || stone.Redacted == 0)
 }
 
 // purge removes events of a session, but leaves its markers, which stand between them.
@@ -286,7 +293,7 @@ func (r *Retention) linked(ctx context.Context, s *sweep, id string, _ uint64) e
 	before := s.out.Turns
 	for _, t := range state.Turns {
 		// The newest version stands for all versions.
-		if t.Gone != 0 || t.ReplacedBy != uuid.Nil || !t.CreatedAt.Before(s.before) {
+		if t.Redacted != 0 || t.ReplacedBy != uuid.Nil || !t.CreatedAt.Before(s.before) {
 			continue
 		}
 		if s.out.Turns++; s.dry {

@@ -49,7 +49,11 @@ func TestWhatIsTooOldGoes(t *testing.T) {
 	}
 	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, cfg)
 	sweep := func(dry bool) services.Swept {
-		got, err := r.Sweep(t.Context(), dry)
+		do := r.Sweep
+		if dry {
+			do = r.DrySweep
+		}
+		got, err := do(t.Context())
 		require.NoError(t, err)
 		return got
 	}
@@ -104,12 +108,12 @@ func TestWhatAViewCanNotForgetYetStays(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context(), false)
+	_, err := r.Sweep(t.Context())
 	require.ErrorIs(t, err, away)
 	require.Len(t, w.types("s"), 2)
 	require.Equal(t, []string{"linked"}, redacted, "what is linked does not wait for the view")
 	away = nil
-	got, err := r.Sweep(t.Context(), false)
+	got, err := r.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, services.Swept{Sessions: 1, Events: 2}, got)
 	require.Empty(t, w.types("s"))
@@ -127,13 +131,13 @@ func TestRetentionKeepsWhatARedactionRestsOn(t *testing.T) {
 	r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
 		Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return time.Now().Add(2 * time.Hour) },
 	})
-	got, err := r.Sweep(t.Context(), false)
+	got, err := r.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, services.Swept{Sessions: 1, Events: 4}, got)
 	require.Equal(t, []string{events.TypeTurnStarted, events.TypeTurnFinalized, events.TypeTurnRedacted}, w.types("s"))
 	w.publish(&events.TurnStarted{TurnID: gone, SessionID: "s", RequestID: "r2",
 		Question: events.Question{QuestionNeutral: "again"}}, "late")
-	require.NotZero(t, w.state("s").Turn(gone).Gone)
+	require.NotZero(t, w.state("s").Turn(gone).Redacted)
 }
 
 // What a view is to forget is what leaves the log, also where its type says that it would
@@ -151,7 +155,7 @@ func TestAViewForgetsWhatRetentionTakes(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context(), false)
+	_, err := r.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{events.TypeTurnRedacted}, w.types("s"))
 	require.Equal(t, []uint64{first.Seq, first.Seq + 1, first.Seq + 2}, forgotten)
@@ -180,7 +184,7 @@ func TestAPartitionThatWaitsHoldsUpNoOther(t *testing.T) {
 			return purge(ctx)
 		},
 	})
-	_, err := r.Sweep(t.Context(), false)
+	_, err := r.Sweep(t.Context())
 	require.ErrorIs(t, err, behind)
 	require.Len(t, w.types(sessions[0]), 2)
 	require.Empty(t, w.types(sessions[1]))

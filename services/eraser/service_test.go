@@ -42,7 +42,7 @@ func TestARetentionThatWaitsSaysSo(t *testing.T) {
 				return errors.Join(audit.ErrUnavailable, why)
 			},
 		})
-		_, err := retention.Sweep(t.Context(), false)
+		_, err := retention.Sweep(t.Context())
 		require.ErrorIs(t, err, told)
 	}
 }
@@ -97,7 +97,7 @@ func TestAServiceRedactsWhatIsTooOld(t *testing.T) {
 			Config: runner.Config{Rules: rules}, Keepers: eraser.Keepers{Audit: (*audit.Guarded)(nil)},
 			Turns: turns, Linked: time.Nanosecond,
 		})
-		_, err := s.Retention.Sweep(t.Context(), false)
+		_, err := s.Retention.Sweep(t.Context())
 		require.ErrorIs(t, err, c.want)
 		want := []conversation.Redact{{TurnID: turn, Reason: "retention", RedactedBy: "turnledger"}}
 		require.Equal(t, want, turns.asked)

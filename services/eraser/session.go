@@ -38,7 +38,7 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	if err := e.deleteDocuments(ctx, c.at, c.SessionID, slices.Collect(maps.Keys(c.turns))); err != nil {
 		return remainder{}, err
 	}
-	told, err := e.eraseAll(ctx, c)
+	progress, err := e.eraseAll(ctx, c)
 	if err != nil {
 		return remainder{}, err
 	}
@@ -46,19 +46,19 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 		return remainder{}, err
 	}
 	receipt := events.ErasureReceipt{
-		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: told.Erased,
+		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
 	}
 	if err := e.receipt(ctx, c.at, receipt); err != nil {
 		return remainder{}, err
 	}
 	e.cfg.Logger.Info(
-		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", told.Erased,
+		"a session is erased from the log", "session_id", c.SessionID, "position", c.at, "events", progress.Erased,
 	)
 	key := progressKey(c.ReceiptID, c.SessionID)
 	if c.IdentityID != "" {
 		return remainder{}, e.notes.Drop(ctx, key) // the identity's receipt says what the views have reached
 	}
-	return e.reached([]events.Position{c.at}, receipt, told.Turns, key), nil
+	return e.reached([]events.Position{c.at}, receipt, progress.Turns, key), nil
 }
 
 // reached returns the last part of an erasure, which follows when the log is done. Each view that reaches the positions
@@ -111,41 +111,41 @@ const progressEvery = 64
 
 // eraseAll erases a session's events from the newest back. It returns the progress, which includes events that an
 // earlier attempt erased and noted before a crash.
-func (e *Eraser) eraseAll(ctx context.Context, c *closed) (told services.ErasureProgress, err error) {
+func (e *Eraser) eraseAll(ctx context.Context, c *closed) (progress services.ErasureProgress, err error) {
 	key := progressKey(c.ReceiptID, c.SessionID)
-	told = services.ErasureProgress{Began: time.Now().UTC()}
-	if _, err := e.notes.Read(ctx, key, &told); err != nil {
-		return told, err
+	progress = services.ErasureProgress{Began: time.Now().UTC()}
+	if _, err := e.notes.Read(ctx, key, &progress); err != nil {
+		return progress, err
 	}
-	// tell waits until the erasures so far are on disk, and notes the progress.
-	tell := func(ctx context.Context) error {
+	// save waits until the erasures so far are on disk, and notes the progress.
+	save := func(ctx context.Context) error {
 		if err := e.log.Settle(ctx, c.at.Partition); err != nil {
 			return err
 		}
-		return e.notes.Put(ctx, key, told)
+		return e.notes.Put(ctx, key, progress)
 	}
-	told.Events, told.Turns = told.Erased+len(c.events), max(told.Turns, len(c.turns))
+	progress.Events, progress.Turns = progress.Erased+len(c.events), max(progress.Turns, len(c.turns))
 	for i, seq := range slices.Backward(c.events) {
 		if (len(c.events)-1-i)%progressEvery == 0 {
-			if err := tell(ctx); err != nil {
-				return told, err
+			if err := save(ctx); err != nil {
+				return progress, err
 			}
 		}
 		if err := e.speed.Wait(ctx); err != nil {
 			last, cancel := lastly(ctx)
 			defer cancel()
-			return told, errors.Join(err, tell(last))
+			return progress, errors.Join(err, save(last))
 		}
 		// A call that has begun is completed, so that a stop leaves no doubt about the count.
 		found, err := e.log.Erase(context.WithoutCancel(ctx), events.Position{Partition: c.at.Partition, Seq: seq})
 		if err != nil {
-			return told, err
+			return progress, err
 		}
 		if found {
-			told.Erased++
+			progress.Erased++
 		}
 	}
-	return told, tell(ctx)
+	return progress, save(ctx)
 }
 
 // receipt writes the receipt of the erasure at a position, once.

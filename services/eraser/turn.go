@@ -75,9 +75,9 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 	gone := map[uuid.UUID]uint64{}       // the sequence of the redaction, by turn
 	versions := map[uint64][]uuid.UUID{} // the turns, by redaction
 	for _, t := range state.Turns {
-		if slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == t.Gone }) {
-			gone[t.ID] = t.Gone
-			versions[t.Gone] = append(versions[t.Gone], t.ID)
+		if slices.ContainsFunc(places, func(at events.Position) bool { return at.Seq == t.Redacted }) {
+			gone[t.ID] = t.Redacted
+			versions[t.Redacted] = append(versions[t.Redacted], t.ID)
 		}
 	}
 	var covered []uint64

@@ -25,7 +25,7 @@ func TestOneWaitsForAViewThatIsDown(t *testing.T) {
 		id, err := w.history.EraseSession(t.Context(), closed, services.Erasure{})
 		require.NoError(t, err)
 		redaction := w.redact(redacted, w.turn(redacted, "r1", "text"))
-		receipts = append(receipts, id, events.Position{Seq: redaction.Gone}.String())
+		receipts = append(receipts, id, events.Position{Seq: redaction.Redacted}.String())
 	}
 	for i := range sessions {
 		w.left(fmt.Sprint("closed-", i), events.TypeSessionErased, events.TypeErasureReceipt)

@@ -89,13 +89,13 @@ const (
 
 // readReplacement reads what the server prints in place of a body.
 func (r *EventRow) readReplacement(data []byte) {
-	var said struct {
+	var fields struct {
 		Problem  *string `json:"problem"`
 		Redacted bool    `json:"redacted"`
 	}
 	marked := bytes.HasPrefix(data, []byte(problemStart)) || bytes.HasSuffix(data, []byte(redactedEnd))
-	if marked && json.Unmarshal(data, &said) == nil {
-		r.Problem, r.Redacted = said.Problem, said.Redacted
+	if marked && json.Unmarshal(data, &fields) == nil {
+		r.Problem, r.Redacted = fields.Problem, fields.Redacted
 	}
 }
 

@@ -132,7 +132,7 @@ func (f *Folder) Close() error {
 // sorted is a part after folding, with its rows in order. Its first row has been read already.
 type sorted struct {
 	row  sortedRow
-	rest *gob.Decoder
+	rows *gob.Decoder
 }
 
 // sortedRow is a row with the position of its session's first turn. No two sessions share that position.
@@ -168,13 +168,13 @@ func (p *part) sort(rules conversation.Rules) (*sorted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("put aside what is folded: %w", err)
 	}
-	return &sorted{rest: gob.NewDecoder(bufio.NewReaderSize(p.file, 64<<10))}, nil
+	return &sorted{rows: gob.NewDecoder(bufio.NewReaderSize(p.file, 64<<10))}, nil
 }
 
 // next reads the next row, and reports whether there is one.
 func (s *sorted) next() (bool, error) {
 	s.row = sortedRow{} // gob does not overwrite fields with zero values
-	err := s.rest.Decode(&s.row)
+	err := s.rows.Decode(&s.row)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read back what is folded: %w", err)
 	}

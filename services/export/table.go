@@ -45,16 +45,18 @@ type row interface{ size() int }
 // Events makes a table of events in CSV or Parquet. (As JSON Lines, events are the replay itself.) Without header a CSV
 // has no header line, so that it can continue a file.
 func Events(f Format, w io.Writer, header bool) (Table[EventRow], error) {
-	return newTable[EventRow](f, w, header)
+	return newTable[EventRow](f, w, heading(header))
 }
 
-// withHeader: a CSV begins with the names of its columns.
-const withHeader = true
+// heading says whether a CSV begins with the names of its columns.
+type heading bool
+
+const withHeader heading = true
 
 // Turns makes a table of turns.
 func Turns(f Format, w io.Writer) (Table[TurnRow], error) { return newTable[TurnRow](f, w, withHeader) }
 
-func newTable[R row](f Format, w io.Writer, header bool) (Table[R], error) {
+func newTable[R row](f Format, w io.Writer, header heading) (Table[R], error) {
 	switch f {
 	case JSONL:
 		e := json.NewEncoder(w)

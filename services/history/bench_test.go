@@ -121,9 +121,10 @@ func throughPostgres(b *testing.B) recorder {
 	pool, err := pgxpool.NewWithConfig(b.Context(), cfg)
 	require.NoError(b, err)
 	b.Cleanup(pool.Close)
-	_, err = pool.Exec(b.Context(), `create table turns (turn_id uuid primary key, session_id text not null, request_id text not null,
-		created_at timestamptz not null default now(), finalized_at timestamptz, question_neutral text not null, answer_neutral text,
-		pipeline_name text, unique (session_id, request_id));
+	_, err = pool.Exec(b.Context(), `create table turns (
+		turn_id uuid primary key, session_id text not null, request_id text not null,
+		created_at timestamptz not null default now(), finalized_at timestamptz, question_neutral text not null,
+		answer_neutral text, pipeline_name text, unique (session_id, request_id));
 		create index on turns (session_id, created_at)`)
 	require.NoError(b, err)
 	return func(ctx context.Context, session, request string) error {

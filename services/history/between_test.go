@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -70,6 +71,55 @@ func TestAnErasureRightBehindAStart(t *testing.T) {
 	linked, err := s.LinkSession(ctx, "linked", "ada", "")
 	require.NoError(t, err)
 	require.Equal(t, "ada", linked.Identity)
+}
+
+// TestAnErasureRightBehindABatch: each line of the batch counted, so none is told that its session was erased.
+func TestAnErasureRightBehindABatch(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: natstest.Log(t, 1)}
+	s := runOn(t, log)
+	var lines []conversation.Start
+	for i := range 50 {
+		lines = append(lines, wholeTurn("s", fmt.Sprint("r", i)))
+		log.behind = append(log.behind, began("s", fmt.Sprint("theirs", i)))
+	}
+	lines = append(lines, start("s", "pending"))
+	log.behind = append(log.behind, erased("s"))
+	for i, o := range s.StartTurns(t.Context(), lines) {
+		require.NoError(t, o.Err, i)
+		require.Equal(t, lines[i].RequestID, o.Turn.RequestID)
+		want := conversation.Finalized
+		if lines[i].Answer == nil {
+			want = conversation.Pending
+		}
+		require.Equal(t, want, o.Turn.Status, i)
+		require.False(t, o.Turn.Duplicate, i)
+		require.False(t, o.Turn.Existed, i)
+		require.EqualValues(t, min(2*(i+1), 101), o.Turn.Position.Seq, i)
+	}
+	for i, o := range s.StartTurns(t.Context(), append(lines, start("s", "later"))) {
+		require.ErrorIs(t, o.Err, conversation.ErrSessionErased, i)
+	}
+	weight, _ := s.InMemory()
+	require.Less(t, weight, uint64(52*400), "the outcomes go with the writes that wait for them")
+}
+
+// TestASessionThatAWriteIsAtStaysInMemory: the cache has no room for any session, and yet each write finds what it
+// appended, once it is there.
+func TestASessionThatAWriteIsAtStaysInMemory(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: natstest.Log(t, 1)}
+	s := runWith(t, log, history.Config{
+		Policy: policy, StateBytes: 1, Rules: conversation.Rules{SessionTTL: time.Hour},
+	})
+	for i := range 20 {
+		session := fmt.Sprint("s", i)
+		log.behind = []events.Fact{erased(session)}
+		turn, err := s.StartTurn(t.Context(), start(session, "r"))
+		require.NoError(t, err)
+		require.Equal(t, conversation.Pending, turn.Status)
+	}
+	require.Zero(t, s.Pinned())
 }
 
 // deaf is a process's log whose tail brings nothing of its sessions.

@@ -260,7 +260,7 @@ func (d *lazyDisk) shows(t testing.TB, got shown) {
 	switch {
 	case errors.Is(got.err, conversation.ErrTurnRedacted):
 		st, _ := d.kept(t, "s")
-		require.NotZero(t, st.Turn(events.TurnID("s", "final")).Gone, "refused for a redaction that is not on disk")
+		require.NotZero(t, st.Turn(events.TurnID("s", "final")).Redacted, "refused for a redaction that is not on disk")
 	case got.err != nil:
 		require.ErrorIs(t, got.err, conversation.ErrLinkedElsewhere)
 		st, refused := d.kept(t, "linked")
@@ -271,8 +271,8 @@ func (d *lazyDisk) shows(t testing.TB, got shown) {
 		require.Equal(t, st.Identity, got.turn.IdentityID)
 		kept := st.Turn(got.turn.ID)
 		require.NotNil(t, kept, "the turn is not on disk")
-		require.Equal(t, [...]any{kept.Status, kept.Started, kept.Final, kept.Gone}, [...]any{got.turn.Status,
-			got.turn.Started, got.turn.Final, got.turn.Gone})
+		require.Equal(t, [...]any{kept.Status, kept.Started, kept.Final, kept.Redacted}, [...]any{got.turn.Status,
+			got.turn.Started, got.turn.Final, got.turn.Redacted})
 		require.LessOrEqual(t, got.turn.Position.Seq, d.synced.At())
 	default:
 		st, _ := d.kept(t, got.session.SessionID)

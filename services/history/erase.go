@@ -27,6 +27,7 @@ func (s *Service) EraseSession(ctx context.Context, sessionID string, c services
 		SessionID: sessionID, Reason: c.Reason, ErasedBy: c.By,
 		ReceiptID: newReceipt(events.Position{Partition: w.partition, Seq: head}),
 	}
+	defer w.pin()()
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideErase(f) })
 	if err != nil {
 		return "", err

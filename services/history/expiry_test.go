@@ -34,7 +34,7 @@ func TestASessionThatHasExpiredKeepsNoMemory(t *testing.T) {
 		_, err := s.StartTurn(t.Context(), start(fmt.Sprint("s", n), "r"))
 		require.NoError(t, err)
 	}
-	weight, _ := s.Held()
+	weight, _ := s.InMemory()
 	require.Positive(t, weight)
 	held := heap() - before
 	require.Eventually(t, func() bool { return s.Sessions() == 0 }, time.Minute, 100*time.Millisecond)

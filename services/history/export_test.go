@@ -1,8 +1,8 @@
 package history
 
-// Held returns what the service holds in memory: the weight that bounds it, and the bytes of the texts in
+// InMemory returns what the service holds in memory: the weight that bounds it, and the bytes of the texts in
 // it.
-func (s *Service) Held() (weight uint64, texts int) {
+func (s *Service) InMemory() (weight uint64, texts int) {
 	s.sessions.CleanUp()
 	for _, x := range s.sessions.All() {
 		x.mu.Lock()
@@ -12,7 +12,7 @@ func (s *Service) Held() (weight uint64, texts int) {
 				texts += len(t.Answer.AnswerNeutral)
 			}
 		}
-		for _, o := range x.outcomes {
+		for _, o := range x.outcomes.kept {
 			if o.turn != nil {
 				texts += size(o.turn.Question)
 			}
@@ -24,3 +24,10 @@ func (s *Service) Held() (weight uint64, texts int) {
 
 // Sessions returns how many sessions are held. Expired sessions go by themselves.
 func (s *Service) Sessions() int { return s.sessions.EstimatedSize() }
+
+// Pinned returns how many sessions stay in memory for a write.
+func (s *Service) Pinned() int {
+	s.inFlight.mu.Lock()
+	defer s.inFlight.mu.Unlock()
+	return len(s.inFlight.of)
+}

@@ -27,7 +27,7 @@ func run(t testing.TB, log *jetlog.Log) *history.Service { return runOn(t, log) 
 type whole interface {
 	history.Writer
 	history.Reader
-	history.Follower
+	history.TailReader
 }
 
 func runOn(t testing.TB, log whole) *history.Service {
@@ -37,7 +37,7 @@ func runOn(t testing.TB, log whole) *history.Service {
 
 func runWith(t testing.TB, log whole, cfg history.Config) *history.Service {
 	t.Helper()
-	s := history.New(history.Log{Writer: log, Reader: log, Follower: log}, cfg)
+	s := history.New(history.Log{Writer: log, Reader: log, TailReader: log}, cfg)
 	natstest.Run(t, s.Run)
 	return s
 }

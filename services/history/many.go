@@ -54,9 +54,10 @@ func (s *Service) StartTurns(ctx context.Context, commands []conversation.Start)
 type line struct {
 	conversation.Start
 	dropped []string
-	// decided is the last decision of the command.
-	decided conversation.Decision
-	out     *services.TurnOutcome
+	// decided is the last decision of the command, and appended what an earlier one had to append.
+	decided  conversation.Decision
+	appended []events.Fact
+	out      *services.TurnOutcome
 }
 
 func (l *line) id() uuid.UUID { return events.TurnID(l.SessionID, l.RequestID) }
@@ -122,14 +123,18 @@ func (s *Service) startRun(ctx context.Context, session string, lines []*line) e
 		}
 	}
 	decide := func(st *conversation.State) conversation.Decision { return decideRun(st, lines) }
+	defer w.pin()()
 	v, err := w.run(ctx, w.beginning, decide)
 	if err != nil {
 		return err
 	}
 	recorded := false
 	for _, l := range lines {
+		if w.counted(l) {
+			continue
+		}
 		if l.out.Err = l.decided.Err; l.out.Err == nil {
-			l.out.Turn = w.outcome(l, v.head)
+			l.out.Turn = w.answerTo(l, v.head)
 		} else if !recorded && len(l.decided.Facts) > 0 {
 			// All lines of a run name the same identity, so they are refused for the same link.
 			if err := w.record(ctx, l.decided.Facts); err != nil {
@@ -152,6 +157,9 @@ func decideRun(st *conversation.State, lines []*line) (all conversation.Decision
 		if l.decided = d; d.Err != nil {
 			continue
 		}
+		if len(d.Facts) > 0 {
+			l.appended = d.Facts
+		}
 		all.Expect = all.Expect || d.Expect
 		for _, f := range d.Facts {
 			if _, link := f.(*events.SessionLinked); link && len(all.Facts) > 0 {
@@ -163,12 +171,31 @@ func decideRun(st *conversation.State, lines []*line) (all conversation.Decision
 	return all
 }
 
-// outcome returns the turn that a line came to, without its texts.
-func (w *writing) outcome(l *line, head conversation.Head) services.Turn {
+// counted reports whether a line that is refused now had its turn recorded by this write, and answers it with that: the
+// event counted when it was written (ownVerdict).
+func (w *writing) counted(l *line) bool {
+	if l.decided.Err == nil || len(l.appended) == 0 || w.own.afterErasure {
+		return false
+	}
+	at := w.own.at(l.appended[len(l.appended)-1])
+	o, counted := w.outcome(at)
+	if !counted || o.turn == nil {
+		return false
+	}
+	l.out.Turn = services.Turn{
+		Turn: *o.turn, SessionID: w.id, IdentityID: o.head.Identity,
+		Position: events.Position{Partition: w.partition, Seq: at},
+		Existed:  !w.own.covers(o.turn.Started), DroppedMetadata: l.dropped,
+	}
+	return true
+}
+
+// answerTo returns the turn that a line came to, without its texts.
+func (w *writing) answerTo(l *line, head conversation.Head) services.Turn {
 	d := l.decided
 	return services.Turn{
 		Turn: *d.Turn, SessionID: w.id, IdentityID: head.Identity,
 		Position:  events.Position{Partition: w.partition, Seq: d.RestsOn},
-		Duplicate: !w.own.covers(d.StatedAt), Stood: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
+		Duplicate: !w.own.covers(d.StatedAt), Existed: !w.own.covers(d.Turn.Started), DroppedMetadata: l.dropped,
 	}
 }

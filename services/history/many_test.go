@@ -35,7 +35,7 @@ func TestAStartWithItsAnswerIsOneAppend(t *testing.T) {
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	require.False(t, turn.Duplicate)
-	require.False(t, turn.Stood)
+	require.False(t, turn.Existed)
 	require.EqualValues(t, 2, turn.Position.Seq)
 
 	again, err := s.StartTurn(t.Context(), conversation.Start{SessionID: "s", RequestID: "r",
@@ -69,7 +69,7 @@ func TestAWholeTurnFinalizesAPendingOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, conversation.Finalized, turn.Status)
 	require.False(t, turn.Duplicate)
-	require.True(t, turn.Stood)
+	require.True(t, turn.Existed)
 	require.Equal(t, "q r", turn.Question.QuestionNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerNeutral)
 	require.Equal(t, "a r", turn.Answer.AnswerTranslated, "the question that stands asked for a translation")
@@ -134,7 +134,7 @@ func TestManyTurnsAtOnce(t *testing.T) {
 		require.Equal(t, events.TurnID(commands[i].SessionID, commands[i].RequestID), o.Turn.ID)
 		require.Equal(t, conversation.Finalized, o.Turn.Status)
 		require.False(t, o.Turn.Duplicate)
-		require.False(t, o.Turn.Stood)
+		require.False(t, o.Turn.Existed)
 	}
 	for _, session := range []string{"a", "b", "c", "d", "e"} {
 		st := natstest.Fold(t, log, session, conversation.Rules{})
@@ -220,7 +220,7 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 		t.Helper()
 		require.NoError(t, got[i].Err)
 		require.Equal(t, duplicate, got[i].Turn.Duplicate)
-		require.Equal(t, stood, got[i].Turn.Stood)
+		require.Equal(t, stood, got[i].Turn.Existed)
 	}
 	ok(0, false, false)
 	require.ErrorIs(t, got[1].Err, conversation.ErrInvalid)
@@ -244,8 +244,8 @@ func TestLinesOfABatchStandByThemselves(t *testing.T) {
 	require.Zero(t, st.Pending)
 }
 
-// Two processes and several callers record overlapping batches: each turn is recorded once, one caller of each is told
-// that it recorded it, and the order of each batch holds in each session.
+// Several callers of two processes record overlapping batches. Each turn is recorded once, and exactly one caller
+// learns that its call recorded the turn. In each session the turns keep the order of each batch.
 func TestOverlappingBatchesOfTwoProcesses(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)

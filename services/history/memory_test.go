@@ -43,7 +43,7 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 		return s
 	}
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {
-		weight, texts := s.Held()
+		weight, texts := s.InMemory()
 		require.Equal(t, sessions*turns*length, texts, name)
 		require.GreaterOrEqual(t, weight, uint64(texts), "%s: the bound does not see the questions", name)
 	}
@@ -59,7 +59,7 @@ func TestMemoryIsBoundedByWhatWaitsForAnAnswer(t *testing.T) {
 		require.NoError(t, err)
 	})
 	for name, s := range map[string]*history.Service{"live": live, "read": read()} {
-		weight, texts := s.Held()
+		weight, texts := s.InMemory()
 		require.Zero(t, texts, name)
 		require.Less(t, weight, uint64(sessions*turns*1000), name)
 	}

@@ -12,7 +12,7 @@ import (
 type Log struct {
 	Writer
 	Reader
-	Follower
+	TailReader
 }
 
 // On returns the parts of a log that is kept in JetStream.
@@ -37,10 +37,10 @@ type Reader interface {
 	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
 
-// Follower keeps the sessions in memory as new as the log.
-type Follower interface {
+// TailReader reads what keeps the sessions in memory as new as the log.
+type TailReader interface {
 	Partitions() int
 	Tail(ctx context.Context, partition int, after uint64, opts jetlog.TailOptions) (*jetlog.Tail, error)
 	Still(ctx context.Context, partition int, after, upTo uint64) (bool, error)
-	Reached(ctx context.Context, mark *jetlog.Watermark, at events.Position) error
+	Reached(ctx context.Context, read *jetlog.Watermark, at events.Position) error
 }

@@ -241,8 +241,8 @@ func (l *lives) turn(x services.Turn, err error) {
 	}
 	l.promise(promise{x.SessionID, fmt.Sprintf("turn %s %s", x.RequestID, x.Status), func(st *conversation.State) bool {
 		t := st.Turn(x.ID)
-		return t != nil && t.Started == x.Started && (x.Final == 0 || t.Final == x.Final) && (x.Gone == 0 ||
-			t.Gone == x.Gone) &&
+		return t != nil && t.Started == x.Started && (x.Final == 0 || t.Final == x.Final) && (x.Redacted == 0 ||
+			t.Redacted == x.Redacted) &&
 			(x.ReplacedBy == uuid.Nil || t.ReplacedBy == x.ReplacedBy) && (x.IdentityID == "" ||
 			st.Identity == x.IdentityID) && st.Applied >= x.Position.Seq
 	}})

@@ -34,6 +34,7 @@ type Service struct {
 	log      Log
 	cfg      Config
 	sessions *otter.Cache[string, *session]
+	inFlight inFlight
 	loads    chan struct{}
 	follower *follower.Follower
 }
@@ -53,6 +54,7 @@ func New(log Log, cfg Config) *Service {
 	cfg.StateBytes = cmp.Or(cfg.StateBytes, 128<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{log: log, cfg: cfg, loads: make(chan struct{}, concurrentLoads)}
+	s.inFlight.of = map[string]*pin{}
 	held := &otter.Options[string, *session]{
 		MaximumWeight: cfg.StateBytes,
 		Executor:      func(work func()) { work() },
@@ -74,7 +76,7 @@ func New(log Log, cfg Config) *Service {
 func (x *session) weight(id string) uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := 768 + len(id) + 320*len(x.state.Turns) + outcomeWeight*len(x.outcomes) + x.questionBytes
+	n := 768 + len(id) + 320*len(x.state.Turns) + x.questionBytes
 	return uint32(n) //nolint:gosec // far below 2^32
 }
 
@@ -95,8 +97,11 @@ func (s *Service) deliver(m *jetlog.Message) {
 	if err != nil || identity {
 		return
 	}
-	x, ok := s.sessions.GetIfPresent(id)
-	if !ok {
+	x := s.inFlight.get(id)
+	if x == nil {
+		x, _ = s.sessions.GetIfPresent(id)
+	}
+	if x == nil {
 		return
 	}
 	m.Decode()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,60 +22,33 @@ type session struct {
 	mu    sync.Mutex
 	early []jetlog.Message
 	ready bool
+	// half: the last event is one half of a change, such as a whole turn's start, and the other half is just behind it.
+	half     bool
+	outcomes outcomes
 	folded
 }
 
-// folded is the folded state of a session that the service holds, and the outcomes of its last events.
+// folded is the folded state of a session that the service holds.
 type folded struct {
 	state *conversation.State
 	// questionBytes counts the bytes of the questions that the state holds.
 	questionBytes int
-	// outcomes of the last events, the oldest first.
-	outcomes []outcome
 }
 
-// outcome is what an event did at its own position. A later event may have undone that, but does not change the answer
-// to the event's writer.
-type outcome struct {
-	seq  uint64
-	kind conversation.Kind
-	turn *conversation.Turn
-	head conversation.Head
-}
-
-const (
-	// keptOutcomes is how many events may come after a write's own event before the write reads its outcome.
-	keptOutcomes = 4
-	// outcomeWeight estimates the bytes of an outcome.
-	outcomeWeight = 448
-)
-
-// fold folds an event and keeps its outcome.
-func (x *folded) fold(e events.Recorded) {
+// fold folds an event that the session does not have yet.
+func (x *folded) fold(e events.Recorded) conversation.Change {
 	c, grown := fold(x.state, e)
 	x.questionBytes += grown
-	o := outcome{seq: e.Position.Seq, kind: c.Kind, head: x.state.Head()}
-	if c.Turn != nil {
-		own := *c.Turn
-		own.Question = nil // texts are not kept
-		o.turn = &own
-	}
-	if len(x.outcomes) == keptOutcomes {
-		x.outcomes = slices.Delete(x.outcomes, 0, 1)
-	}
-	x.outcomes = append(x.outcomes, o)
+	return c
 }
 
-// outcome returns the outcome of an event, and reports whether the event counted.
-func (x *session) outcome(seq uint64) (outcome, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, o := range x.outcomes {
-		if o.seq == seq {
-			return o, o.kind.ChangesView()
-		}
+// take folds an event of the tail.
+func (x *session) take(m *jetlog.Message) {
+	if m.Position.Seq > x.state.Applied {
+		c := x.fold(m.Recorded())
+		x.outcomes.keep(m.Position.Seq, c, x.state)
+		x.half = m.Continues
 	}
-	return outcome{}, false
 }
 
 // session returns a session. It reads the session from the log if it is not in memory.
@@ -96,10 +68,20 @@ func (s *Service) session(ctx context.Context, id string) (*session, error) {
 // hold returns the held session. If it was not held yet, mine is true and the caller must load it. All others that want
 // the session wait for that load, and so do the events that the tail delivers for it.
 func (s *Service) hold(id string) (x *session, mine bool) {
-	if x, ok := s.sessions.GetIfPresent(id); ok {
-		return x, false
+	s.inFlight.mu.Lock()
+	defer s.inFlight.mu.Unlock()
+	x, held := s.sessions.GetIfPresent(id)
+	p := s.inFlight.of[id]
+	if p != nil && p.session != nil {
+		return p.session, false
 	}
-	return s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), folded: s.nothing(id)})
+	if !held {
+		x, mine = s.sessions.SetIfAbsent(id, &session{loaded: make(chan struct{}), folded: s.nothing(id)})
+	}
+	if p != nil {
+		p.session = x
+	}
+	return x, mine
 }
 
 // nothing returns the folded state of a session without events.
@@ -116,7 +98,7 @@ func (s *Service) load(ctx context.Context, id string, x *session) {
 func (s *Service) loaded(id string, x *session, err error) {
 	defer close(x.loaded)
 	if x.err = err; err != nil {
-		s.sessions.Invalidate(id)
+		s.forget(id)
 		return
 	}
 	s.weighAnew(id)
@@ -148,12 +130,11 @@ func (s *Service) hydrate(ctx context.Context, id string, x *session) error {
 func (x *session) become(read folded) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, m := range x.early {
-		if m.Position.Seq > read.state.Applied {
-			read.fold(m.Recorded())
-		}
+	x.folded = read
+	for i := range x.early {
+		x.take(&x.early[i])
 	}
-	x.folded, x.early, x.ready = read, nil, true
+	x.early, x.ready = nil, true
 }
 
 // deliver folds an event of the tail, or keeps it until the session is loaded.
@@ -164,9 +145,7 @@ func (x *session) deliver(m jetlog.Message) {
 		x.early = append(x.early, m)
 		return
 	}
-	if m.Position.Seq > x.state.Applied {
-		x.fold(m.Recorded())
-	}
+	x.take(&m)
 }
 
 // fold folds an event into a state. The only texts it keeps are the questions of pending turns, since the writer of an
@@ -200,5 +179,5 @@ func (x *session) decide(f decider) decided {
 		own := *d.Turn
 		d.Turn = &own
 	}
-	return decided{d, x.state.Applied, x.state.Head()}
+	return decided{d, x.state.Applied, x.state.Head(), x.half}
 }

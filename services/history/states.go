@@ -12,8 +12,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// maxRounds bounds how often a write decides anew after it lost a race. In each round another writer has won, so only a
-// log that misbehaves reaches the bound.
+// maxRounds bounds how often a write decides. A write without rivals decides a few times: before it appends, after it
+// has refreshed its state, and after its event is folded. Every other round follows an append that another event came
+// before. So a write reaches the bound if very many writers write to its session at once, or if the log misbehaves.
 const maxRounds = 32
 
 // beginning appends the first event of a session that this process does not hold. It does not ask the log first whether
@@ -26,8 +27,9 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	if !mine {
 		return w.deciding, nil
 	}
+	w.watch(x)
 	d := x.decide(w.decide)
-	if !d.appends() || len(d.Facts) > 1 && w.begun(ctx) {
+	if !d.appends() || len(d.Facts) > 1 && w.seenInLog(ctx) {
 		w.load(ctx, w.id, x)
 		return w.deciding, nil
 	}
@@ -49,10 +51,10 @@ func (w *writing) beginning(ctx context.Context) (state, error) {
 	return w.settling(ack.Position.Seq), nil
 }
 
-// begun reports whether the log seems to know the session. An append of several events shares an atomic batch with
+// seenInLog reports whether the log seems to know the session. An append of several events shares an atomic batch with
 // those of other sessions, and a refusal costs them too; so the log is asked first. The append still expects a session
 // without events.
-func (w *writing) begun(ctx context.Context) bool {
+func (w *writing) seenInLog(ctx context.Context) bool {
 	last, err := w.log.Seen(ctx, w.id)
 	return err == nil && last > 0
 }
@@ -66,7 +68,11 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.watch(x)
 	d := x.decide(w.decide)
+	if w.lacksHalf(d) {
+		return w.completing(d.applied + 1), nil
+	}
 	erased, err := w.erasedIdentity(ctx, d)
 	switch {
 	case err != nil:
@@ -74,7 +80,7 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 	case erased != nil:
 		return w.closing(erased), nil
 	}
-	if v, counted := w.ownVerdict(x, d); counted {
+	if v, counted := w.ownVerdict(d); counted {
 		return w.answered(v)
 	}
 	switch {
@@ -90,16 +96,16 @@ func (w *writing) deciding(ctx context.Context) (state, error) {
 // ownVerdict returns the verdict of the write's own event when the state now refuses the command. The event counted
 // when it was written. A redaction that arrived since does not change this caller's answer. If the start only linked a
 // session whose turn already existed, there is no turn to show.
-func (w *writing) ownVerdict(x *session, d decided) (verdict, bool) {
+func (w *writing) ownVerdict(d decided) (verdict, bool) {
 	if d.Err == nil || w.own.last == 0 || w.own.afterErasure {
 		return verdict{}, false
 	}
-	o, counted := x.outcome(w.own.last)
+	o, counted := w.outcome(w.own.last)
 	if !counted || o.turn == nil && w.answersTurn {
 		return verdict{}, false
 	}
 	at := events.Position{Partition: w.partition, Seq: w.own.last}
-	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts}, true
+	return verdict{turn: o.turn, head: o.head, position: at, facts: w.own.facts()}, true
 }
 
 // appending appends the facts of a decision.
@@ -151,6 +157,16 @@ func (w *writing) settling(seq uint64) state {
 	return func(ctx context.Context) (state, error) { return w.deciding, w.settle(ctx, seq) }
 }
 
+// lacksHalf reports whether a decision was made on a state that lacks the second half of a change.
+func (w *writing) lacksHalf(d decided) bool {
+	return d.half && w.follower.Folded(w.partition).At() <= d.applied
+}
+
+// completing waits until the second half of a change is folded. It is in the log already, or just behind.
+func (w *writing) completing(seq uint64) state {
+	return func(ctx context.Context) (state, error) { return w.deciding, w.folded(ctx, seq) }
+}
+
 // refreshing brings the state up to the log's end, with the events of all writers.
 func (w *writing) refreshing(ctx context.Context) (state, error) {
 	_, err := w.refresh(ctx)
@@ -164,7 +180,7 @@ func (w *writing) rereading(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	w.next.last = nil
-	w.sessions.Invalidate(w.id)
+	w.forget(w.id)
 	return w.deciding, nil
 }
 
@@ -211,16 +227,16 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 	if d.Err != nil {
 		return verdict{}, errors.Join(d.Err, w.record(ctx, d.Facts))
 	}
-	rest := d.RestsOn
-	if rest == 0 {
-		rest = d.applied
+	restsOn := d.RestsOn
+	if restsOn == 0 {
+		restsOn = d.applied
 	}
-	said := rest
+	stated := restsOn
 	if d.StatedAt != 0 {
-		said = d.StatedAt
+		stated = d.StatedAt
 	}
-	at := events.Position{Partition: w.partition, Seq: rest}
-	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(said), facts: w.own.facts}, nil
+	at := events.Position{Partition: w.partition, Seq: restsOn}
+	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(stated), facts: w.own.facts()}, nil
 }
 
 // record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the

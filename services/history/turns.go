@@ -179,6 +179,12 @@ func (w *writing) correction(ctx context.Context, c conversation.Correct) (d dec
 		}
 		return d
 	})
+	if w.lacksHalf(d) {
+		if err := w.folded(ctx, d.applied+1); err != nil {
+			return d, false, err
+		}
+		return w.correction(ctx, c)
+	}
 	return d, final, nil
 }
 

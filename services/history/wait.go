@@ -8,7 +8,8 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 )
 
-// current returns the session. It reads the session again if memory dropped it before the write's own event was folded.
+// current returns the session once this process follows its partition. A session that is not in memory, or not any
+// more, is read from the log.
 func (w *writing) current(ctx context.Context) (*session, error) {
 	if err := w.following(ctx); err != nil {
 		return nil, err
@@ -36,11 +37,17 @@ func (w *writing) refresh(ctx context.Context) (uint64, error) {
 	return head.Seq, w.settle(ctx, head.Seq)
 }
 
-// settle waits until an event is on disk and folded. It waits for both at the same time.
+// settle waits until an event is on disk, and then until it is folded. The fold does not wait for the disk: mostly it
+// is done by then.
 func (w *writing) settle(ctx context.Context, seq uint64) error {
 	if err := w.durable(ctx, seq); err != nil {
 		return err
 	}
+	return w.folded(ctx, seq)
+}
+
+// folded waits until an event is folded.
+func (w *writing) folded(ctx context.Context, seq uint64) error {
 	at := events.Position{Partition: w.partition, Seq: seq}
 	if err := w.log.Reached(ctx, w.follower.Folded(w.partition), at); err != nil {
 		return fmt.Errorf("%w: %w", jetlog.ErrUnavailable, err)

@@ -10,25 +10,27 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// writing is one write on its way to its verdict. It is a machine of nine states: each state is a method of the same
-// name, does one thing that may block, and returns the state that comes next.
+// writing is one write on its way to its verdict. It is a machine of ten states. Each state is a method of the same
+// name, or the function that this method returns where the state needs a value. A state does its work, which may
+// block, and returns the state that comes next. Each deciding in the picture is the same state.
 //
-//	                ┌─────────────────────────────────────────────────┐
-//	                ▼                                                 │
-//	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──────────────┤
-//	                ▲       │              ├─▶ rereading ─────────────┤
-//	                │       │              ├─▶ renaming ──────────────┤
-//	                │       │              └──────────────────────────┤
-//	                │       ├─▶ closing ─────▶ settling ──────────────┤
-//	                │       ├─▶ refreshing ───────────────────────────┘
-//	                │       ├─▶ answering ───▶ verdict
-//	                │       └─▶ verdict
-//	StartTurn ──▶ beginning ─▶ settling ─▶ deciding
+//	StartTurn ──▶ beginning ─┬─▶ settling ─▶ deciding
+//	                         └─▶ deciding
+//	the others ─▶ deciding ─┬─▶ appending ─┬─▶ settling ──▶ deciding
+//	                        │              ├─▶ rereading ─▶ deciding
+//	                        │              ├─▶ renaming ──▶ deciding
+//	                        │              └─▶ deciding
+//	                        ├─▶ closing ─────▶ settling ──▶ deciding
+//	                        ├─▶ completing ──▶ deciding
+//	                        ├─▶ refreshing ──▶ deciding
+//	                        ├─▶ answering ───▶ verdict
+//	                        └─▶ verdict
 //
 //	state       waits for                      event                                    next state
 //	beginning   the append of a session's      the event is stored                      settling
 //	            first event                    the session exists, here or in the log   deciding
 //	deciding    the session in memory          there are facts to append                appending
+//	                                           the state lacks half a change            completing
 //	                                           the session's identity was erased        closing
 //	                                           no facts, and the state may be old       refreshing
 //	                                           no facts, and the state is fresh         answering
@@ -39,14 +41,15 @@ import (
 //	                                           the state holds more than the log        rereading
 //	                                           an event of its batch is in the log      renaming
 //	settling    the disk, then the fold                                                 deciding
+//	completing  the fold                                                                deciding
 //	refreshing  the log's head, then settling                                           deciding
 //	rereading   as refreshing                  the session is dropped from memory       deciding
 //	renaming    as refreshing                  the events get other ids                 deciding
 //	closing     the append of SessionErased    stored                                   settling
 //	answering   the disk                                                                verdict
 //
-// A refusal that deciding finds goes through the same states as an answer. An error of the log ends the write in every
-// state. Every loop goes through deciding, which bounds the rounds.
+// A refusal that deciding finds goes through the same states as an answer. If the log does not answer, the write ends
+// with that error, in every state. Every loop goes through deciding, which bounds the rounds.
 type writing struct {
 	*Service
 	id        string
@@ -61,9 +64,11 @@ type writing struct {
 	// rooted is the identity that the root of a branch has.
 	rooted string
 
-	rounds  int
-	own     appended
-	known   knowledge
+	rounds int
+	own    appended
+	known  knowledge
+	// watched is the session whose outcomes the write may ask for.
+	watched *session
 	next    expectation
 	verdict verdict
 }
@@ -79,6 +84,8 @@ type decided struct {
 	conversation.Decision
 	applied uint64
 	head    conversation.Head
+	// half: the state lacks the second half of a change (session.half).
+	half bool
 }
 
 // appends reports whether the decision asks for an append. Without one, the state has the answer or the refusal.
@@ -87,21 +94,41 @@ func (d decided) appends() bool { return d.Err == nil && len(d.Facts) > 0 }
 // appended holds the events that the write itself has appended; the zero value means none yet.
 type appended struct {
 	first, last uint64
-	// spans are the sequences of all its appends, the last one included.
-	spans []span
-	facts []events.Fact
+	// appends are all its appends, the last one included.
+	appends []span
 	// linkedBefore: the session had an identity before the write's first event.
 	linkedBefore bool
 	// afterErasure: that identity had been erased before the write's first event, so that event is no answer.
 	afterErasure bool
 }
 
-// span are the sequences of one append.
-type span struct{ first, last uint64 }
+// span is one append: the sequences of its facts.
+type span struct {
+	first, last uint64
+	facts       []events.Fact
+}
 
 // covers reports whether one of the write's own events stands at a sequence.
 func (a appended) covers(seq uint64) bool {
-	return slices.ContainsFunc(a.spans, func(s span) bool { return seq >= s.first && seq <= s.last })
+	return slices.ContainsFunc(a.appends, func(s span) bool { return seq >= s.first && seq <= s.last })
+}
+
+// facts returns the facts of the last append.
+func (a appended) facts() []events.Fact {
+	if len(a.appends) == 0 {
+		return nil
+	}
+	return a.appends[len(a.appends)-1].facts
+}
+
+// at returns the sequence at which the write appended a fact, or 0 if it did not.
+func (a appended) at(f events.Fact) uint64 {
+	for _, s := range a.appends {
+		if i := slices.Index(s.facts, f); i >= 0 {
+			return s.first + uint64(i)
+		}
+	}
+	return 0
 }
 
 // knowledge is what the write has learned from the log beside the session's state.
@@ -164,8 +191,8 @@ func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []eve
 	last := ack.Position.Seq
 	first := last - uint64(len(facts)) + 1
 	w.own = appended{
-		first: first, last: last, spans: append(w.own.spans, span{first, last}),
-		facts: facts, linkedBefore: head.Identity != "",
+		first: first, last: last, appends: append(w.own.appends, span{first, last, facts}),
+		linkedBefore: head.Identity != "",
 	}
 	w.known.fresh = true
 }
@@ -173,13 +200,14 @@ func (w *writing) appendedTo(head conversation.Head, ack jetlog.Ack, facts []eve
 // turn runs a write that is answered with a turn, and returns the turn with its texts as the log has them.
 func (w *writing) turn(ctx context.Context, first state, decide decider) (services.Turn, error) {
 	w.answersTurn = true
+	defer w.pin()()
 	v, err := w.run(ctx, first, decide)
 	if err != nil {
 		return services.Turn{}, err
 	}
 	t := services.Turn{
 		Turn: *v.turn, SessionID: w.id, IdentityID: v.head.Identity, Position: v.position,
-		Duplicate: v.duplicate, Stood: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
+		Duplicate: v.duplicate, Existed: !w.own.covers(v.turn.Started), DroppedMetadata: w.dropped,
 	}
 	if t.Status == conversation.Redacted {
 		return t, nil // a tombstone has no texts
@@ -197,6 +225,7 @@ func (w *writing) turn(ctx context.Context, first state, decide decider) (servic
 
 // answerSession runs a write that is answered with its session.
 func (w *writing) answerSession(ctx context.Context, decide decider) (services.Session, error) {
+	defer w.pin()()
 	v, err := w.run(ctx, w.deciding, decide)
 	return services.Session{SessionID: w.id, Head: v.head, Position: v.position, Duplicate: v.duplicate}, err
 }

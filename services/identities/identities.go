@@ -61,8 +61,8 @@ func New(tables func() (Tables, error), log Log, patience time.Duration) *Reader
 
 // IdentityTurns implements services.IdentityReader.
 func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (services.IdentityPage, error) {
-	gate := projections.Gate{Log: r.log}
-	return projections.Pass(ctx, gate, ask.IdentityID, func() (page services.IdentityPage, err error) {
+	erasures := projections.ErasureCheck{Log: r.log}
+	return projections.Unerased(ctx, erasures, ask.IdentityID, func() (page services.IdentityPage, err error) {
 		tables, err := r.tables()
 		if err != nil {
 			return page, err

@@ -23,8 +23,8 @@ func (r *Reader) WithSessions(sessions services.SessionReader, ttl time.Duration
 
 // Sessions implements services.SessionLister.
 func (r *Reader) Sessions(ctx context.Context, ask services.SessionsAsk) (services.SessionPage, error) {
-	gate := projections.Gate{Log: r.log}
-	return projections.Pass(ctx, gate, ask.IdentityID, func() (page services.SessionPage, err error) {
+	erasures := projections.ErasureCheck{Log: r.log}
+	return projections.Unerased(ctx, erasures, ask.IdentityID, func() (page services.SessionPage, err error) {
 		tables, err := r.tables()
 		if err != nil {
 			return page, err

@@ -57,7 +57,7 @@ func (d *Deletions) Run(ctx context.Context) error {
 		g.Go(func() error {
 			return d.cfg.Follower.Read(ctx, jetlog.Following{
 				Partition: k, Options: jetlog.TailOptions{HeadersOnly: true, MaxBatch: 4000},
-				Mark: &d.read[k], Read: d.noteAll, Pause: time.Second,
+				Watermark: &d.read[k], Read: d.noteAll, Pause: time.Second,
 				Begin: func(ctx context.Context) (uint64, error) {
 					at, err := d.cfg.Done(ctx, k)
 					return at.Seq, err

@@ -59,12 +59,13 @@ func both(t *testing.T, test func(w *world)) {
 				m := supermemory.NewV5(to)
 				w.store, search = m, m
 			}
-			w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
-				Rules: rules})
-			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied,
-				Logger: slog.New(slog.DiscardHandler)})
+			forwarder := memory.NewForwarder(w.store, w.log, rules)
+			w.effect = effects.New(w.js, forwarder, effects.Config{Log: w.log, Rules: rules})
+			logger := slog.New(slog.DiscardHandler)
+			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied, Logger: logger})
 			natstest.Run(w.t, deletions.Run)
-			w.snippets = memory.NewSnippets(projections.Gate{Log: w.log}, search, deletions.Confirmed, 5*time.Second)
+			check := projections.ErasureCheck{Log: w.log}
+			w.snippets = memory.NewSnippets(check, search, deletions.Confirmed, 5*time.Second)
 			test(w)
 		})
 	}
@@ -346,7 +347,6 @@ func TestARefusedDocumentIsADeadLetter(t *testing.T) {
 		require.Equal(t, teal, letters[0].Position)
 		require.NotContains(t, letters[0].Reason, "teal")
 		require.Equal(t, []string{"user:ada | User: I like tea. | Assistant: Tea it is."}, w.contents())
-
 		again, err := queue.RetryDeadLetter(t.Context(), teal)
 		require.NoError(t, err)
 		require.False(t, again.Applied)
@@ -372,7 +372,7 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
 	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
 	search := supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute})
-	s := memory.NewSnippets(projections.Gate{}, search, free, 100*time.Millisecond)
+	s := memory.NewSnippets(projections.ErasureCheck{}, search, free, 100*time.Millisecond)
 	began := time.Now()
 	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -72,8 +72,8 @@ func (m *Outside) Run(ctx context.Context) error {
 }
 
 // Snippets returns the snippets of what the service knows.
-func (m *Outside) Snippets(gate projections.Gate, budget time.Duration) *Snippets {
-	return NewSnippets(gate, m, m.Deletions.Confirmed, budget)
+func (m *Outside) Snippets(erasures projections.ErasureCheck, budget time.Duration) *Snippets {
+	return NewSnippets(erasures, m, m.Deletions.Confirmed, budget)
 }
 
 // Name of the memory in receipts and in lists.

@@ -40,7 +40,7 @@ type Confirmed func(ctx context.Context, scope Scoped) (bool, error)
 
 // Snippets implements services.Memory. Safe for concurrent use.
 type Snippets struct {
-	gate      projections.Gate
+	erasures  projections.ErasureCheck
 	search    Searcher
 	confirmed Confirmed
 	budget    time.Duration
@@ -49,8 +49,8 @@ type Snippets struct {
 var _ services.Memory = (*Snippets)(nil)
 
 // NewSnippets makes snippets from the results of search, if the gate lets them through. budget is 300 ms if it is 0.
-func NewSnippets(gate projections.Gate, search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
-	return &Snippets{gate, search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
+func NewSnippets(check projections.ErasureCheck, search Searcher, confirmed Confirmed, budget time.Duration) *Snippets {
+	return &Snippets{check, search, confirmed, cmp.Or(budget, 300*time.Millisecond)}
 }
 
 // leavesOut reports whether a snippet must leave a result out: the prompt shows its turn anyway, or the turn stands
@@ -71,7 +71,7 @@ func (s *Snippets) Snippet(ctx context.Context, q services.MemoryQuery) (string,
 	if err := s.free(ctx, scope); err != nil {
 		return "", err
 	}
-	found, err := projections.Pass(ctx, s.gate, q.IdentityID, func() ([]Found, error) {
+	found, err := projections.Unerased(ctx, s.erasures, q.IdentityID, func() ([]Found, error) {
 		return s.search.Search(ctx, scope, q.Message, results+len(q.Shown))
 	})
 	if err != nil {
@@ -107,7 +107,7 @@ const (
 // summarise takes whole sentences of each result, the first ones first, and none twice.
 func summarise(found []Found) string {
 	var lines []string
-	said := map[string]bool{}
+	shown := map[string]bool{}
 	room := longestSnippet
 	for _, f := range found {
 		var line []string
@@ -118,8 +118,8 @@ func summarise(found []Found) string {
 			if n > left {
 				break
 			}
-			if !said[key] {
-				said[key] = true
+			if !shown[key] {
+				shown[key] = true
 				line = append(line, s)
 				left -= n
 			}

@@ -27,8 +27,8 @@ func NewTables(readers *audit.Guarded, caughtUp func(context.Context) error) Tab
 }
 
 // Snippets returns the snippets of what the tables hold.
-func (m Tables) Snippets(gate projections.Gate, budget time.Duration) *Snippets {
-	return NewSnippets(gate, m, m.Confirmed, budget)
+func (m Tables) Snippets(erasures projections.ErasureCheck, budget time.Duration) *Snippets {
+	return NewSnippets(erasures, m, m.Confirmed, budget)
 }
 
 // Search implements Searcher.

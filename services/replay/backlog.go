@@ -63,7 +63,7 @@ func (b *backlog) fill(ctx context.Context) error {
 		return b.fillSession(ctx)
 	}
 	if b.tail != nil {
-		err := b.read(ctx, briefly)
+		err := b.readBriefly(ctx)
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
@@ -121,20 +121,24 @@ func (b *backlog) goLive(f *follower.Follower) {
 	b.tail = f.Events(b.partition, last, b.options)
 }
 
-// briefly is how a read waits that must not block; it is the other of waiting for as long as it takes.
-const briefly = true
-
-// read waits for the next messages. With brief it returns context.DeadlineExceeded when none comes for a while.
-func (b *backlog) read(ctx context.Context, brief bool) (err error) {
+// readBriefly is like read, but returns context.DeadlineExceeded when no message comes for a while.
+func (b *backlog) readBriefly(ctx context.Context) error {
 	if b.tail == nil {
 		if err := b.open(ctx); err != nil {
 			return err
 		}
 	}
-	if brief {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, stillFor)
-		defer cancel()
+	ctx, cancel := context.WithTimeout(ctx, stillFor)
+	defer cancel()
+	return b.read(ctx)
+}
+
+// read waits for the next messages.
+func (b *backlog) read(ctx context.Context) (err error) {
+	if b.tail == nil {
+		if err := b.open(ctx); err != nil {
+			return err
+		}
 	}
 	b.ready, err = b.tail.Next(ctx)
 	return err

@@ -51,10 +51,14 @@ func goLive(
 // pump forwards the events of a partition until the query ends there or an error occurs.
 func (l *live) pump(ctx context.Context, b *backlog) {
 	to, bounded := boundOf(l.query.To, b.partition)
+	read := b.read
+	if bounded {
+		read = b.readBriefly
+	}
 	for !bounded || b.after < to {
 		var a arrival
 		if len(b.ready) == 0 {
-			a.err = b.read(ctx, bounded)
+			a.err = read(ctx)
 		}
 		if bounded && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
 			var over bool

@@ -22,22 +22,22 @@ type redactions struct {
 	owners *owners.Index
 
 	mu       sync.RWMutex
-	sessions map[string]*losses
+	sessions map[string]*withdrawals
 	// described is where the description stands that counts, by session.
 	described  map[string]uint64
 	identities map[string]bool // the erased ones
 }
 
-// losses are the withdrawn turns of one session. Versions joins the versions of a corrected turn, since a redaction of
-// any version covers the others.
-type losses struct {
+// withdrawals are the withdrawn turns of one session. Versions joins the versions of a corrected turn, since a
+// redaction of any version covers the others.
+type withdrawals struct {
 	erased   bool
 	turns    map[uuid.UUID]bool
 	versions map[uuid.UUID][]uuid.UUID
 }
 
 func newRedactions(log *jetlog.Log, index *owners.Index) *redactions {
-	return &redactions{log: log, owners: index, sessions: map[string]*losses{}, described: map[string]uint64{},
+	return &redactions{log: log, owners: index, sessions: map[string]*withdrawals{}, described: map[string]uint64{},
 		identities: map[string]bool{}}
 }
 
@@ -82,14 +82,14 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 	}
 	switch f := e.Fact.(type) {
 	case *events.TurnRedacted:
-		r.lose(f.SessionID, func(lost *losses) {
+		r.changeWithdrawals(f.SessionID, func(lost *withdrawals) {
 			lost.cover(f.TurnID)
 			for _, t := range f.Tombstones {
 				lost.cover(t.TurnID)
 			}
 		})
 	case *events.TurnCorrected:
-		r.lose(f.SessionID, func(lost *losses) { lost.join(f.TurnID, f.ReplacesTurnID) })
+		r.changeWithdrawals(f.SessionID, func(lost *withdrawals) { lost.join(f.TurnID, f.ReplacesTurnID) })
 	case *events.SessionDescribed:
 		return r.describe(ctx, e)
 	case *events.SessionErased:
@@ -106,13 +106,13 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 	return nil
 }
 
-// lose changes the losses of a session, unless the session is erased as a whole.
-func (r *redactions) lose(session string, change func(*losses)) {
+// changeWithdrawals changes the withdrawals of a session, unless the session is erased as a whole.
+func (r *redactions) changeWithdrawals(session string, change func(*withdrawals)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lost := r.sessions[session]
 	if lost == nil {
-		lost = &losses{turns: map[uuid.UUID]bool{}, versions: map[uuid.UUID][]uuid.UUID{}}
+		lost = &withdrawals{turns: map[uuid.UUID]bool{}, versions: map[uuid.UUID][]uuid.UUID{}}
 		r.sessions[session] = lost
 	}
 	if !lost.erased {
@@ -121,11 +121,11 @@ func (r *redactions) lose(session string, change func(*losses)) {
 }
 
 func (r *redactions) erase(session string) {
-	r.lose(session, func(lost *losses) { *lost = losses{erased: true} })
+	r.changeWithdrawals(session, func(lost *withdrawals) { *lost = withdrawals{erased: true} })
 }
 
 // cover covers a turn and all versions of it that corrections have named.
-func (l *losses) cover(id uuid.UUID) {
+func (l *withdrawals) cover(id uuid.UUID) {
 	if l.turns[id] {
 		return
 	}
@@ -137,7 +137,7 @@ func (l *losses) cover(id uuid.UUID) {
 
 // join notes that a correction named one turn as the replacement of another. A correction that came too late for the
 // fold counts too: it may repeat what the redacted turn said.
-func (l *losses) join(id, replaced uuid.UUID) {
+func (l *withdrawals) join(id, replaced uuid.UUID) {
 	l.versions[id] = append(l.versions[id], replaced)
 	l.versions[replaced] = append(l.versions[replaced], id)
 	if l.turns[id] || l.turns[replaced] {

@@ -60,7 +60,7 @@ func (c *backupCmd) Run(e *Env) error {
 		if c.JSON {
 			return json.NewEncoder(e.Out).Encode(m)
 		}
-		e.say("%s holds %s of %s, %d bytes, after %s", c.Place, Counted(m.Events(), "event"),
+		e.print("%s holds %s of %s, %d bytes, after %s", c.Place, Counted(m.Events(), "event"),
 			Counted(m.Partitions, "partition"), m.Bytes(), time.Since(began).Round(time.Millisecond))
 		return nil
 	})
@@ -93,7 +93,7 @@ func (c source) Snapshot(ctx context.Context, partition int) (backup.File, io.Re
 func (c source) DeadLetters(ctx context.Context) (out []projections.DeadLetter, _ error) {
 	all, err := c.Client.DeadLetters(ctx, "")
 	if err != nil && ctx.Err() == nil {
-		c.e.note("the dead letters are not in the backup: %v", c.at.explain(ctx, err))
+		c.e.printErr("the dead letters are not in the backup: %v", c.at.explain(ctx, err))
 		return nil, nil
 	}
 	for _, l := range all {
@@ -168,8 +168,8 @@ func (c *restoreCmd) Run(e *Env) error {
 				"start a server with TURNLEDGER_PARTITIONS=%d on an empty data directory",
 				Counted(whole.Partitions, "partition"), n, whole.Partitions)
 		}
-		told := func(n int64) { bars.at("restore", n, max(n, whole.Size())) }
-		return whole.Send(erasures, told, func(packed io.Reader) (err error) {
+		report := func(n int64) { bars.at("restore", n, max(n, whole.Size())) }
+		return whole.Send(erasures, report, func(packed io.Reader) (err error) {
 			got, err = s.Restore(e.Ctx, packed)
 			return c.explain(e.Ctx, err)
 		})
@@ -181,16 +181,16 @@ func (c *restoreCmd) Run(e *Env) error {
 	if c.JSON {
 		return json.NewEncoder(e.Out).Encode(got)
 	}
-	e.say("restored: %s of %s, as they were at %s", Counted(whole.Events(), "event"),
+	e.print("restored: %s of %s, as they were at %s", Counted(whole.Events(), "event"),
 		Counted(whole.Partitions, "partition"), whole.TakenAt.Format(time.RFC3339))
 	if len(c.Erasures) > 0 {
-		e.say("erased since: %d said again, %d concern what the backup does not hold",
+		e.print("erased since: %d said again, %d concern what the backup does not hold",
 			got.Erasures.Applied, got.Erasures.Unknown)
 	} else {
-		e.say("what was redacted or erased after that moment is there again: " +
+		e.print("what was redacted or erased after that moment is there again: " +
 			"say it again with turnledger redact and turnledger erase, or restore with --erasures FILE")
 	}
-	e.note("restart other processes of this deployment; then look: turnledger projections list. " +
+	e.printErr("restart other processes of this deployment; then look: turnledger projections list. " +
 		"A view that says failed followed the former log: turnledger projections rebuild NAME")
 	return nil
 }

@@ -16,7 +16,7 @@ func (c *configCmd) Run(e *Env, k *kong.Context) error {
 	rows := config.Rows(k.Selected())
 	if !c.JSON {
 		for _, r := range rows {
-			e.say("%s=%s", r.Name, r.Value)
+			e.print("%s=%s", r.Name, r.Value)
 		}
 		return nil
 	}

@@ -45,7 +45,7 @@ func (c *deadlettersListCmd) Run(e *Env) error {
 		return s.DeadLetters(e.Ctx, c.Projection)
 	}, func(all []client.DeadLetter) {
 		if len(all) == 0 {
-			e.note("(no dead letters)")
+			e.printErr("(no dead letters)")
 			return
 		}
 		table(e, "PROJECTION\tPOSITION\tTYPE\tSTATE\tATTEMPTS\tPARKED AT\tREASON", all,
@@ -96,10 +96,10 @@ func (c *deadlettersRetryCmd) Run(e *Env) error {
 		return l, err
 	}, func(l client.DeadLetter) {
 		if refused {
-			e.say("%s: refused again, after %d attempts: %s", c.letterName, l.Attempts, l.Reason)
+			e.print("%s: refused again, after %d attempts: %s", c.letterName, l.Attempts, l.Reason)
 			return
 		}
-		e.say("%s: applied; its session is as the log has it", c.letterName)
+		e.print("%s: applied; its session is as the log has it", c.letterName)
 	})
 	if err == nil && refused {
 		return errRefused
@@ -124,6 +124,7 @@ func (c *deadlettersDropCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.DeadLetter, error) {
 		return s.DropDeadLetter(e.Ctx, c.Projection, c.Position, c.Reason, c.By)
 	}, func(l client.DeadLetter) {
-		e.say("%s: dropped by %s; the log keeps the event, and the letter stays in the list", c.letterName, l.DroppedBy)
+		e.print("%s: dropped by %s; the log keeps the event, and the letter stays in the list",
+			c.letterName, l.DroppedBy)
 	})
 }

@@ -58,7 +58,7 @@ func (c *eraseCmd) Run(e *Env) error {
 		}
 	}
 	if c.Receipt == "" && !c.Wait && !c.JSON {
-		e.say("receipt %s\nsee how far it is: turnledger erase --receipt %s", id, id)
+		e.print("receipt %s\nsee how far it is: turnledger erase --receipt %s", id, id)
 		return nil
 	}
 	return ask(e, c.remote, func(s *client.Client) (client.Receipt, error) {
@@ -98,7 +98,7 @@ func showReceipt(e *Env, r client.Receipt) {
 	default:
 		what += r.SessionID
 	}
-	e.say("receipt %s: %s, %s, asked for at %s", r.ReceiptID, what, r.State, r.RequestedAt.Format(time.RFC3339))
+	e.print("receipt %s: %s, %s, asked for at %s", r.ReceiptID, what, r.State, r.RequestedAt.Format(time.RFC3339))
 	for _, p := range r.Places {
 		line := fmt.Sprintf("  %-8s %s", p.Place, p.State)
 		if p.Erased != nil {
@@ -107,7 +107,7 @@ func showReceipt(e *Env, r client.Receipt) {
 		if !p.ErasedAt.IsZero() {
 			line += " at " + p.ErasedAt.Format(time.RFC3339)
 		}
-		e.say("%s", line)
+		e.print("%s", line)
 	}
 }
 
@@ -121,11 +121,11 @@ func (c *retentionCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.Swept, error) {
 		return s.Sweep(e.Ctx, c.DryRun)
 	}, func(n client.Swept) {
-		said := "gone"
+		words := "gone"
 		if n.DryRun {
-			said = "would go"
+			words = "would go"
 		}
-		e.say("%s: %d anonymous sessions with %d events, %d turns of %d linked sessions",
-			said, n.Anonymous.Sessions, n.Anonymous.Events, n.Linked.Turns, n.Linked.Sessions)
+		e.print("%s: %d anonymous sessions with %d events, %d turns of %d linked sessions",
+			words, n.Anonymous.Sessions, n.Anonymous.Events, n.Linked.Turns, n.Linked.Sessions)
 	})
 }

@@ -29,14 +29,14 @@ func (c *importCmd) Run(e *Env) error {
 		bar := progress.New(e.Err, "importing", "bytes", total)
 		done, err := importer.Import(e.Ctx, c.Files, importer.Config{
 			First: first, Later: later, Parallel: c.Parallel, Explain: c.explain, Passed: bar.Add,
-			Failed: func(where string, err error) { bar.Say(e.Err, "%s: %v", where, err) },
+			Failed: func(where string, err error) { bar.PrintLine(e.Err, "%s: %v", where, err) },
 		})
 		bar.Done()
 		if c.JSON {
 			_ = e.printJSON(done) // the output remembers what went wrong
 		} else {
-			e.say("%d conversations with %d turns: %d turns recorded, %d were there already",
-				done.Conversations, done.Turns, done.Recorded, done.There)
+			e.print("%d conversations with %d turns: %d turns recorded, %d were there already",
+				done.Conversations, done.Turns, done.Recorded, done.Existed)
 		}
 		if err == nil && done.Failed > 0 {
 			err = fmt.Errorf("%d lines were not imported whole; mend them and run the import again", done.Failed)

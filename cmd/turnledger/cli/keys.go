@@ -69,8 +69,8 @@ func (k keyring) show(e *Env, made apikeys.Key, text string) error {
 	if k.JSON {
 		return e.printJSON(made.Made(text))
 	}
-	e.say("%s", text)
-	e.note("This is the key %s of %s. It is not shown again: %s holds its hash only.\n"+
+	e.print("%s", text)
+	e.printErr("This is the key %s of %s. It is not shown again: %s holds its hash only.\n"+
 		"Servers with TURNLEDGER_AUTH=%s know it within a second; callers set TURNLEDGER_KEY to it, "+
 		"or send Authorization: Bearer KEY.", made.Prefix, made.Name, k.file, k.Auth)
 	return nil
@@ -123,7 +123,7 @@ func (c *keysRotateCmd) Run(e *Env) error {
 	if err := c.show(e, next, text); err != nil || c.JSON {
 		return err
 	}
-	e.note("The former key %s counts until %s. End it before with: turnledger keys revoke %s",
+	e.printErr("The former key %s counts until %s. End it before with: turnledger keys revoke %s",
 		old.Prefix, old.ExpiresAt.Format(time.RFC3339), old.Prefix)
 	return nil
 }
@@ -142,6 +142,6 @@ func (c *keysRevokeCmd) Run(e *Env) error {
 	if c.JSON {
 		return e.printJSON(k.Shown())
 	}
-	e.say("%s of %s is revoked", k.Prefix, k.Name)
+	e.print("%s of %s is revoked", k.Prefix, k.Name)
 	return nil
 }

@@ -55,7 +55,7 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 		return ask(e, c.remote, func(s *client.Client) (int, error) {
 			return s.CancelRebuild(e.Ctx, c.Name)
 		}, func(generation int) {
-			e.say("generation %d of %s is given up; the view is served as it was", generation, c.Name)
+			e.print("generation %d of %s is given up; the view is served as it was", generation, c.Name)
 		})
 	}
 	question := fmt.Sprintf("Rebuild %s from the log? It takes the room of the view a second time while it lasts.",
@@ -79,10 +79,11 @@ func (c *projectionsRebuildCmd) Run(e *Env) error {
 			answer := map[string]any{"name": c.Name, "generation": generation, "served": !c.Detach}
 			return json.NewEncoder(e.Out).Encode(answer)
 		case c.Detach:
-			e.say("generation %d of %s is being filled; turnledger projections list shows how far", generation, c.Name)
+			e.print("generation %d of %s is being filled; turnledger projections list shows how far",
+				generation, c.Name)
 		default:
 			took := time.Since(began).Round(time.Millisecond)
-			e.say("%s is served from generation %d, after %s", c.Name, generation, took)
+			e.print("%s is served from generation %d, after %s", c.Name, generation, took)
 		}
 		return nil
 	})
@@ -165,7 +166,7 @@ func (c *projectionsVerifyCmd) tellLetters(e *Env, s *client.Client, name string
 			dropped++
 		}
 	}
-	e.note("%s lacks what its dead letters say: %d, %d of them dropped (turnledger deadletters list)",
+	e.printErr("%s lacks what its dead letters say: %d, %d of them dropped (turnledger deadletters list)",
 		name, len(letters), dropped)
 }
 
@@ -180,12 +181,12 @@ func (c *projectionsVerifyCmd) verify(e *Env, s *client.Client, name string) (di
 		case step.Progress != nil:
 			bar.Reach(step.Progress.Events, step.Progress.Of)
 		case c.JSON:
-			e.say("%s", line)
+			e.print("%s", line)
 		case d != nil:
-			bar.Say(e.Out, "%s  session %s  %s  view %s  log %s",
+			bar.PrintLine(e.Out, "%s  session %s  %s  view %s  log %s",
 				name, d.SessionID, d.What, cmp.Or(d.View, "(none)"), cmp.Or(d.Log, "(none)"))
 		case step.Result != nil:
-			bar.Say(e.Out, "%s: %d sessions looked at, %d differences", name, step.Result.Sessions, differences)
+			bar.PrintLine(e.Out, "%s: %d sessions looked at, %d differences", name, step.Result.Sessions, differences)
 		}
 		return e.Out.Err
 	})

@@ -177,13 +177,13 @@ func (c *replayCmd) finish(e *Env, reading *client.Events, out *export.File, err
 	}
 	at := reading.Position()
 	if at != "" {
-		e.note("position %s", at)
+		e.printErr("position %s", at)
 	}
 	if whole {
 		return nil
 	}
 	if c.Output != "" && !c.Turns && at != "" {
-		e.note("what was written is in %s; for the rest, the same with --from %s and another file", out.Name(), at)
+		e.printErr("what was written is in %s; for the rest, the same with --from %s and another file", out.Name(), at)
 	}
 	if stopped {
 		return err

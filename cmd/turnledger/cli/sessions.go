@@ -33,7 +33,7 @@ func (c *sessionsListCmd) Run(e *Env) error {
 	}, func(p client.SessionPage) {
 		table(e, client.SessionHeading, p.Sessions, client.ListedSession.Cells)
 		if p.NextCursor != "" {
-			e.note("(more: --cursor %s)", p.NextCursor)
+			e.printErr("(more: --cursor %s)", p.NextCursor)
 		}
 	})
 }
@@ -47,7 +47,7 @@ type sessionsShowCmd struct {
 func (c *sessionsShowCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
 		return s.Session(e.Ctx, c.Session)
-	}, func(s client.Session) { e.say("%s", s) })
+	}, func(s client.Session) { e.print("%s", s) })
 }
 
 type sessionsDescribeCmd struct {
@@ -64,7 +64,7 @@ func (c *sessionsDescribeCmd) Run(e *Env) error {
 	d := client.Describe{SessionID: c.Session, RequestID: c.RequestID, Title: c.Title}
 	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
 		return s.Describe(e.Ctx, d.With(c.Metadata, c.Without))
-	}, func(s client.Session) { e.say("%s", s) })
+	}, func(s client.Session) { e.print("%s", s) })
 }
 
 type contextCmd struct {
@@ -95,12 +95,12 @@ func (c *contextCmd) Run(e *Env) error {
 		return s.Context(e.Ctx, c.Session, req)
 	}, func(out client.Context) {
 		if out.System != "" {
-			e.say("system: %s", out.System)
+			e.print("system: %s", out.System)
 		}
 		for _, m := range out.Messages {
-			e.say("%s", explain.Message(m))
+			e.print("%s", explain.Message(m))
 		}
-		e.note("(%d turns of history, %d left out, from the %s at %s)",
+		e.printErr("(%d turns of history, %d left out, from the %s at %s)",
 			out.HistoryTurns, out.DroppedTurns, out.Source, out.Position)
 	})
 }
@@ -117,10 +117,10 @@ func (c *historyCmd) Run(e *Env) error {
 		return s.History(e.Ctx, c.Session, c.Limit)
 	}, func(pairs []client.Pair) {
 		for _, p := range pairs {
-			e.say("Q: %s\nA: %s", p.QuestionNeutral, p.AnswerNeutral)
+			e.print("Q: %s\nA: %s", p.QuestionNeutral, p.AnswerNeutral)
 		}
 		if len(pairs) == 0 {
-			e.note("(no finalized turns)")
+			e.printErr("(no finalized turns)")
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (c *linkCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
 		return s.LinkSession(e.Ctx, c.Identity, c.Session)
 	}, func(out client.Session) {
-		e.say("session %s belongs to %s (position %s)", c.Session, out.IdentityID, out.Position)
+		e.print("session %s belongs to %s (position %s)", c.Session, out.IdentityID, out.Position)
 	})
 }
 
@@ -159,10 +159,10 @@ func (c *redactCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.Turn, error) {
 		return s.Redact(e.Ctx, req)
 	}, func(out client.Turn) {
-		said := "redacted"
+		words := "redacted"
 		if out.Duplicate {
-			said = "was redacted before"
+			words = "was redacted before"
 		}
-		e.say("turn %s %s (position %s)", c.Turn, said, out.Position)
+		e.print("turn %s %s (position %s)", c.Turn, words, out.Position)
 	})
 }

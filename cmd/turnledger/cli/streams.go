@@ -47,7 +47,7 @@ func (c *streamsPlanCmd) Run(e *Env) error {
 		return errors.New("what is asked for can't be: see above")
 	}
 	if changes > 0 && !c.JSON {
-		e.note("to make these changes: turnledger streams apply")
+		e.printErr("to make these changes: turnledger streams apply")
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func showStreams(e *Env, all []client.Stream) {
 			if c.Refused != "" {
 				line += ": can't be: " + c.Refused
 			}
-			e.say("%s", line)
+			e.print("%s", line)
 		}
 	}
 }

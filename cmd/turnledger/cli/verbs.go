@@ -64,11 +64,11 @@ func (o *Output) Write(p []byte) (int, error) {
 // Unwrap returns what it writes to.
 func (o *Output) Unwrap() io.Writer { return o.To }
 
-// say prints a line.
-func (e *Env) say(format string, args ...any) { _, _ = fmt.Fprintf(e.Out, format+"\n", args...) }
+// print prints a line.
+func (e *Env) print(format string, args ...any) { _, _ = fmt.Fprintf(e.Out, format+"\n", args...) }
 
-// note prints a line to standard error.
-func (e *Env) note(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }
+// printErr prints a line to standard error.
+func (e *Env) printErr(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }
 
 // printJSON prints a value on several lines.
 func (e *Env) printJSON(v any) error {

@@ -19,6 +19,6 @@ func (c *versionCmd) Run(e *Env) error {
 	if c.JSON {
 		return e.printJSON(v)
 	}
-	e.say("turnledger %s (%s, nats-server %s)", v["version"], v["go"], v["nats_server"])
+	e.print("turnledger %s (%s, nats-server %s)", v["version"], v["go"], v["nats_server"])
 	return nil
 }

@@ -23,7 +23,7 @@ type auth struct {
 // ShownAuth is TURNLEDGER_AUTH as anybody may see it.
 func ShownAuth(auth string) string {
 	if _, err := bearer.ParseSources(auth); err != nil {
-		return secrets.Given(auth)
+		return secrets.Placeholder(auth)
 	}
 	return auth
 }

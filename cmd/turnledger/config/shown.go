@@ -47,7 +47,7 @@ func shown(f *kong.Flag) string {
 	case "auth":
 		return ShownAuth(text)
 	case "given":
-		return secrets.Given(text)
+		return secrets.Placeholder(text)
 	default:
 		return text
 	}

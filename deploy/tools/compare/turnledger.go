@@ -295,7 +295,8 @@ func (t *turnledger) read(ctx context.Context, session string) error {
 	return err
 }
 
-// client offers one call and batches only if the server supports them.
+// client returns the client of a workload, and false if the server does not support it. Only newer servers take a whole
+// turn in one call, and batches.
 func (t *turnledger) client(ctx context.Context, w workload) (client, bool) {
 	switch w {
 	case twoCalls, long:

@@ -15,18 +15,25 @@ func floor(path string) int {
 	return map[string]int{"events": 1, "projections": 2, "services": 3, "cmd": 4, "deploy": 4, "docs": 4}[top]
 }
 
-// sibling names the group whose packages may import each other; packages of two groups may not. The nouns in services
+// siblings names the groups whose packages may import each other; packages of two groups may not. Each view is a group,
+// and so is each service. The nouns in services
 // itself belong to no group, nor do the scopes and callers in services/access, which transports ask for and
 // authenticators return, nor services/servicetest, which puts the services together for tests.
-func sibling(path string) string {
-	parts := strings.Split(path, "/")
-	switch {
-	case path == "services/access", path == "services/servicetest", len(parts) < 2:
-		return ""
-	case parts[0] == "services", parts[0] == "projections" && (parts[1] == "recent" || parts[1] == "audit"):
-		return parts[0] + "/" + parts[1]
+func siblings(all []*pkg) func(path string) string {
+	group := func(path string) string { return strings.Join(strings.SplitN(path+"/", "/", 3)[:2], "/") }
+	views := map[string]bool{}
+	for _, p := range viewTypes(all) {
+		views[group(p.path)] = true
 	}
-	return ""
+	return func(path string) string {
+		switch own := group(path); {
+		case path == "services", path == "services/access", path == "services/servicetest":
+			return ""
+		case strings.HasPrefix(own, "services/"), views[own]:
+			return own
+		}
+		return ""
+	}
 }
 
 // wire carries every API surface, so it knows no noun of ours: only who calls.
@@ -42,6 +49,7 @@ func TestImportsPointOneWay(t *testing.T) {
 }
 
 func wrongImports(all []*pkg) (findings []string) {
+	sibling := siblings(all)
 	for _, p := range all {
 		for _, dep := range p.imports {
 			dep, ours := strings.CutPrefix(dep, module)
@@ -90,7 +98,9 @@ func TestWrongImportsAreFound(t *testing.T) {
 		fault{"services/history", src("history", "services", "services/access")},
 		fault{"events/log", src("log", "services")},
 		fault{"projections/recent", src("recent", "services")},
-		fault{"projections/audit", src("audit", "projections/recent")},
+		fault{"projections/recent/memory", src("memory", "projections/recent") + view},
+		fault{"projections/audit", src("audit", "projections/recent") + view},
+		fault{"projections/runner", src("runner", "projections/audit")},
 		fault{"services/chat", src("chat", "projections/audit", "services/history")},
 		fault{wire, src("wire", "services/access", "services", "events/log")},
 		fault{"services/httpapi/v1", src("v1", wire, "services")},

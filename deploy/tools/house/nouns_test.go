@@ -16,7 +16,9 @@ const sameFields = 4
 
 // apart are packages and types that may look like another noun, each with the reason.
 var apart = map[string]string{
-	"events": "stored: the form of the facts in the log, which no command and no state decides",
+	"events.TurnCorrected": "stored: the form of a fact in the log; the command Finalize may change without it",
+	"events.SessionMark":   "stored: the form in the log of a state's counts",
+	"events.Recorded":      "an event as the log has it; a receipt's position and subject are its own",
 	"services/client": "a client's own types: programs outside import them, and the JSON of the API is " +
 		"their form",
 	"services/export.TurnRow":     "wire form: the columns of a table of turns",
@@ -88,9 +90,14 @@ func TestTwinsAreFound(t *testing.T) {
 	const four = " struct { ID, Session string; At int64; Done bool; "
 	found := twins(nouns(planted(t,
 		fault{"services", "package services\ntype Turn" + four + "Question string }\n"},
+		fault{"events", "package events\ntype Fact" + four + "Kind string }\n"},
 		fault{"services/a", "package a\ntype Entry" + four + "Answer string }\ntype turn" + four + "}\n"},
 		fault{"services/b", "package b\ntype Three struct { ID, Session string; At int64; Done int }\n"},
 		fault{"services/client", "package client\ntype Turn" + four + "}\n"},
 	)))
-	require.Equal(t, []string{"services/a.Entry and services.Turn both have At, Done, ID, Session"}, found)
+	require.Equal(t, []string{
+		"events.Fact and services.Turn both have At, Done, ID, Session",
+		"services/a.Entry and services.Turn both have At, Done, ID, Session",
+		"services/a.Entry and events.Fact both have At, Done, ID, Session",
+	}, found)
 }

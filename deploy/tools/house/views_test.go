@@ -19,7 +19,7 @@ func TestNobodyAsksAViewForItsType(t *testing.T) {
 }
 
 // viewAssertions returns the type assertions and type switches whose operand is a view, and those to an interface of
-// package projections.
+// package projections or below it.
 func viewAssertions(all []*pkg) (findings []string) {
 	for _, p := range all {
 		for _, file := range p.files {
@@ -46,54 +46,67 @@ func operand(p *pkg, x ast.Expr) types.Type {
 	return p.info.TypeOf(x)
 }
 
-// isView reports whether a type is a view or an effect, by the methods that all of them have.
+// isView reports whether a type is a view, an effect or a task, or a view's side for readers, by the methods that all
+// of them have.
 func isView(typ types.Type) bool {
 	if _, pointer := typ.(*types.Pointer); !pointer && !types.IsInterface(typ) {
 		typ = types.NewPointer(typ)
 	}
 	methods := types.NewMethodSet(typ)
 	has := func(name string) bool { return methods.Lookup(nil, name) != nil }
-	return has("Name") && has("Claim") && has("Apply")
+	return has("Name") && (has("Claim") && has("Apply") || has("Resume") && has("Take")) || has("Load") && has("Wait")
 }
 
-// isContract reports whether a type is an interface of package projections.
+// isContract reports whether a type is an interface of package projections, or of a package below it.
 func isContract(typ types.Type) bool {
 	named, ok := types.Unalias(typ).(*types.Named)
 	if !ok || named.Obj().Pkg() == nil {
 		return false
 	}
 	_, ok = named.Underlying().(*types.Interface)
-	return ok && named.Obj().Pkg().Path() == module+"projections"
+	return ok && strings.HasPrefix(named.Obj().Pkg().Path()+"/", module+"projections/")
 }
 
 const contract = `package projections
 type View interface { Name() string; Claim(int) int; Apply(int) error }
 type Rebuildable interface { Fill() }
+type Task interface { Name() string; Resume(int) int; Take(int) error }
 `
 
 func TestQuestionsForTheTypeOfAViewAreFound(t *testing.T) {
 	t.Parallel()
-	found := viewAssertions(planted(t, fault{"projections", contract}, fault{"projections/fleet", `package fleet
+	found := viewAssertions(planted(t, fault{"projections", contract},
+		fault{"projections/recent", "package recent\ntype Reader interface { Load(int) int; Wait(int) error }\n"},
+		fault{"projections/fleet", `package fleet
 import "github.com/turnledger/turnledger/projections"
+import "github.com/turnledger/turnledger/projections/recent"
 type entry struct { view projections.View }
 func one(v projections.View) { _, _ = v.(interface{ Fill() }) }
 func two(e entry) { _ = e.view.(projections.Rebuildable) }
 func three(v projections.View) { switch any(v).(type) { case projections.Rebuildable: } }
 func four(v any) { _ = v.(projections.Rebuildable) }
+func five(v projections.Task) { _, _ = v.(interface{ Flush() }) }
+func six(v recent.Reader) { _, _ = v.(interface{ Flush() }) }
+func seven(v any) { _ = v.(recent.Reader) }
 func good(v any) { _, _ = v.(interface{ Flush() }) }
 `}))
 	require.Equal(t, []string{
-		"projections/fleet/a.go:4 v is asked for its type",
-		"projections/fleet/a.go:5 e.view is asked for its type",
-		"projections/fleet/a.go:6 any(v) is asked for its type",
-		"projections/fleet/a.go:7 v is asked for its type",
+		"projections/fleet/a.go:5 v is asked for its type",
+		"projections/fleet/a.go:6 e.view is asked for its type",
+		"projections/fleet/a.go:7 any(v) is asked for its type",
+		"projections/fleet/a.go:8 v is asked for its type",
+		"projections/fleet/a.go:9 v is asked for its type",
+		"projections/fleet/a.go:10 v is asked for its type",
+		"projections/fleet/a.go:11 v is asked for its type",
 	}, found)
 }
 
 // notViews are constants that have the name of a view and mean something else, each with the reason.
 var notViews = map[string]string{
-	"cmd/turnledger.roleRecent": "a role of a process, as --roles names it",
-	"cmd/turnledger.roleAudit":  "a role of a process, as --roles names it",
+	"cmd/turnledger.roleRecent":      "a role of a process, as --roles names it",
+	"cmd/turnledger.roleAudit":       "a role of a process, as --roles names it",
+	"cmd/turnledger.roleEraser":      "a role of a process, as --roles names it",
+	"services/httpapi/v1.roleEraser": "a role of a process, as --roles names it",
 }
 
 // A view's name is a string in the view's own package, and in those below it. Others use its constant, or treat all
@@ -101,8 +114,60 @@ var notViews = map[string]string{
 func TestAViewIsNamedInItsPackageOnly(t *testing.T) {
 	t.Parallel()
 	all := modulePackages(t)
-	require.Len(t, viewNames(all), 3, "recent, recent-shadow and audit")
+	require.NotEmpty(t, viewTypes(all))
+	require.Empty(t, namelessViews(all))
 	require.Empty(t, strayNames(all))
+}
+
+// viewTypes returns the types that are views, each with its package: they declare NewReference, which a view has of its
+// own.
+func viewTypes(all []*pkg) map[types.Type]*pkg {
+	found := map[types.Type]*pkg{}
+	for _, p := range all {
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv == nil || f.Name.Name != "NewReference" || !p.inProgram() {
+					continue
+				}
+				if typ := p.info.TypeOf(f.Recv.List[0].Type); isView(typ) {
+					found[typ] = p
+				}
+			}
+		}
+	}
+	return found
+}
+
+// namelessViews returns the views whose names the rules can't know: their Name is no method of their own that returns a
+// constant.
+func namelessViews(all []*pkg) (findings []string) {
+	for typ, p := range viewTypes(all) {
+		known := false
+		for _, file := range p.files {
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil && f.Name.Name == "Name" &&
+					types.Identical(p.info.TypeOf(f.Recv.List[0].Type), typ) {
+					known = returnedName(p, f) != nil
+				}
+			}
+		}
+		if !known {
+			findings = append(findings, fmt.Sprintf("%s: Name of %s does not return a constant", p.path, typ))
+		}
+	}
+	return findings
+}
+
+// returnedName returns what a method's only statement returns, if that is a constant.
+func returnedName(p *pkg, f *ast.FuncDecl) ast.Expr {
+	if len(f.Body.List) == 1 {
+		back, ok := f.Body.List[0].(*ast.ReturnStmt)
+		if ok && len(back.Results) == 1 && p.info.Types[back.Results[0]].Value != nil {
+			return back.Results[0]
+		}
+	}
+	return nil
 }
 
 // viewNames returns the names of all views, each with the package that declares it.
@@ -112,15 +177,12 @@ func viewNames(all []*pkg) map[string]string {
 		for _, file := range p.files {
 			for _, d := range file.Decls {
 				f, ok := d.(*ast.FuncDecl)
-				if !ok || f.Recv == nil || f.Name.Name != "Name" || len(f.Body.List) != 1 || !p.inProgram() {
+				if !ok || f.Recv == nil || f.Name.Name != "Name" || !p.inProgram() ||
+					!isView(p.info.TypeOf(f.Recv.List[0].Type)) {
 					continue
 				}
-				back, ok := f.Body.List[0].(*ast.ReturnStmt)
-				if !ok || !isView(p.info.TypeOf(f.Recv.List[0].Type)) {
-					continue
-				}
-				if said := p.info.Types[back.Results[0]].Value; said != nil {
-					names[constant.StringVal(said)] = declaring(p, back.Results[0])
+				if said := returnedName(p, f); said != nil {
+					names[constant.StringVal(p.info.Types[said].Value)] = declaring(p, said)
 				}
 			}
 		}
@@ -167,17 +229,32 @@ func strayNames(all []*pkg) (findings []string) {
 	return findings
 }
 
-func TestNamesOfViewsElsewhereAreFound(t *testing.T) {
-	t.Parallel()
-	const view = `package audit
+// view is the source of a view, after its package clause and its imports.
+const view = `
 const Name = "audit"
 type View struct{}
 func (*View) Name() string { return Name }
 func (*View) Claim(int) int { return 0 }
 func (*View) Apply(int) error { return nil }
+func (*View) NewReference() int { return 0 }
 `
+
+func TestViewsWithoutAConstantNameAreFound(t *testing.T) {
+	t.Parallel()
+	other := strings.NewReplacer("struct{}", "struct{ name string }", "(*View) Name", "(v *View) Name",
+		"return Name", "return v.name").Replace(view)
+	views := planted(t, fault{"projections/audit", "package audit" + view},
+		fault{"projections/other", "package other" + other})
+	require.Len(t, viewTypes(views), 2)
+	require.Equal(t, []string{
+		"projections/other: Name of *" + module + "projections/other.View does not return a constant",
+	}, namelessViews(views))
+}
+
+func TestNamesOfViewsElsewhereAreFound(t *testing.T) {
+	t.Parallel()
 	found := strayNames(planted(t,
-		fault{"projections/audit", view},
+		fault{"projections/audit", "package audit" + view},
 		fault{"projections/audit/rows", "package rows\nvar table = \"audit\"\n"},
 		fault{"cmd/turnledger", `package main
 const roleAudit = "audit"

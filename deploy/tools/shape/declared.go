@@ -46,7 +46,7 @@ func uncommented(files []source.File) []string {
 		for _, decl := range f.Syntax.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
-				if d.Doc == nil && exportedReceiver(d) && (d.Recv == nil || !told[d.Name.Name]) {
+				if d.Doc == nil && exportedReceiver(d) && (d.Recv == nil || !documentedElsewhere[d.Name.Name]) {
 					note(d.Name)
 				}
 			case *ast.GenDecl:
@@ -59,7 +59,7 @@ func uncommented(files []source.File) []string {
 	return found
 }
 
-var told = map[string]bool{
+var documentedElsewhere = map[string]bool{
 	"Error": true, "String": true, "Unwrap": true, "Read": true, "Write": true, "ServeHTTP": true,
 }
 

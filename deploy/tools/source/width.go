@@ -25,8 +25,8 @@ var (
 )
 
 // Wider returns the lines of more than limit columns that could be wrapped. Tables, links, code blocks, recorded data
-// and struct tags are exempt. In Go, a text in backquotes is a code block or recorded data (SQL, scripts, JSON) if it
-// takes several lines or more than forty columns.
+// and struct tags are exempt. In Go, a text in backquotes is recorded data or a code block (JSON, SQL) if it stands on
+// one line and has more than forty columns. If it takes several lines, each can be wrapped, unless it is JSON.
 func (f File) Wider(limit int) []Wide {
 	var wide []Wide
 	exempt := f.exempt()
@@ -47,6 +47,12 @@ func isTable(line string) bool {
 	return strings.HasPrefix(strings.TrimLeft(line, "/# \t"), "|")
 }
 
+// isJSON reports whether a line of a text is recorded JSON.
+func isJSON(line string) bool {
+	line = strings.TrimSpace(line)
+	return strings.HasPrefix(line, "{") || strings.HasPrefix(line, "[") || strings.HasPrefix(line, `"`)
+}
+
 func (f File) exempt() map[int]bool {
 	if f.Syntax == nil {
 		return f.fences()
@@ -60,10 +66,15 @@ func (f File) exempt() map[int]bool {
 			}
 		case *ast.BasicLit:
 			first, last := f.Line(n.Pos()), f.Line(n.End())
-			if n.Kind == token.STRING && n.Value[0] == '`' && (last > first || len(n.Value) > 40) {
-				for line := first; line <= last; line++ {
-					exempt[line] = true
-				}
+			if n.Kind != token.STRING || n.Value[0] != '`' {
+				break
+			}
+			if first == last {
+				exempt[first] = exempt[first] || len(n.Value) > 40
+				break
+			}
+			for i, line := range strings.Split(strings.Trim(n.Value, "`"), "\n") {
+				exempt[first+i] = exempt[first+i] || isJSON(line)
 			}
 		}
 		return true

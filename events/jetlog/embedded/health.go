@@ -65,7 +65,7 @@ func (s *Server) used() uint64 {
 	return info.Store
 }
 
-// advice says what an operator can do about a store of used bytes that takes no writes.
+// advice returns what an operator can do if the store takes no writes. used is the size of the store in bytes.
 func (s *Server) advice(used uint64) string {
 	free, needed, err := s.room(used)
 	switch {
@@ -139,9 +139,9 @@ func (s *Server) Run(ctx context.Context) error {
 // watch is the state of Run.
 type watch struct {
 	*Server
-	// before is the what of the last look; said is set once the failure was logged.
+	// before is the what of the last look; logged is set once the failure was logged.
 	before string
-	said   bool
+	logged bool
 	// next is when JetStream may be restarted again, and pause the wait after the next restart.
 	next  time.Time
 	pause time.Duration
@@ -153,15 +153,15 @@ func (w *watch) look() {
 	w.before = what
 	switch {
 	case what == "":
-		if w.said {
+		if w.logged {
 			w.log.log.Info("the log takes writes again")
 		}
-		w.said, w.next, w.pause = false, time.Time{}, firstPause
+		w.logged, w.next, w.pause = false, time.Time{}, firstPause
 		return
 	case !again:
 		return
-	case !w.said:
-		w.said = true
+	case !w.logged:
+		w.logged = true
 		w.log.log.Error("no turn can be recorded", "err", w.Healthy())
 	}
 	if free, needed, err := w.room(w.used()); err != nil || free < needed || time.Now().Before(w.next) {

@@ -31,15 +31,15 @@ type Stream struct {
 	Storage       string
 	Replicas      int
 	Leader        string // empty without a cluster
-	Followers     []Follower
+	Followers     []Replica
 	Events, Bytes uint64
 	First, Last   uint64 // sequences
 	Changes       []Change
 	config        jetstream.StreamConfig
 }
 
-// Follower is another server that keeps a replica of a stream. Behind is the number of operations that it lacks.
-type Follower struct {
+// Replica is another server that keeps a replica of a stream. Behind is the number of operations that it lacks.
+type Replica struct {
 	Server           string
 	Current, Offline bool
 	Behind           uint64
@@ -125,14 +125,14 @@ func (l *Log) look(ctx context.Context, name string) (Stream, error) {
 	if c := info.Cluster; c != nil {
 		s.Leader = c.Leader
 		for _, r := range c.Replicas {
-			f := Follower{Server: r.Name, Current: r.Current, Offline: r.Offline, Behind: r.Lag}
+			f := Replica{Server: r.Name, Current: r.Current, Offline: r.Offline, Behind: r.Lag}
 			s.Followers = append(s.Followers, f)
 		}
 	}
 	return s, nil
 }
 
-// possible marks changes that the connected NATS can't make as refused.
+// possible marks as refused the changes that the connected NATS server can't make.
 func (l *Log) possible(changes []Change) []Change {
 	for i := range changes {
 		c := &changes[i]
@@ -176,11 +176,11 @@ func (l *Log) Apply(ctx context.Context, w Want) ([]Stream, error) {
 
 func (l *Log) update(ctx context.Context, cfg jetstream.StreamConfig) error {
 	_, err := l.inside.Wire.JS.UpdateStream(ctx, cfg)
-	var said jetstream.JetStreamError
+	var refusal jetstream.JetStreamError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &said) && said.APIError() != nil && said.APIError().Code < 500:
+	case errors.As(err, &refusal) && refusal.APIError() != nil && refusal.APIError().Code < 500:
 		return fmt.Errorf("%w: NATS does not change stream %s: %w", jetlog.ErrRefused, cfg.Name, err)
 	default:
 		return fmt.Errorf("change stream %s: %w: %w", cfg.Name, jetlog.ErrUnavailable, err)

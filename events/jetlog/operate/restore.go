@@ -66,11 +66,11 @@ func (l *Log) nothingTaken(ctx context.Context, k int) error {
 	name := events.StreamName(k)
 	_, err := l.inside.Wire.JS.Publish(ctx, vacatedSubject(name), nil, jetstream.WithExpectStream(name),
 		jetstream.WithExpectLastSequence(math.MaxInt64), jetstream.WithRetryAttempts(10))
-	var said *jetstream.APIError
-	if !errors.As(err, &said) || said.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+	var refusal *jetstream.APIError
+	if !errors.As(err, &refusal) || refusal.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
 		return fmt.Errorf("ask %s what it has taken: %w: %w", name, jetlog.ErrUnavailable, err)
 	}
-	if said.Description != "wrong last sequence: 0" {
+	if refusal.Description != "wrong last sequence: 0" {
 		return fmt.Errorf("%s: %w", name, jetlog.ErrNotEmpty)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 )
 
-// A node of a cluster hears of the address that a part of a copy goes to a moment after it
-// was made on another.
+// One node of a cluster makes the address to which the parts of a copy are sent. The other nodes learn of it a moment
+// later.
 func TestAPartThatReachedNobodyIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)

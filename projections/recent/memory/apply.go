@@ -7,11 +7,20 @@ import (
 	"github.com/turnledger/turnledger/projections"
 )
 
-// apply applies one event. The view folds the event on the turns that it holds, but takes the session's head from the
-// judge.
-func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
+// applyTogether applies the events of one session after a sequence; a load sees all of them or none.
+func (v *generation) applyTogether(s *shard, list []projections.Judged, after uint64, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := range list {
+		if e := &list[i]; e.Position.Seq > after {
+			v.apply(s, e, now)
+		}
+	}
+}
+
+// apply applies one event. The caller holds the shard's lock. The view folds the event on the turns
+// that it holds, but takes the session's head from the judge.
+func (v *generation) apply(s *shard, e *projections.Judged, now int64) {
 	s.sweep(now, sweepEvent)
 	held := s.sessions[e.SessionID]
 	if held != nil && held.expires < now {

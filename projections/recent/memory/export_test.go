@@ -3,7 +3,7 @@ package memory
 import "github.com/turnledger/turnledger/events/conversation"
 
 // Held counts the sessions that take memory.
-func (v *View) Held() (n int) {
+func (v *View) SessionsHeld() (n int) {
 	g := v.served.Load()
 	for k := range g.parts {
 		if p := g.parts[k].Load(); p != nil {

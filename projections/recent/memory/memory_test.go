@@ -70,7 +70,7 @@ func TestExpiry(t *testing.T) {
 		start(t, log, fmt.Sprint(n), clock)
 	}
 	feed.All(100)
-	require.Equal(t, sessions, view.Held())
+	require.Equal(t, sessions, view.SessionsHeld())
 
 	clock = clock.Add(ttl)
 	require.NotNil(t, load(t, view, "7"))
@@ -80,7 +80,7 @@ func TestExpiry(t *testing.T) {
 		start(t, log, fmt.Sprintf("new %d", n), clock)
 		feed.All(1)
 	}
-	require.Equal(t, 500, view.Held())
+	require.Equal(t, 500, view.SessionsHeld())
 }
 
 // TestHeapOfWhatHasExpired: sessions whose time is over leave nothing on the heap.
@@ -95,7 +95,7 @@ func TestHeapOfWhatHasExpired(t *testing.T) {
 	clock = clock.Add(2 * ttl)
 	// Batches of nothing that is kept: the view clears a part with each.
 	recenttest.Traffic{Sessions: 500, Turns: 1, Batch: 1}.Feed(t, view)
-	require.Zero(t, view.Held())
+	require.Zero(t, view.SessionsHeld())
 	left := heap() - before
 	t.Logf("%d B of heap a session, %d B after it has expired", held/sessions, left/sessions)
 	require.Positive(t, held/sessions)

@@ -103,10 +103,15 @@ func (v *generation) Apply(ctx context.Context, b projections.Batch) (err error)
 
 func (v *generation) applyAll(p *partition, b projections.Batch) {
 	now := v.now().UnixMilli()
-	for i := range b.Events {
-		if e := &b.Events[i]; e.Position.Seq > b.From.Seq && e.SessionID != "" {
-			v.apply(p.shard(v.hash(e.SessionID)), e, now)
+	for all := b.Events; len(all) > 0; {
+		n := 1
+		for n < len(all) && all[n-1].Continues {
+			n++
 		}
+		if e := &all[0]; e.SessionID != "" {
+			v.applyTogether(p.shard(v.hash(e.SessionID)), all[:n], b.From.Seq, now)
+		}
+		all = all[n:]
 	}
 	for i := range b.Parked {
 		e := &b.Parked[i]

@@ -96,7 +96,7 @@ type Feed struct {
 	log   *Log
 	view  projections.Sink
 	judge *projections.Judge
-	hold  *desk.Hold
+	claim *desk.Claim
 }
 
 // NewFeed claims the partition. A view without a checkpoint begins after the sequence start.
@@ -110,7 +110,7 @@ func NewFeed(t T, log *Log, view projections.Sink, start uint64) *Feed {
 func (f *Feed) Claim(start uint64) {
 	at, err := f.view.Claim(f.t.Context(), 0)
 	require.NoError(f.t, err)
-	f.hold, err = f.Desk.Own(f.t.Context(), f.view.Name(), at)
+	f.claim, err = f.Desk.ClaimLetters(f.t.Context(), f.view.Name(), at)
 	require.NoError(f.t, err)
 	if at.Seq == 0 {
 		at.Seq = start
@@ -145,7 +145,7 @@ func (f *Feed) Apply(b projections.Batch) {
 func (f *Feed) Park() {
 	b := f.Batch(1)
 	dead := projections.NewDeadLetter(f.view.Name(), &b.Events[0], "a test", time.Now())
-	require.NoError(f.t, f.hold.Keep(f.t.Context(), f.At.Created, dead))
+	require.NoError(f.t, f.claim.Keep(f.t.Context(), f.At.Created, dead))
 	b.Events, b.Parked = nil, b.Events
 	f.Apply(b)
 }

@@ -13,18 +13,18 @@ import (
 // client connects when it is first used, so that a process can start while Redis is down. After a failure, reads fail
 // at once for a moment instead of each waiting for its timeout.
 type client struct {
-	opt     rueidis.ClientOption
-	gate    chan struct{} // held while connecting
-	stopped bool
-	conn    atomic.Pointer[rueidis.Client]
-	down    atomic.Int64 // until then, in Unix ns
+	opt        rueidis.ClientOption
+	connecting chan struct{} // held while connecting
+	stopped    bool
+	conn       atomic.Pointer[rueidis.Client]
+	down       atomic.Int64 // until then, in Unix ns
 }
 
 // downFor is how long reads fail at once after Redis gave no answer.
 const downFor = 500 * time.Millisecond
 
 func newClient(opt rueidis.ClientOption) *client {
-	return &client{opt: opt, gate: make(chan struct{}, 1)}
+	return &client{opt: opt, connecting: make(chan struct{}, 1)}
 }
 
 // exec runs a script.
@@ -79,8 +79,8 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 		return *conn, nil
 	}
 	select {
-	case c.gate <- struct{}{}:
-		defer func() { <-c.gate }()
+	case c.connecting <- struct{}{}:
+		defer func() { <-c.connecting }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -100,8 +100,8 @@ func (c *client) connect(ctx context.Context) (rueidis.Client, error) {
 
 // close ends the connections. Running calls fail.
 func (c *client) close() {
-	c.gate <- struct{}{}
-	defer func() { <-c.gate }()
+	c.connecting <- struct{}{}
+	defer func() { <-c.connecting }()
 	c.stopped = true
 	if conn := c.conn.Load(); conn != nil {
 		(*conn).Close()

@@ -9,9 +9,10 @@ import (
 
 type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
-// answering returns a dial whose connections read nothing before something was written, or the connection was closed.
-// It works around a panic in rueidis v1.0.79. A Redis without a free connection sends an error before it is asked.
-// rueidis panics on an answer without a question, if it closes a connection whose caller's time was over before HELLO.
+// answering returns a dial whose connections let nothing be read until something was written, or the connection was
+// closed. It works around a panic in rueidis v1.0.79: a Redis that has no connection to spare sends an error before any
+// command. If the caller's deadline passes before HELLO, rueidis closes the connection, and panics on this error, which
+// answers no command.
 //
 // A nil dial is TCP, with TLS if that is configured.
 func answering(dial dial) dial {

@@ -73,9 +73,9 @@ func (v *View) Admitted(ctx context.Context) error {
 	if err == nil {
 		err = conn.Do(ctx, conn.B().Ping().Build()).Error()
 	}
-	if said, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH "},
-		func(p string) bool { return strings.HasPrefix(said.Error(), p) }) {
-		return fmt.Errorf("%w: %s", ErrDenied, said.Error())
+	if refusal, ok := rueidis.IsRedisErr(err); ok && slices.ContainsFunc([]string{"WRONGPASS ", "NOAUTH "},
+		func(p string) bool { return strings.HasPrefix(refusal.Error(), p) }) {
+		return fmt.Errorf("%w: %s", ErrDenied, refusal.Error())
 	}
 	return nil
 }

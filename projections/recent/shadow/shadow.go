@@ -84,8 +84,8 @@ func (s *Shadow) Run(ctx context.Context) error {
 
 const (
 	// tries bounds how often both views are read until they are at the same position.
-	tries = 20
-	rest  = 25 * time.Millisecond
+	tries      = 20
+	retryPause = 25 * time.Millisecond
 )
 
 func (s *Shadow) compare(ctx context.Context, r read) string {
@@ -110,7 +110,7 @@ func (s *Shadow) compare(ctx context.Context, r read) string {
 				first.Applied, "first", one, "second", two)
 			return "different"
 		}
-		pause.For(ctx, rest)
+		pause.For(ctx, retryPause)
 	}
 	return "behind"
 }

@@ -49,14 +49,14 @@ func (k Key) State(now time.Time) string {
 
 // A key is "tl_", eight characters by which people recognise it, "_" and the secret.
 const (
-	mark      = "tl_"
-	prefixLen = len(mark) + 8
+	keyStart  = "tl_"
+	prefixLen = len(keyStart) + 8
 )
 
 // New makes a key with k's name, scopes, identity and expiry, and returns it with its text, which is stored nowhere. It
 // refuses keys that the server would refuse.
 func New(k Key, now time.Time) (Key, string, error) {
-	k.Prefix = mark + strings.ToLower(rand.Text()[:8])
+	k.Prefix = keyStart + strings.ToLower(rand.Text()[:8])
 	text := k.Prefix + "_" + rand.Text()
 	k.Hash, k.CreatedAt = digestOf(text), now.UTC().Truncate(time.Second)
 	return k, text, k.check()
@@ -66,7 +66,7 @@ func New(k Key, now time.Time) (Key, string, error) {
 func (k Key) check() error {
 	scopes, err := access.ParseScopes(k.Scopes)
 	switch {
-	case len(k.Prefix) != prefixLen || !strings.HasPrefix(k.Prefix, mark):
+	case len(k.Prefix) != prefixLen || !strings.HasPrefix(k.Prefix, keyStart):
 		return errors.New("the prefix is none of a key")
 	case events.ValidID(k.Name) != nil:
 		return errors.New("its name must have 1 to 256 bytes and no control characters")

@@ -68,7 +68,7 @@ func (f *Files[T]) reload() (bool, error) {
 func (f *Files[T]) Run(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer tick.Stop()
-	said := ""
+	lastWarning := ""
 	for {
 		if f.Looked != nil {
 			f.Looked(f.Value())
@@ -81,9 +81,9 @@ func (f *Files[T]) Run(ctx context.Context) error {
 		changed, err := f.reload()
 		switch {
 		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
+			lastWarning = ""
+		case err.Error() != lastWarning:
+			lastWarning = err.Error()
 			f.Failed(err)
 		}
 		if changed {

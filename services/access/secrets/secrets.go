@@ -35,8 +35,8 @@ func Read(file string) (string, error) {
 	}
 }
 
-// Given returns a text that says whether a setting is set, and nothing of its value.
-func Given(s string) string {
+// Placeholder returns a text that says whether a setting is set, and nothing of its value.
+func Placeholder(s string) string {
 	if s == "" {
 		return ""
 	}

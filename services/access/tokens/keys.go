@@ -158,13 +158,13 @@ func (k *keys) get(ctx context.Context, address string) (set []jose.JSONWebKey, 
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("it answers with status %d", resp.StatusCode)
 	}
-	var told struct {
+	var keySet struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, mostKeys)).Decode(&told); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, mostKeys)).Decode(&keySet); err != nil {
 		return nil, errors.New("its answer is no set of keys")
 	}
-	for _, raw := range told.Keys {
+	for _, raw := range keySet.Keys {
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) == nil {
 			set = append(set, key)

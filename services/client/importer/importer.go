@@ -43,7 +43,7 @@ type Summary struct {
 	Conversations int64 `json:"conversations"`
 	Turns         int64 `json:"turns"`
 	Recorded      int64 `json:"turns_recorded"`
-	There         int64 `json:"turns_there"`
+	Existed       int64 `json:"turns_there"`
 	Failed        int64 `json:"lines_failed"`
 }
 

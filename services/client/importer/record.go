@@ -165,10 +165,10 @@ func (im *importer) recorded(c *imported) {
 	im.count(func(s *Summary) { s.Recorded++ })
 }
 
-// stood counts a turn that the log had already.
-func (im *importer) stood(c *imported) {
+// existed counts a turn that the log had already.
+func (im *importer) existed(c *imported) {
 	c.done++
-	im.count(func(s *Summary) { s.There++ })
+	im.count(func(s *Summary) { s.Existed++ })
 }
 
 // turnByTurn records the rest of a conversation, up to the first turn that is not taken.
@@ -179,7 +179,7 @@ func (im *importer) turnByTurn(ctx context.Context, c *imported) error {
 			return fmt.Errorf("turn %d: %w", c.done+1, err)
 		}
 		if there {
-			im.stood(c)
+			im.existed(c)
 		} else {
 			im.recorded(c)
 		}

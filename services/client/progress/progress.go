@@ -106,8 +106,8 @@ func (p *Progress) show(at int64) {
 	}
 }
 
-// Say prints a line above the bar.
-func (p *Progress) Say(out io.Writer, format string, args ...any) {
+// PrintLine prints a line above the bar.
+func (p *Progress) PrintLine(out io.Writer, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {

@@ -124,7 +124,7 @@ func cut(s string) int {
 const (
 	word = iota
 	space
-	mark
+	punctuation
 )
 
 func kindOf(r rune) int {
@@ -134,6 +134,6 @@ func kindOf(r rune) int {
 	case unicode.IsLetter(r), unicode.IsNumber(r):
 		return word
 	default:
-		return mark
+		return punctuation
 	}
 }

@@ -114,7 +114,7 @@ func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts
 			then.Fold(r)
 		}
 	}
-	x.tell(today, then)
+	x.explainOmissions(today, then)
 	return x, nil
 }
 
@@ -160,9 +160,9 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	return nil
 }
 
-// tell notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For the other
-// turns, only the server knows which of them the window showed.
-func (x *Explanation) tell(today, then *conversation.State) {
+// explainOmissions notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For
+// the other turns, only the server knows which of them the window showed.
+func (x *Explanation) explainOmissions(today, then *conversation.State) {
 	for _, now := range today.Turns {
 		if now.Started >= x.asked.Seq || x.versions[now.ID] {
 			continue

@@ -34,11 +34,11 @@ type RateLimiter interface {
 
 // Rules limit requests to what their callers may reach. Safe for concurrent use.
 type Rules struct {
-	// Owners reads a session to find its identity. Without it, bound callers reach no session.
-	Owners services.SessionReader
+	// LinkReader reads a session to find its identity. Without it, bound callers reach no session.
+	LinkReader services.SessionReader
 	// Limiter is nil if no rate is limited.
 	Limiter RateLimiter
-	// Deadline of one reading from Owners.
+	// Deadline of one reading from LinkReader.
 	Deadline time.Duration
 	// RefusalTime is how long a refusal by Session takes, whether the session exists or not. It should be longer than
 	// reading a session takes.
@@ -52,11 +52,11 @@ func (r Rules) Session(ctx context.Context, identityID, sessionID string) error 
 		return nil
 	}
 	began := time.Now()
-	owner, err := r.owner(ctx, sessionID)
+	linked, err := r.identityOf(ctx, sessionID)
 	switch {
 	case err != nil:
 		return err
-	case owner == identityID:
+	case linked == identityID:
 		return nil
 	}
 	if err := even(ctx, began, r.RefusalTime); err != nil {
@@ -65,14 +65,14 @@ func (r Rules) Session(ctx context.Context, identityID, sessionID string) error 
 	return ErrNoSession
 }
 
-// owner returns the identity that a session is linked to, or "".
-func (r Rules) owner(ctx context.Context, sessionID string) (string, error) {
-	if events.ValidID(sessionID) != nil || r.Owners == nil {
+// identityOf returns the identity that a session is linked to, or "".
+func (r Rules) identityOf(ctx context.Context, sessionID string) (string, error) {
+	if events.ValidID(sessionID) != nil || r.LinkReader == nil {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
-	reading, err := r.Owners.Read(ctx, services.Ask{SessionID: sessionID, Own: true})
+	reading, err := r.LinkReader.Read(ctx, services.Ask{SessionID: sessionID, Own: true})
 	if err != nil {
 		return "", err
 	}
@@ -95,8 +95,8 @@ func (r Rules) Rate(ctx context.Context, kind, sessionID, identityID string) err
 	if r.Limiter == nil {
 		return nil
 	}
-	if sessionID != "" && r.Owners != nil && r.Limiter.ByIdentity() {
-		owner, err := r.owner(ctx, sessionID)
+	if sessionID != "" && r.LinkReader != nil && r.Limiter.ByIdentity() {
+		owner, err := r.identityOf(ctx, sessionID)
 		if err != nil {
 			return err
 		}

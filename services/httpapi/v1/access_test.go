@@ -93,7 +93,7 @@ func guarded(t testing.TB, callers ring, more ...setting) (*stack, *silentModel)
 		c.Open, c.Auth, c.Events, c.Chat, c.Keeper = false, callers, r, model, nothing{}
 		c.Erasures, c.Receipts, c.Retention = nothing{}, nothing{}, nothing{}
 		c.Streams, c.Backups = operate.On(events), nothing{}
-		c.Owners = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
+		c.LinkReader = contextbuilder.NewReader(events, contextbuilder.ReaderConfig{Rules: rules})
 	}}, more...)...)
 	return s, model
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// members maps the names that a body may have to the fields that they go into.
-type members map[string][]int
+// bodyFields maps the names that a body may have to the fields that they go into.
+type bodyFields map[string][]int
 
-func membersOf(t reflect.Type) members {
+func bodyFieldsOf(t reflect.Type) bodyFields {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	m := members{}
+	m := bodyFields{}
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.Anonymous {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -44,7 +44,7 @@ var strictly = jsonv2.RejectUnknownMembers(true)
 // reports every faulty field without its value. Members that are null count as absent.
 //
 // A body without a fault is read in one pass. Only for a faulty body is each member looked at by itself.
-func decode(data []byte, into reflect.Value, known members) error {
+func decode(data []byte, into reflect.Value, known bodyFields) error {
 	object := jsontext.Value(bytes.TrimLeft(data, " \t\r\n")).Kind() == jsontext.KindBeginObject
 	if object && jsonv2.Unmarshal(data, into.Addr().Interface(), strictly) == nil {
 		return nil
@@ -54,7 +54,7 @@ func decode(data []byte, into reflect.Value, known members) error {
 }
 
 // decodeEach is decode, member by member.
-func decodeEach(data []byte, into reflect.Value, known members) error {
+func decodeEach(data []byte, into reflect.Value, known bodyFields) error {
 	if !utf8.Valid(data) {
 		return newProblem(malformed, "the body is not UTF-8")
 	}

@@ -20,7 +20,7 @@ var values = []string{
 }
 
 // drawBody draws an object with members that the call has and that it has not, or something that is no object.
-func drawBody(t *rapid.T, known members) string {
+func drawBody(t *rapid.T, known bodyFields) string {
 	names := append(slices.Sorted(maps.Keys(known)), "REQUEST_ID", "unknown", `half\ud800`, "")
 	var b strings.Builder
 	for range rapid.IntRange(0, 6).Draw(t, "members") {
@@ -43,7 +43,7 @@ func TestABodyIsReadInOnePassAsMemberByMember(t *testing.T) {
 		form := reflect.TypeOf(body)
 		t.Run(form.Name(), func(t *testing.T) {
 			t.Parallel()
-			known := membersOf(form)
+			known := bodyFieldsOf(form)
 			rapid.Check(t, func(t *rapid.T) {
 				data := []byte(drawBody(t, known))
 				once, each := reflect.New(form), reflect.New(form)

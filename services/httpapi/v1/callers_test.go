@@ -64,7 +64,11 @@ func (nothing) Receipt(context.Context, string) (services.Receipt, error) {
 	return services.Receipt{}, services.ErrNoReceipt
 }
 
-func (nothing) Sweep(context.Context, bool) (services.Swept, error) {
+func (nothing) Sweep(context.Context) (services.Swept, error) {
+	return services.Swept{}, projections.ErrUnavailable
+}
+
+func (nothing) DrySweep(context.Context) (services.Swept, error) {
 	return services.Swept{}, projections.ErrUnavailable
 }
 

@@ -108,7 +108,7 @@ type chatJSON struct {
 
 func newChatJSON(r *services.ChatReply) chatJSON {
 	out := chatJSON{
-		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Again,
+		ThreadID: r.ThreadID, Role: "assistant", Content: r.Content, Duplicate: r.Repeated,
 		FinishReason: optional((*string)(&r.Finish)), Interrupted: r.Finish == services.FinishInterrupted,
 		Model: r.Model, HistoryTurns: r.HistoryTurns, RewrittenQuery: optional(&r.RewrittenQuery),
 	}

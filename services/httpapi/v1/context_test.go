@@ -182,7 +182,7 @@ func TestARateGoesByTheSessionsLink(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t, 1)
 	s := startOn(t, log, func(c *config, _ *history.Config, _ *contextbuilder.ReaderConfig) {
-		c.Owners = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+		c.LinkReader = contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
 		c.Limiter = ratelimit.New(ratelimit.Rate{}, ratelimit.Rate{Requests: 2, Per: time.Hour}, nil)
 	})
 	for _, session := range []string{"one", "two"} {

@@ -184,7 +184,11 @@ func (a *surface) sweep(ctx context.Context, in *sweepIn) (out sweptJSON, err er
 		return out, invalid("dry_run", "must be true or false")
 	}
 	out.DryRun = in.DryRun == "true"
-	n, err := a.cfg.Retention.Sweep(ctx, out.DryRun)
+	sweep := a.cfg.Retention.Sweep
+	if out.DryRun {
+		sweep = a.cfg.Retention.DrySweep
+	}
+	n, err := sweep(ctx)
 	out.Anonymous.Sessions, out.Anonymous.Events = n.Sessions, n.Events
 	out.Linked.Sessions, out.Linked.Turns = n.LinkedSessions, n.Turns
 	return out, err

@@ -24,7 +24,7 @@ type forkBody struct {
 // forkedJSON is a branch in the answer to a fork, which creates a session.
 type forkedJSON struct{ sessionJSON }
 
-func (f *forkedJSON) stoodBefore() bool { return *f.Duplicate }
+func (f *forkedJSON) existedBefore() bool { return *f.Duplicate }
 
 func (a *surface) forkSession(ctx context.Context, in *forkIn) (forkedJSON, error) {
 	request, err := requestID(in.Body.RequestID, in.IdempotencyKey)

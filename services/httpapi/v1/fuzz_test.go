@@ -93,7 +93,7 @@ func FuzzRequest(f *testing.F) {
 			http.StatusUnprocessableEntity}, w.Code, "%s is no real request: %s", pattern, w.Body)
 		f.Add(realRequest(pattern))
 	}
-	h := hostile{rand.New(rand.NewPCG(1, 2))}
+	h := malformer{rand.New(rand.NewPCG(1, 2))}
 	for range 200 {
 		if raw, _ := h.request(); len(raw) < 8<<10 {
 			f.Add(raw)

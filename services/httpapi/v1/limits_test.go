@@ -25,11 +25,11 @@ import (
 )
 
 // gate holds readings up until it is opened.
-type gate struct {
+type blockedSessions struct {
 	entered, open chan struct{}
 }
 
-func (g gate) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
+func (g blockedSessions) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	g.entered <- struct{}{}
 	<-g.open
 	return slowOwners{}.Read(ctx, ask)
@@ -39,7 +39,7 @@ func (g gate) Read(ctx context.Context, ask services.Ask) (services.Reading, err
 // probes are answered all the same.
 func TestRequestsThatAreTooMany(t *testing.T) {
 	t.Parallel()
-	g := gate{make(chan struct{}, 2), make(chan struct{})}
+	g := blockedSessions{make(chan struct{}, 2), make(chan struct{})}
 	s := start(t)
 	api := newAPI(config{wireConfig{Open: true, MaxRequests: 2, MaxStreams: 1}, v1Config{Sessions: g}})
 	l := listen(t)

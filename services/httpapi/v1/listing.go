@@ -97,7 +97,7 @@ func newPage(in *turnsIn) (p page, err error) {
 func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Reading, []*conversation.Turn, error) {
 	ask := services.Ask{
 		SessionID: in.SessionID.text(), MinPosition: in.MinPosition,
-		Shown: p.before.passed + p.limit + 1, Whole: p.whole,
+		Shown: p.before.passed + p.limit + 1, AllTurns: p.whole,
 	}
 	reading, err := a.read(ctx, ask)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *surface) pageOf(ctx context.Context, in *turnsIn, p page) (services.Rea
 	}
 	turns := p.turnsOf(reading.State)
 	if len(turns) <= p.limit && !p.allIn(reading.State) {
-		ask.Whole = true
+		ask.AllTurns = true
 		if reading, err = a.read(ctx, ask); err == nil {
 			turns = p.turnsOf(reading.State)
 		}

@@ -115,7 +115,7 @@ func newStreamJSON(s *operate.Stream) streamJSON {
 	row := streamJSON{
 		Name: s.Name, Kind: "log", CreatedAt: s.Created, Storage: s.Storage, Replicas: s.Replicas, Leader: s.Leader,
 		Events: s.Events, Bytes: s.Bytes, First: s.First, Last: s.Last,
-		Followers: mapped(s.Followers, func(f *operate.Follower) followerJSON { return followerJSON(*f) }),
+		Followers: mapped(s.Followers, func(f *operate.Replica) followerJSON { return followerJSON(*f) }),
 		Changes: mapped(s.Changes, func(c *operate.Change) streamDiffJSON {
 			return streamDiffJSON{c.What, c.Have, c.Want, optional(&c.Refused)}
 		}),
@@ -194,7 +194,7 @@ const whyRestoring = "a backup is being restored: ask again when it is"
 
 // restore restores a backup. All other calls are refused meanwhile.
 func (a *surface) restore(w http.ResponseWriter, r *http.Request, _ *struct{}) error {
-	release, ok := a.wire.Hold(whyRestoring)
+	release, ok := a.wire.Suspend(whyRestoring)
 	if !ok {
 		return newProblem(logUnavailable, "a backup is being restored already")
 	}

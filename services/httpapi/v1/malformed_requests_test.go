@@ -20,16 +20,15 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
-// hidden stands in every request where a text may; no answer that refuses, and no log, may
-// repeat it.
+// hidden stands in every request wherever a text may stand. No refusal and no log may repeat it.
 const hidden = "HIDDENTEXT"
 
 // hostile makes requests as nobody should send them: bytes for a connection.
-type hostile struct{ *rand.Rand }
+type malformer struct{ *rand.Rand }
 
-func pick[T any](h hostile, of ...T) T { return of[h.IntN(len(of))] }
+func pick[T any](h malformer, of ...T) T { return of[h.IntN(len(of))] }
 
-func (h hostile) path() string {
+func (h malformer) path() string {
 	// ids are logged
 	id := pick(h, "s", "s", "s", "t", "u", "..", ".", "", "%2e%2e", "%00", "%zz", "a%2Fb", strings.Repeat("i", 300),
 		"%ff", "ü", "*", ">", "a.b", "s/../../metrics", "%0d%0aX-A:b", "id")
@@ -46,11 +45,11 @@ func (h hostile) path() string {
 }
 
 // start of a turn, sometimes one that there is, or for another identity than the session's.
-func (h hostile) start() string {
+func (h malformer) start() string {
 	return fmt.Sprintf(`{"request_id":"%d","question_neutral":"%s","identity_id":"u%d"}`, h.IntN(1000), hidden, h.IntN(3))
 }
 
-func (h hostile) body() string {
+func (h malformer) body() string {
 	deep := h.IntN(20_000)
 	return pick(h,
 		h.start(), "", "{", "null", "[]", `"`+hidden+`"`, `{"`+hidden+`":1}`, `{"request_id":{"a":"`+hidden+`"}}`,
@@ -65,7 +64,7 @@ func (h hostile) body() string {
 	)
 }
 
-func (h hostile) noise(n int) []byte {
+func (h malformer) noise(n int) []byte {
 	out := make([]byte, n)
 	for i := range out {
 		out[i] = byte(h.Uint32())
@@ -75,7 +74,7 @@ func (h hostile) noise(n int) []byte {
 
 // fair returns a request in good form from a caller with all scopes, so that the API itself finds what is wrong with
 // it.
-func (h hostile) fair() []byte {
+func (h malformer) fair() []byte {
 	path, body := h.path(), h.body()
 	if h.IntN(8) == 0 { // some are as they should be
 		path, body = "/v1/sessions/s/turns", h.start()
@@ -89,7 +88,7 @@ func (h hostile) fair() []byte {
 }
 
 // request returns the bytes of one request, and whether they are in good form.
-func (h hostile) request() (raw []byte, fair bool) {
+func (h malformer) request() (raw []byte, fair bool) {
 	if h.IntN(2) == 0 {
 		return h.fair(), true
 	}
@@ -97,7 +96,7 @@ func (h hostile) request() (raw []byte, fair bool) {
 }
 
 // foul returns a malformed request.
-func (h hostile) foul() []byte {
+func (h malformer) foul() []byte {
 	body, b := h.body(), &bytes.Buffer{}
 	method := pick(h, "GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH",
 		"BREW", "get", strings.Repeat("M", 100))
@@ -184,7 +183,7 @@ var own5xx = map[int]bool{http.StatusNotImplemented: true, http.StatusHTTPVersio
 // TestHostileRequests: the server answers others meanwhile, its memory stays where it
 // was, nothing is recorded but what a 201 says, and no refusal repeats what was sent. The
 // seed is in the failure; TURNLEDGER_TORTURE sends 10,000.
-func TestHostileRequests(t *testing.T) { // alone: it looks at the memory
+func TestMalformedRequestsLeaveTheServerWell(t *testing.T) { // alone: it looks at the memory
 	const seed = 6
 	total := 300
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
@@ -195,7 +194,7 @@ func TestHostileRequests(t *testing.T) { // alone: it looks at the memory
 		IdleTimeout: time.Second})
 	s.url = "http://" + address
 	before := heap()
-	h := hostile{rand.New(rand.NewPCG(seed, seed))}
+	h := malformer{rand.New(rand.NewPCG(seed, seed))}
 	written, kinds := uint64(0), map[int]int{}
 	for n := range total {
 		raw, fair := h.request()

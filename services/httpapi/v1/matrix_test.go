@@ -205,7 +205,7 @@ func TestARefusalTakesAsLongWhateverItsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(config{wireConfig{Auth: ring{"ada": {Scopes: scopes, IdentityID: "ada"}}}, v1Config{
-			Sessions: slowOwners{}, Rules: reach.Rules{Owners: slowOwners{"warm": 3 * time.Millisecond,
+			Sessions: slowOwners{}, Rules: reach.Rules{LinkReader: slowOwners{"warm": 3 * time.Millisecond,
 				"cold": 300 * time.Millisecond}},
 		}})
 		for _, session := range []string{"unknown", "warm", "cold", ".."} {

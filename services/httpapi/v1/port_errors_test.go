@@ -18,8 +18,11 @@ import (
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // failing is a command side that fails in one way.
@@ -55,7 +58,7 @@ func TestErrorsOfThePorts(t *testing.T) {
 	}{
 		"unavailable": {fmt.Errorf("append: %w: no responders", jetlog.ErrUnavailable), 503, "log_unavailable",
 			"no responders"},
-		"closed": {jetlog.ErrClosed, 503, "log_unavailable", ""},
+		"closed": {fmt.Errorf("wait: %w", jetlog.ErrClosed), 503, "log_unavailable", "log_unavailable: wait: closed"},
 		"too slow": {fmt.Errorf("wait: %w", context.DeadlineExceeded), 503, "log_unavailable",
 			"log_unavailable: context deadline exceeded"},
 		"no connection": {fmt.Errorf("a text that the client sent: %w", &net.OpError{Op: "dial", Net: "tcp",
@@ -91,9 +94,8 @@ func TestErrorsOfThePorts(t *testing.T) {
 // sweeping is a retention that fails.
 type sweeping struct{ err error }
 
-func (s sweeping) Sweep(context.Context, bool) (services.Swept, error) {
-	return services.Swept{}, s.err
-}
+func (s sweeping) Sweep(context.Context) (services.Swept, error)    { return services.Swept{}, s.err }
+func (s sweeping) DrySweep(context.Context) (services.Swept, error) { return services.Swept{}, s.err }
 
 // Who asks for a retention is told what it waits for, also where that is said as something that is out.
 func TestARetentionThatWaitsSaysSo(t *testing.T) {
@@ -119,20 +121,35 @@ func TestATurnTooLargeForTheLog(t *testing.T) {
 	require.Zero(t, s.head())
 }
 
-// Operators find the cause of a 503 by its detail, on the page that lists them.
+// Operators find the cause of a 503 by its detail, on the page that lists them. Each row of the page's table is tried.
 func TestEachCauseOfAFailedWriteHasItsDetail(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/operations.md")
 	require.NoError(t, err)
-	for detail, err := range map[string]error{
-		"the session gets so many writes at once":         fmt.Errorf("decide: %w", services.ErrBusy),
-		"the log is not the one that this process opened": errors.Join(jetlog.ErrUnavailable, jetlog.ErrStream),
-		"the log takes no writes":                         fmt.Errorf("append: %w", jetlog.ErrNoWrites),
-		"the log did not answer":                          fmt.Errorf("append: %w", jetlog.ErrUnavailable),
-	} {
-		a := start(t, failingWith(err)).do("POST", "/v1/sessions/s/turns", fresh+`}`)
-		requireProblem(t, a, http.StatusServiceUnavailable, "log_unavailable")
-		require.True(t, strings.HasPrefix(a.body["detail"].(string), detail), "%s", a.raw)
-		require.Contains(t, string(page), "| "+detail+" |")
+	const restoring = "a backup is being restored; the log is being replaced by a backup"
+	replaced := &wire.Suspended{Why: "the log is being replaced by a backup: come again"}
+	causes := map[string][]error{
+		restoring:                                         {&wire.Suspended{Why: v1.WhyRestoring}, replaced},
+		"the issuer of tokens does not answer":            {access.ErrNoKeys},
+		"as many requests are under way as may be":        {wire.ErrOverloaded},
+		"the session gets so many writes at once":         {fmt.Errorf("decide: %w", services.ErrBusy)},
+		"the log is not the one that this process opened": {errors.Join(jetlog.ErrUnavailable, jetlog.ErrStream)},
+		"the log takes no writes":                         {fmt.Errorf("append: %w", jetlog.ErrNoWrites)},
+		"the log did not answer":                          {fmt.Errorf("append: %w", jetlog.ErrUnavailable)},
+	}
+	_, section, _ := strings.Cut(string(page), "## When a write is 503")
+	_, table, _ := strings.Cut(section, "| --- | --- | --- | --- |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")
+	require.Len(t, rows, len(causes))
+	for _, row := range rows {
+		cells := strings.Split(row, " | ")
+		details, code := strings.Split(cells[1], "; "), strings.Trim(cells[0], "|` ")
+		require.Len(t, causes[cells[1]], len(details), cells[1])
+		for i, err := range causes[cells[1]] {
+			a := start(t, failingWith(err)).do("POST", "/v1/sessions/s/turns", fresh+`}`)
+			requireProblem(t, a, http.StatusServiceUnavailable, code)
+			require.True(t, strings.HasPrefix(a.body["detail"].(string), details[i]), "%s", a.raw)
+		}
 	}
 }

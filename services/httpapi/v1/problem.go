@@ -189,10 +189,10 @@ func as[E error](err error) error {
 const noAnswer = "the log did not answer; if it was a write, it may or may not have happened: " +
 	"the same request again finds out"
 
-// told is the table from errors of the ports and of wire to problems. The first row whose match returns an error
-// decides the kind and the detail of the answer. A row without a detail answers with the text of the matched error.
-// docs/operations.md#when-a-write-is-503 explains the rows of status 503 to operators.
-var told = []struct {
+// problemTable is the table from errors of the ports and of wire to problems. The first row whose match returns an
+// error decides the kind and the detail of the answer. A row without a detail answers with the text of the matched
+// error. docs/operations.md#when-a-write-is-503 explains the rows of status 503 to operators.
+var problemTable = []struct {
 	match  func(error) error
 	kind   kind
 	detail string
@@ -207,7 +207,7 @@ var told = []struct {
 	{is(wire.ErrBody), malformed, ""},
 	{as[*wire.TooLarge], tooLarge, ""},
 	{is(wire.ErrOverloaded), overloaded, ""},
-	{as[*wire.Held], logUnavailable, ""},
+	{as[*wire.Suspended], logUnavailable, ""},
 	{is(reach.ErrNoSession), sessionNotFound, ""},
 	{as[*reach.TooOften], rateLimited, ""},
 	{is(access.ErrKeyEnded), unauthenticated, ""},
@@ -267,7 +267,7 @@ func refusalOf(err error) *problem {
 	if errors.Is(err, wire.ErrQuery) {
 		return fieldErrors{*invalid("query", "is not percent-encoded as it should be")}.problem()
 	}
-	for _, t := range told {
+	for _, t := range problemTable {
 		if text := t.match(err); text != nil {
 			p := newProblem(t.kind, cmp.Or(t.detail, text.Error()))
 			if often, ok := errors.AsType[*reach.TooOften](err); ok {
@@ -294,7 +294,7 @@ func refusalOf(err error) *problem {
 }
 
 // tellable returns the parts of an error that can't hold a text: the code of a problem, the program's own words, those
-// of the log and of the chat about its model, and for all others what wire.Tell returns.
+// of the log and of the chat about its model, and for all others what wire.SafeText returns.
 func tellable(err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.cause == nil {
@@ -302,10 +302,12 @@ func tellable(err error) string {
 		}
 		return p.Code + ": " + tellable(p.cause)
 	}
-	for _, own := range []error{services.ErrModelFailed, jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge} {
+	for _, own := range []error{
+		services.ErrModelFailed, jetlog.ErrUnavailable, jetlog.ErrStream, jetlog.ErrTooLarge, jetlog.ErrClosed,
+	} {
 		if errors.Is(err, own) {
 			return err.Error()
 		}
 	}
-	return wire.Tell(err)
+	return wire.SafeText(err)
 }

@@ -82,7 +82,7 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 			return err
 		}
 		answered := status
-		if made, ok := any(&out).(interface{ stoodBefore() bool }); ok && made.stoodBefore() {
+		if made, ok := any(&out).(interface{ existedBefore() bool }); ok && made.existedBefore() {
 			answered = http.StatusOK // what was recorded before is not created again
 		}
 		wire.WriteJSON(w, answered, &out)
@@ -97,7 +97,7 @@ type anyAnswer = func(huma.Context)
 func raw[O, I any](a *surface, handle func(http.ResponseWriter, *http.Request, *I) error, op operation) {
 	route := wire.Route{
 		Method: op.Method, Path: op.Path, Role: a.role, Needs: op.needs, Any: op.anyOf, Long: op.long,
-		Own: a.owned(op.Path, op.bounds),
+		MayReach: a.mayReach(op.Path, op.bounds),
 	}
 	if a.role == "" {
 		read := reader[I](a.cfg.MaxBody)
@@ -122,9 +122,9 @@ func reader[I any](most int64) func(*http.Request) (*I, error) {
 	params := paramsOf(t)
 	session := slices.IndexFunc(params, func(p param) bool { return p.name == "session_id" })
 	body, hasBody := t.FieldByName("Body")
-	var known members
+	var known bodyFields
 	if hasBody {
-		known = membersOf(body.Type)
+		known = bodyFieldsOf(body.Type)
 	}
 	return func(r *http.Request) (*I, error) {
 		in := new(I)
@@ -147,7 +147,7 @@ func reader[I any](most int64) func(*http.Request) (*I, error) {
 }
 
 // readBody reads the body of a request.
-func readBody(r *http.Request, most int64, into reflect.Value, known members) error {
+func readBody(r *http.Request, most int64, into reflect.Value, known bodyFields) error {
 	data, err := wire.ReadBody(r, most)
 	if err != nil {
 		return err

@@ -24,6 +24,9 @@ const (
 	tooMany  = http.StatusTooManyRequests
 )
 
+// roleEraser is the role of the processes that answer for retention.
+const roleEraser = "eraser"
+
 // declare adds all calls that this process answers, and notes for the others which role answers them.
 func (a *surface) declare() {
 	cfg := &a.cfg
@@ -32,7 +35,7 @@ func (a *surface) declare() {
 	if cfg.Receipts != nil {
 		a.receipts()
 	}
-	a.ofRole("eraser", cfg.Retention != nil, a.retains)
+	a.ofRole(roleEraser, cfg.Retention != nil, a.retains)
 	a.ofRole("context", cfg.Sessions != nil, a.reads)
 	a.ofRole("context", cfg.Sessions != nil, a.across)
 	a.ofRole("chat", cfg.Chat != nil, a.chats)

@@ -85,7 +85,7 @@ func routes(api *wire.API) map[string]route {
 	out := map[string]route{}
 	for _, t := range api.Routes() {
 		named := strings.Contains(t.Path, "{session_id}") || strings.Contains(t.Path, "{identity_id}")
-		r := route{t.Needs | t.Any, t.Own != nil && !named}
+		r := route{t.Needs | t.Any, t.MayReach != nil && !named}
 		if t.Public {
 			r.needs = anybody
 		}

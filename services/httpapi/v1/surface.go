@@ -35,7 +35,7 @@ func Form() wire.Surface {
 	return wire.Surface{
 		Prefixes: []string{"/"},
 		Refuse:   func(w http.ResponseWriter, _ *http.Request, err error) { problemOf(err).write(w) },
-		Tell:     func(err error) string { return tellable(problemOf(err)) },
+		SafeText: func(err error) string { return tellable(problemOf(err)) },
 	}
 }
 
@@ -59,9 +59,9 @@ func (a *surface) ofRole(role string, here bool, add func()) {
 	a.role = ""
 }
 
-// owned returns a function that checks whether a bound caller may reach what a path names. It returns nil if the path
-// names neither a session nor an identity, unless the call itself restricts bound callers.
-func (a *surface) owned(path string, bounds bool) func(*http.Request, string) error {
+// mayReach returns a function that checks whether a bound caller may reach what a path names. It returns nil if the
+// path names neither a session nor an identity, unless the call itself restricts bound callers.
+func (a *surface) mayReach(path string, bounds bool) func(*http.Request, string) error {
 	session, identity := strings.Contains(path, "{session_id}"), strings.Contains(path, "{identity_id}")
 	if !session && !identity && !bounds {
 		return nil
@@ -92,7 +92,7 @@ func (a *surface) reach(ctx context.Context, sessionID string) error {
 var identityMembers = []string{"identity_id", "user_id"}
 
 // speaksForItself refuses a body in which a bound caller names another identity.
-func speaksForItself(ctx context.Context, body reflect.Value, known members) error {
+func speaksForItself(ctx context.Context, body reflect.Value, known bodyFields) error {
 	own := bound(ctx)
 	if own == "" {
 		return nil
@@ -117,12 +117,12 @@ const (
 )
 
 // noteSession puts the id of a session into the call's log line.
-func noteSession(ctx context.Context, id string) { wire.CallOf(ctx).Note("session_id", id) }
+func noteSession(ctx context.Context, id string) { wire.CallOf(ctx).SetAttribute("session_id", id) }
 
 // notePosition puts the position that an answer rests on into the call's log line, if there is one.
 func notePosition(ctx context.Context, at events.Position) {
 	if at.Seq > 0 {
-		wire.CallOf(ctx).Note("position", at)
+		wire.CallOf(ctx).SetAttribute("position", at)
 	}
 }
 
@@ -130,14 +130,14 @@ func notePosition(ctx context.Context, at events.Position) {
 func noteReading(ctx context.Context, at events.Position, from services.Source) {
 	notePosition(ctx, at)
 	if from != "" {
-		wire.CallOf(ctx).Note("source", string(from))
+		wire.CallOf(ctx).SetAttribute("source", string(from))
 	}
 }
 
 // noteTurns puts the number of turns that were answered or written into the call's log line, if there are any.
 func noteTurns(ctx context.Context, n int) {
 	if n > 0 {
-		wire.CallOf(ctx).Note("turns", n)
+		wire.CallOf(ctx).SetAttribute("turns", n)
 	}
 }
 
@@ -145,10 +145,10 @@ func noteTurns(ctx context.Context, n int) {
 func notePrompt(ctx context.Context, turns int, found bool, window, dropped int) {
 	c := wire.CallOf(ctx)
 	c.Prominent()
-	c.Note("turns", turns)
-	c.Note("found", found)
-	c.Note("window", window)
-	c.Note("dropped", dropped)
+	c.SetAttribute("turns", turns)
+	c.SetAttribute("found", found)
+	c.SetAttribute("window", window)
+	c.SetAttribute("dropped", dropped)
 }
 
 // Config of the surface. In a process that does not write, Turns and SessionWrites are nil; in a process that does not

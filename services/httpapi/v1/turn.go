@@ -42,10 +42,10 @@ type turnJSON struct {
 	Duplicate                  bool            `json:"duplicate" doc:"The log had it already; what came first stands"`
 	DroppedMetadata            []string        `json:"dropped_metadata" nullable:"false" doc:"Keys that are not on the allowlist and were not kept"`
 	// stood: the call did not create the turn.
-	stood bool
+	existed bool
 }
 
-func (t *turnJSON) stoodBefore() bool { return t.stood }
+func (t *turnJSON) existedBefore() bool { return t.existed }
 
 // newTurnJSON converts a turn. The result points into t, which must not change any more.
 func newTurnJSON(t *services.Turn) turnJSON {
@@ -56,7 +56,7 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
 		Inherited:       t.Inherited,
 		DroppedMetadata: append([]string{}, t.DroppedMetadata...), // never null
-		Metadata:        rawObject{t.Metadata()}, stood: t.Stood || t.Duplicate,
+		Metadata:        rawObject{t.Metadata()}, existed: t.Existed || t.Duplicate,
 	}
 	if len(out.Metadata.RawMessage) == 0 {
 		out.Metadata.RawMessage = json.RawMessage("{}")

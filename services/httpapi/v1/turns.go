@@ -41,7 +41,7 @@ func (a *surface) batches() {
 		"the answer has a line for each", unread, tooBig, tooMany).boundsItself()
 	many.RequestBody = &huma.RequestBody{Required: true, Content: contentOf[lineBody](a, ndjson)}
 	many.Responses = map[string]*huma.Response{"200": {Content: contentOf[lineJSON](a, ndjson)}}
-	b := &batcher{a, semaphore.NewWeighted(batchesInMemory), membersOf(reflect.TypeFor[lineBody]())}
+	b := &batcher{a, semaphore.NewWeighted(batchesInMemory), bodyFieldsOf(reflect.TypeFor[lineBody]())}
 	raw[anyAnswer](a, b.record, many)
 }
 
@@ -72,7 +72,7 @@ type lineJSON struct {
 type batcher struct {
 	*surface
 	room  *semaphore.Weighted
-	known members
+	known bodyFields
 }
 
 // batchLine is one line of a batch on its way.
@@ -157,7 +157,7 @@ func (b *batcher) command(ctx context.Context, text []byte, source string) (c co
 // admit refuses the lines whose session their caller may not know of, and those of a session or an identity that asks
 // too often. A line that was refused for a while also stops the later ones of its session.
 func (b *batcher) admit(ctx context.Context, lines []*batchLine) {
-	refused := b.owners(ctx, lines)
+	refused := b.unreachable(ctx, lines)
 	for _, l := range lines {
 		session := l.command.SessionID
 		if l.err != nil {
@@ -180,7 +180,7 @@ func passing(err error) bool {
 }
 
 // owners returns the errors of the sessions that the caller may not write to.
-func (b *batcher) owners(ctx context.Context, lines []*batchLine) map[string]error {
+func (b *batcher) unreachable(ctx context.Context, lines []*batchLine) map[string]error {
 	refused := map[string]error{}
 	if bound(ctx) == "" {
 		return refused
@@ -241,8 +241,8 @@ func (b *batcher) answer(ctx context.Context, w http.ResponseWriter, lines []*ba
 		_ = enc.Encode(row) // a struct of texts and numbers
 	}
 	call := wire.CallOf(ctx)
-	call.Note("lines", len(lines))
-	call.Note("created", recorded)
+	call.SetAttribute("lines", len(lines))
+	call.SetAttribute("created", recorded)
 	w.Header()["Content-Type"] = []string{ndjson}
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(out.Bytes()) // the client is gone, then
@@ -261,7 +261,7 @@ func (l *batchLine) row() *lineJSON {
 		Line: l.number, HTTPStatus: http.StatusCreated, TurnID: &t.ID, Position: &t.Position, Duplicate: &t.Duplicate,
 		DroppedMetadata: append([]string{}, t.DroppedMetadata...),
 	}
-	if t.Stood || t.Duplicate {
+	if t.Existed || t.Duplicate {
 		row.HTTPStatus = http.StatusOK
 	}
 	return row

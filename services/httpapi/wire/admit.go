@@ -35,10 +35,10 @@ func (a *API) admit(r *http.Request, t route) error {
 		return &MissingScopes{t.Any}
 	case caller.IdentityID == "":
 		return nil
-	case t.Own == nil:
+	case t.MayReach == nil:
 		return ErrBound
 	default:
-		return t.Own(r, caller.IdentityID)
+		return t.MayReach(r, caller.IdentityID)
 	}
 }
 

@@ -64,8 +64,8 @@ type API struct {
 	// ending is closed by EndStreams.
 	ending    chan struct{}
 	endingNow sync.Mutex
-	// held, if set, is the reason why only public calls are answered.
-	held atomic.Pointer[Held]
+	// suspended, if set, is the reason why only public calls are answered.
+	suspended atomic.Pointer[Suspended]
 	// outages holds, by the names of failing checks, since when they fail.
 	outages sync.Map
 }
@@ -153,7 +153,7 @@ func (a *API) turnAway(r *http.Request, t route) error {
 	if a.crossed.Check(r) != nil || a.cfg.Open && !local(r.Host) {
 		return ErrForeign
 	}
-	if held := a.held.Load(); held != nil && !t.Public {
+	if held := a.suspended.Load(); held != nil && !t.Public {
 		return held
 	}
 	if r.URL.RawQuery != "" {
@@ -192,11 +192,11 @@ func (a *API) run(w *answer, r *http.Request, t route) {
 	}
 }
 
-// Hold makes the API refuse all but public calls with Held, until release is called. ok is false if another Hold is in
-// force.
-func (a *API) Hold(why string) (release func(), ok bool) {
-	held := &Held{why}
-	return func() { a.held.CompareAndSwap(held, nil) }, a.held.CompareAndSwap(nil, held)
+// Suspend makes the API refuse all but public calls with Suspended, until release is called. ok is false if the API is
+// suspended already.
+func (a *API) Suspend(why string) (release func(), ok bool) {
+	held := &Suspended{why}
+	return func() { a.suspended.CompareAndSwap(held, nil) }, a.suspended.CompareAndSwap(nil, held)
 }
 
 // UntilStopped returns a context that also ends with EndStreams.

@@ -24,33 +24,33 @@ type Call struct {
 	// Remote is the address that the request came from.
 	Remote string
 
-	surface   *Surface
-	notes     []note
-	room      [8]note // for notes
-	steps     []any   // names and durations
-	err       error
-	prominent bool
+	surface    *Surface
+	attributes []callAttribute
+	room       [8]callAttribute // for attributes
+	steps      []any            // names and durations
+	err        error
+	prominent  bool
 }
 
-// note is an attribute of the log line.
-type note struct {
+// callAttribute is an attribute of the log line.
+type callAttribute struct {
 	key   string
 	value any
 }
 
-// Note puts an attribute into the log line, and with the prefix "turnledger." into the span. It replaces an attribute
-// with the same key. The value is a string, an int, a bool or a fmt.Stringer, and never a text from a client.
-func (c *Call) Note(key string, value any) {
-	if c.notes == nil {
-		c.notes = c.room[:0]
+// SetAttribute puts an attribute into the log line, and with the prefix "turnledger." into the span. It replaces an
+// attribute with the same key. The value is a string, an int, a bool or a fmt.Stringer, and never a text from a client.
+func (c *Call) SetAttribute(key string, value any) {
+	if c.attributes == nil {
+		c.attributes = c.room[:0]
 	}
-	for i := range c.notes {
-		if c.notes[i].key == key {
-			c.notes[i].value = value
+	for i := range c.attributes {
+		if c.attributes[i].key == key {
+			c.attributes[i].value = value
 			return
 		}
 	}
-	c.notes = append(c.notes, note{key, value})
+	c.attributes = append(c.attributes, callAttribute{key, value})
 }
 
 // Failed notes the error that the call ended with.
@@ -59,9 +59,9 @@ func (c *Call) Failed(err error) { c.err = err }
 // Prominent raises the log line of a successful call to level info.
 func (c *Call) Prominent() { c.prominent = true }
 
-// Took notes how long a part of a request took, as name + "_duration" in the log line. ctx is the context that a port
-// was called with. Only the goroutine that serves the request may call it.
-func Took(ctx context.Context, name string, took time.Duration) {
+// RecordStep notes how long a part of a request took, as name + "_duration" in the log line. ctx is the context that a
+// port was called with. Only the goroutine that serves the request may call it.
+func RecordStep(ctx context.Context, name string, took time.Duration) {
 	c := CallOf(ctx)
 	c.steps = append(c.steps, name+"_duration", took)
 }
@@ -148,12 +148,12 @@ func (a *API) log(status int, c *Call, route string, took time.Duration) {
 	if c.Caller.Name != "" {
 		kv = append(kv, "caller", c.Caller.Name)
 	}
-	for _, n := range c.notes {
+	for _, n := range c.attributes {
 		kv = append(kv, n.key, plain(n.value))
 	}
 	kv = append(kv, c.steps...)
 	if c.err != nil {
-		kv = append(kv, "err", c.surface.Tell(c.err))
+		kv = append(kv, "err", c.surface.SafeText(c.err))
 	}
 	a.cfg.Logger.Log(c, level, "request", kv...)
 }
@@ -179,9 +179,9 @@ func plain(v any) any {
 	return v
 }
 
-// Tell describes an error without any text from a client: a panic by its stack, errors of the network and of deadlines
-// by their own text, and all others by their types.
-func Tell(err error) string {
+// SafeText describes an error without any text from a client: a panic by its stack, errors of the network and of
+// deadlines by their own text, and all others by their types.
+func SafeText(err error) string {
 	var broken *panicked
 	if errors.As(err, &broken) {
 		return broken.Error() + "\n" + string(broken.stack)

@@ -6,5 +6,5 @@
 // routes need, what a bound caller may reach by a path, and how it refuses. This package passes its own errors to the
 // Refuse of the surface that the path belongs to, so a client sees only one form of error.
 //
-// No log line, metric or span holds anything that a client sent, except what a surface passes to Call.Note.
+// No log line, metric or span holds anything that a client sent, except what a surface passes to Call.SetAttribute.
 package wire

@@ -54,9 +54,9 @@ type TooLarge struct{ Most int64 }
 // Error names the bound.
 func (e *TooLarge) Error() string { return fmt.Sprintf("the body has more than %d KiB", e.Most>>10) }
 
-// Held is the refusal of all but public calls while the log is restored from a backup: 503. API.Hold and Closed return
-// it.
-type Held struct{ Why string }
+// Suspended is the refusal of all but public calls while the log is restored from a backup: 503. API.Suspend and Closed
+// return it.
+type Suspended struct{ Why string }
 
 // Error returns the reason.
-func (e *Held) Error() string { return e.Why }
+func (e *Suspended) Error() string { return e.Why }

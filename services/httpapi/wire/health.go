@@ -80,8 +80,8 @@ func probeAll(ctx context.Context, checks []Check) []error {
 	return errs
 }
 
-// Closed answers requests while a process has no API open. It refuses all calls but /healthz with Held, in the form of
-// the surface that the path belongs to. /readyz shows check, the name of the missing dependency, and why.
+// Closed answers requests while a process has no API open. It refuses all calls but /healthz with Suspended, in the
+// form of the surface that the path belongs to. /readyz shows check, the name of the missing dependency, and why.
 func Closed(check string, why string, surfaces ...Surface) http.Handler {
 	forms := make([]*Surface, len(surfaces))
 	for i := range surfaces {
@@ -95,7 +95,7 @@ func Closed(check string, why string, surfaces ...Surface) http.Handler {
 			checks := map[string]checkJSON{check: {Reason: why}}
 			WriteJSON(w, http.StatusServiceUnavailable, healthJSON{Status: "not ready", Checks: checks})
 		default:
-			surfaceOf(forms, r.URL.EscapedPath()).Refuse(w, r, &Held{why})
+			surfaceOf(forms, r.URL.EscapedPath()).Refuse(w, r, &Suspended{why})
 		}
 	})
 }

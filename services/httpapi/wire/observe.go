@@ -31,12 +31,12 @@ func (c *Call) trace(route string, status int) {
 	set := []attribute.KeyValue{
 		attribute.String("http.route", route), attribute.Int("http.response.status_code", status),
 	}
-	for _, n := range c.notes {
+	for _, n := range c.attributes {
 		set = append(set, attributeOf("turnledger."+n.key, plain(n.value)))
 	}
 	span.SetAttributes(set...)
 	if status >= http.StatusInternalServerError {
-		span.SetStatus(codes.Error, c.surface.Tell(c.err))
+		span.SetStatus(codes.Error, c.surface.SafeText(c.err))
 	}
 }
 

@@ -37,16 +37,16 @@ func (s *Steps) Step(ctx context.Context, name string, do func(context.Context) 
 		span.SetStatus(codes.Error, "failed")
 	}
 	span.End()
-	s.Note(ctx, name, time.Since(began), err)
+	s.Record(ctx, name, time.Since(began), err)
 	return err
 }
 
-// Note records a step that has no span of its own.
-func (s *Steps) Note(ctx context.Context, name string, took time.Duration, err error) {
+// Record records a step that has no span of its own.
+func (s *Steps) Record(ctx context.Context, name string, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
 	}
 	s.durations.WithLabelValues(name, result).Observe(took.Seconds())
-	Took(ctx, name, took)
+	RecordStep(ctx, name, took)
 }

@@ -67,9 +67,9 @@ type SSE struct {
 	out     *Patient
 	silence time.Duration
 
-	mu    sync.Mutex // guards the fields below, and writing
-	gone  bool
-	quiet *time.Timer
+	mu      sync.Mutex // guards the fields below, and writing
+	givenUp bool
+	quiet   *time.Timer
 }
 
 // NewSSE makes a stream. Its client may read nothing for at most patience, or for StreamPatience if that is less.
@@ -100,7 +100,7 @@ func (s *SSE) Event(name string, data any) {
 func (s *SSE) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = true
+	s.givenUp = true
 	if s.quiet != nil {
 		s.quiet.Stop()
 		s.out.End()
@@ -110,10 +110,10 @@ func (s *SSE) End() {
 func (s *SSE) write(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone {
+	if s.givenUp {
 		return
 	}
-	s.gone = s.out.Send([]byte(text)) != nil
+	s.givenUp = s.out.Send([]byte(text)) != nil
 	if s.quiet != nil {
 		s.quiet.Reset(s.silence)
 	}

@@ -19,8 +19,9 @@ type Surface struct {
 	// Refuse answers a request with an error in the surface's own form. The error comes from the surface's handlers,
 	// this package (errors.go) or services/access. The header Allow is already set if it is needed.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Tell returns what a log may hold of an error: nothing that a client sent. It can build on this package's Tell.
-	Tell func(err error) string
+	// SafeText returns what a log may hold of an error: nothing that a client sent. It can build on this package's
+	// SafeText.
+	SafeText func(err error) string
 }
 
 // Route is one call of a surface.
@@ -35,9 +36,9 @@ type Route struct {
 	// Role, if set, names the role whose processes answer the call. This process refuses it with OtherRole, and the
 	// route needs no other fields.
 	Role string
-	// Own returns an error if a request names something that the bound caller's identity may not reach. It is called
-	// only for bound callers, before the body is read. A route without Own refuses bound callers.
-	Own func(r *http.Request, identityID string) error
+	// MayReach returns an error if a request names something that the bound caller's identity may not reach. It is
+	// called only for bound callers, before the body is read. A route without MayReach refuses bound callers.
+	MayReach func(r *http.Request, identityID string) error
 	// Long, if above 0, is how long the call may take. The call then takes a place among the streams, and the server's
 	// deadline for the answer is longer by Long.
 	Long time.Duration
@@ -70,7 +71,7 @@ var bare = Surface{
 	Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) {
 		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 	},
-	Tell: Tell,
+	SafeText: SafeText,
 }
 
 // router finds the route of a request, segment by segment, by the path as it was sent. http.ServeMux would redirect a

@@ -29,10 +29,11 @@ var errNoNote = errors.New("no such note")
 func notes(busy chan struct{}) wire.Surface {
 	return wire.Surface{
 		Prefixes: []string{"/v1/notes"}, Refuse: refuseNotes,
-		Tell: func(err error) string { return "notes: " + wire.Tell(err) },
+		SafeText: func(err error) string { return "notes: " + wire.SafeText(err) },
 		Routes: []wire.Route{
-			{Method: http.MethodPost, Path: "/v1/notes", Needs: access.TurnsWrite, Own: ownNotes, Handle: writeNote},
-			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, Own: ownNotes,
+			{Method: http.MethodPost, Path: "/v1/notes", Needs: access.TurnsWrite, MayReach: ownNotes,
+				Handle: writeNote},
+			{Method: http.MethodGet, Path: "/v1/notes/{note_id}", Needs: access.ContextRead, MayReach: ownNotes,
 				Handle: func(w http.ResponseWriter, r *http.Request) error {
 					switch r.PathValue("note_id") {
 					case "none":
@@ -79,7 +80,7 @@ func refuseNotes(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
 	var scopes *wire.MissingScopes
 	var large *wire.TooLarge
-	var held *wire.Held
+	var held *wire.Suspended
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, access.ErrUnauthenticated), errors.Is(err, access.ErrKeyEnded):
@@ -237,9 +238,9 @@ func TestASecondSurfaceIsHeldToTheSameLimits(t *testing.T) {
 	busy <- struct{}{}
 	require.Equal(t, http.StatusOK, <-done)
 
-	release, ok := api.Hold("the log is away")
+	release, ok := api.Suspend("the log is away")
 	require.True(t, ok)
-	_, again := api.Hold("another")
+	_, again := api.Suspend("another")
 	require.False(t, again)
 	requireNotes(t, ask(api, "all", "GET", "/v1/notes/a", nil), http.StatusServiceUnavailable)
 	requireNative(t, ask(api, "all", "GET", "/v1/projections", nil), http.StatusServiceUnavailable, "log_unavailable")

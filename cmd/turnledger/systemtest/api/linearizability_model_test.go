@@ -11,21 +11,23 @@ import (
 )
 
 // call is an operation on a session; request and of are turns by their request ids.
-type call struct{ kind, request, of, identity string }
+type call struct{ kind, request, of, identity, title string }
 
 // reply is what the API said: the status, the code of a refusal, whether it was a
-// duplicate, and for a reading all turns with their states.
+// duplicate, for a reading all turns with their states, and for a look at the session its title and identity.
 type reply struct {
-	status    int
-	code      string
-	duplicate bool
-	turns     string
+	status          int
+	code            string
+	duplicate       bool
+	turns           string
+	title, identity string
 }
 
 // modelled is the state of a session in the model.
 type modelled struct {
 	known, erased bool
 	identity      string
+	title         string
 	turns         map[string]modelTurn
 }
 
@@ -38,7 +40,7 @@ func (m modelled) clone() modelled {
 
 // key returns the session's state as one line, by which states are compared.
 func (m modelled) key() string {
-	return fmt.Sprint(m.known, m.erased, m.identity, m.show(), m.turns)
+	return fmt.Sprintf("%v %v %q %q %s %v", m.known, m.erased, m.identity, m.title, m.show(), m.turns)
 }
 
 // show returns what a reading of all turns shows.
@@ -62,6 +64,10 @@ func (m modelled) step(c call) (modelled, reply) {
 	switch {
 	case c.kind == "read":
 		return m, reply{status: http.StatusOK, turns: m.show()}
+	case c.kind == "look" && m.erased:
+		return m, reply{status: http.StatusOK, identity: m.identity} // whose it was stays known
+	case c.kind == "look":
+		return m, reply{status: http.StatusOK, title: m.title, identity: m.identity}
 	case c.kind == "erase" && !m.known:
 		return m, refused(http.StatusNotFound, "session_not_found")
 	case c.kind == "erase":
@@ -85,6 +91,18 @@ func (m modelled) step(c call) (modelled, reply) {
 		}
 		m.turns[c.request], m.known = modelTurn{status: "pending"}, true
 		return m, reply{status: http.StatusCreated}
+	case "whole":
+		switch {
+		case !there:
+			m.turns[c.request], m.known = modelTurn{status: "finalized"}, true
+			return m, reply{status: http.StatusCreated}
+		case t.status != "pending":
+			return m, reply{status: http.StatusOK, duplicate: true}
+		}
+		t.status = "finalized"
+		m.turns[c.request] = t
+	case "describe":
+		m.title, m.known = c.title, true
 	case "finalize":
 		switch {
 		case !there:

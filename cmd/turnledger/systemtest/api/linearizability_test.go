@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -39,7 +41,7 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	for seed := range interleavings {
 		history := interleave(t, clients, fmt.Sprint("s", seed), uint64(seed))
 		result := porcupine.CheckOperationsTimeout(sessionModel(), history, time.Minute)
-		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, told(history))
+		require.Equal(t, porcupine.Ok, result, "seed %d: %s", seed, describe(history))
 	}
 	t.Cleanup(func() {
 		for name, p := range map[string]*stack.Process{"a": a, "b": b} {
@@ -70,15 +72,23 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 		g.Go(func() error {
 			for range 7 {
 				c := randomCall(rng)
+				calls, act := []call{c}, perform
+				if c.kind == "batch" {
+					calls = []call{{kind: "whole", request: "r1"}, {kind: "whole", request: "r2"}}
+					act = performBatch
+				}
 				from := time.Since(began)
-				r, err := perform(ctx, p, id, c)
+				replies, err := act(ctx, p, id, c)
 				to := time.Since(began)
 				if err != nil {
 					return fmt.Errorf("%+v: %w", c, err)
 				}
 				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: n, Input: c, Output: r,
-					Call: from.Nanoseconds(), Return: to.Nanoseconds()})
+				for i, r := range replies {
+					// Each line of a batch is a call of its own, which the others may come between.
+					history = append(history, porcupine.Operation{ClientId: n + i*len(clients),
+						Input: calls[i], Output: r, Call: from.Nanoseconds(), Return: to.Nanoseconds()})
+				}
 				mu.Unlock()
 			}
 			return nil
@@ -90,13 +100,15 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 
 func randomCall(rng *rand.Rand) call {
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
-	c := call{kind: one("start", "start", "start", "finalize", "finalize", "finalize", "correct", "correct", "link",
-		"redact", "reset", "read", "read", "read")}
+	c := call{kind: one("start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct", "correct",
+		"link", "redact", "reset", "describe", "read", "read", "read", "look")}
 	if rng.IntN(25) == 0 {
 		c.kind = "erase"
 	}
 	switch c.kind {
-	case "start", "finalize":
+	case "describe":
+		c.title = one("t1", "t2")
+	case "start", "whole", "finalize":
 		c.request = one("r1", "r2")
 	case "redact":
 		c.request = one("r1", "r2", "c1", "c2")
@@ -115,7 +127,7 @@ func randomCall(rng *rand.Rand) call {
 }
 
 // perform makes a call and reads the answer as the model sees it.
-func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, error) {
+func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply, error) {
 	turn := func(request string) string {
 		return stack.SessionPath(id) + "/turns/" + events.TurnID(id, request).String()
 	}
@@ -124,6 +136,13 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 	case "start":
 		path, body = stack.SessionPath(id)+"/turns",
 			map[string]any{"request_id": c.request, "question_neutral": "q " + c.request}
+	case "whole":
+		path, body = stack.SessionPath(id)+"/turns", map[string]any{"request_id": c.request,
+			"question_neutral": "q " + c.request, "answer_neutral": "a " + c.request}
+	case "describe":
+		method, path, body = http.MethodPatch, stack.SessionPath(id), map[string]any{"title": c.title}
+	case "look":
+		method, path, body = http.MethodGet, stack.SessionPath(id), nil
 	case "finalize":
 		path, body = turn(c.request)+"/finalize", map[string]any{"answer_neutral": "a " + c.request}
 	case "redact":
@@ -146,10 +165,10 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 	}
 	status, out, err := p.Call(ctx, method, path, in)
 	if err != nil {
-		return reply{}, err
+		return nil, err
 	}
 	if status >= http.StatusInternalServerError {
-		return reply{}, fmt.Errorf("status %d: %v", status, out)
+		return nil, fmt.Errorf("status %d: %v", status, out)
 	}
 	r := reply{status: status}
 	r.code, _ = out["code"].(string)
@@ -166,10 +185,57 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) (reply, e
 		slices.Sort(turns)
 		r.turns = strings.Join(turns, ", ")
 	}
-	return r, nil
+	if c.kind == "look" {
+		r.title, _ = out["title"].(string)
+		r.identity, _ = out["identity_id"].(string)
+	}
+	return []reply{r}, nil
 }
 
-func told(history []porcupine.Operation) string {
+// performBatch records two whole turns with one call, and returns what it said of each.
+func performBatch(ctx context.Context, p *stack.Process, id string, _ call) ([]reply, error) {
+	var body []byte
+	for _, request := range []string{"r1", "r2"} {
+		line, err := json.Marshal(map[string]any{"session_id": id, "request_id": request,
+			"question_neutral": "q " + request, "answer_neutral": "a " + request})
+		if err != nil {
+			return nil, err
+		}
+		body = append(append(body, line...), '\n')
+	}
+	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/v1/turns", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	ask.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", res.StatusCode)
+	}
+	var out []reply
+	for in := json.NewDecoder(res.Body); len(out) < 2; {
+		var line struct {
+			HTTPStatus int `json:"http_status"`
+			Code       string
+			Duplicate  bool
+			Detail     string
+		}
+		if err := in.Decode(&line); err != nil {
+			return nil, err
+		}
+		if line.HTTPStatus >= http.StatusInternalServerError {
+			return nil, fmt.Errorf("status %d: %s", line.HTTPStatus, line.Detail)
+		}
+		out = append(out, reply{status: line.HTTPStatus, code: line.Code, duplicate: line.Duplicate})
+	}
+	return out, nil
+}
+
+func describe(history []porcupine.Operation) string {
 	var out strings.Builder
 	for _, o := range history {
 		_, _ = fmt.Fprintf(&out, "\n%d [%d %d] %+v -> %+v", o.ClientId, o.Call, o.Return, o.Input, o.Output)

@@ -134,8 +134,7 @@ func TestReplayFollowsOverARestart(t *testing.T) {
 // partSuffix is that of a file which is not whole yet.
 const partSuffix = ".part"
 
-// Ctrl-C in the middle leaves what was written under its temporary name, readable, and
-// says where to go on.
+// Ctrl-C in the middle of a replay leaves a readable file under its temporary name, and the replay says where to go on.
 func TestReplayThatIsStoppedSaysWhereToGoOn(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

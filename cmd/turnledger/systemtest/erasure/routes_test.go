@@ -81,13 +81,13 @@ type look struct {
 }
 
 // member names what calls are made for: a session of the identity with its turn.
-type member struct {
+type subject struct {
 	session, identity, turn string
 	recorded                time.Time
 }
 
 // looks returns the ways to call a call, with a placeholder for the session in each.
-func (m member) looks(pattern string) []look {
+func (m subject) looks(pattern string) []look {
 	message := func(rest string) look { return look{body: `{"message":"which cats?"` + rest + `}`} }
 	switch pattern {
 	case "GET /v1/sessions/{session_id}/turns":
@@ -124,7 +124,7 @@ func (m member) looks(pattern string) []look {
 }
 
 // ask makes a call for the member, and returns the status and the bytes.
-func (m member) ask(t *testing.T, p *stack.Process, pattern, receipt string, l look) (int, string) {
+func (m subject) ask(t *testing.T, p *stack.Process, pattern, receipt string, l look) (int, string) {
 	t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
 	path = strings.NewReplacer("{session_id}", m.session, "{thread_id}", m.session, "{identity_id}", m.identity,
@@ -154,7 +154,7 @@ func documented(t *testing.T, p *stack.Process) (out []string) {
 }
 
 // same returns an answer without what tells one session, or one place in the log, from another.
-func same(t *testing.T, raw string, m member) string {
+func same(t *testing.T, raw string, m subject) string {
 	t.Helper()
 	var out map[string]any
 	require.NoError(t, json.Unmarshal([]byte(raw), &out), raw)
@@ -171,7 +171,7 @@ func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 	env := append([]string{"TURNLEDGER_PARTITIONS=2", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)},
 		stack.NewModel(t).Env()...)
 	p := stack.Serve(t, env, "--roles", "api,context,recent,audit,chat")
-	m := member{session: "erased", identity: "alice"}
+	m := subject{session: "erased", identity: "alice"}
 	m.turn = p.RecordTurn(t, m.session, "r1", "SECRET cats", "SECRET cats, too")
 	p.LinkIdentity(t, m.session, m.identity)
 	p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(m.session), map[string]any{"title": "SECRET title"})
@@ -190,7 +190,7 @@ func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 	}
 
 	receipt := p.Must(t, http.StatusAccepted, http.MethodDelete, "/v1/identities/alice", nil)["receipt_id"].(string)
-	nobody := member{session: "unknown", identity: "nobody", turn: m.turn, recorded: m.recorded}
+	nobody := subject{session: "unknown", identity: "nobody", turn: m.turn, recorded: m.recorded}
 	// First, since a write closes the session, and then the views have nothing of it.
 	slices.SortFunc(calls, func(a, b string) int { return cmp.Compare(fmt.Sprint(!reads(a)), fmt.Sprint(!reads(b))) })
 	for _, pattern := range calls {

@@ -14,13 +14,13 @@ import (
 )
 
 // gate lets clients into a NATS server while it is open, and counts those that it turned away.
-type gate struct {
+type refuser struct {
 	closed  atomic.Bool
 	refused atomic.Int64
 }
 
 // Check implements natsserver.Authentication.
-func (d *gate) Check(natsserver.ClientAuthentication) bool {
+func (d *refuser) Check(natsserver.ClientAuthentication) bool {
 	if d.closed.Load() {
 		d.refused.Add(1)
 	}
@@ -31,7 +31,7 @@ func (d *gate) Check(natsserver.ClientAuthentication) bool {
 // process, which was turned away many times and logged it, comes back without a restart.
 func TestAProcessThatNATSRefusedComesBack(t *testing.T) {
 	t.Parallel()
-	d := &gate{}
+	d := &refuser{}
 	ns := stack.StartNATS(t, natsserver.Options{CustomClientAuthentication: d})
 	p := stack.Start(t, []string{"TURNLEDGER_NATS_LISTEN=",
 		"TURNLEDGER_NATS_URL=nats://u:SECRET@" + ns.Addr().String()}, "serve", "--roles", "api,context")

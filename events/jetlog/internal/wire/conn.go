@@ -89,7 +89,7 @@ func (c *Conn) answer(ctx context.Context, answers <-chan *nats.Msg, enough <-ch
 			}
 		case <-enough:
 			return nil, nil
-		case <-c.Gone:
+		case <-c.Closed:
 			return nil, nats.ErrConnectionClosed
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -14,8 +14,8 @@ import (
 type replies struct {
 	nc     *nats.Conn
 	prefix string
-	// Gone is closed with the connection: no answer will come any more.
-	Gone chan struct{}
+	// Closed is closed with the connection: no answer will come any more.
+	Closed chan struct{}
 
 	mu    sync.Mutex
 	sub   *nats.Subscription // nil before the first request
@@ -24,7 +24,7 @@ type replies struct {
 }
 
 func newReplies(nc *nats.Conn) *replies {
-	return &replies{nc: nc, prefix: nc.NewRespInbox(), Gone: make(chan struct{}), boxes: map[string]chan *nats.Msg{}}
+	return &replies{nc: nc, prefix: nc.NewRespInbox(), Closed: make(chan struct{}), boxes: map[string]chan *nats.Msg{}}
 }
 
 // Box opens an address for n answers. done closes it.
@@ -40,7 +40,7 @@ func (r *replies) Box(n int) (address string, answers <-chan *nats.Msg, done fun
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("subscribe to replies: %w", err)
 		}
-		sub.SetClosedHandler(func(string) { close(r.Gone) })
+		sub.SetClosedHandler(func(string) { close(r.Closed) })
 		r.sub = sub
 	}
 	r.last++

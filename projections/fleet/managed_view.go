@@ -16,9 +16,9 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 )
 
-// Member is a view of a fleet. It is unopened until its store has answered. Then it is open, or refused while its
+// ManagedView is a view of a fleet. It is unopened until its store has answered. Then it is open, or refused while its
 // checkpoints belong to another stream than the log's, since its positions then don't say what it holds.
-type Member struct {
+type ManagedView struct {
 	Entry
 	fleet *Fleet
 	desk  *desk.Desk
@@ -41,7 +41,7 @@ const (
 )
 
 // Readable returns why the view may not be read: ErrUnopened, or that it follows another stream.
-func (m *Member) Readable() error {
+func (m *ManagedView) Readable() error {
 	if why := m.refused.Load(); why != nil {
 		return *why
 	}
@@ -52,7 +52,7 @@ func (m *Member) Readable() error {
 }
 
 // Applied returns how far the view is, once it is open.
-func (m *Member) Applied(ctx context.Context, partition int) (events.Position, error) {
+func (m *ManagedView) Applied(ctx context.Context, partition int) (events.Position, error) {
 	if err := m.open(); err != nil {
 		return events.Position{}, err
 	}
@@ -60,19 +60,19 @@ func (m *Member) Applied(ctx context.Context, partition int) (events.Position, e
 }
 
 // open returns ErrUnopened until this process has opened the view's store.
-func (m *Member) open() error {
+func (m *ManagedView) open() error {
 	if m.Open != nil && (m.Feeds || m.Reads) && !m.opened.Load() {
 		return ErrUnopened
 	}
 	return nil
 }
 
-func (m *Member) isFed() bool { return m.feed != nil && m.opened.Load() }
+func (m *ManagedView) isFed() bool { return m.feed != nil && m.opened.Load() }
 
 // tryOpen opens the view. Readers may use a view whose store outlives the log only once its checkpoints are known to
 // belong to the log's streams: a restored log may be behind the view, and a process that only reads has no runner that
 // would notice.
-func (m *Member) tryOpen(ctx context.Context) error {
+func (m *ManagedView) tryOpen(ctx context.Context) error {
 	if m.Open != nil {
 		ctx, cancel := context.WithTimeout(ctx, openDeadline)
 		defer cancel()
@@ -90,7 +90,7 @@ func (m *Member) tryOpen(ctx context.Context) error {
 }
 
 // run opens the view if it is not open yet, retrying until it succeeds, and feeds it.
-func (m *Member) run(ctx context.Context) error {
+func (m *ManagedView) run(ctx context.Context) error {
 	for !m.opened.Load() {
 		err := m.tryOpen(ctx)
 		switch {
@@ -115,7 +115,7 @@ func (m *Member) run(ctx context.Context) error {
 }
 
 // feeding returns the runner's configuration, with the group of the view's store; a view in memory has no group.
-func (m *Member) feeding() runner.Config {
+func (m *ManagedView) feeding() runner.Config {
 	out := m.fleet.cfg.Config
 	out.Start, out.MaxBatch, out.Carry, out.Desk = m.Start, m.MaxBatch, m.Carry, m.desk
 	if !m.InMemory {
@@ -129,7 +129,7 @@ func (m *Member) feeding() runner.Config {
 
 // follow feeds the view. If the view's checkpoints belong to another stream, follow stops feeding, and readers may not
 // use the view. The process continues, so that the view can be rebuilt; then follow feeds it again.
-func (m *Member) follow(ctx context.Context) error {
+func (m *ManagedView) follow(ctx context.Context) error {
 	for {
 		err := m.feed.Run(ctx)
 		if !errors.Is(err, projections.ErrStream) {
@@ -145,7 +145,7 @@ func (m *Member) follow(ctx context.Context) error {
 }
 
 // unguard admits readers once the view's checkpoints belong to the log's streams.
-func (m *Member) unguard(ctx context.Context) error {
+func (m *ManagedView) unguard(ctx context.Context) error {
 	if m.refused.Load() != nil && m.awaitRebuild(ctx) {
 		m.refused.Store(nil)
 	}
@@ -153,7 +153,7 @@ func (m *Member) unguard(ctx context.Context) error {
 }
 
 // awaitRebuild waits until the view's checkpoints belong to the log's streams. It returns false if ctx ends first.
-func (m *Member) awaitRebuild(ctx context.Context) bool {
+func (m *ManagedView) awaitRebuild(ctx context.Context) bool {
 	for pause.For(ctx, rebuiltEvery) {
 		if m.follows(ctx) == nil {
 			return true
@@ -163,7 +163,7 @@ func (m *Member) awaitRebuild(ctx context.Context) bool {
 }
 
 // follows fails if the view's checkpoints belong to other streams than the log's.
-func (m *Member) follows(ctx context.Context) error {
+func (m *ManagedView) follows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()
 	served, err := m.View.Served(ctx)

@@ -15,9 +15,9 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// The disk is full, and has room again, so that the server begins JetStream anew in place, under readers and writers
-// who don't pause, and each step that is logged takes its own time, drawn from a seed. Each reader is told all that was
-// acknowledged, or 503.
+// The disk gets full and has room again, and the server begins JetStream anew in place. Readers and writers call it
+// without pause meanwhile, and a seed decides how long each logged step takes. Each read shows everything that was
+// acknowledged, or is 503.
 func TestANewBeginningUnderLoadIsSeenAsTheWholeLogOr503(t *testing.T) {
 	t.Parallel()
 	eachSeed(t, 3, func(t *testing.T, seed uint64) {

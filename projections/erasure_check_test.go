@@ -19,9 +19,9 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 	log := natstest.Log(t, 1)
 	at := natstest.Append(t, log, &events.TurnStarted{TurnID: events.TurnID("s", "r"), SessionID: "s", RequestID: "r",
 		Question: events.Question{QuestionNeutral: "q"}}, &events.SessionLinked{SessionID: "s", IdentityID: "ada"})
-	gate := projections.Gate{Log: log}
+	erasures := projections.ErasureCheck{Log: log}
 	text := func(identity string, meanwhile ...events.Fact) string {
-		out, err := projections.Pass(t.Context(), gate, identity, func() (string, error) {
+		out, err := projections.Unerased(t.Context(), erasures, identity, func() (string, error) {
 			natstest.Append(t, log, meanwhile...)
 			return "text", nil
 		})
@@ -29,7 +29,7 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 		return out
 	}
 	state := natstest.Fold(t, log, "s", conversation.Rules{})
-	require.NoError(t, gate.Session(t.Context(), state, at))
+	require.NoError(t, erasures.Session(t.Context(), state, at))
 	require.Len(t, state.Turns, 1)
 	require.Equal(t, "text", text("ada"))
 	require.Empty(t, text("ada", &events.IdentityErased{IdentityID: "ada", ReceiptID: "r"}))
@@ -38,11 +38,11 @@ func TestNothingOfAnErasedIdentityPassesTheGate(t *testing.T) {
 
 	head, err := log.Head(t.Context(), 0)
 	require.NoError(t, err)
-	require.NoError(t, gate.Session(t.Context(), state, head))
+	require.NoError(t, erasures.Session(t.Context(), state, head))
 	require.Empty(t, state.Turns)
 	require.NotZero(t, state.Erased)
 
 	refused := errors.New("refused")
-	_, err = projections.Pass(t.Context(), gate, "bob", func() (string, error) { return "text", refused })
+	_, err = projections.Unerased(t.Context(), erasures, "bob", func() (string, error) { return "text", refused })
 	require.ErrorIs(t, err, refused)
 }

@@ -15,13 +15,13 @@ type Erasures interface {
 	IdentityErasedNow(ctx context.Context, identityID string) (*events.IdentityErased, error)
 }
 
-// Gate hides the texts of erased identities. Every read of texts passes it, since the log and the views may record the
-// erasures of the identity's sessions only later.
-type Gate struct{ Log Erasures }
+// ErasureCheck hides the texts of erased identities. Every read of texts asks it, since the log and the views may
+// record the erasures of the identity's sessions only later.
+type ErasureCheck struct{ Log Erasures }
 
 // Session closes a session if its identity was erased before a position. The position must be behind all that was
 // acknowledged before the read.
-func (g Gate) Session(ctx context.Context, state *conversation.State, at events.Position) error {
+func (g ErasureCheck) Session(ctx context.Context, state *conversation.State, at events.Position) error {
 	if state.Identity == "" || state.Erased != 0 {
 		return nil
 	}
@@ -32,9 +32,9 @@ func (g Gate) Session(ctx context.Context, state *conversation.State, at events.
 	return err
 }
 
-// Pass calls read, and returns its result unless the identity was erased by then. With an empty identityID it only
-// calls read.
-func Pass[T any](ctx context.Context, g Gate, identityID string, read func() (T, error)) (T, error) {
+// Unerased calls read, and returns its result unless the identity was erased by then. With an empty identityID
+// it only calls read.
+func Unerased[T any](ctx context.Context, g ErasureCheck, identityID string, read func() (T, error)) (T, error) {
 	var nothing T
 	out, err := read()
 	if err != nil || identityID == "" {
