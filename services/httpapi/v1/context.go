@@ -133,7 +133,7 @@ type contextJSON struct {
 	RewrittenQuery  *string    `json:"rewritten_query"`
 	RewriteFallback bool       `json:"rewrite_fallback"`
 	Warnings        []string   `json:"warnings" nullable:"false"`
-	Position        *positions `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
+	Position        *string `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
 	Source          string     `json:"source" enum:"view,view+log,log,request"`
 }
 
@@ -176,7 +176,7 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 		out.System = &c.System
 	}
 	if req.History == nil {
-		at := readAt(c.Position, c.Others)
+		at := events.NewCursor(readAt(c.Position, c.Others)...).String()
 		out.Position = &at
 	}
 	return out

@@ -2,7 +2,9 @@ package v1
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events/conversation"
@@ -48,4 +50,33 @@ func namedTurn(text *string) uuid.UUID {
 		return turn
 	}
 	return uuid.Max
+}
+
+// forkedFrom says where a branch begins; null for a session that is no branch.
+type forkedFrom struct{ conversation.Fork }
+
+// MarshalJSON writes the session of the last shared turn and, unless none is shared, that turn.
+func (f forkedFrom) MarshalJSON() ([]byte, error) {
+	if f.ForkedAt == 0 {
+		return []byte("null"), nil
+	}
+	out := struct {
+		SessionID string     `json:"session_id"`
+		TurnID    *uuid.UUID `json:"turn_id"`
+	}{SessionID: f.From}
+	if through := f.Through(); through != uuid.Nil {
+		out.TurnID = &through
+	}
+	return json.Marshal(out)
+}
+
+// Schema documents the object.
+func (forkedFrom) Schema(huma.Registry) *huma.Schema {
+	text := func(what string, nullable bool) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeString, Description: what, Nullable: nullable}
+	}
+	return &huma.Schema{Type: huma.TypeObject, Nullable: true, Properties: map[string]*huma.Schema{
+		"session_id": text("The session of the last shared turn", false),
+		"turn_id":    text("The last shared turn; null where none is shared", true),
+	}, Required: []string{"session_id", "turn_id"}}
 }

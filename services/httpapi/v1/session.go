@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -17,18 +16,18 @@ import (
 
 // sessionJSON is a session in the form of docs/contract.md#reading.
 type sessionJSON struct {
-	SessionID    string          `json:"session_id"`
-	IdentityID   *string         `json:"identity_id"`
-	Found        bool            `json:"found" doc:"The log knows the session, and it was not erased"`
-	Title        *string         `json:"title"`
-	Metadata     rawObject       `json:"metadata"`
-	Turns        int             `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
-	Pending      int             `json:"pending" doc:"Turns without an answer"`
-	CreatedAt    *time.Time      `json:"created_at"`
-	LastActiveAt *time.Time      `json:"last_active_at"`
-	ForkedFrom   *forkedFromJSON `json:"forked_from" doc:"Of a branch; null of any other session"`
-	Position     positions       `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
-	Duplicate    *bool           `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
+	SessionID    string     `json:"session_id"`
+	IdentityID   *string    `json:"identity_id"`
+	Found        bool       `json:"found" doc:"The log knows the session, and it was not erased"`
+	Title        *string    `json:"title"`
+	Metadata     rawObject  `json:"metadata"`
+	Turns        int        `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
+	Pending      int        `json:"pending" doc:"Turns without an answer"`
+	CreatedAt    *time.Time `json:"created_at"`
+	LastActiveAt *time.Time `json:"last_active_at"`
+	ForkedFrom   forkedFrom `json:"forked_from" doc:"Of a branch; null of any other session"`
+	Position     positions  `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
+	Duplicate    *bool      `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
 func newSessionJSON(id string, h conversation.Head, at events.Position, others ...events.Position) sessionJSON {
@@ -38,25 +37,8 @@ func newSessionJSON(id string, h conversation.Head, at events.Position, others .
 		Title: optional(&is.Title), Metadata: rawObject{json.RawMessage(cmp.Or(is.Metadata, "{}"))},
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
 		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive),
-		ForkedFrom: newForkedFrom(h.Fork()), Position: readAt(at, others),
+		ForkedFrom: forkedFrom{h.Fork()}, Position: readAt(at, others),
 	}
-}
-
-// forkedFromJSON says where a branch begins.
-type forkedFromJSON struct {
-	SessionID string     `json:"session_id" doc:"The session of the last shared turn"`
-	TurnID    *uuid.UUID `json:"turn_id" doc:"The last shared turn; null where none is shared"`
-}
-
-func newForkedFrom(f conversation.Fork) *forkedFromJSON {
-	if f.ForkedAt == 0 {
-		return nil
-	}
-	out := &forkedFromJSON{SessionID: f.From}
-	if through := f.Through(); through != uuid.Nil {
-		out.TurnID = &through
-	}
-	return out
 }
 
 // answerSession answers a write on a session.
