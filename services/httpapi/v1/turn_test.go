@@ -54,7 +54,7 @@ func TestATurnFromStartToEnd(t *testing.T) {
 		"answer_messages":   nil,
 		"metadata":          map[string]any{"channel": "web"}, "record_version": 1.0, "replaced_by_turn_id": nil,
 		"deleted_at": nil, "inherited": false,
-		"duplicate":  false, "dropped_metadata": []any{"also", "secret"},
+		"duplicate": false, "dropped_metadata": []any{"also", "secret"},
 	}, turn)
 	at, err := time.Parse(time.RFC3339Nano, turn["created_at"].(string))
 	require.NoError(t, err)
