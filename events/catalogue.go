@@ -23,6 +23,8 @@ const (
 	TypeLinkRefused      = "turnledger.session.link_refused.v1"
 	TypeSessionReset     = "turnledger.session.reset.v1"
 	TypeSessionDescribed = "turnledger.session.described.v1"
+	TypeSessionForked    = "turnledger.session.forked.v1"
+	TypeSessionBranched  = "turnledger.session.branched.v1"
 	TypeSessionErased    = "turnledger.session.erased.v1"
 	TypeIdentityErased   = "turnledger.identity.erased.v1"
 	TypeErasureReceipt   = "turnledger.erasure.receipt.v1"
@@ -39,6 +41,8 @@ var catalogue = byType(
 	event[LinkRefused](),
 	event[SessionReset](),
 	event[SessionDescribed](),
+	event[SessionForked](),
+	event[SessionBranched](),
 	event[SessionErased](),
 	event[IdentityErased](),
 	event[ErasureReceipt](),

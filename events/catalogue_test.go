@@ -68,6 +68,7 @@ func namesItsTurns(t *testing.T, typ string) {
 		}
 		switch {
 		case field.Anonymous: // its members come by themselves
+		case inner == reflect.TypeFor[events.Segment](): // turns of other sessions, which the branch shares without text
 		case inner == reflect.TypeFor[events.Tombstone](): // versions of the turn that the redaction names
 		case inner.Kind() == reflect.Struct:
 			for nested, field := range members(inner) {

@@ -301,7 +301,7 @@ func tombstoneEdits() []edit {
 
 func TestDecodeProblems(t *testing.T) {
 	t.Parallel()
-	for _, e := range append(append(envelopeEdits(), factEdits()...), tombstoneEdits()...) {
+	for _, e := range slices.Concat(envelopeEdits(), factEdits(), tombstoneEdits(), segmentEdits(), selfEdits()) {
 		t.Run(e.property, func(t *testing.T) {
 			t.Parallel()
 			env := envelope(e.fact)

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"unicode/utf8"
 
@@ -12,7 +13,7 @@ import (
 var problems = map[string]bool{
 	"": true, "wrong_subject": true, "not_a_cloudevent": true, "unknown_type": true, "wrong_event_id": true,
 	"malformed_body": true, "malformed_id": true, "malformed_messages": true, "malformed_metadata": true,
-	"malformed_tombstones":  true,
+	"malformed_tombstones": true, "malformed_segments": true,
 	"malformed_description": true, "wrong_turn_id": true, "empty_question": true, "empty_answer": true,
 }
 
@@ -82,7 +83,7 @@ func FuzzDecode(f *testing.F) {
 		env := envelope(fact)
 		f.Add(env.Subject, "1.0", env.Header["ce-id"][0], fact.Type(), env.Body)
 	}
-	for _, e := range append(append(envelopeEdits(), factEdits()...), tombstoneEdits()...) {
+	for _, e := range slices.Concat(envelopeEdits(), factEdits(), tombstoneEdits(), segmentEdits(), selfEdits()) {
 		env := envelope(e.fact)
 		if e.change != nil {
 			e.change(&env)

@@ -112,6 +112,17 @@ func goldens() []struct {
 			After: events.Position{Seq: 10}, Title: "Quarks & <leptons>",
 			Metadata:  map[string]string{"folder": "physics", "pinned": "yes"},
 			CreatedAt: &first, Earlier: []string{events.RequestHash("name-1")}}, conversation.Anomaly},
+		{events.TypeSessionForked, &events.SessionForked{SessionID: session, RequestID: "fork-1",
+			FromSessionID: "other visit", Root: "first visit", Segments: []events.Segment{
+				{SessionID: "first visit", ThroughTurnID: events.TurnID("first visit", "ask-1"),
+					Through: events.Position{Partition: 3, Seq: 7}},
+				{SessionID: "other visit", ThroughTurnID: events.TurnID("other visit", "ask-1"),
+					Through: events.Position{Partition: 1, Seq: 12}, After: &events.Position{Partition: 1, Seq: 4}},
+			}}, conversation.Anomaly},
+		{events.TypeSessionBranched, &events.SessionBranched{SessionID: session, ChildSessionID: "next visit",
+			RequestID: "fork-2", At: at(12), FromSessionID: session, Root: "first visit", Segments: []events.Segment{
+				{SessionID: session, ThroughTurnID: events.TurnID(session, "ask-1"), Through: at(5), After: ptr(at(1))},
+			}}, conversation.Anomaly},
 	}
 }
 
@@ -149,7 +160,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-				*events.SessionDescribed, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+				*events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
+				*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}
 		}

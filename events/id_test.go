@@ -43,6 +43,8 @@ func TestEventIDs(t *testing.T) {
 			pyPair["alice@example.org|x2"] + ".identity_erased",
 			pyPair["s1|x2|log"] + ".receipt",
 			pyPair["s1|d2"] + ".described",
+			pyPair["s2|s1"] + ".forked",
+			pyPair["s1|f1"] + ".branched",
 		}, got)
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
@@ -87,5 +89,7 @@ var pyPair = map[string]string{
 	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
 	"s1|x2|log":            "b184614e-8df1-5385-8970-a30b092fde4f",
 	"s1|d2":                "dd5bf02c-e516-5b4a-b777-5cb8c9368b40",
+	"s2|s1":                "a356faa6-8dee-5485-8da4-a93a142570f2",
+	"s1|f1":                "4912b81d-9050-5ade-9064-6e65e02af314",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

@@ -50,6 +50,17 @@ func fullFacts() []events.Fact {
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
 			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},
+		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s0", Segments: lineage()},
+		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", At: at(9), FromSessionID: "s1",
+			Root: "s0", Segments: lineage()},
+	}
+}
+
+// lineage is that of a branch that shares turns of two sessions, every member set.
+func lineage() []events.Segment {
+	return []events.Segment{
+		{SessionID: "s0", ThroughTurnID: events.TurnID("s0", "r1"), Through: at(4), After: ptr(at(2))},
+		{SessionID: "s1", ThroughTurnID: r1, Through: at(7), After: ptr(at(5))},
 	}
 }
 
@@ -71,6 +82,8 @@ func leastFacts() []events.Fact {
 		&events.IdentityErased{IdentityID: "alice", ReceiptID: "x2"},
 		&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2"},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d1"},
+		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s1"},
+		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s1"},
 	}
 }
 

@@ -89,7 +89,7 @@ func TestSchemas(t *testing.T) {
 // Where no session is needed to see that an event is wrong, schema and Decode agree.
 func TestSchemasAgreeWithDecode(t *testing.T) {
 	t.Parallel()
-	for _, e := range factEdits() {
+	for _, e := range append(factEdits(), segmentEdits()...) {
 		if e.problem == "wrong_turn_id" {
 			continue // a schema computes no ids
 		}

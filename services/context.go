@@ -80,7 +80,9 @@ type Context struct {
 	RewriteFallback bool
 	Warnings        []string
 	Position        events.Position
-	Source          Source
+	// Others are positions of the other partitions that were read.
+	Others []events.Position
+	Source Source
 }
 
 // ContextBuilder builds contexts. Its errors are those of SessionReader and

@@ -21,6 +21,7 @@ type SessionWriter interface {
 	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
 	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
+	ForkSession(ctx context.Context, c conversation.ForkSession) (Session, error)
 }
 
 // Ask says how much of a session a read needs.
@@ -30,6 +31,8 @@ type Ask struct {
 	Shown int
 	// AllTurns asks for all turns, including tombstones and replaced turns; Shown is ignored then.
 	AllTurns bool
+	// Own leaves out the turns that a branch shares.
+	Own bool
 	// Pending: Shown also counts turns without an answer.
 	Pending bool
 	// MinPosition are positions that the reading must include.
@@ -51,13 +54,30 @@ const (
 	FromRequest Source = "request"
 )
 
-// Reading is a session as it is at Position. The caller owns the state.
+// Reading is a session as it is at Position, with the turns that a branch shares. The caller owns the state.
 type Reading struct {
 	State    *conversation.State
 	Position events.Position
-	Source   Source
+	// Others are positions of the other partitions that were read.
+	Others []events.Position
+	Source Source
 	// RedactedLater are turns that a reading of the past leaves out because they were redacted later.
 	RedactedLater []*conversation.Turn
+}
+
+// Passed notes that another partition was read up to a position.
+func (r *Reading) Passed(at events.Position) {
+	if at.Partition == r.Position.Partition {
+		r.Position.Seq = max(r.Position.Seq, at.Seq)
+		return
+	}
+	for i := range r.Others {
+		if o := &r.Others[i]; o.Partition == at.Partition {
+			o.Seq = max(o.Seq, at.Seq)
+			return
+		}
+	}
+	r.Others = append(r.Others, at)
 }
 
 // SessionReader reads sessions. A reading includes all that was acknowledged before the call, and reaches

@@ -14,6 +14,8 @@ type Turn struct {
 	conversation.Turn
 	SessionID, IdentityID string
 	Position              events.Position
+	// Inherited: a branch that was read shares the turn, which stands in the session SessionID.
+	Inherited bool
 	// Duplicate: the call recorded nothing of the turn. Existed: the log held the turn's start before the call, which
 	// may have added the answer.
 	Duplicate, Existed bool

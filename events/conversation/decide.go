@@ -222,7 +222,8 @@ func (s *State) DecideReset(reason string, partition int) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
 	}
-	if !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started > s.ResetAt }) {
+	shares := s.Fork().ForkedAt > s.ResetAt // a reset of a branch hides what it shares
+	if !shares && !slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started > s.ResetAt }) {
 		return Decision{RestsOn: s.ResetAt}
 	}
 	return Decision{Expect: true, Facts: []events.Fact{&events.SessionReset{

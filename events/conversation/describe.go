@@ -11,25 +11,40 @@ import (
 	"github.com/turnledger/turnledger/events"
 )
 
-// HeldDescription holds a session's description. It is one word, since few sessions have one; two are equal where their
-// descriptions are.
-type HeldDescription struct{ handle unique.Handle[Description] }
+// HeldDescription holds a session's description, and where a branch comes from. It is one word, since few sessions have
+// either; two are equal where what they hold is.
+type HeldDescription struct{ handle unique.Handle[held] }
 
-// DescribedBy returns the HeldDescription that holds a description.
-func DescribedBy(d Description) HeldDescription {
-	if d == (Description{}) {
-		return HeldDescription{}
-	}
-	return HeldDescription{unique.Make(d)}
+type held struct {
+	description Description
+	fork        Fork
 }
 
-// Description returns the description; the zero value where there is none.
-func (d HeldDescription) Description() Description {
+func hold(h held) HeldDescription {
+	if h == (held{}) {
+		return HeldDescription{}
+	}
+	return HeldDescription{unique.Make(h)}
+}
+
+func (d HeldDescription) held() held {
 	if d == (HeldDescription{}) {
-		return Description{}
+		return held{}
 	}
 	return d.handle.Value()
 }
+
+// DescribedBy returns the HeldDescription that holds a description.
+func DescribedBy(d Description) HeldDescription { return hold(held{description: d}) }
+
+// ForkedBy returns the HeldDescription that holds the same description, and a fork.
+func (d HeldDescription) ForkedBy(f Fork) HeldDescription { return hold(held{d.held().description, f}) }
+
+// Description returns the description; the zero value where there is none.
+func (d HeldDescription) Description() Description { return d.held().description }
+
+// Fork returns where the session comes from; the zero value if it is no branch.
+func (d HeldDescription) Fork() Fork { return d.held().fork }
 
 // Description is the title and the metadata of a session. The zero value is that of a session without.
 type Description struct {
@@ -97,7 +112,7 @@ func (s *State) DecideDescribe(c Describe, partition int) Decision {
 	switch {
 	case s.Erased != 0:
 		return Decision{Err: ErrSessionErased}
-	case s.described.has(hash):
+	case s.more().described.has(hash):
 		return Decision{RestsOn: s.Description().DescribedAt}
 	}
 	now := s.Description()
@@ -118,7 +133,7 @@ func (s *State) DecideDescribe(c Describe, partition int) Decision {
 	if len(f.Metadata) > events.MaxMetadataKeys {
 		return Decision{Err: &Invalid{"metadata", "would have more than 16 keys: take others away first"}}
 	}
-	if d := s.described; d != nil {
+	if d := s.more().described; d != nil {
 		f.Earlier, f.CreatedAt = events.EarlierRequests(d.earlier, d.last), &s.CreatedAt
 	}
 	return Decision{Facts: []events.Fact{f}, Expect: true}
@@ -136,7 +151,7 @@ func (d Description) Object() map[string]string {
 // describe lets the newest description stand. A description that does not count is of a request that the log has, was
 // decided before the one that stands, or contradicts what the log still says of those before it.
 func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
-	old, hash := s.described, events.RequestHash(f.RequestID)
+	old, hash := s.more().described, events.RequestHash(f.RequestID)
 	switch {
 	case f.After.Seq >= e.Position.Seq:
 		return anomaly(CodeWrongPosition)
@@ -147,8 +162,11 @@ func (s *State) describe(e events.Recorded, f *events.SessionDescribed) Change {
 	case s.contradicts(f, e.Time):
 		return anomaly(CodeSecondDescription)
 	}
-	s.described = &describing{digest: e.Digest, last: hash, earlier: f.Earlier}
-	s.HeldDescription = DescribedBy(Description{e.Position.Seq, f.Title, MetadataText(f.Metadata)})
+	more := s.more()
+	more.described = &describing{digest: e.Digest, last: hash, earlier: f.Earlier}
+	s.rare = &more
+	now := Description{e.Position.Seq, f.Title, MetadataText(f.Metadata)}
+	s.HeldDescription = DescribedBy(now).ForkedBy(s.Fork())
 	switch {
 	case f.CreatedAt != nil:
 		s.CreatedAt = f.CreatedAt.UTC()
@@ -172,7 +190,7 @@ func (s *State) contradicts(f *events.SessionDescribed, recorded time.Time) bool
 	if f.CreatedAt != nil && (f.CreatedAt.After(recorded) || s.Found() && f.CreatedAt.After(s.CreatedAt)) {
 		return true
 	}
-	old := s.described
+	old := s.more().described
 	return old != nil && events.KeepsAllRequests(f.Earlier) && !slices.Contains(f.Earlier, old.last)
 }
 

@@ -20,6 +20,9 @@ const (
 	CodeRequestIDInUse  = "request_id_in_use"
 	CodeSessionErased   = "session_erased"
 	CodeSessionNotFound = "session_not_found"
+	CodeSessionExists   = "session_exists"
+	CodeForkTooDeep     = "fork_too_deep"
+	CodeTurnInherited   = "turn_inherited"
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
@@ -29,6 +32,8 @@ const (
 	// CodeSecondDescription of one that contradicts it.
 	CodeDescriptionReplaced = "description_replaced"
 	CodeSecondDescription   = "second_description"
+	// CodeSecondFork is the reason of a fork of a session that has begun already, or of a second mark of a request.
+	CodeSecondFork = "second_fork"
 )
 
 // Refusal is a command that the state of its session does not allow.
@@ -37,6 +42,14 @@ type Refusal struct {
 	Detail string
 	// Current is the turn's current version. Only a refusal with CodeTurnReplaced has it.
 	Current *Version
+	// Origin is where an inherited turn stands. Only a refusal with CodeTurnInherited has it.
+	Origin *TurnOrigin
+}
+
+// TurnOrigin names a turn of another session.
+type TurnOrigin struct {
+	SessionID string
+	TurnID    uuid.UUID
 }
 
 // Version names a version of a turn.
@@ -68,7 +81,13 @@ var (
 	ErrRequestIDInUse = refusal(CodeRequestIDInUse,
 		"the request_id belongs to another write of this session: use a new one")
 	ErrSessionNotFound = refusal(CodeSessionNotFound, "the log has no session of this id")
-	ErrSessionErased   = refusal(CodeSessionErased, "the session was erased and takes no more writes")
+	ErrSessionExists   = refusal(CodeSessionExists,
+		"the log has a session of this id: choose another session_id, or none")
+	ErrForkTooDeep = refusal(CodeForkTooDeep,
+		"the branch would share turns of more than 32 sessions: start a new session")
+	ErrTurnInherited = refusal(CodeTurnInherited,
+		"the turn belongs to the session that this one was forked from: write to it there")
+	ErrSessionErased = refusal(CodeSessionErased, "the session was erased and takes no more writes")
 )
 
 func refusal(code, detail string) *Refusal { return &Refusal{Code: code, Detail: detail} }

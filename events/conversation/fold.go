@@ -71,9 +71,10 @@ func (s *State) Fold(e events.Recorded) Change {
 	before := s.Boundary
 	c := s.foldFact(e)
 	switch c.Kind {
-	case Started, Answered, Linked, Corrected, Reset:
+	case Started, Answered, Linked, Corrected, Reset, Forked:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Erased, Refused, Noted: // no activity in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Branched,
+		Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
@@ -118,7 +119,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Refused, Noted:
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Forked, Branched, Refused, Noted:
 	}
 }
 
@@ -175,6 +176,10 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.reset(e, f)
 	case *events.SessionDescribed:
 		return s.describe(e, f)
+	case *events.SessionForked:
+		return s.forked(e, f)
+	case *events.SessionBranched:
+		return s.branched(e, f)
 	case *events.SessionErased:
 		return s.erase(e)
 	case *events.LinkRefused:
@@ -285,11 +290,17 @@ func (s *State) reset(e events.Recorded, f *events.SessionReset) Change {
 	}
 }
 
-// erase removes from the state all that an erasure removes from the log: everything but the link.
+// erase removes from the state all that an erasure removes from the log: everything but the link and the marks of
+// branches.
 func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
-	s.HeldDescription, s.described = HeldDescription{}, nil
+	s.HeldDescription = HeldDescription{}
+	if marks := s.more().marks; marks != nil {
+		s.rare = &rare{marks: marks}
+	} else {
+		s.rare = nil
+	}
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

@@ -167,7 +167,7 @@ func (m *machine) erased(t *rapid.T) {
 	if m.live.Erased != 0 {
 		for _, seq := range m.covered(func(e events.Recorded) bool {
 			return e.Position.Seq != m.live.Erased &&
-				!links(e)
+				!links(e) && e.Type != events.TypeSessionBranched
 		}) {
 			if rapid.Bool().Draw(t, "erased") {
 				gone[seq] = true

@@ -21,13 +21,17 @@ const (
 	TurnGone
 	Reset
 	Described
+	// Forked began the session as a branch of another, and Branched marks it as one that has a branch.
+	Forked
+	Branched
 	Erased
 )
 
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
 	Started: "started", Answered: "answered", Linked: "linked", Corrected: "corrected",
-	TurnGone: "redacted", Reset: "reset", Described: "described", Erased: "erased",
+	TurnGone: "redacted", Reset: "reset", Described: "described", Forked: "forked",
+	Branched: "branched", Erased: "erased",
 }
 
 // String returns the kind's name in metrics and tables.

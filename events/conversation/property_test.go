@@ -151,6 +151,9 @@ func (m *machine) raw(t *rapid.T) {
 			m.head+2).Draw(t, "after")}},
 		"described": &events.SessionDescribed{SessionID: m.session, RequestID: request, Title: words,
 			After: events.Position{Seq: rapid.Uint64Range(0, m.head+2).Draw(t, "described after")}},
+		"forked": &events.SessionForked{SessionID: m.session, RequestID: request, FromSessionID: "from", Root: "root"},
+		"branched": &events.SessionBranched{SessionID: m.session, ChildSessionID: words, RequestID: request,
+			FromSessionID: m.session, Root: m.session},
 		"erased": &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
 		"empty":  &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
 		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request,
@@ -158,7 +161,7 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"refused", "reset", "described", "described", "empty", "wrong turn id", "no turn id"}
+		"refused", "reset", "described", "described", "forked", "branched", "empty", "wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}

@@ -52,6 +52,13 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 			}
 		}
 		return f, nil
+	case "forked":
+		return r.forkOf(a), nil
+	case "branched":
+		return &events.SessionBranched{
+			SessionID: r.session, ChildSessionID: a.values["child"], RequestID: request, FromSessionID: r.session,
+			Root: r.session,
+		}, nil
 	case "linked":
 		return &events.SessionLinked{SessionID: r.session, IdentityID: request}, nil
 	case "refused":

@@ -46,7 +46,7 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "fork", "begin":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -175,6 +175,10 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 			RedactedBy: a.values["by"]}), nil
 	case "reset":
 		return s.DecideReset(a.values["reason"], 0), nil
+	case "fork":
+		return r.fork(s, a)
+	case "begin":
+		return s.DecideFork(r.forkOf(a), a.values["identity"]), nil
 	case "describe":
 		c, err := conversation.NormalDescribe(r.describeOf(a))
 		return s.DecideDescribe(c, 0), err

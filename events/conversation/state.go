@@ -26,9 +26,9 @@ type State struct {
 	slim bool
 	ttl  time.Duration
 	keys []string
-	// described is nil while nobody has described the session.
-	described *describing
-	index     map[uuid.UUID]*Turn
+	// rare is nil while nobody has described the session, and it has no branch and shares no turn.
+	rare  *rare
+	index map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.

@@ -15,6 +15,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 		return Change{Kind: Duplicate, Turn: t}
 	}
 	if s.restore(f, e) {
+		s.unfork(f.Tombstones)
 		s.restoreHead(f, e.Position.Seq)
 	}
 	t := s.Turn(f.TurnID)
@@ -117,7 +118,8 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 		claimed[stone.Place.Seq], claimed[stone.Position.Seq], claimed[orZero(stone.Final).Seq] = true, true, true
 	}
 	delete(claimed, 0)
-	if claimed[s.LinkedAt] || claimed[s.ResetAt] || claimed[s.Description().DescribedAt] {
+	if claimed[s.LinkedAt] || claimed[s.ResetAt] || claimed[s.Description().DescribedAt] ||
+		claimed[s.Fork().ForkedAt] {
 		return true
 	}
 	return slices.ContainsFunc(s.Turns, func(t *Turn) bool {

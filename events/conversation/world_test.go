@@ -96,7 +96,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-		*events.SessionDescribed, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+		*events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
+		*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 	}
 	return false
 }
@@ -143,6 +144,15 @@ func (w *world) show(s *conversation.State) string {
 	optional(&b, "pending", shown(s.Pending, s.ShownPending))
 	if d := s.Description(); d.DescribedAt != 0 {
 		fmt.Fprintf(&b, " described=%d title=%q metadata=%s", d.DescribedAt, d.Title, cmp.Or(d.Metadata, "{}"))
+	}
+	if f := s.Fork(); f.ForkedAt != 0 {
+		fmt.Fprintf(&b, " forked=%d from=%s root=%s", f.ForkedAt, f.From, f.Root)
+		for _, g := range f.Segments() {
+			fmt.Fprintf(&b, " %s..%s", g.SessionID, g.Through)
+		}
+	}
+	for _, child := range slices.Sorted(slices.Values(s.Branches())) {
+		b.WriteString(" branch=" + child)
 	}
 	b.WriteString("\n")
 	for _, t := range s.Turns {

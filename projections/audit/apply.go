@@ -107,8 +107,10 @@ func (a *Audit) forget(ctx context.Context, tx pgx.Tx, p *plan) error {
 		do.Queue(a.sql(`delete from {s}.questions where session_id = any($1)`), sessions)
 		do.Queue(a.sql(`delete from {s}.event_ledger l
 			using unnest($3::text[], $4::bigint[]) as gone (session_id, link)
-			where l.partition = $1 and l.seq <= $2 and l.session_id = gone.session_id and l.seq <> gone.link`),
-			p.from.Partition, p.from.Seq, sessions, links)
+			where l.partition = $1 and l.seq <= $2 and l.session_id = gone.session_id and l.seq <> gone.link
+				and (l.type <> $5 or exists (select from {s}.security_events v
+					where v.partition = l.partition and v.seq = l.seq))`),
+			p.from.Partition, p.from.Seq, sessions, links, events.TypeSessionBranched)
 	}
 	if len(p.redacted) > 0 {
 		var sessions []string

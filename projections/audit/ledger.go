@@ -60,6 +60,9 @@ func (p *plan) takenOut(l ledgerRow) bool {
 	if by := p.described[session]; by != nil && l.e.Type == by.Type && seq < by.Position.Seq {
 		return true
 	}
+	if l.e.Type == events.TypeSessionBranched && l.e.Change.Kind != conversation.Anomaly {
+		return false // a mark outlives its session
+	}
 	by := p.erased[session]
 	return by != nil && seq < by.Position.Seq && seq != by.Head.LinkedAt
 }

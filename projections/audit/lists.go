@@ -182,7 +182,7 @@ const listedSessions = `with page as materialized (select s.* from {s}.sessions 
 	select page.session_id, page.identity_id, page.created_at, page.created_ns,
 		page.last_active_at, page.last_active_ns,
 		page.finalized, page.pending, coalesce(page.described_position, 0), coalesce(page.title, ''), page.metadata,
-		page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
+		` + forkColumns + `, page.partition, c.seq, t.turn_id, t.answered, t.question, t.answer
 	from page join {s}.projection_checkpoints c on c.partition = page.partition and c.projection = @name
 	left join lateral (select q.turn_id, a.turn_id is not null as answered, left(q.question_neutral, @text) as question,
 			left(a.answer_neutral, @text) as answer
@@ -239,15 +239,17 @@ func (q *sessionQuery) and(condition string, args pgx.NamedArgs) {
 func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error) {
 	var created, active stamp
 	var is conversation.Description
+	var fork conversation.Fork
 	var metadata map[string]string
 	var turn uuid.NullUUID
 	var answered *bool
 	var question, answer zeronull.Text
 	err = row.Scan(&s.SessionID, (*zeronull.Text)(&s.Identity), &created.at, &created.ns, &active.at, &active.ns,
-		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &s.Position.Partition, &s.Position.Seq,
+		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
+		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)
 	is.Metadata = conversation.MetadataText(metadata)
-	s.HeldDescription = conversation.DescribedBy(is)
+	s.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
 	s.CreatedAt, s.LastActive = created.time(), active.time()
 	if turn.Valid {
 		s.LastTurn = &projections.LastTurn{TurnID: turn.UUID, Question: rows.FromText(string(question)),

@@ -25,7 +25,8 @@ func (p *plan) head(e *projections.Judged) {
 	case conversation.Started, conversation.Answered, conversation.Corrected, conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Erased, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Erased, conversation.Noted:
 		h.whole = true
 	}
 }
@@ -57,6 +58,11 @@ var sessionTable = rows.Table[judged]{Name: "sessions", Key: "session_id", Colum
 	rows.Col("title", "text", func(b *buffer, e judged) { b.Optional(e.Head.Description().Title) }),
 	rows.Col("listed_at", "timestamptz", func(b *buffer, e judged) { b.Time(listedAt(e.Head)) }),
 	rows.Col("listed_ns", "smallint", func(b *buffer, e judged) { b.Nanos(listedAt(e.Head)) }),
+	rows.Col("forked_position", "bigint", func(b *buffer, e judged) { b.Seq(e.Head.Fork().ForkedAt) }),
+	rows.Col("fork_request", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().RequestID) }),
+	rows.Col("forked_from", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().From) }),
+	rows.Col("fork_root", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().Root) }),
+	rows.Col("fork_segments", "text", func(b *buffer, e judged) { b.Optional(e.Head.Fork().Lineage) }),
 	rows.Col("metadata", "jsonb", func(b *buffer, e judged) { b.JSONB([]byte(e.Head.Description().Metadata)) }),
 }}
 

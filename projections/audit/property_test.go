@@ -263,7 +263,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 			in[turn.ID] = true
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
 

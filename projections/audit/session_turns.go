@@ -34,6 +34,10 @@ func (a *Audit) SessionTurns(
 	return state, at, nil
 }
 
+// forkColumns are the columns of a session that say where a branch comes from, as conversation.Fork has them.
+const forkColumns = `coalesce(forked_position, 0), coalesce(fork_request, ''), coalesce(forked_from, ''),
+			coalesce(fork_root, ''), coalesce(fork_segments, '')`
+
 // head returns the session without turns, and the position that the tables have reached in its partition.
 func (a *Audit) head(
 	ctx context.Context, tx pgx.Tx, sessionID string,
@@ -41,24 +45,26 @@ func (a *Audit) head(
 	var h conversation.Head
 	var created, active, gone stamp
 	var is conversation.Description
+	var fork conversation.Fork
 	var metadata map[string]string
 	err = tx.QueryRow(ctx, a.sql(`select coalesce(linked_position, 0), boundary, coalesce(reset_position, 0),
 			coalesce(erased_position, 0), created_at, created_ns, last_active_at, last_active_ns, erased_at, erased_ns,
 			finalized, pending, shown_finalized, shown_pending, identity_id, partition, c.seq,
-			coalesce(described_position, 0), coalesce(title, ''), metadata
+			coalesce(described_position, 0), coalesce(title, ''), metadata, `+forkColumns+`
 		from {s}.sessions s join {s}.projection_checkpoints c using (partition)
 		where s.session_id = $1 and c.projection = $2
 			and (s.identity_id is not null or s.erased_position is not null)`), sessionID, Name).Scan(
 		&h.LinkedAt, &h.Boundary, &h.ResetAt, &h.Erased,
 		&created.at, &created.ns, &active.at, &active.ns, &gone.at, &gone.ns,
 		&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending, (*zeronull.Text)(&h.Identity),
-		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata)
+		&at.Partition, &at.Seq, &is.DescribedAt, &is.Title, &metadata,
+		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, events.Position{}, nil
 	}
 	h.CreatedAt, h.LastActive, h.ErasedAt = created.time(), active.time(), gone.time()
 	is.Metadata = conversation.MetadataText(metadata)
-	h.HeldDescription = conversation.DescribedBy(is)
+	h.HeldDescription = conversation.DescribedBy(is).ForkedBy(fork)
 	state := conversation.New(sessionID, a.cfg.Rules)
 	state.Adopt(h)
 	state.Applied = at.Seq

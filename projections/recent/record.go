@@ -18,6 +18,8 @@ const (
 	version = 1
 	// described is the version of a head with a description.
 	described = 2
+	// forked is the version of the head of a branch, with a description or without.
+	forked    = 3
 	pending   = 'p'
 	finalized = 'f'
 )
@@ -114,7 +116,10 @@ func (r *reader) answer(t *conversation.Turn) {
 // AppendHead appends a session without its turns.
 func AppendHead(b []byte, h conversation.Head) []byte {
 	first := byte(version)
-	if h.HeldDescription != (conversation.HeldDescription{}) {
+	switch {
+	case h.Fork().ForkedAt != 0:
+		first = forked
+	case h.HeldDescription != (conversation.HeldDescription{}):
 		first = described
 	}
 	b = appendText(append(b, first), h.Identity)
@@ -127,9 +132,15 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 	for _, n := range []int{h.Finalized, h.Pending, h.ShownFinalized, h.ShownPending} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	if is := h.Description(); is.DescribedAt != 0 {
+	if is := h.Description(); first != version {
 		b = binary.AppendUvarint(b, is.DescribedAt)
 		b = appendText(appendText(b, is.Title), is.Metadata)
+	}
+	if is := h.Fork(); first == forked {
+		b = binary.AppendUvarint(b, is.ForkedAt)
+		for _, s := range []string{is.RequestID, is.From, is.Root, is.Lineage} {
+			b = appendText(b, s)
+		}
 	}
 	return b
 }
@@ -138,7 +149,7 @@ func AppendHead(b []byte, h conversation.Head) []byte {
 func ReadHead(record string) (h conversation.Head, err error) {
 	r := &reader{unread: record}
 	first := r.byte()
-	if first != version && first != described {
+	if first < version || first > forked {
 		return h, errors.New("a session of an unknown version")
 	}
 	h.Identity = r.text()
@@ -151,10 +162,17 @@ func ReadHead(record string) (h conversation.Head, err error) {
 	for _, n := range []*int{&h.Finalized, &h.Pending, &h.ShownFinalized, &h.ShownPending} {
 		*n = int(r.int())
 	}
-	if first == described {
+	if first != version {
 		h.HeldDescription = conversation.DescribedBy(conversation.Description{
 			DescribedAt: r.uint(), Title: r.text(), Metadata: r.text(),
 		})
+	}
+	if first == forked {
+		is := conversation.Fork{ForkedAt: r.uint()}
+		for _, s := range []*string{&is.RequestID, &is.From, &is.Root, &is.Lineage} {
+			*s = r.text()
+		}
+		h.HeldDescription = h.ForkedBy(is)
 	}
 	return h, r.done()
 }

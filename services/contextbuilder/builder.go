@@ -88,7 +88,7 @@ const nothingAfter uint64 = math.MaxUint64
 // begins sets the session's identity and the boundary after which its turns may be shown. The boundary is nothingAfter
 // if the session has expired or was erased.
 func (p *prompt) begins(s *conversation.State, now time.Time) {
-	p.identity, p.boundary = s.Identity, s.Boundary
+	p.identity, p.boundary = s.Identity, s.OwnBoundary()
 	if s.Expired(now) || s.Erased != 0 {
 		p.boundary = nothingAfter
 	}
@@ -151,6 +151,7 @@ func (b *Builder) recall(
 	state := reading.State
 	p = &prompt{}
 	p.SessionFound, p.Position, p.Source = state.Found() && state.Erased == 0, reading.Position, reading.Source
+	p.Others = reading.Others
 	if p.begins(state, now); p.boundary == nothingAfter {
 		return p, true, nil
 	}
@@ -215,22 +216,7 @@ func (b *Builder) readAsOf(ctx context.Context, req services.ContextRequest) (se
 	if err := b.reached(ctx, req); err != nil {
 		return services.Reading{}, time.Time{}, err
 	}
-	var last time.Time
-	reading, err := b.reader.AsOf(ctx, req.SessionID, func(e events.Recorded) bool {
-		then := !e.Time.After(req.AsOf.Time)
-		if p := req.AsOf.Position; p != nil {
-			then = e.Position.Partition == p.Partition && e.Position.Seq <= p.Seq
-		}
-		if then && e.Time.After(last) {
-			last = e.Time
-		}
-		return then
-	})
-	now := req.AsOf.Time
-	if req.AsOf.Position != nil {
-		now = last
-	}
-	return reading, now, err
+	return b.reader.AsOf(ctx, req.SessionID, *req.AsOf)
 }
 
 // reached waits until the log has the place that an as-of names and the positions that the answer must include. A place

@@ -59,6 +59,8 @@ type Reader struct {
 	log      Log
 	erasures projections.ErasureCheck
 	cfg      ReaderConfig
+	// origins are the sessions that branches share turns of.
+	origins *origins
 }
 
 var _ services.SessionReader = (*Reader)(nil)
@@ -68,13 +70,16 @@ func NewReader(log Log, cfg ReaderConfig) *Reader {
 	cfg.Rules.Slim = false
 	cfg.Deadline = cmp.Or(cfg.Deadline, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Reader{log, projections.ErasureCheck{Log: log}, cfg}
+	return &Reader{log, projections.ErasureCheck{Log: log}, cfg, newOrigins()}
 }
 
 // Read returns a session that includes all that was acknowledged before the call, or at least all that the caller says
 // it knows.
 func (r *Reader) Read(ctx context.Context, ask services.Ask) (services.Reading, error) {
 	reading, err := r.read(ctx, ask)
+	if err == nil {
+		reading, err = r.compose(ctx, ask, reading)
+	}
 	if err != nil {
 		return services.Reading{}, err
 	}
@@ -271,46 +276,47 @@ func (r *Reader) tail(
 	return out, nil
 }
 
-// AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since.
-func (r *Reader) AsOf(
-	ctx context.Context, sessionID string, then func(events.Recorded) bool,
-) (services.Reading, error) {
-	partition := r.log.Partition(sessionID)
-	head, err := r.log.Head(ctx, partition)
+// AsOf returns a session as it was at a place in the log, without the turns that were redacted or erased since, and the
+// time for which that was.
+func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (services.Reading, time.Time, error) {
+	head, err := r.log.Head(ctx, r.log.Partition(sessionID))
 	if err != nil {
-		return services.Reading{}, err
+		return services.Reading{}, time.Time{}, err
 	}
-	state, today := conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)
-	at := events.Position{Partition: partition}
-	all, err := r.tail(ctx, sessionID, 0, &head)
+	m := moment{at.Position, at.Time}
+	p, last, err := r.past(ctx, sessionID, m, &head)
 	if err != nil {
-		return services.Reading{}, err
+		return services.Reading{}, time.Time{}, err
 	}
-	for _, e := range all {
-		today.Fold(e)
-		if then(e) {
-			state.Fold(e)
-			at = e.Position
-		}
+	if at.Position != nil {
+		m.time = last
 	}
-	if err := r.erasures.Session(ctx, today, head); err != nil {
-		return services.Reading{}, err
+	reading := services.Reading{
+		State: p.then, Source: services.FromLog,
+		Position: events.Position{Partition: head.Partition, Seq: p.then.Applied},
 	}
-	state.Erased = today.Erased
-	reading := services.Reading{State: state, Position: at, Source: services.FromLog}
-	state.Remove(func(t *conversation.Turn) bool {
-		now := today.Turn(t.ID)
+	if err := p.inherit(ctx, r, m, &reading); err != nil {
+		return services.Reading{}, time.Time{}, err
+	}
+	if err := r.erasures.Session(ctx, p.today, head); err != nil {
+		return services.Reading{}, time.Time{}, err
+	}
+	p.then.Erased = p.today.Erased
+	p.then.Remove(func(t *conversation.Turn) bool {
+		now := p.today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
 	})
 	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
-	for _, t := range today.Turns {
-		if t.Status == conversation.Redacted && then(
-			events.Recorded{Position: events.Position{Partition: partition, Seq: t.Place}, Time: t.CreatedAt},
-		) {
+	for _, t := range p.today.Turns {
+		_, partition, _ := p.today.Origin(t, head.Partition)
+		opened := events.Recorded{
+			Position: events.Position{Partition: partition, Seq: conversation.PlaceOf(t)}, Time: t.CreatedAt,
+		}
+		if t.Status == conversation.Redacted && m.holds(opened) {
 			reading.RedactedLater = append(reading.RedactedLater, t)
 		}
 	}
-	return reading, nil
+	return reading, m.time, nil
 }
 
 // turnOf finds a turn among the session's turns and its tombstones, or returns nil.

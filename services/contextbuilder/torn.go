@@ -103,7 +103,8 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 // for a tool's result.
 func endsWith(s *conversation.State, place uint64) bool {
 	last := s.Turns[len(s.Turns)-1]
-	return last.Place == place && last.Final == s.Applied
+	_, _, inherited := s.Origin(last, 0)
+	return !inherited && last.Place == place && last.Final == s.Applied
 }
 
 // saysCall returns the message with one of its calls replaced by text.

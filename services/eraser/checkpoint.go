@@ -18,6 +18,8 @@ import (
 type progress struct {
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
+	// Held are sessions that a retention has to look at again.
+	Held []string `json:"held,omitempty"`
 }
 
 func doneKey(partition int) string { return fmt.Sprintf("eraser.at.%d", partition) }

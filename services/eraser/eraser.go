@@ -124,14 +124,17 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	case conversation.Described:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.replaceDescription})
 	case conversation.Linked:
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranches})
 		return e.linked(ctx, j)
+	case conversation.Forked:
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
 	case conversation.Noted:
 		if f, ok := j.Fact.(*events.IdentityErased); ok {
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
-		conversation.Reset, conversation.Refused: // asks for nothing
+		conversation.Reset, conversation.Branched, conversation.Refused: // asks for nothing
 	}
 	return nil
 }

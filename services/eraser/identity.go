@@ -110,7 +110,7 @@ func (e *Eraser) sessionsOf(ctx context.Context, identity string) ([]linkedSessi
 		}
 	}
 	slices.SortStableFunc(out, func(a, b linkedSession) int { return cmp.Compare(a.number, b.number) })
-	return out, nil
+	return e.withBranches(ctx, out)
 }
 
 // closeLinked closes a session of an identity, unless the session's last event shows that it is closed already: an

@@ -91,6 +91,8 @@ type sweep struct {
 	partition int
 	session   func(ctx context.Context, s *sweep, id string, cut uint64) error
 	out       *services.Swept
+	// held are sessions of the partition that are too old and stay, since a branch shares their turns.
+	held []string
 }
 
 // Sweep removes what is too old.
@@ -146,11 +148,15 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 		return err
 	}
 	cut, err := r.log.SeqAt(ctx, s.partition, s.before)
-	if err != nil || cut <= swept.Seq {
+	if err != nil || cut <= swept.Seq && len(swept.Held) == 0 {
 		return err
 	}
-	var ids []string // each id once, in log order
-	seen := map[string]bool{}
+	cut = max(cut, swept.Seq)
+	ids, seen := swept.Held, map[string]bool{} // each id once, in log order
+	for _, id := range ids {
+		seen[id] = true
+	}
+	s.held = nil
 	for m, err := range (scan{log: r.log, partition: s.partition, after: swept.Seq, gentle: true}).until(ctx, cut) {
 		if err != nil {
 			return err
@@ -171,7 +177,7 @@ func (r *Retention) window(ctx context.Context, s *sweep) error {
 	if err := r.log.SettlePurge(ctx, s.partition); err != nil {
 		return err
 	}
-	swept.Seq = cut
+	swept.Seq, swept.Held = cut, s.held
 	return r.notes.Put(ctx, key, swept)
 }
 
@@ -216,6 +222,10 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	if state.Identity != "" || state.Erased != 0 || len(all) == 0 {
 		return nil
 	}
+	if shares, err := living(ctx, r.log, r.cfg.Rules, state); shares || err != nil {
+		s.held = append(s.held, id)
+		return err
+	}
 	s.out.Sessions++
 	s.out.Events += len(all)
 	if s.dry {
@@ -229,10 +239,11 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	return r.cfg.Forget(ctx, id, s.partition, all, purge)
 }
 
-// activeAfter reports whether anything but descriptions of the session came after a cut: these prolong nothing.
+// activeAfter reports whether anything but descriptions and branches of the session came after a cut: these prolong
+// nothing.
 func (r *Retention) activeAfter(ctx context.Context, id string, cut, last uint64) (bool, error) {
 	for e, err := range r.log.Session(ctx, id, cut, last) {
-		if err != nil || e.Type != events.TypeSessionDescribed {
+		if err != nil || e.Type != events.TypeSessionDescribed && e.Type != events.TypeSessionBranched {
 			return true, err
 		}
 	}

@@ -28,7 +28,8 @@ type closed struct {
 	events []uint64
 }
 
-// eraseSession erases all events of a session but its first link and the erasure.
+// eraseSession erases all events of a session but its first link, the erasure, and the marks of its branches, which name
+// them and hold no text.
 func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	c, err := e.closed(ctx, j)
 	if err != nil || c == nil {
@@ -88,7 +89,11 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 		} else {
 			c.events = append(c.events, r.Position.Seq)
 		}
-		for _, t := range state.Fold(r).Turns {
+		change := state.Fold(r)
+		if r.Type == events.TypeSessionBranched && change.Kind != conversation.Anomaly {
+			c.events = c.events[:len(c.events)-1]
+		}
+		for _, t := range change.Turns {
 			if state.Erased != 0 {
 				c.turns[t.ID] = true
 			}

@@ -29,12 +29,18 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 		}
 	}
 	id := events.TurnID(c.SessionID, c.RequestID)
-	return w.turn(ctx, w.beginning, func(st *conversation.State) conversation.Decision {
+	decide := func(st *conversation.State) conversation.Decision {
 		if t := st.Turn(id); t != nil && t.Question != nil {
 			w.question = t.Question
 		}
 		return st.DecideStart(c)
-	})
+	}
+	rooted := func(st *conversation.State) conversation.Decision { return w.atRoot(st, c.IdentityID, decide) }
+	t, err := w.turn(ctx, w.beginning, rooted)
+	if again, err := w.linkedAtRoot(ctx, err, c.IdentityID, c.SourceHash); !again {
+		return t, err
+	}
+	return w.turn(ctx, w.deciding, rooted)
 }
 
 // mayBegin refuses to begin a session for an identity that was erased, even if the session does not exist yet.
@@ -80,12 +86,13 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	}
 	w := s.writing(c.SessionID)
 	w.dropped = dropped
-	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if t := st.Turn(c.TurnID); t != nil && t.Question != nil {
 			w.question = t.Question
 		}
 		return st.DecideFinalize(c)
 	})
+	return t, s.inherited(ctx, c.SessionID, c.TurnID, err)
 }
 
 // startFirst returns the start for a turn that was never started. It returns nil if the configuration does not allow
@@ -108,7 +115,8 @@ func (s *Service) RedactTurn(ctx context.Context, sessionID string, c conversati
 	}
 	w := s.writing(sessionID)
 	c.Partition = w.partition
-	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
+	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideRedact(c) })
+	return t, s.inherited(ctx, sessionID, c.TurnID, err)
 }
 
 // CorrectTurn records a turn that takes the place of another.
@@ -120,7 +128,7 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 	w := s.writing(c.SessionID)
 	old, err := w.correctable(ctx, c)
 	if err != nil {
-		return services.Turn{}, err
+		return services.Turn{}, s.inherited(ctx, c.SessionID, c.TurnID, err)
 	}
 	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if old == nil {
@@ -185,9 +193,19 @@ func (s *Service) LinkSession(ctx context.Context, sessionID, identityID, source
 	if err := conversation.ValidIDs("session_id", sessionID, "identity_id", identityID); err != nil {
 		return services.Session{}, err
 	}
-	return s.writing(sessionID).answerSession(ctx, func(st *conversation.State) conversation.Decision {
-		return st.DecideLink(identityID, sourceHash)
-	})
+	w := s.writing(sessionID)
+	link := func(st *conversation.State) conversation.Decision { return st.DecideLink(identityID, sourceHash) }
+	decide := func(st *conversation.State) conversation.Decision { return w.atRoot(st, identityID, link) }
+	linked, err := w.answerSession(ctx, decide)
+	again, err := w.linkedAtRoot(ctx, err, identityID, sourceHash)
+	if again {
+		linked, err = w.answerSession(ctx, decide)
+		linked.Duplicate = false // the root's link may have brought this one
+	}
+	if err == nil {
+		err = s.linkBranches(ctx, sessionID, identityID)
+	}
+	return linked, err
 }
 
 // ResetSession makes prompts and history start anew. It deletes nothing.

@@ -61,6 +61,9 @@ type writing struct {
 	dropped     []string
 	question    *events.Question
 
+	// rooted is the identity that the root of a branch has.
+	rooted string
+
 	rounds int
 	own    appended
 	known  knowledge

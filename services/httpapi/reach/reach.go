@@ -72,7 +72,7 @@ func (r Rules) identityOf(ctx context.Context, sessionID string) (string, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
-	reading, err := r.LinkReader.Read(ctx, services.Ask{SessionID: sessionID})
+	reading, err := r.LinkReader.Read(ctx, services.Ask{SessionID: sessionID, Own: true})
 	if err != nil {
 		return "", err
 	}

@@ -46,9 +46,10 @@ func (a *surface) listTurns(ctx context.Context, in *turnsIn) (turnsJSON, error)
 		out.NextCursor = &next
 	}
 	for _, t := range turns {
-		at := events.Position{Partition: reading.Position.Partition, Seq: t.Started}
+		of, partition, inherited := reading.State.Origin(t, reading.Position.Partition)
 		out.Turns = append(out.Turns, newTurnJSON(&services.Turn{
-			Turn: *t, SessionID: in.SessionID.text(), IdentityID: reading.State.Identity, Position: at,
+			Turn: *t, SessionID: of, IdentityID: reading.State.Identity, Inherited: inherited,
+			Position: events.Position{Partition: partition, Seq: t.Started},
 		}))
 	}
 	noteTurns(ctx, len(turns))

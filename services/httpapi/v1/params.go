@@ -106,6 +106,14 @@ func (n number) limit() int {
 // positions are positions of the log, at most one per partition.
 type positions []events.Position
 
+// MarshalText writes positions with commas between.
+func (p positions) MarshalText() ([]byte, error) { return []byte(events.NewCursor(p...).String()), nil }
+
+// readAt are the positions of a reading: of a branch, one for each partition that was read.
+func readAt(at events.Position, others []events.Position) positions {
+	return append(positions{at}, others...)
+}
+
 // UnmarshalText reads positions with commas between.
 func (p *positions) UnmarshalText(b []byte) (err error) {
 	if *p, err = events.ParsePositions(string(b)); err != nil {

@@ -63,6 +63,9 @@ var refusals = []kind{
 	{conversation.CodeTurnReplaced, http.StatusConflict, "The turn was corrected"},
 	{conversation.CodeTurnPending, http.StatusConflict, "The turn has no answer yet"},
 	{conversation.CodeRequestIDInUse, http.StatusConflict, "The request id is in use"},
+	{conversation.CodeSessionExists, http.StatusConflict, "The session exists"},
+	{conversation.CodeForkTooDeep, http.StatusConflict, "The branch is too deep"},
+	{conversation.CodeTurnInherited, http.StatusConflict, "The turn belongs to another session"},
 	{conversation.CodeSessionErased, http.StatusGone, "The session was erased"},
 }
 
@@ -76,7 +79,9 @@ type problem struct {
 	Errors []problemField `json:"errors,omitempty" doc:"The fields that are wrong"`
 	// Current helps a client that lost a race of corrections.
 	Current *currentVersion `json:"current,omitempty" doc:"With turn_replaced: the version that stands"`
-	cause   error
+	// Origin helps a client that wrote to an inherited turn.
+	Origin *turnOrigin `json:"origin,omitempty" doc:"With turn_inherited: where the turn is written to"`
+	cause  error
 	// after is the least time until the same request may be sent again; 0 if it is not known.
 	after time.Duration
 }
@@ -84,6 +89,11 @@ type problem struct {
 type currentVersion struct {
 	TurnID        string `json:"turn_id"`
 	RecordVersion int    `json:"record_version" example:"2"`
+}
+
+type turnOrigin struct {
+	SessionID string `json:"session_id"`
+	TurnID    string `json:"turn_id"`
 }
 
 type problemField struct {
@@ -274,6 +284,9 @@ func refusalOf(err error) *problem {
 			p := newProblem(refusals[i], r.Detail)
 			if v := r.Current; v != nil {
 				p.Current = &currentVersion{v.TurnID.String(), v.Number}
+			}
+			if o := r.Origin; o != nil {
+				p.Origin = &turnOrigin{o.SessionID, o.TurnID.String()}
 			}
 			return p
 		}

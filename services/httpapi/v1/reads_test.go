@@ -21,7 +21,8 @@ import (
 	"github.com/turnledger/turnledger/services/history"
 )
 
-var sessionMembers = []string{"created_at", "found", "identity_id", "last_active_at", "metadata", "pending", "position",
+var sessionMembers = []string{"created_at", "forked_from", "found", "identity_id", "last_active_at", "metadata",
+	"pending", "position",
 	"session_id", "title", "turns"}
 
 // written are the members of an answer to a write on a session.
@@ -34,6 +35,7 @@ func TestSession(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"session_id": "nobody", "identity_id": nil, "found": false, "turns": 0.0, "pending": 0.0,
 			"created_at": nil, "last_active_at": nil, "position": "0:0", "title": nil, "metadata": map[string]any{},
+			"forked_from": nil,
 		}, unknown)
 		require.Zero(t, s.head())
 

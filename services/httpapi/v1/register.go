@@ -82,7 +82,7 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 			return err
 		}
 		answered := status
-		if t, ok := any(&out).(*turnJSON); ok && t.existed {
+		if made, ok := any(&out).(interface{ existedBefore() bool }); ok && made.existedBefore() {
 			answered = http.StatusOK // what was recorded before is not created again
 		}
 		wire.WriteJSON(w, answered, &out)

@@ -73,6 +73,13 @@ func (a *surface) writes() {
 		"Replace a turn", unread, notFound, conflict, gone, tooBig))
 	call(a, a.describeSession, op("describe-session", access.TurnsWrite, "PATCH "+onSession,
 		"Change a session's title and metadata", unread, gone, tooBig))
+	fork := op("fork-session", access.TurnsWrite|access.ContextRead, "POST "+onSession+"/fork",
+		"Begin a session with the turns of another, which it shares", unread, notFound, conflict, gone)
+	fork.DefaultStatus = http.StatusCreated
+	fork.Responses = map[string]*huma.Response{
+		"200": {Description: "The log had it already", Content: contentOf[sessionJSON](a, "application/json")},
+	}
+	call(a, a.forkSession, fork)
 	call(a, a.resetSession, op("reset-session", access.TurnsWrite, "POST "+onSession+"/reset",
 		"Let prompts and history start anew", unread, gone))
 }

@@ -16,26 +16,28 @@ import (
 
 // sessionJSON is a session in the form of docs/contract.md#reading.
 type sessionJSON struct {
-	SessionID    string          `json:"session_id"`
-	IdentityID   *string         `json:"identity_id"`
-	Found        bool            `json:"found" doc:"The log knows the session, and it was not erased"`
-	Title        *string         `json:"title"`
-	Metadata     rawObject       `json:"metadata"`
-	Turns        int             `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
-	Pending      int             `json:"pending" doc:"Turns without an answer"`
-	CreatedAt    *time.Time      `json:"created_at"`
-	LastActiveAt *time.Time      `json:"last_active_at"`
-	Position     events.Position `json:"position" example:"0:42"`
-	Duplicate    *bool           `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
+	SessionID    string     `json:"session_id"`
+	IdentityID   *string    `json:"identity_id"`
+	Found        bool       `json:"found" doc:"The log knows the session, and it was not erased"`
+	Title        *string    `json:"title"`
+	Metadata     rawObject  `json:"metadata"`
+	Turns        int        `json:"turns" doc:"Turns with and without an answer; redacted ones are none"`
+	Pending      int        `json:"pending" doc:"Turns without an answer"`
+	CreatedAt    *time.Time `json:"created_at"`
+	LastActiveAt *time.Time `json:"last_active_at"`
+	ForkedFrom   forkedFrom `json:"forked_from" doc:"Of a branch; null of any other session"`
+	Position     positions  `json:"position" example:"0:42" doc:"Of a branch, of all partitions that were read"`
+	Duplicate    *bool      `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
-func newSessionJSON(id string, h conversation.Head, at events.Position) sessionJSON {
+func newSessionJSON(id string, h conversation.Head, at events.Position, others ...events.Position) sessionJSON {
 	is := h.Description()
 	return sessionJSON{
 		SessionID: id, IdentityID: optional(&h.Identity), Found: !h.CreatedAt.IsZero() && h.Erased == 0,
 		Title: optional(&is.Title), Metadata: rawObject{json.RawMessage(cmp.Or(is.Metadata, "{}"))},
 		Turns: h.Finalized + h.Pending, Pending: h.Pending,
-		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive), Position: at,
+		CreatedAt: optionalTime(h.CreatedAt), LastActiveAt: optionalTime(h.LastActive),
+		ForkedFrom: forkedFrom{h.Fork()}, Position: readAt(at, others),
 	}
 }
 
@@ -81,11 +83,11 @@ type sessionIn struct {
 }
 
 func (a *surface) session(ctx context.Context, in *sessionIn) (sessionJSON, error) {
-	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition})
+	reading, err := a.read(ctx, services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition, Own: true})
 	if err != nil {
 		return sessionJSON{}, err
 	}
-	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position), nil
+	return newSessionJSON(in.SessionID.text(), reading.State.Head(), reading.Position, reading.Others...), nil
 }
 
 // read reads a session, and notes the position and source of the reading for the log line.

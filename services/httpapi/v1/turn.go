@@ -38,11 +38,14 @@ type turnJSON struct {
 	RecordVersion              int             `json:"record_version" doc:"1 for a first turn, one higher with each correction"`
 	ReplacedByTurnID           *string         `json:"replaced_by_turn_id"`
 	DeletedAt                  *time.Time      `json:"deleted_at"`
+	Inherited                  bool            `json:"inherited" doc:"A branch shares the turn: session_id is that of its origin, where it is written to"`
 	Duplicate                  bool            `json:"duplicate" doc:"The log had it already; what came first stands"`
 	DroppedMetadata            []string        `json:"dropped_metadata" nullable:"false" doc:"Keys that are not on the allowlist and were not kept"`
 	// stood: the call did not create the turn.
 	existed bool
 }
+
+func (t *turnJSON) existedBefore() bool { return t.existed }
 
 // newTurnJSON converts a turn. The result points into t, which must not change any more.
 func newTurnJSON(t *services.Turn) turnJSON {
@@ -51,6 +54,7 @@ func newTurnJSON(t *services.Turn) turnJSON {
 		Status: t.Status.String(), Position: t.Position,
 		CreatedAt: t.CreatedAt.UTC(), FinalizedAt: optionalTime(t.FinalizedAt), DeletedAt: optionalTime(t.DeletedAt),
 		TranslateChat: t.TranslateChat, RecordVersion: t.Version, Duplicate: t.Duplicate,
+		Inherited:       t.Inherited,
 		DroppedMetadata: append([]string{}, t.DroppedMetadata...), // never null
 		Metadata:        rawObject{t.Metadata()}, existed: t.Existed || t.Duplicate,
 	}

@@ -20,7 +20,7 @@ import (
 var turnMembers = []string{
 	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant",
 	"created_at",
-	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "metadata", "pipeline_name",
+	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "inherited", "metadata", "pipeline_name",
 	"position",
 	"question_messages", "question_neutral", "question_translated", "record_version", "replaced_by_turn_id",
 	"repository",
@@ -53,8 +53,8 @@ func TestATurnFromStartToEnd(t *testing.T) {
 		"question_messages": []any{map[string]any{"role": "user", "content": "Where is it?", "x-own": 1.5}},
 		"answer_messages":   nil,
 		"metadata":          map[string]any{"channel": "web"}, "record_version": 1.0, "replaced_by_turn_id": nil,
-		"deleted_at": nil,
-		"duplicate":  false, "dropped_metadata": []any{"also", "secret"},
+		"deleted_at": nil, "inherited": false,
+		"duplicate": false, "dropped_metadata": []any{"also", "secret"},
 	}, turn)
 	at, err := time.Parse(time.RFC3339Nano, turn["created_at"].(string))
 	require.NoError(t, err)

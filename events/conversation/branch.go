@@ -1,0 +1,250 @@
+package conversation
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Fork says where a branch comes from. The zero value is that of a session which is no branch.
+type Fork struct {
+	// ForkedAt is the sequence of the event that states it.
+	ForkedAt              uint64
+	RequestID, From, Root string
+	// Lineage is a JSON array of events.Segment; "" for none. A text, so that forks can be compared.
+	Lineage string
+}
+
+// Segments returns what the branch shares, oldest first.
+func (f Fork) Segments() (list []events.Segment) {
+	if f.Lineage != "" {
+		_ = json.Unmarshal([]byte(f.Lineage), &list) // it was written by forkOf
+	}
+	return list
+}
+
+// Through returns the last turn that the branch shares, or uuid.Nil.
+func (f Fork) Through() uuid.UUID {
+	if list := f.Segments(); len(list) > 0 {
+		return list[len(list)-1].ThroughTurnID
+	}
+	return uuid.Nil
+}
+
+func forkOf(f *events.SessionForked, seq uint64) Fork {
+	out := Fork{ForkedAt: seq, RequestID: f.RequestID, From: f.FromSessionID, Root: f.Root}
+	if len(f.Segments) > 0 {
+		out.Lineage = string(encode(f.Segments))
+	}
+	return out
+}
+
+// Branch is the mark of a branch on the session that was forked.
+type Branch struct {
+	SessionID string
+	// MarkedAt is the sequence of the mark.
+	MarkedAt uint64
+	digest   uint64
+}
+
+// rare is what few sessions have. It is replaced, never changed, since clones share it.
+type rare struct {
+	described *describing
+	// marks are those of its branches, by their requests.
+	marks map[string]Branch
+	// segments are those that Inherit has added.
+	segments []events.Segment
+}
+
+func (s *State) more() rare {
+	if s.rare == nil {
+		return rare{}
+	}
+	return *s.rare
+}
+
+// Branch returns the mark of a request.
+func (s *State) Branch(requestID string) (Branch, bool) {
+	b, marked := s.more().marks[requestID]
+	return b, marked
+}
+
+// Branches returns the ids of the sessions that were forked from this one, in no order.
+func (s *State) Branches() (ids []string) {
+	for _, b := range s.more().marks {
+		ids = append(ids, b.SessionID)
+	}
+	return ids
+}
+
+// forked begins a branch. It counts only as the first fact of an empty session.
+func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
+	now := forkOf(f, s.Fork().ForkedAt)
+	switch {
+	case s.Fork().ForkedAt != 0 && s.Fork() == now:
+		return Change{Kind: Duplicate}
+	case s.Found() || s.Identity != "":
+		return anomaly(CodeSecondFork)
+	}
+	s.HeldDescription = s.ForkedBy(forkOf(f, e.Position.Seq))
+	return Change{Kind: Forked}
+}
+
+// branched notes a mark; the first of its request stands. A mark outlives the erasure of its session, so it may not hold
+// anything else.
+func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
+	exact, err := events.Encode(f, e.Time)
+	if err != nil || events.Digest(exact.Body) != e.Digest {
+		return anomaly(CodeSecondFork)
+	}
+	if old, marked := s.more().marks[f.RequestID]; marked {
+		if old.digest == e.Digest {
+			return Change{Kind: Duplicate}
+		}
+		return anomaly(CodeSecondFork)
+	}
+	now := s.more()
+	now.marks = maps.Clone(now.marks) // since clones share the old one
+	if now.marks == nil {
+		now.marks = map[string]Branch{}
+	}
+	now.marks[f.RequestID] = Branch{f.ChildSessionID, e.Position.Seq, e.Digest}
+	s.rare = &now
+	return Change{Kind: Branched}
+}
+
+// unfork takes back a fork that was folded as the first fact of a session, once a tombstone shows that the session had
+// a turn before: the turn's events have left the log.
+func (s *State) unfork(stones []events.Tombstone) {
+	at := s.Fork().ForkedAt
+	if slices.ContainsFunc(stones, func(t events.Tombstone) bool { return t.Place.Seq < at }) {
+		s.HeldDescription = s.ForkedBy(Fork{})
+	}
+}
+
+// segmentBits is where the places of a branch's turns hold the number of their segment, so that shared turns stand
+// before its own in the order of the lineage.
+const segmentBits = 48
+
+func lifted(segment int, place uint64) uint64 { return uint64(segment)<<segmentBits | place } //nolint:gosec // at most 32
+
+// OwnBoundary returns the boundary as far as it stands in the session itself, as a sequence of its partition.
+func (s *State) OwnBoundary() uint64 {
+	if s.Boundary>>segmentBits != uint64(len(s.more().segments)) { //nolint:gosec // at most 32
+		return 0
+	}
+	return s.Boundary & (1<<segmentBits - 1)
+}
+
+// Origin returns the session that a turn stands in, the turn's own partition, and whether a branch inherits the turn
+// from there. partition is that of the session that was read.
+func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inherited bool) {
+	if list := s.more().segments; segmentOf(t) < len(list) {
+		g := list[segmentOf(t)]
+		return g.SessionID, g.Through.Partition, true
+	}
+	return s.SessionID, partition, false
+}
+
+// PlaceOf returns the place of a turn in the session that it stands in.
+func PlaceOf(t *Turn) uint64 { return t.Place & (1<<segmentBits - 1) }
+
+// segmentOf returns the number of the segment of a turn of a composed session.
+func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) } //nolint:gosec // at most 32
+
+// shared returns the turns of a session that a segment shares, each with all its versions and its tombstone. Turns that
+// were pending at the fork are not among them. s must hold all its turns; a nil one shares nothing.
+func (s *State) shared(g events.Segment) iter.Seq[*Turn] {
+	return func(yield func(*Turn) bool) {
+		if s == nil {
+			return
+		}
+		last := s.Turn(g.ThroughTurnID)
+		if last == nil {
+			return
+		}
+		place, final := uint64(0), false
+		for _, t := range s.Turns {
+			if t.Place > last.Place {
+				return
+			}
+			if t.Place != place { // the first version
+				place, final = t.Place, t.Final != 0 && t.Final <= g.Through.Seq
+			}
+			if final && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// IsOf reports whether the session is the root of a branch, or a branch of it.
+func (s *State) IsOf(root string) bool { return s.SessionID == root || s.Fork().Root == root }
+
+// Shares reports whether a segment shares a turn of the session.
+func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
+	for t := range s.shared(g) {
+		if t.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
+// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
+// the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
+// are those of all. A state that leaves turns out is not Whole.
+func (s *State) Inherit(list []events.Segment, from []*State, most int) {
+	s.liftOwn(list)
+	now := s.more()
+	now.segments = list
+	s.rare = &now
+	var all []*Turn
+	for i, g := range list {
+		for t := range from[i].shared(g) {
+			c := *t
+			c.Place = lifted(i, t.Place)
+			all = append(all, &c)
+		}
+	}
+	first, taken := len(all), 0
+	for i, t := range slices.Backward(all) {
+		if t.Status == Finalized {
+			s.Finalized++
+			if s.Shown(t) {
+				s.ShownFinalized++
+				taken++
+			}
+		}
+		if taken <= most {
+			first = i
+		}
+	}
+	s.Whole = s.Whole && first == 0
+	s.Turns = append(all[first:], s.Turns...)
+	s.makeIndex()
+}
+
+// liftOwn lifts the session's own places behind those of its segments, and sets the boundary that holds in the branch:
+// its own, or else the last that held in a segment when it was forked.
+func (s *State) liftOwn(list []events.Segment) {
+	for _, t := range s.Turns {
+		t.Place = lifted(len(list), t.Place)
+	}
+	if s.Boundary != 0 {
+		s.Boundary = lifted(len(list), s.Boundary)
+		return
+	}
+	for i, g := range slices.Backward(list) {
+		if g.After != nil && g.After.Seq != 0 {
+			s.Boundary = lifted(i, g.After.Seq)
+			return
+		}
+	}
+}

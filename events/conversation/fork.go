@@ -1,0 +1,157 @@
+package conversation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// ForkSession asks for a branch of a session: up to and with TurnID, or up to right before BeforeTurnID, or, where both
+// are uuid.Nil, up to the last finalized turn. ChildID may be empty.
+type ForkSession struct {
+	SessionID, RequestID string
+	TurnID, BeforeTurnID uuid.UUID
+	ChildID              string
+}
+
+// NormalFork checks a fork by the rules that need no state, and chooses the id of the branch.
+func NormalFork(c ForkSession) (ForkSession, error) {
+	if c.ChildID == "" {
+		c.ChildID = events.BranchID(c.SessionID, c.RequestID)
+	}
+	if c.TurnID != uuid.Nil && c.BeforeTurnID != uuid.Nil {
+		return c, &Invalid{"before_turn_id", "stands beside turn_id: send one of them"}
+	}
+	return c, ValidIDs("parent_session_id", c.SessionID, "request_id", c.RequestID, "session_id", c.ChildID)
+}
+
+// Mark returns the mark of a fork of the session, which Inherit has composed, or why there is none. own is the
+// session's own fork, and at its last position.
+func (s *State) Mark(c ForkSession, own Fork, at events.Position, now time.Time) (*events.SessionBranched, error) {
+	switch {
+	case s.Erased != 0:
+		return nil, ErrSessionErased
+	case !s.Found():
+		return nil, ErrSessionNotFound
+	}
+	last, err := s.forkedAt(c, now)
+	if err != nil {
+		return nil, err
+	}
+	f := &events.SessionBranched{
+		SessionID: s.SessionID, ChildSessionID: c.ChildID, RequestID: c.RequestID, At: at,
+		FromSessionID: s.SessionID, Root: own.Root,
+	}
+	if f.Root == "" {
+		f.Root = s.SessionID
+	}
+	if last != nil {
+		f.Segments = s.lineage(own.Segments(), last, at.Partition)
+		f.FromSessionID = f.Segments[len(f.Segments)-1].SessionID
+	}
+	if len(f.Segments) > events.MaxSegments {
+		return nil, ErrForkTooDeep
+	}
+	return f, nil
+}
+
+// forkedAt returns the last turn that a branch shares, or nil if it shares none.
+func (s *State) forkedAt(c ForkSession, now time.Time) (*Turn, error) {
+	visible := func(t *Turn) bool { return s.Shown(t) && !s.Expired(now) }
+	before := ^uint64(0)
+	if id := c.TurnID; id != uuid.Nil {
+		t, err := s.standing(id, visible)
+		if err == nil && t.Status == Pending {
+			err = ErrTurnPending
+		}
+		return t, err
+	}
+	if id := c.BeforeTurnID; id != uuid.Nil {
+		t, err := s.standing(id, visible)
+		if err != nil {
+			return nil, err
+		}
+		before = t.Place
+	}
+	for _, t := range slices.Backward(s.Turns) {
+		if t.Place < before && t.Status == Finalized && visible(t) {
+			return t, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // a branch may share nothing
+}
+
+// standing returns the version of a turn that stands.
+func (s *State) standing(id uuid.UUID, visible func(*Turn) bool) (*Turn, error) {
+	t := s.Turn(id)
+	if t == nil {
+		return nil, ErrTurnNotFound
+	}
+	chain := s.Chain(t)
+	t = chain[len(chain)-1]
+	switch {
+	case t.Status == Redacted:
+		return nil, ErrTurnRedacted
+	case !visible(t):
+		return nil, ErrTurnNotFound
+	default:
+		return t, nil
+	}
+}
+
+// lineage returns the segments of a branch that shares turns up to last. own are those of the session itself.
+func (s *State) lineage(own []events.Segment, last *Turn, partition int) []events.Segment {
+	n := segmentOf(last)
+	g := events.Segment{SessionID: s.SessionID, ThroughTurnID: last.ID, Through: events.Position{Partition: partition}}
+	if n < len(own) { // the last shared turn is itself inherited
+		g = own[n]
+		g.ThroughTurnID, g.Through.Seq = last.ID, 0
+	} else if s.Boundary>>segmentBits == uint64(n) && s.Boundary != 0 { //nolint:gosec // not negative
+		g.After = &events.Position{Partition: partition, Seq: s.Boundary & (1<<segmentBits - 1)}
+	}
+	var place uint64
+	for _, t := range s.Turns {
+		if segmentOf(t) == n && t.Place <= last.Place && t.Place != place {
+			place = t.Place
+			g.Through.Seq = max(g.Through.Seq, t.Final)
+		}
+	}
+	return append(slices.Clone(own[:n]), g)
+}
+
+// DecideBranch decides the mark of a fork. mark is the fact that Mark made on a composed state, and refused why it made
+// none; neither matters once the log has a mark of the request.
+func (s *State) DecideBranch(requestID string, mark *events.SessionBranched, refused error) Decision {
+	b, marked := s.Branch(requestID)
+	switch {
+	case s.Erased != 0:
+		return Decision{Err: ErrSessionErased}
+	case marked:
+		return Decision{RestsOn: b.MarkedAt}
+	case refused != nil:
+		return Decision{Err: refused}
+	default:
+		return Decision{Facts: []events.Fact{mark}}
+	}
+}
+
+// DecideFork decides the first event of a branch. identity is that of its root.
+func (s *State) DecideFork(f *events.SessionForked, identity string) Decision {
+	is := s.Fork()
+	switch {
+	case s.Erased != 0:
+		return Decision{Err: ErrSessionErased}
+	case is.ForkedAt != 0 && is == forkOf(f, is.ForkedAt):
+		return Decision{RestsOn: is.ForkedAt}
+	case s.Applied != 0:
+		return Decision{Err: ErrSessionExists}
+	}
+	facts := []events.Fact{f}
+	if identity != "" {
+		facts = append(facts, &events.SessionLinked{SessionID: s.SessionID, IdentityID: identity})
+	}
+	return Decision{Facts: facts, Expect: true}
+}

@@ -1,0 +1,266 @@
+package contextbuilder
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+// compose adds to the reading of a branch the turns that it shares, and sets the identity of its root. It takes no more
+// shared turns than the reading was asked for.
+func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services.Reading) (services.Reading, error) {
+	fork := reading.State.Fork()
+	if fork.Root == "" || reading.State.Erased != 0 {
+		return reading, nil
+	}
+	own := reading.State.Identity
+	root, err := r.origin(ctx, &reading, fork.Root)
+	if err != nil {
+		return reading, err
+	}
+	reading.State.Identity = root.Identity
+	if ask.Own {
+		return reading, nil
+	}
+	most := missing(reading.State, ask)
+	if most > 0 && !holdsAll(reading.State) && reading.Source != services.FromLog {
+		whole, err := r.fromLog(ctx, ask, reading.Position)
+		if err != nil {
+			return reading, err
+		}
+		whole.Others, whole.State.Identity = reading.Others, own
+		ask.AllTurns = true
+		return r.compose(ctx, ask, whole)
+	}
+	if ask.AllTurns || reading.Source == services.FromLog {
+		most = math.MaxInt
+	}
+	list := fork.Segments()
+	from := make([]*conversation.State, len(list))
+	for i, g := range list {
+		s, err := r.origin(ctx, &reading, g.SessionID)
+		if err != nil {
+			return reading, err
+		}
+		if s.IsOf(fork.Root) {
+			from[i] = s
+		}
+	}
+	reading.State.Inherit(list, from, most)
+	return reading, nil
+}
+
+// missing returns how many shared turns a reading needs beside the branch's own; below 0 for none.
+func missing(s *conversation.State, ask services.Ask) int {
+	finalized, pending := 0, 0
+	for _, t := range s.Turns {
+		switch {
+		case !s.Shown(t):
+		case t.Status == conversation.Finalized:
+			finalized++
+		case ask.Pending:
+			pending++
+		}
+	}
+	least := -1
+	if finalized == 0 {
+		least = 1
+	}
+	if n := ask.Shown - finalized - pending; n > 0 {
+		return max(n, least)
+	}
+	return least
+}
+
+// holdsAll reports whether a state holds all its turns but tombstones and replaced ones.
+func holdsAll(s *conversation.State) bool {
+	left := s.Finalized + s.Pending
+	for _, t := range s.Turns {
+		if t.Status == conversation.Finalized || t.Status == conversation.Pending {
+			left--
+		}
+	}
+	return s.Whole || left == 0
+}
+
+// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged before
+// the call. It notes the session's partition in the reading. Nobody may change the state.
+func (r *Reader) origin(
+	ctx context.Context, reading *services.Reading, sessionID string,
+) (*conversation.State, error) {
+	at, err := r.log.Head(ctx, r.log.Partition(sessionID))
+	if err != nil {
+		return nil, err
+	}
+	last, err := r.log.Last(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	o, held := r.origins.get(sessionID)
+	if !held || o.last != last {
+		if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
+			return nil, err
+		}
+	}
+	at.Seq = max(at.Seq, o.state.Applied)
+	reading.Passed(at)
+	return o.state, nil
+}
+
+func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64) (*origin, error) {
+	o := &origin{last: last}
+	var err error
+	o.state, err = conversation.Folded(sessionID, r.cfg.Rules, r.log.Session(ctx, sessionID, 0, math.MaxUint64))
+	if err == nil {
+		r.origins.put(sessionID, o)
+	}
+	return o, err
+}
+
+// origin is a session that branches share turns of. It is as the log has it while the last sequence of its subject is
+// last.
+type origin struct {
+	state *conversation.State
+	last  uint64
+	bytes int
+}
+
+// origins holds the origins that were read last, bounded by bytes. Safe for concurrent use.
+type origins struct {
+	mu    sync.Mutex
+	held  *simplelru.LRU[string, *origin]
+	bytes int
+}
+
+const (
+	// originBytes bounds the origins that a reader holds.
+	originBytes = 64 << 20
+	// leastOrigin is the weight of a session without turns.
+	leastOrigin = 1 << 10
+)
+
+func newOrigins() *origins {
+	o := &origins{}
+	var err error
+	o.held, err = simplelru.NewLRU(originBytes/leastOrigin, func(_ string, gone *origin) { o.bytes -= gone.bytes })
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return o
+}
+
+func (o *origins) get(id string) (*origin, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held.Get(id)
+}
+
+func (o *origins) put(id string, a *origin) {
+	a.bytes = leastOrigin
+	for _, t := range a.state.Turns {
+		a.bytes += 512
+		if q := t.Question; q != nil {
+			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
+		}
+		if q := t.Answer; q != nil {
+			a.bytes += len(q.AnswerNeutral) + len(q.AnswerTranslated) + len(q.AnswerMessages)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held.Remove(id)
+	if a.bytes > originBytes/2 {
+		return
+	}
+	o.held.Add(id, a)
+	for o.bytes += a.bytes; o.bytes > originBytes; {
+		o.held.RemoveOldest()
+	}
+}
+
+// moment says which events stand at a place in the log: in the partition of position those up to it, in every other, or
+// where there is none, those that were recorded up to a time.
+type moment struct {
+	position *events.Position
+	time     time.Time
+}
+
+func (m moment) holds(e events.Recorded) bool {
+	if m.position != nil && m.position.Partition == e.Position.Partition {
+		return e.Position.Seq <= m.position.Seq
+	}
+	return !e.Time.After(m.time)
+}
+
+// past is a session as it was at a moment and as it is today.
+type past struct{ then, today *conversation.State }
+
+// past folds a session twice, and returns the time of its last event at the moment.
+func (r *Reader) past(ctx context.Context, sessionID string, m moment, head *events.Position) (past, time.Time, error) {
+	p := past{conversation.New(sessionID, r.cfg.Rules), conversation.New(sessionID, r.cfg.Rules)}
+	var last time.Time
+	all, err := r.tail(ctx, sessionID, 0, head)
+	for _, e := range all {
+		p.today.Fold(e)
+		if m.holds(e) {
+			p.then.Fold(e)
+			if e.Time.After(last) {
+				last = e.Time
+			}
+		}
+	}
+	return p, last, err
+}
+
+// inherit adds to the past of a branch what it shared at the moment, and what it shares of that today.
+func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *services.Reading) error {
+	fork := p.then.Fork()
+	if fork.Root == "" {
+		return nil
+	}
+	list := fork.Segments()
+	then, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
+	root := func(s past) { p.then.Identity, p.today.Identity = s.then.Identity, s.today.Identity }
+	for i, g := range list {
+		s, err := r.pastOrigin(ctx, g.SessionID, m, reading)
+		if err != nil {
+			return err
+		}
+		if s.today.IsOf(fork.Root) {
+			then[i], today[i] = s.then, s.today
+		}
+		if g.SessionID == fork.Root {
+			root(s)
+		}
+	}
+	if !slices.ContainsFunc(list, func(g events.Segment) bool { return g.SessionID == fork.Root }) {
+		s, err := r.pastOrigin(ctx, fork.Root, m, reading)
+		if err != nil {
+			return err
+		}
+		root(s)
+	}
+	if p.today.Erased == 0 {
+		p.today.Inherit(list, today, math.MaxInt)
+	}
+	p.then.Inherit(list, then, math.MaxInt)
+	return nil
+}
+
+func (r *Reader) pastOrigin(ctx context.Context, id string, m moment, reading *services.Reading) (past, error) {
+	head, err := r.log.Head(ctx, r.log.Partition(id))
+	if err != nil {
+		return past{}, err
+	}
+	s, _, err := r.past(ctx, id, m, &head)
+	reading.Passed(head)
+	return s, err
+}

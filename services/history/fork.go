@@ -1,0 +1,261 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
+)
+
+// ForkSession records a branch of a session. The mark on the session decides what the branch is; then the branch gets
+// its first event. A mark without a branch, after a crash, is taken up by the next try.
+func (s *Service) ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error) {
+	c, err := conversation.NormalFork(c)
+	if err != nil {
+		return services.Session{}, err
+	}
+	mark, err := s.mark(ctx, c)
+	if err != nil {
+		return services.Session{}, err
+	}
+	return s.begin(ctx, mark.Fork())
+}
+
+// mark returns the mark of a fork that stands.
+func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events.SessionBranched, error) {
+	w := s.writing(c.SessionID)
+	planned, refused, err := w.plan(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+		return st.DecideBranch(c.RequestID, planned, refused)
+	})
+	if err != nil {
+		return nil, err
+	}
+	e, _, err := s.log.At(ctx, v.position)
+	if err != nil {
+		return nil, err
+	}
+	mark, found := e.Fact.(*events.SessionBranched)
+	if !found {
+		return nil, fmt.Errorf("%w: the mark of a fork is not where it was written", jetlog.ErrUnavailable)
+	}
+	return mark, nil
+}
+
+// plan makes the mark that a fork asks for, on all that the log holds now, or says why there can be none. It makes none
+// where the log has one of the request.
+func (w *writing) plan(
+	ctx context.Context, c conversation.ForkSession,
+) (mark *events.SessionBranched, refused, err error) {
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	own, err := w.copied(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, marked := own.Branch(c.RequestID); marked {
+		return nil, nil, nil
+	}
+	fork, at := own.Fork(), events.Position{Partition: w.partition, Seq: own.Applied}
+	list, from, err := w.origins(ctx, fork)
+	if err != nil {
+		return nil, nil, err
+	}
+	if own.Identity, err = w.identityOf(ctx, own); err != nil {
+		return nil, nil, err
+	}
+	own.Inherit(list, from, len(own.Turns)+maxShared)
+	if mark, refused = own.Mark(c, fork, at, time.Now()); refused != nil {
+		return nil, refused, nil
+	}
+	refused, err = w.taken(ctx, c.ChildID)
+	return mark, refused, err
+}
+
+// maxShared is more than any session has turns.
+const maxShared = 1 << 40
+
+// taken says why a session can't become a branch, or returns nil if it can.
+func (w *writing) taken(ctx context.Context, id string) (refused, err error) {
+	last, err := w.log.Seen(ctx, id)
+	if err != nil || last == 0 {
+		return nil, err
+	}
+	child := w.writing(id)
+	if _, err := child.refresh(ctx); err != nil {
+		return nil, err
+	}
+	is, err := child.copied(ctx)
+	switch {
+	case err != nil || is.Applied == 0:
+		return nil, err
+	case is.Erased != 0:
+		return conversation.ErrSessionErased, nil
+	default:
+		return conversation.ErrSessionExists, nil
+	}
+}
+
+// copied returns a copy of the session as it is in memory.
+func (w *writing) copied(ctx context.Context) (*conversation.State, error) {
+	x, err := w.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state.Clone(), nil
+}
+
+// origins returns the segments of a branch with their sessions, as the log has them now.
+func (s *Service) origins(
+	ctx context.Context, fork conversation.Fork,
+) (list []events.Segment, from []*conversation.State, err error) {
+	list = fork.Segments()
+	for _, g := range list {
+		w := s.writing(g.SessionID)
+		if _, err := w.refresh(ctx); err != nil {
+			return nil, nil, err
+		}
+		st, err := w.copied(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !st.IsOf(fork.Root) {
+			st = nil
+		}
+		from = append(from, st)
+	}
+	return list, from, nil
+}
+
+// identityOf returns the identity of a session: that of its root.
+func (s *Service) identityOf(ctx context.Context, of *conversation.State) (string, error) {
+	root := of.Fork().Root
+	if root == "" {
+		return of.Identity, nil
+	}
+	w := s.writing(root)
+	if _, err := w.refresh(ctx); err != nil {
+		return "", err
+	}
+	st, err := w.copied(ctx)
+	if err != nil {
+		return "", err
+	}
+	return st.Identity, nil
+}
+
+// begin records the first event of a branch.
+func (s *Service) begin(ctx context.Context, f *events.SessionForked) (services.Session, error) {
+	root := s.writing(f.Root)
+	if _, err := root.refresh(ctx); err != nil {
+		return services.Session{}, err
+	}
+	st, err := root.copied(ctx)
+	if err != nil {
+		return services.Session{}, err
+	}
+	if st.Identity != "" {
+		gone, err := s.log.IdentityErasedNow(ctx, st.Identity)
+		if err != nil {
+			return services.Session{}, err
+		}
+		if gone != nil {
+			return services.Session{}, conversation.ErrSessionErased
+		}
+	}
+	return s.writing(f.SessionID).answerSession(ctx, func(own *conversation.State) conversation.Decision {
+		return own.DecideFork(f, st.Identity)
+	})
+}
+
+// rootFirst refuses to link a branch whose root is not linked yet: the link is judged there.
+type rootFirst struct{ root string }
+
+func (*rootFirst) Error() string { return "the root of the branch is to be linked first" }
+
+// atRoot lets a link pass only if the session is no branch, or its root has the identity already.
+func (w *writing) atRoot(st *conversation.State, identity string, decide decider) conversation.Decision {
+	if root := st.Fork().Root; root != "" && identity != "" && st.Identity != identity && st.Erased == 0 &&
+		w.rooted != identity {
+		return conversation.Decision{Err: &rootFirst{root}}
+	}
+	return decide(st)
+}
+
+// linkedAtRoot links the root of a branch, if a decision was refused for want of that link. It reports whether the
+// write may be decided again.
+func (w *writing) linkedAtRoot(ctx context.Context, err error, identity, source string) (bool, error) {
+	first, is := errors.AsType[*rootFirst](err)
+	if !is {
+		return false, err
+	}
+	if _, err := w.LinkSession(ctx, first.root, identity, source); err != nil {
+		return false, err
+	}
+	w.rooted = identity
+	return true, nil
+}
+
+// linkBranches links the branches of a session to its identity, and theirs. An effect repeats what a crash leaves out.
+func (s *Service) linkBranches(ctx context.Context, sessionID, identity string) error {
+	st, err := s.writing(sessionID).copied(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(slices.Values(st.Branches())) {
+		_, err := s.writing(id).answerSession(ctx, func(own *conversation.State) conversation.Decision {
+			if own.Fork().Root == "" {
+				return conversation.Decision{RestsOn: own.Applied}
+			}
+			return own.DecideLink(identity, "")
+		})
+		if _, refused := errors.AsType[*conversation.Refusal](err); refused {
+			continue // erased, or linked elsewhere by a foreign publisher
+		}
+		if err == nil {
+			err = s.linkBranches(ctx, id, identity)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inherited returns the refusal of a write on a turn that the session shares; of another turn it returns err as it is.
+func (s *Service) inherited(ctx context.Context, sessionID string, turn uuid.UUID, err error) error {
+	refusal, is := errors.AsType[*conversation.Refusal](err)
+	if !is || refusal.Code != conversation.CodeTurnNotFound && refusal.Code != conversation.CodeTurnNotStarted {
+		return err
+	}
+	own, failed := s.writing(sessionID).copied(ctx)
+	if failed != nil {
+		return failed
+	}
+	list, from, failed := s.origins(ctx, own.Fork())
+	if failed != nil {
+		return failed
+	}
+	for i, g := range list {
+		if from[i].Shares(g, turn) {
+			r := *conversation.ErrTurnInherited
+			r.Origin = &conversation.TurnOrigin{SessionID: g.SessionID, TurnID: turn}
+			return &r
+		}
+	}
+	return err
+}
