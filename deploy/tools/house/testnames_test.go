@@ -13,7 +13,7 @@ import (
 )
 
 // A page or a comment that names a test, a benchmark or a fuzz test names one that exists. An ellipsis stands for any
-// letters (TestWritesGoOn…), and after -run, -bench or -fuzz a part of a name is enough.
+// letters (TestWritesGoOn…), and after -run, -bench or -fuzz a part of a name is enough, with or without its Test.
 func TestNamedTestsExist(t *testing.T) {
 	files := repository(t)
 	names := testNames(files)
