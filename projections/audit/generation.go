@@ -219,7 +219,7 @@ func (g *generation) trySwap(ctx context.Context, check projections.SwapCheck) e
 	}
 	_, err = g.conn.Exec(ctx, g.served.sql(`update {s}.projection_checkpoints set epoch = epoch + 1
 		where projection = $1`), Name)
-	return cmp.Or(err, projections.ErrBehind)
+	return cmp.Or(err, projections.ErrNotCaughtUp)
 }
 
 // takePlace transfers to this generation the served one's name and grants.

@@ -231,7 +231,7 @@ func (r *Rebuild) swap(ctx context.Context, fillers []*filler, check projections
 	}
 	for {
 		err := r.gen.Swap(ctx, check)
-		if !errors.Is(err, projections.ErrBehind) {
+		if !errors.Is(err, projections.ErrNotCaughtUp) {
 			return err
 		}
 		if err := r.reachServed(ctx, fillers); err != nil {

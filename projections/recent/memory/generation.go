@@ -81,7 +81,7 @@ func (v *generation) Swap(ctx context.Context, check projections.SwapCheck) erro
 		p[0].at.Epoch++
 	}
 	if behind {
-		return projections.ErrBehind
+		return projections.ErrNotCaughtUp
 	}
 	for _, p := range pairs {
 		// The higher epoch makes every runner claim the served generation anew.

@@ -149,7 +149,7 @@ func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) erro
 	case done < 0:
 		return fmt.Errorf("swap the generations in Redis: %w", projections.ErrFenced)
 	case done == 0:
-		return projections.ErrBehind
+		return projections.ErrNotCaughtUp
 	}
 	return nil
 }
