@@ -44,9 +44,9 @@ var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a wor
 const (
 	// searchWindow is how many matching turns are ranked together, the newest first.
 	searchWindow = 200
-	// searchRecent is how many turns are looked through, the newest first, before the index is asked. A word that is
+	// searchScan is how many turns are looked through, the newest first, before the index is asked. A word that is
 	// common is found among them; one that is not has few turns in the index.
-	searchRecent = 20_000
+	searchScan = 20_000
 	// searchRounds bounds the windows of one search.
 	searchRounds = 5
 )
@@ -232,7 +232,7 @@ func (s *search) window(ctx context.Context, w window) (turns []foundTurn, err e
 	if w.open {
 		most = searchWindow
 	}
-	recent := "(select q.* from {s}.questions q where {where}" + inOrder + " limit @recent) q"
+	recent := "(select q.* from {s}.questions q where {where}" + inOrder + " limit @scan) q"
 	if len(s.terms) == 0 {
 		recent = "(select q.* from {s}.questions q where {where}) q"
 	}
@@ -243,7 +243,7 @@ func (s *search) window(ctx context.Context, w window) (turns []foundTurn, err e
 	}
 	horizon := turnPlace{}
 	err = s.tx.QueryRow(ctx, s.statement(`select q.created_at, q.turn_id from {s}.questions q where {where}`+inOrder+`
-		offset @recent - 1 limit 1`), s.args(w, 0)).Scan(&horizon.at, &horizon.turn)
+		offset @scan - 1 limit 1`), s.args(w, 0)).Scan(&horizon.at, &horizon.turn)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return turns, nil
 	}
@@ -274,7 +274,7 @@ func (s *search) ask(ctx context.Context, w window, most int, sql string) ([]fou
 
 func (s *search) args(w window, most int) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"terms": s.terms, "most": most, "recent": searchRecent, "identity": s.IdentityID, "session": s.SessionID,
+		"terms": s.terms, "most": most, "scan": searchScan, "identity": s.IdentityID, "session": s.SessionID,
 		"top": w.top.at, "top_turn": w.top.turn, "bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
 		"since": micros(s.Since), "since_ns": rows.Nanos(s.Since), "until": micros(s.Until),
 		"until_ns": rows.Nanos(s.Until),
