@@ -217,7 +217,7 @@ func TestSearch(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	require.Equal(t, services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "quark", IdentityID: "ada",
 		SessionID: "s", In: projections.AnswerHalf, Language: "neutral",
-		Period: projections.Period{Since: since, Until: since.AddDate(0, 0, 1)},
+		Period:   projections.Period{Since: since, Until: since.AddDate(0, 0, 1)},
 		MinScore: 0.1}, Limit: 100, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, f.asked)
 	require.Equal(t, map[string]any{"mode": "words", "position": "0:7", "lag_events": 0.0, "next_cursor": "next",
 		"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(), "identity_id": "ada",
