@@ -47,6 +47,9 @@ const (
 	AnswerHalf   Half = "answer"
 )
 
+// Period is the time from Since on, and before Until. Zero values are no bounds.
+type Period struct{ Since, Until time.Time }
+
 // SearchFilter says what a search by words looks for. Zero values are no bounds.
 type SearchFilter struct {
 	Query string
@@ -54,9 +57,9 @@ type SearchFilter struct {
 	In                    Half
 	Language              string
 	IdentityID, SessionID string
-	// Since and Until bound the start of turns.
-	Since, Until time.Time
-	MinScore     float64
+	// Period bounds the start of turns.
+	Period
+	MinScore float64
 }
 
 // Hit is a turn that a search has found, with the half that matches better.

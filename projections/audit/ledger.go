@@ -223,15 +223,16 @@ func (a *Audit) Counts(
 // byScan lets the planner read a large part of a table as a whole, which an index would be slower for.
 const byScan = `set local enable_seqscan = on; set local enable_hashjoin = on; set local work_mem = '64MB'`
 
-// countTurns puts together what the events of each turn did, and then counts. docs/analysts.md has it for readers of the
-// tables.
+// countTurns puts together what the events of each turn did, and then counts. docs/analysts.md has it for readers of
+// the tables.
 const countTurns = `with turns as (
 		select min(session_id) as session_id, min(started_at) as started_at,
 			min(case @by when 'pipeline_name' then pipeline_name when 'consultant' then consultant
 				when 'repository' then repository end) as by,
 			bool_or(did = 'redacted') as redacted, bool_or(did = 'corrected') as corrected,
 			bool_or(did in ('answered', 'recorded')) as answered,
-			min(1000 * extract(epoch from recorded_at - started_at)::float8) filter (where did = 'answered') as answer_ms
+			min(1000 * extract(epoch from recorded_at - started_at)::float8)
+				filter (where did = 'answered') as answer_ms
 		from {s}.event_ledger where started_at >= @since and started_at < @until group by partition, place)
 	select date_trunc(@unit, started_at at time zone 'UTC') as start, by, count(*),
 		count(*) filter (where answered and not redacted), count(*) filter (where redacted),

@@ -20,7 +20,7 @@ var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
 // day is when the logs of these tests begin; its nanoseconds are more than PostgreSQL's clock has room for.
 var day = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
-// sent tells the appends of facts apart.
+// sent counts the appends of facts.
 var sent atomic.Int64
 
 // recorded puts a fact into the log's form and reads it back.

@@ -45,7 +45,8 @@ const digests = `
 				md5(case when $3 then t::text else (to_jsonb(t) - 'terms')::text end)
 			from {s}.answers t join {s}.questions q using (turn_id)
 		union all select coalesce(session_id, ''), 'ledger', md5(case when $2 >= 6 then t::text
-				else (to_jsonb(t) - '{place,started_at,did,pipeline_name,consultant,repository}'::text[])::text end) from {s}.event_ledger t
+				else (to_jsonb(t) - '{place,started_at,did,pipeline_name,consultant,repository}'::text[])::text end)
+			from {s}.event_ledger t
 		union all select coalesce(session_id, ''), 'security', md5(t::text) from {s}.security_events t
 			where exists (select from {s}.event_ledger l where l.partition = t.partition and l.seq = t.seq)
 	) rows where $1::text[] is null or session_id = any($1)

@@ -44,9 +44,10 @@ var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a wor
 const (
 	// searchWindow is how many matching turns are ranked together, the newest first.
 	searchWindow = 200
-	// searchRecent is how many turns are looked through, the newest first, before the index is asked. A word that is
-	// common is found among them; one that is not has few turns in the index.
-	searchRecent = 20_000
+	// searchScan is how many turns are looked through, the newest first, before the index is asked. A word that is
+	// common is found among them; one that is not has few turns in the index. A twentieth of them is looked through
+	// first, and shows which of the two it is.
+	searchScan = 20_000
 	// searchRounds bounds the windows of one search.
 	searchRounds = 5
 )
@@ -232,33 +233,38 @@ func (s *search) window(ctx context.Context, w window) (turns []foundTurn, err e
 	if w.open {
 		most = searchWindow
 	}
-	recent := "(select q.* from {s}.questions q where {where}" + inOrder + " limit @recent) q"
+	recent := "(select q.* from {s}.questions q where {where}" + inOrder + " limit @scan) q"
 	if len(s.terms) == 0 {
 		recent = "(select q.* from {s}.questions q where {where}) q"
 	}
-	turns, err = s.ask(ctx, w, most, `select `+foundColumns+` from `+recent+`
-		left join {s}.answers a using (turn_id) where {match} and {lives}`+inOrder+` limit @most`)
-	if err != nil || len(turns) == most || len(s.terms) == 0 {
-		return turns, err
-	}
 	horizon := turnPlace{}
-	err = s.tx.QueryRow(ctx, s.statement(`select q.created_at, q.turn_id from {s}.questions q where {where}`+inOrder+`
-		offset @recent - 1 limit 1`), s.args(w, 0)).Scan(&horizon.at, &horizon.turn)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return turns, nil
-	}
-	if err != nil {
-		return nil, err
+	for _, scan := range []int{searchScan / 20, searchScan} {
+		turns, err = s.ask(ctx, w, most, scan, `select `+foundColumns+` from `+recent+`
+			left join {s}.answers a using (turn_id) where {match} and {lives}`+inOrder+` limit @most`)
+		if err != nil || len(turns) == most || len(s.terms) == 0 {
+			return turns, err
+		}
+		err = s.tx.QueryRow(ctx, s.statement(`select q.created_at, q.turn_id from {s}.questions q where {where}`+
+			inOrder+` offset @scan - 1 limit 1`), s.args(w, 0, scan)).Scan(&horizon.at, &horizon.turn)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return turns, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(turns)*searchScan < most*scan {
+			break // too rare to fill the window with more turns
+		}
 	}
 	w.top = turnPlace{micros(horizon.at), horizon.turn}
-	older, err := s.ask(ctx, w, most-len(turns), `with found as materialized ({indexed})
+	older, err := s.ask(ctx, w, most-len(turns), 0, `with found as materialized ({indexed})
 		select `+foundColumns+` from found join {s}.questions q using (turn_id)
 		left join {s}.answers a using (turn_id) where {where} and {lives}`+inOrder+` limit @most`)
 	return append(turns, older...), err
 }
 
-func (s *search) ask(ctx context.Context, w window, most int, sql string) ([]foundTurn, error) {
-	found, _ := s.tx.Query(ctx, s.statement(sql), s.args(w, most))
+func (s *search) ask(ctx context.Context, w window, most, scan int, sql string) ([]foundTurn, error) {
+	found, _ := s.tx.Query(ctx, s.statement(sql), s.args(w, most, scan))
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (t foundTurn, err error) {
 		var created stamp
 		err = row.Scan(&t.SessionID, &t.IdentityID, &t.TurnID, &created.at, &created.ns, &t.Position.Partition,
@@ -272,9 +278,9 @@ func (s *search) ask(ctx context.Context, w window, most int, sql string) ([]fou
 	})
 }
 
-func (s *search) args(w window, most int) pgx.NamedArgs {
+func (s *search) args(w window, most, scan int) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"terms": s.terms, "most": most, "recent": searchRecent, "identity": s.IdentityID, "session": s.SessionID,
+		"terms": s.terms, "most": most, "scan": scan, "identity": s.IdentityID, "session": s.SessionID,
 		"top": w.top.at, "top_turn": w.top.turn, "bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
 		"since": micros(s.Since), "since_ns": rows.Nanos(s.Since), "until": micros(s.Until),
 		"until_ns": rows.Nanos(s.Until),

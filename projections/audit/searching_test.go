@@ -67,8 +67,8 @@ func TestSearchOfTurns(t *testing.T) {
 	say("a", "old", "washer", "washer")
 	names[id("a", "new").String()] = "new"
 	log.add(&events.TurnCorrected{TurnID: id("a", "new"), SessionID: "a", RequestID: "new",
-		ReplacesTurnID: id("a", "old"), Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "podkładka"},
-		Answer: events.Answer{AnswerNeutral: "Kołnierz 学校に行く"}})
+		ReplacesTurnID: id("a", "old"), Answer: events.Answer{AnswerNeutral: "Kołnierz 学校に行く"},
+		Question: events.Question{QuestionNeutral: "q", QuestionTranslated: "podkładka"}})
 	a := filled(t, log, 3)
 	find := func(f projections.SearchFilter) []string { return hitsOf(searchAll(t, a.Audit, f, 50), names) }
 	q := func(query string) projections.SearchFilter { return projections.SearchFilter{Query: query} }
@@ -187,8 +187,8 @@ func TestTermsGoWithTheText(t *testing.T) {
 	log.asked("a", "r", "quark", "lepton")
 	a := filled(t, log, 5)
 	terms := func() []string {
-		return a.column("select coalesce(q.terms::text, '-') || coalesce(a.terms::text, '-') from turnledger.questions q " +
-			"join turnledger.answers a using (turn_id)")
+		return a.column("select coalesce(q.terms::text, '-') || coalesce(a.terms::text, '-') " +
+			"from turnledger.questions q join turnledger.answers a using (turn_id)")
 	}
 	require.NotContains(t, terms()[0], "-{")
 	log.add(log.state("a").DecideRedact(conversation.Redact{TurnID: id("a", "r")}).Facts...)

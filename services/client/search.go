@@ -8,8 +8,8 @@ import (
 )
 
 // SearchQuery asks for turns by their words: all of Query must be in one half of a turn. Words in quotation marks are a
-// phrase, and -word leaves turns out. In is question, answer or both; Language is neutral or translated. Since and Until
-// bound the start of turns. Zero values are no bounds, or the server's defaults.
+// phrase, and -word leaves turns out. In is question, answer or both; Language is neutral or translated. Since and
+// Until bound the start of turns. Zero values are no bounds, or the server's defaults.
 type SearchQuery struct {
 	Query      string    `json:"query"`
 	Mode       string    `json:"mode,omitempty"`
@@ -57,5 +57,6 @@ const HitHeading = "SCORE\tSESSION\tTURN\tCREATED\tHALF\tTEXT"
 
 // Cells are the cells of a hit in a table.
 func (h Hit) Cells() []any {
-	return []any{fmt.Sprintf("%.2f", h.Score), h.SessionID, h.TurnID, shownTime(h.CreatedAt), h.Half, oneLine(h.Snippet, 100)}
+	return []any{fmt.Sprintf("%.2f", h.Score), h.SessionID, h.TurnID, shownTime(h.CreatedAt), h.Half,
+		oneLine(h.Snippet, 100)}
 }

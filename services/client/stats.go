@@ -54,9 +54,9 @@ func (s Stats) Cells() func(StatsBucket) []any {
 		most = max(most, b.Started)
 	}
 	return func(b StatsBucket) []any {
-		return []any{b.Start.UTC().Format("2006-01-02 15:04"), dash(oneLine(b.By, 40)), b.Started, b.Finalized, b.Pending,
-			b.Redacted, b.Corrected, b.Sessions, b.Identities, answerTime(b.AnswerMSP50), answerTime(b.AnswerMSP95),
-			bar(b.Started, most)}
+		return []any{b.Start.UTC().Format("2006-01-02 15:04"), dash(oneLine(b.By, 40)), b.Started, b.Finalized,
+			b.Pending, b.Redacted, b.Corrected, b.Sessions, b.Identities, answerTime(b.AnswerMSP50),
+			answerTime(b.AnswerMSP95), bar(b.Started, most)}
 	}
 }
 

@@ -70,8 +70,8 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience)
 	page, err := reader.Search(t.Context(), services.SearchAsk{MinPosition: []events.Position{{Seq: 3}}})
 	require.NoError(t, err)
-	require.Equal(t, services.SearchPage{Hits: []projections.Hit{{SessionID: "s"}}, Positions: []events.Position{{Seq: 3}},
-		NextCursor: "next"}, page)
+	require.Equal(t, services.SearchPage{Hits: []projections.Hit{{SessionID: "s"}},
+		Positions: []events.Position{{Seq: 3}}, NextCursor: "next"}, page)
 	of.applied = 2
 	_, err = reader.Search(t.Context(), services.SearchAsk{})
 	require.ErrorIs(t, err, services.ErrBehind)

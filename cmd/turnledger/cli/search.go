@@ -27,7 +27,8 @@ func (c *searchCmd) Run(e *Env) error {
 	return ask(e, c.remote, func(s *client.Client) (client.SearchPage, error) {
 		return s.Search(e.Ctx, client.SearchQuery{
 			Query: strings.Join(c.Query, " "), Mode: c.Mode, In: c.In, IdentityID: c.Identity, SessionID: c.Session,
-			Since: c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: c.Limit, Cursor: c.Cursor,
+			Since: c.Since, Until: c.Until, Language: c.Language, MinScore: c.MinScore, Limit: c.Limit,
+			Cursor: c.Cursor,
 		})
 	}, func(p client.SearchPage) {
 		table(e, client.HitHeading, p.Hits, client.Hit.Cells)

@@ -97,8 +97,8 @@ func (t Table[T]) assign(from string) string {
 
 // Merge inserts rows, and overwrites existing ones.
 func (t Table[T]) Merge(ctx context.Context, tx pgx.Tx, schema string, rows []T) error {
-	return t.withRows(ctx, tx, "insert into "+schema+"."+t.Name+" ("+t.Names()+") select "+t.selected()+" from "+t.unnest()+
-		" on conflict ("+t.Key+") do update set "+t.assign("excluded"), rows)
+	return t.withRows(ctx, tx, "insert into "+schema+"."+t.Name+" ("+t.Names()+") select "+t.selected()+
+		" from "+t.unnest()+" on conflict ("+t.Key+") do update set "+t.assign("excluded"), rows)
 }
 
 // Update overwrites the table's columns in existing rows, and skips rows that don't exist.

@@ -28,7 +28,7 @@ func Parse(query string, lexemes Lexemes) (q Query) {
 			}
 			unit, query = text[:end], strings.TrimLeft(text[end:], quotes)
 		} else {
-			end := strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(quotes, r) })
+			end := strings.IndexFunc(text, divides)
 			if end < 0 {
 				end = len(text)
 			}
@@ -45,6 +45,8 @@ func Parse(query string, lexemes Lexemes) (q Query) {
 	}
 	return q
 }
+
+func divides(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(quotes, r) }
 
 const quotes = `"“”„«»「」『』`
 

@@ -34,8 +34,8 @@ func Script(r rune) (number, gram int) {
 	return -1, 0
 }
 
-// Lexemes are the forms under which words are found, by a text search configuration of PostgreSQL. Words of which it has
-// none are not searched for. Nil stands for the configuration simple: each word is its own form.
+// Lexemes are the forms under which words are found, by a text search configuration of PostgreSQL. Words of which it
+// has none are not searched for. Nil stands for the configuration simple: each word is its own form.
 type Lexemes map[string][]string
 
 // token is a word of a text, or a single letter of a script without spaces. forms are empty for a word that is not
@@ -58,7 +58,8 @@ func tokens(text string, lexemes Lexemes) (out []token) {
 			script, gram = out[len(out)-1].script, out[len(out)-1].gram
 			fallthrough
 		case gram > 0:
-			out = append(out, token{from: at, to: at + size, word: normal(text[at : at+size]), script: script, gram: gram})
+			letter := normal(text[at : at+size])
+			out = append(out, token{from: at, to: at + size, word: letter, script: script, gram: gram})
 			at += size
 		case inWord(r):
 			end := at + size

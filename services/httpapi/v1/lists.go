@@ -327,7 +327,7 @@ func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err
 func searchFilter(q *searchQuery) (f projections.SearchFilter, err error) {
 	f = projections.SearchFilter{
 		Query: q.Query, Language: q.Language, SessionID: q.SessionID.text(),
-		Since: q.Since.Time, Until: q.Until.Time,
+		Period: projections.Period{Since: q.Since.Time, Until: q.Until.Time},
 	}
 	if q.MinScore != nil {
 		f.MinScore = *q.MinScore

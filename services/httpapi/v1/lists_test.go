@@ -154,7 +154,8 @@ func TestStats(t *testing.T) {
 		"start": "2026-01-02T00:00:00Z", "by": "support", "started": 6.0, "finalized": 3.0, "redacted": 1.0,
 		"corrected": 1.0, "pending": 2.0, "sessions": 4.0, "identities": 5.0, "answer_ms_p50": 1.5,
 		"answer_ms_p95": nil}}}, s.ok(http.StatusOK, "GET", "/v1/stats?min_position=0:1", nil))
-	require.Equal(t, services.CountsAsk{MinPosition: []events.Position{{Seq: 1}}, CountsFilter: projections.CountsFilter{
+	first := []events.Position{{Seq: 1}}
+	require.Equal(t, services.CountsAsk{MinPosition: first, CountsFilter: projections.CountsFilter{
 		Since: time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC),
 		By: projections.ByNone}}, c.asked, "30 days, today included")
 	s.ok(http.StatusOK, "GET", "/v1/stats?bucket=hour&by=repository&since=2026-01-01T00:00:00Z"+
@@ -164,7 +165,8 @@ func TestStats(t *testing.T) {
 		c.asked.CountsFilter)
 	for query, field := range map[string]string{"bucket=week": "bucket", "by=session_id": "by",
 		"since=2000-01-01T00:00:00Z&bucket=hour": "since", "since=1990-01-01T00:00:00Z": "since", "until=x": "until"} {
-		requireProblem(t, s.do("GET", "/v1/stats?"+query, nil), http.StatusUnprocessableEntity, "invalid_argument", field)
+		a := s.do("GET", "/v1/stats?"+query, nil)
+		requireProblem(t, a, http.StatusUnprocessableEntity, "invalid_argument", field)
 	}
 	c.page.Counts = make([]projections.Counts, projections.MostCounts+1)
 	requireProblem(t, s.do("GET", "/v1/stats", nil), http.StatusUnprocessableEntity, "invalid_argument", "by")
@@ -214,11 +216,13 @@ func TestSearch(t *testing.T) {
 		"min_score":0.1,"cursor":"c","mode":"words"}`)
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	require.Equal(t, services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "quark", IdentityID: "ada",
-		SessionID: "s", In: projections.AnswerHalf, Language: "neutral", Since: since, Until: since.AddDate(0, 0, 1),
+		SessionID: "s", In: projections.AnswerHalf, Language: "neutral",
+		Period:   projections.Period{Since: since, Until: since.AddDate(0, 0, 1)},
 		MinScore: 0.1}, Limit: 100, Cursor: "c", MinPosition: []events.Position{{Seq: 1}}}, f.asked)
 	require.Equal(t, map[string]any{"mode": "words", "position": "0:7", "lag_events": 0.0, "next_cursor": "next",
-		"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(), "identity_id": "ada", "half": "answer",
-			"created_at": "1970-01-01T00:00:01Z", "position": "0:3", "score": 0.5, "snippet": "a quark"}}}, got)
+		"hits": []any{map[string]any{"session_id": "s", "turn_id": turn.String(), "identity_id": "ada",
+			"half": "answer", "created_at": "1970-01-01T00:00:01Z", "position": "0:3", "score": 0.5,
+			"snippet": "a quark"}}}, got)
 	f.page = services.SearchPage{}
 	got = s.ok(http.StatusOK, "POST", "/v1/search", `{"query":"quark"}`)
 	require.Equal(t, map[string]any{"mode": "words", "position": "", "lag_events": 0.0, "next_cursor": nil,
@@ -237,6 +241,7 @@ func TestSearch(t *testing.T) {
 	}
 	for _, err := range []error{projections.ErrUnavailable, services.ErrBehind} {
 		f.err = err
-		requireProblem(t, s.do("POST", "/v1/search", `{"query":"q"}`), http.StatusServiceUnavailable, "audit_unavailable")
+		a := s.do("POST", "/v1/search", `{"query":"q"}`)
+		requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
 	}
 }

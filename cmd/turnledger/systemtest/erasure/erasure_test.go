@@ -42,6 +42,14 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 			"the search finds what there is")
 	}
 
+	found := func(query string) []any {
+		t.Helper()
+		return p.Must(t, http.StatusOK, http.MethodPost, "/v1/search", map[string]any{"query": query})["hits"].([]any)
+	}
+	for _, secret := range secrets[:3] {
+		require.NotEmpty(t, found(secret))
+	}
+
 	describe("s", "KEPT-0 title", "") // its eraser's work is done before that of the redaction
 	gone := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/redact",
 		map[string]any{"reason": "asked to"})
@@ -60,8 +68,10 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 		for _, secret := range secrets {
 			require.Empty(t, d.storesHolding(t, secret))
 			require.NotContains(t, p.Log.String()+p.Out.String(), secret)
+			require.Empty(t, found(secret))
 		}
 		require.NotEmpty(t, d.storesHolding(t, "KEPT-0"))
+		require.NotEmpty(t, found("KEPT-0"))
 		require.Equal(t, before, turnsJSON(t, p, "s"), "the tombstone is the same as before")
 		require.Equal(t, "session_erased", p.Must(t, http.StatusGone, http.MethodPost, stack.SessionPath("u")+"/turns",
 			map[string]any{"request_id": "r9", "question_neutral": "q"})["code"])

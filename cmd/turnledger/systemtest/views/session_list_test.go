@@ -122,7 +122,8 @@ func TestVerbOfStatistics(t *testing.T) {
 	p := stack.Serve(t, []string{"TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
 	p.RecordTurn(t, "s", "r", "What is a quark?", "A particle.")
 	at := p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("t")+"/turns", map[string]any{
-		"request_id": "r", "question_neutral": "q", "answer_neutral": "a", "pipeline_name": "whole"})["position"].(string)
+		"request_id": "r", "question_neutral": "q", "answer_neutral": "a", "pipeline_name": "whole",
+	})["position"].(string)
 	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath("t")+"/turns",
 		map[string]any{"request_id": "r2", "question_neutral": "q", "pipeline_name": "whole"})
 	got := p.Get(t, "/v1/stats?by=pipeline_name&min_position="+at)["buckets"].([]any)
