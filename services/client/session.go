@@ -29,8 +29,8 @@ type ForkedFrom struct {
 	TurnID    string `json:"turn_id"`
 }
 
-// Fork asks for a branch of a session: up to and with TurnID, or up to right before BeforeTurnID, or, without either, up
-// to the last finalized turn. RequestID is the idempotency key of the request. Branch may be empty.
+// Fork asks for a branch of a session: up to and with TurnID, or up to right before BeforeTurnID, or, without either,
+// up to the last finalized turn. RequestID is the idempotency key of the request. Branch may be empty.
 type Fork struct {
 	SessionID    string `json:"-"`
 	RequestID    string `json:"request_id,omitempty"`

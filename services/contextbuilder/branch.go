@@ -92,8 +92,8 @@ func holdsAll(s *conversation.State) bool {
 	return s.Whole || left == 0
 }
 
-// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged before
-// the call. It notes the session's partition in the reading. Nobody may change the state.
+// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged
+// before the call. It notes the session's partition in the reading. Nobody may change the state.
 func (r *Reader) origin(
 	ctx context.Context, reading *services.Reading, sessionID string,
 ) (*conversation.State, error) {
