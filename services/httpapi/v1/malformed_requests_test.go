@@ -180,7 +180,7 @@ func send(address string, raw []byte, fair bool) (statuses []int, all []byte, er
 var own5xx = map[int]bool{http.StatusNotImplemented: true, http.StatusHTTPVersionNotSupported: true,
 	http.StatusServiceUnavailable: true, http.StatusBadGateway: true}
 
-// TestHostileRequests: the server answers others meanwhile, its memory stays where it
+// TestMalformedRequestsLeaveTheServerWell: the server answers others meanwhile, its memory stays where it
 // was, nothing is recorded but what a 201 says, and no refusal repeats what was sent. The
 // seed is in the failure; TURNLEDGER_TORTURE sends 10,000.
 func TestMalformedRequestsLeaveTheServerWell(t *testing.T) { // alone: it looks at the memory
