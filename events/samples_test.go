@@ -83,7 +83,8 @@ func leastFacts() []events.Fact {
 		&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2"},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d1"},
 		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s1"},
-		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s1"},
+		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", FromSessionID: "s1",
+			Root: "s1"},
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 // thread is made; an empty RequestID is replaced by a new one.
 type ChatMessage struct {
 	ThreadID, UserID, RequestID, Content string
+	// Edits is a turn whose question the message takes the place of, Regenerates one whose question is asked again,
+	// without Content. The answer is given in a branch that begins right before that turn.
+	Edits, Regenerates uuid.UUID
 	OnPending                            OnPending
 	SystemPrompt                         string
 	Language                             Language

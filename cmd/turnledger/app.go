@@ -227,7 +227,8 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 		URL: a.cfg.ModelURL, Key: a.cfg.ModelKey, Name: a.cfg.ModelName, Idle: a.cfg.ModelSilence,
 	})
 	a.chatting = chat.New(chat.Config{
-		Turns: a.history, Sessions: reader, Contexts: builder, Model: chat.SteppedModel{Model: model, Steps: a.steps},
+		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
+		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
 	})
 	return a.chatting

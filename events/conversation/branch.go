@@ -95,8 +95,8 @@ func (s *State) forked(e events.Recorded, f *events.SessionForked) Change {
 	return Change{Kind: Forked}
 }
 
-// branched notes a mark; the first of its request stands. A mark outlives the erasure of its session, so it may not hold
-// anything else.
+// branched notes a mark; the first of its request stands. A mark outlives the erasure of its session, so it may hold
+// nothing else.
 func (s *State) branched(e events.Recorded, f *events.SessionBranched) Change {
 	exact, err := events.Encode(f, e.Time)
 	if err != nil || events.Digest(exact.Body) != e.Digest {
@@ -131,7 +131,9 @@ func (s *State) unfork(stones []events.Tombstone) {
 // before its own in the order of the lineage.
 const segmentBits = 48
 
-func lifted(segment int, place uint64) uint64 { return uint64(segment)<<segmentBits | place } //nolint:gosec // at most 32
+func lifted(segment int, place uint64) uint64 {
+	return uint64(segment)<<segmentBits | place //nolint:gosec // at most 32
+}
 
 // OwnBoundary returns the boundary as far as it stands in the session itself, as a sequence of its partition.
 func (s *State) OwnBoundary() uint64 {

@@ -245,7 +245,8 @@ func scanSession(row pgx.CollectableRow) (s projections.ListedSession, err error
 	var answered *bool
 	var question, answer zeronull.Text
 	err = row.Scan(&s.SessionID, (*zeronull.Text)(&s.Identity), &created.at, &created.ns, &active.at, &active.ns,
-		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata, &fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
+		&s.Finalized, &s.Pending, &is.DescribedAt, &is.Title, &metadata,
+		&fork.ForkedAt, &fork.RequestID, &fork.From, &fork.Root, &fork.Lineage,
 		&s.Position.Partition, &s.Position.Seq,
 		&turn, &answered, &question, &answer)
 	is.Metadata = conversation.MetadataText(metadata)

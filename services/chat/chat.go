@@ -23,11 +23,12 @@ const SystemUser = "system"
 
 // Config of a Service.
 type Config struct {
-	Turns    Turns
-	Sessions Sessions
-	Contexts Contexts
-	Model    Model
-	Presence Presence
+	Turns     Turns
+	Sessions  Sessions
+	Questions Questions
+	Contexts  Contexts
+	Model     Model
+	Presence  Presence
 	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
 	// Timeout of an answer; 120 s by default. A pending turn that is older holds up no other turn.
@@ -65,13 +66,17 @@ func (s *Service) Send(
 	if err := complete(&m, s.cfg.OnPending); err != nil {
 		return services.ChatReply{}, err
 	}
-	if err := s.cfg.Contexts.Valid(s.request(m)); err != nil {
+	anew, err := s.branch(ctx, &m)
+	if err == nil {
+		err = s.cfg.Contexts.Valid(s.request(m))
+	}
+	if err != nil {
 		return services.ChatReply{}, err
 	}
 	if m.UserID == SystemUser {
 		return s.aside(ctx, m, to)
 	}
-	a := &answering{Service: s, m: m, to: to, id: events.TurnID(m.ThreadID, m.RequestID)}
+	a := &answering{Service: s, m: m, to: to, anew: anew, id: events.TurnID(m.ThreadID, m.RequestID)}
 	if err := a.begin(ctx); err != nil {
 		return services.ChatReply{}, err
 	}
@@ -90,7 +95,7 @@ func (s *Service) Send(
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	a.take(stop)
-	err := a.answer(ctx)
+	err = a.answer(ctx)
 	a.end(err)
 	return a.reply, err
 }
@@ -103,6 +108,8 @@ type answering struct {
 	id    uuid.UUID // of the turn
 	turn  services.Turn
 	reply services.ChatReply
+	// anew is the question that is asked again; nil for a message of its own.
+	anew *events.Question
 	// answerText is the answer so far. It is recorded if the answer is interrupted.
 	answerText strings.Builder
 
@@ -170,7 +177,7 @@ func complete(m *services.ChatMessage, onPending services.OnPending) error {
 	m.RequestID = cmp.Or(m.RequestID, uuid.NewString())
 	m.OnPending = cmp.Or(m.OnPending, onPending)
 	switch {
-	case m.Content == "":
+	case m.Content == "" && m.Regenerates == uuid.Nil:
 		return &conversation.Invalid{Field: "content", Why: "is required"}
 	case m.OnPending != services.Reject && m.OnPending != services.Enqueue && m.OnPending != services.Interrupt:
 		return &conversation.Invalid{Field: "on_pending", Why: "must be reject, enqueue or interrupt"}
@@ -183,6 +190,9 @@ func (a *answering) start(ctx context.Context) (err error) {
 	c := conversation.Start{
 		SessionID: a.m.ThreadID, RequestID: a.m.RequestID, IdentityID: a.m.UserID,
 		Question: events.Question{QuestionNeutral: a.m.Content, PipelineName: pipeline},
+	}
+	if q := a.anew; q != nil {
+		c.Question.QuestionTranslated, c.Question.QuestionMessages = q.QuestionTranslated, q.QuestionMessages
 	}
 	switch a.m.OnPending {
 	case services.Reject:

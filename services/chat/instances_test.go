@@ -58,7 +58,8 @@ func newChatWith(t *testing.T, server *embedded.Server, model *modeltest.Scripte
 	running.Go(func() { _ = s.History.Run(ctx) }) // it may find its connection closed
 	m := openai.New(endpoint.Config{URL: model.URL + "/v1", Name: "scripted"})
 	cfg := chat.Config{
-		Turns: s.History, Sessions: s.Reader, Contexts: s.Contexts, Model: m, Presence: presence.New(nc, notes),
+		Turns: s.History, Sessions: s.Reader, Questions: s.Reader, Contexts: s.Contexts, Model: m,
+		Presence: presence.New(nc, notes),
 	}
 	change(&cfg)
 	c := &chatInstance{t: t, model: model, turns: s.History, Service: chat.New(cfg)}

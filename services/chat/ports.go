@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
 )
@@ -15,12 +16,18 @@ import (
 type Turns interface {
 	StartTurn(ctx context.Context, c conversation.Start) (services.Turn, error)
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (services.Turn, error)
+	ForkSession(ctx context.Context, c conversation.ForkSession) (services.Session, error)
 }
 
 // Sessions reads a session with all its pending turns. The session is as it is now, or, if known is above 0, as it is
 // at that sequence or later; the caller then knows that it needs no later event.
 type Sessions interface {
 	Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error)
+}
+
+// Questions reads what was asked.
+type Questions interface {
+	Question(ctx context.Context, sessionID string, turn uuid.UUID) (*events.Question, error)
 }
 
 // Presence lets the processes of a deployment know which turns are being answered.

@@ -60,6 +60,15 @@ func (c *Client) Describe(ctx context.Context, d Describe) (Session, error) {
 	return c.writeSession(ctx, d.SessionID, request{"describe session", http.MethodPatch, "", d, retry})
 }
 
+// Fork makes a branch of a session, which begins with the session's turns.
+func (c *Client) Fork(ctx context.Context, f Fork) (Session, error) {
+	s, err := c.writeSession(ctx, f.SessionID, request{"fork session", http.MethodPost, "/fork", f, repeatable})
+	if err == nil {
+		c.saw(s.SessionID, s.Position)
+	}
+	return s, err
+}
+
 // Sessions lists sessions: of one identity, or of all, which a key needs events:read for.
 func (c *Client) Sessions(ctx context.Context, q SessionQuery) (SessionPage, error) {
 	r := get("list sessions", "/sessions/query", "min_position", c.seen.all())
@@ -106,6 +115,9 @@ func (s Session) String() string {
 	line("title", dash(oneLine(s.Title, len(s.Title))))
 	for _, k := range slices.Sorted(maps.Keys(s.Metadata)) {
 		line("metadata", oneLine(k+"="+s.Metadata[k], len(k)+len(s.Metadata[k])+1))
+	}
+	if f := s.ForkedFrom; f != nil {
+		line("forked from", f.SessionID+" "+dash(f.TurnID))
 	}
 	line("turns", fmt.Sprintf("%d, %d without an answer", s.Turns, s.Pending))
 	line("created", shownTime(s.CreatedAt))

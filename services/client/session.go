@@ -16,9 +16,27 @@ type Session struct {
 	Pending      int               `json:"pending"`
 	CreatedAt    time.Time         `json:"created_at"`
 	LastActiveAt time.Time         `json:"last_active_at"`
-	Position     string            `json:"position"`
+	// ForkedFrom is where a branch begins; nil for a session that is no branch.
+	ForkedFrom *ForkedFrom `json:"forked_from"`
+	Position   string      `json:"position"`
 	// Duplicate is set in answers to writes: the log had it already.
 	Duplicate bool `json:"duplicate"`
+}
+
+// ForkedFrom is the last turn that a branch shares, and its session. TurnID is empty where none is shared.
+type ForkedFrom struct {
+	SessionID string `json:"session_id"`
+	TurnID    string `json:"turn_id"`
+}
+
+// Fork asks for a branch of a session: up to and with TurnID, or up to right before BeforeTurnID, or, without either,
+// up to the last finalized turn. RequestID is the idempotency key of the request. Branch may be empty.
+type Fork struct {
+	SessionID    string `json:"-"`
+	RequestID    string `json:"request_id,omitempty"`
+	TurnID       string `json:"turn_id,omitempty"`
+	BeforeTurnID string `json:"before_turn_id,omitempty"`
+	Branch       string `json:"session_id,omitempty"`
 }
 
 // ContextRequest asks for the messages to send to a model. Zero values mean the server's defaults. ConversationHistory,

@@ -76,6 +76,7 @@ type Turn struct {
 	RecordVersion              int               `json:"record_version"`
 	ReplacedByTurnID           string            `json:"replaced_by_turn_id"`
 	DeletedAt                  time.Time         `json:"deleted_at"`
+	Inherited                  bool              `json:"inherited"`
 	Duplicate                  bool              `json:"duplicate"`
 	DroppedMetadata            []string          `json:"dropped_metadata"`
 }

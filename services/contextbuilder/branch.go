@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/turnledger/turnledger/events"
@@ -91,8 +92,8 @@ func holdsAll(s *conversation.State) bool {
 	return s.Whole || left == 0
 }
 
-// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged before
-// the call. It notes the session's partition in the reading. Nobody may change the state.
+// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged
+// before the call. It notes the session's partition in the reading. Nobody may change the state.
 func (r *Reader) origin(
 	ctx context.Context, reading *services.Reading, sessionID string,
 ) (*conversation.State, error) {
@@ -263,4 +264,21 @@ func (r *Reader) pastOrigin(ctx context.Context, id string, m moment, reading *s
 	s, _, err := r.past(ctx, id, m, &head)
 	reading.Passed(head)
 	return s, err
+}
+
+// Question returns the question of a turn, also of one that a branch shares.
+func (r *Reader) Question(ctx context.Context, sessionID string, turn uuid.UUID) (*events.Question, error) {
+	reading, err := r.Read(ctx, services.Ask{SessionID: sessionID, AllTurns: true})
+	if err != nil {
+		return nil, err
+	}
+	t := reading.State.Turn(turn)
+	if t == nil {
+		return nil, conversation.ErrTurnNotFound
+	}
+	chain := reading.State.Chain(t)
+	if t = chain[len(chain)-1]; t.Question == nil {
+		return nil, conversation.ErrTurnRedacted
+	}
+	return t.Question, nil
 }

@@ -106,8 +106,8 @@ func (f *forest) step() {
 		return
 	}
 	var at events.Position
-	switch rapid.SampledFrom([]string{"say", "say", "say", "ask", "finish", "fork", "fork", "correct", "redact", "reset",
-		"erase"}).Draw(f.T, "step") {
+	switch rapid.SampledFrom([]string{"say", "say", "say", "ask", "finish", "fork", "fork", "correct", "redact",
+		"reset", "erase"}).Draw(f.T, "step") {
 	case "say":
 		at = f.say(s, true)
 	case "ask":
@@ -211,8 +211,8 @@ func (f *forest) correct(s *planted) {
 	require.NoError(f, err)
 	l.question, l.id = words, made.ID
 	if l.session != s.id {
-		_, err = f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words, TurnID: l.id,
-			QuestionNeutral: &words})
+		_, err = f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words,
+			TurnID: l.id, QuestionNeutral: &words})
 		require.ErrorIs(f, err, conversation.ErrTurnInherited)
 	}
 }

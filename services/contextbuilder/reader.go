@@ -332,10 +332,11 @@ func turnOf(r services.Reading, id uuid.UUID) *conversation.Turn {
 	return nil
 }
 
-// Session returns a session with all its pending turns; for a long session it may leave out all other turns. The
-// session is as it is now, or, if known is above 0, as it was at that sequence or later (services.Ask).
+// Session returns a session with all its pending turns; it may leave out all other turns, and leaves out those that a
+// branch shares. The session is as it is now, or, if known is above 0, as it was at that sequence or later
+// (services.Ask).
 func (r *Reader) Session(ctx context.Context, sessionID string, known uint64) (*conversation.State, error) {
-	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known}
+	ask := services.Ask{SessionID: sessionID, Shown: DefaultMessages, KnownSeq: known, Own: true}
 	reading, err := r.Read(ctx, ask)
 	if err != nil || reading.State.Whole {
 		return reading.State, err

@@ -28,8 +28,8 @@ type closed struct {
 	events []uint64
 }
 
-// eraseSession erases all events of a session but its first link, the erasure, and the marks of its branches, which name
-// them and hold no text.
+// eraseSession erases all events of a session but its first link, the erasure, and the marks of its branches, which
+// name them and hold no text.
 func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	c, err := e.closed(ctx, j)
 	if err != nil || c == nil {

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/services/client"
 	"github.com/turnledger/turnledger/services/export/explain"
@@ -12,6 +15,7 @@ type sessionsCmd struct {
 	List     sessionsListCmd     `cmd:"" help:"List sessions, the one that was active last first."`
 	Show     sessionsShowCmd     `cmd:"" help:"Look at a session."`
 	Describe sessionsDescribeCmd `cmd:"" help:"Change a session's title and metadata."`
+	Fork     sessionsForkCmd     `cmd:"" help:"Begin a session with the turns of another."`
 }
 
 type sessionsListCmd struct {
@@ -64,6 +68,24 @@ func (c *sessionsDescribeCmd) Run(e *Env) error {
 	d := client.Describe{SessionID: c.Session, RequestID: c.RequestID, Title: c.Title}
 	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
 		return s.Describe(e.Ctx, d.With(c.Metadata, c.Without))
+	}, func(s client.Session) { e.print("%s", s) })
+}
+
+type sessionsForkCmd struct {
+	Session   string `arg:"" help:"The session to fork."`
+	Turn      string `help:"Up to and with this turn; the last finalized one by default." xor:"turn"`
+	Before    string `help:"Up to right before this turn." xor:"turn"`
+	Branch    string `help:"The id of the new session; made up by default."`
+	RequestID string `help:"The same request again gives the same branch; made up by default."`
+	remote
+}
+
+// Run forks a session.
+func (c *sessionsForkCmd) Run(e *Env) error {
+	f := client.Fork{SessionID: c.Session, RequestID: cmp.Or(c.RequestID, uuid.NewString()), TurnID: c.Turn,
+		BeforeTurnID: c.Before, Branch: c.Branch}
+	return ask(e, c.remote, func(s *client.Client) (client.Session, error) {
+		return s.Fork(e.Ctx, f)
 	}, func(s client.Session) { e.print("%s", s) })
 }
 

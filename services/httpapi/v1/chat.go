@@ -28,7 +28,9 @@ type chatIn struct {
 // chatBody is a message, with the options of a context.
 type chatBody struct {
 	ThreadID     *string     `json:"thread_id,omitempty" doc:"The session; of the path, where that has one"`
-	Content      string      `json:"content" doc:"What the user says"`
+	Content      string      `json:"content,omitempty" doc:"What the user says; left out with regenerates_turn_id"`
+	Edits        *string     `json:"edits_turn_id,omitempty" doc:"The message takes the place of that turn's question, in a branch that begins right before it"`
+	Regenerates  *string     `json:"regenerates_turn_id,omitempty" doc:"That turn's question is asked again, in a branch that begins right before it"`
 	UserID       *id         `json:"user_id,omitempty" doc:"The identity that speaks; system is answered, but neither reads nor leaves history"`
 	RequestID    *id         `json:"request_id,omitempty" doc:"Makes sending again safe; made up where it is missing"`
 	OnPending    string      `json:"on_pending,omitempty" enum:"reject,enqueue,interrupt" doc:"What to do while another message is being answered; enqueue by default"`
@@ -47,10 +49,10 @@ func (in *chatIn) message() (m services.ChatMessage, err error) {
 		ThreadID: in.ThreadID, UserID: b.UserID.text(), Content: b.Content, SystemPrompt: b.SystemPrompt,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Memory: b.Memory, Rewrite: b.Rewrite,
-		OnPending: services.OnPending(b.OnPending),
+		OnPending: services.OnPending(b.OnPending), Edits: namedTurn(b.Edits), Regenerates: namedTurn(b.Regenerates),
 	}
 	switch {
-	case b.Content == "":
+	case b.Content == "" && b.Regenerates == nil:
 		return m, invalid("content", "is required")
 	case b.ThreadID != nil && in.ThreadID != "" && *b.ThreadID != in.ThreadID:
 		return m, invalid("thread_id", "is another than the path or the header names")

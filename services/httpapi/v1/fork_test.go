@@ -15,7 +15,8 @@ import (
 // asked are the questions of a session's history.
 func (s *stack) asked(session string) (out []any) {
 	s.t.Helper()
-	for _, pair := range s.ok(http.StatusOK, "GET", "/v1/sessions/"+session+"/history?limit=1000", nil)["history"].([]any) {
+	got := s.ok(http.StatusOK, "GET", "/v1/sessions/"+session+"/history?limit=1000", nil)
+	for _, pair := range got["history"].([]any) {
 		out = append(out, pair.(map[string]any)["question_neutral"])
 	}
 	return out
@@ -142,7 +143,8 @@ func TestForksOfForks(t *testing.T) {
 	id := "s0"
 	for i := range events.MaxSegments {
 		s.record(id, "r", fmt.Sprint(i), "a")
-		id = s.ok(http.StatusCreated, "POST", "/v1/sessions/"+id+"/fork", map[string]any{"request_id": "f"})["session_id"].(string)
+		made := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+id+"/fork", map[string]any{"request_id": "f"})
+		id = made["session_id"].(string)
 	}
 	require.Len(t, s.asked(id), events.MaxSegments)
 	s.record(id, "r", "last", "a")

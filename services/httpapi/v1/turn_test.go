@@ -20,7 +20,8 @@ import (
 var turnMembers = []string{
 	"answer_messages", "answer_neutral", "answer_translated", "answer_translated_is_fallback", "consultant",
 	"created_at",
-	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "inherited", "metadata", "pipeline_name",
+	"deleted_at", "dropped_metadata", "duplicate", "finalized_at", "identity_id", "inherited", "metadata",
+	"pipeline_name",
 	"position",
 	"question_messages", "question_neutral", "question_translated", "record_version", "replaced_by_turn_id",
 	"repository",
