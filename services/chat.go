@@ -24,13 +24,13 @@ type ChatMessage struct {
 	ThreadID, UserID, RequestID, Content string
 	// Edits is a turn whose question the message takes the place of, Regenerates one whose question is asked again,
 	// without Content. The answer is given in a branch that begins right before that turn.
-	Edits, Regenerates uuid.UUID
-	OnPending                            OnPending
-	SystemPrompt                         string
-	Language                             Language
-	MaxMessages, MaxTokens               int
-	IdleTimeout                          *time.Duration
-	Memory, Rewrite                      bool
+	Edits, Regenerates     uuid.UUID
+	OnPending              OnPending
+	SystemPrompt           string
+	Language               Language
+	MaxMessages, MaxTokens int
+	IdleTimeout            *time.Duration
+	Memory, Rewrite        bool
 }
 
 // Finish says why an answer ended.

@@ -123,18 +123,18 @@ func (in *contextIn) request() (req services.ContextRequest, err error) {
 
 // contextJSON is the part of the answer after the messages, and documents the whole answer.
 type contextJSON struct {
-	Messages        rawList    `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
-	System          *string    `json:"system,omitempty" doc:"In the anthropic form only"`
-	SessionFound    bool       `json:"session_found"`
-	HistoryMessages int        `json:"history_messages" doc:"Messages taken from history"`
-	HistoryTurns    int        `json:"history_turns"`
-	DroppedTurns    int        `json:"dropped_turns" doc:"Turns that the window left out"`
-	MemorySnippet   *string    `json:"memory_snippet"`
-	RewrittenQuery  *string    `json:"rewritten_query"`
-	RewriteFallback bool       `json:"rewrite_fallback"`
-	Warnings        []string   `json:"warnings" nullable:"false"`
-	Position        *string `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
-	Source          string     `json:"source" enum:"view,view+log,log,request"`
+	Messages        rawList  `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
+	System          *string  `json:"system,omitempty" doc:"In the anthropic form only"`
+	SessionFound    bool     `json:"session_found"`
+	HistoryMessages int      `json:"history_messages" doc:"Messages taken from history"`
+	HistoryTurns    int      `json:"history_turns"`
+	DroppedTurns    int      `json:"dropped_turns" doc:"Turns that the window left out"`
+	MemorySnippet   *string  `json:"memory_snippet"`
+	RewrittenQuery  *string  `json:"rewritten_query"`
+	RewriteFallback bool     `json:"rewrite_fallback"`
+	Warnings        []string `json:"warnings" nullable:"false"`
+	Position        *string  `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
+	Source          string   `json:"source" enum:"view,view+log,log,request"`
 }
 
 // buildContext writes its answer itself, so that the messages reach the client as the port returns them, without being
