@@ -42,7 +42,8 @@ func TestQueries(t *testing.T) {
 		{"API", "GoのAPIです", nil, true},
 		{"runs", "he was running", english, true},
 		{"the", "the house", english, false},
-		{`"running the house"`, "runs a house", english, false},
+		{`"running the house"`, "runs a house", english, true}, // as in PostgreSQL, the is any word
+		{`"running the house"`, "runs house", english, false},
 		{`"running the house"`, "runs quickly house", english, true},
 		{"bench", "a bank", english, true},
 		{"bank", "a bench", english, true},
