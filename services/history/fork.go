@@ -36,6 +36,7 @@ func (s *Service) mark(ctx context.Context, c conversation.ForkSession) (*events
 	if err != nil {
 		return nil, err
 	}
+	defer w.pin()()
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		return st.DecideBranch(c.RequestID, planned, refused)
 	})

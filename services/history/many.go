@@ -122,11 +122,18 @@ func (s *Service) startRun(ctx context.Context, session string, lines []*line) e
 			return err
 		}
 	}
+	first := lines[0]
 	decide := func(st *conversation.State) conversation.Decision { return decideRun(st, lines) }
+	rooted := func(st *conversation.State) conversation.Decision { return w.atRoot(st, first.IdentityID, decide) }
 	defer w.pin()()
-	v, err := w.run(ctx, w.beginning, decide)
+	v, err := w.run(ctx, w.beginning, rooted)
 	if err != nil {
-		return err
+		if again, err := w.linkedAtRoot(ctx, err, first.IdentityID, first.SourceHash); !again {
+			return err
+		}
+		if v, err = w.run(ctx, w.deciding, rooted); err != nil {
+			return err
+		}
 	}
 	recorded := false
 	for _, l := range lines {

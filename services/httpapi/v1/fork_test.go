@@ -3,6 +3,7 @@ package v1_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -85,6 +86,33 @@ func TestFork(t *testing.T) {
 		require.Equal(t, "session_linked_elsewhere", refused.body["code"])
 		s.append(&events.SessionErased{SessionID: "p", ReceiptID: "x"})
 		require.Equal(t, []any{"own"}, s.asked(id), "what was shared is gone")
+	})
+}
+
+// Root and branches have one identity, whichever call names it.
+func TestATurnOnABranchLinksItsRoot(t *testing.T) {
+	t.Parallel()
+	eachLayout(t, func(t *testing.T, s *stack) {
+		t.Helper()
+		turn := map[string]any{"request_id": "own", "question_neutral": "q", "answer_neutral": "a", "identity_id": "ada"}
+		for parent, write := range map[string]func(branch string){
+			"single": func(branch string) {
+				s.ok(http.StatusCreated, "POST", "/v1/sessions/"+branch+"/turns", turn)
+			},
+			"batch": func(branch string) {
+				line := strings.Replace(manyLine(branch, "own"), "{", `{"identity_id":"ada",`, 1)
+				require.InDelta(t, http.StatusCreated, s.many(line)[0]["http_status"], 0)
+			},
+		} {
+			s.record(parent, "r1", "one", "1")
+			branch := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+parent+"/fork", map[string]any{"request_id": "f"})
+			id := branch["session_id"].(string)
+			write(id)
+			for _, of := range []string{parent, id} {
+				require.Equal(t, "ada", s.ok(http.StatusOK, "GET", "/v1/sessions/"+of, nil)["identity_id"], parent)
+			}
+			require.Equal(t, []any{"one", "q"}, s.asked(id), parent)
+		}
 	})
 }
 
