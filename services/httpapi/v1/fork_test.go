@@ -94,7 +94,9 @@ func TestATurnOnABranchLinksItsRoot(t *testing.T) {
 	t.Parallel()
 	eachLayout(t, func(t *testing.T, s *stack) {
 		t.Helper()
-		turn := map[string]any{"request_id": "own", "question_neutral": "q", "answer_neutral": "a", "identity_id": "ada"}
+		turn := map[string]any{
+			"request_id": "own", "question_neutral": "q", "answer_neutral": "a", "identity_id": "ada",
+		}
 		for parent, write := range map[string]func(branch string){
 			"single": func(branch string) {
 				s.ok(http.StatusCreated, "POST", "/v1/sessions/"+branch+"/turns", turn)
@@ -105,8 +107,8 @@ func TestATurnOnABranchLinksItsRoot(t *testing.T) {
 			},
 		} {
 			s.record(parent, "r1", "one", "1")
-			branch := s.ok(http.StatusCreated, "POST", "/v1/sessions/"+parent+"/fork", map[string]any{"request_id": "f"})
-			id := branch["session_id"].(string)
+			fork := "/v1/sessions/" + parent + "/fork"
+			id := s.ok(http.StatusCreated, "POST", fork, map[string]any{"request_id": "f"})["session_id"].(string)
 			write(id)
 			for _, of := range []string{parent, id} {
 				require.Equal(t, "ada", s.ok(http.StatusOK, "GET", "/v1/sessions/"+of, nil)["identity_id"], parent)
