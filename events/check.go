@@ -26,6 +26,7 @@ const (
 	ProblemTombstones    Problem = "malformed_tombstones"
 	ProblemReceipt       Problem = "malformed_receipt"
 	ProblemDescription   Problem = "malformed_description"
+	ProblemSummary       Problem = "malformed_summary"
 	ProblemEmptyQuestion Problem = "empty_question"
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )

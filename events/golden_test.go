@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -112,6 +113,10 @@ func goldens() []struct {
 			After: events.Position{Seq: 10}, Title: "Quarks & <leptons>",
 			Metadata:  map[string]string{"folder": "physics", "pinned": "yes"},
 			CreatedAt: &first, Earlier: []string{events.RequestHash("name-1")}}, conversation.Anomaly},
+		{events.TypeSessionSummarized, &events.SessionSummarized{SessionID: session, RequestID: "sum-1",
+			TurnIDs:        []uuid.UUID{events.TurnID(session, "req-1"), events.TurnID(session, "req-2")},
+			SummaryNeutral: "Quarks & <leptons> were named.", SummaryTranslated: "Kvarkar nämndes.",
+			Model: "small-1"}, conversation.Anomaly},
 	}
 }
 
@@ -149,7 +154,7 @@ func TestRecordedEnvelopes(t *testing.T) {
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-				*events.SessionDescribed, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+				*events.SessionDescribed, *events.SessionSummarized, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}
 		}

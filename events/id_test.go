@@ -43,6 +43,7 @@ func TestEventIDs(t *testing.T) {
 			pyPair["alice@example.org|x2"] + ".identity_erased",
 			pyPair["s1|x2|log"] + ".receipt",
 			pyPair["s1|d2"] + ".described",
+			pyPair["s1|m1"] + ".summarized",
 		}, got)
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
@@ -87,5 +88,6 @@ var pyPair = map[string]string{
 	"alice@example.org|x2": "08c7f494-6ada-57d3-931f-0f6bd34e4fdf",
 	"s1|x2|log":            "b184614e-8df1-5385-8970-a30b092fde4f",
 	"s1|d2":                "dd5bf02c-e516-5b4a-b777-5cb8c9368b40",
+	"s1|m1":                "3533fd48-2be2-5716-b52a-236c71c22404",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

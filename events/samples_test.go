@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"encoding/json"
+	"github.com/google/uuid"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -50,6 +51,8 @@ func fullFacts() []events.Fact {
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
 			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},
+		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
+			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
 	}
 }
 
@@ -71,6 +74,7 @@ func leastFacts() []events.Fact {
 		&events.IdentityErased{IdentityID: "alice", ReceiptID: "x2"},
 		&events.ErasureReceipt{IdentityID: "alice", ReceiptID: "x2"},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d1"},
+		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1}, SummaryNeutral: "q"},
 	}
 }
 

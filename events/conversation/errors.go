@@ -29,6 +29,10 @@ const (
 	// CodeSecondDescription of one that contradicts it.
 	CodeDescriptionReplaced = "description_replaced"
 	CodeSecondDescription   = "second_description"
+	// CodeSecondSummary is the reason of a summary with the request of another one that stands, CodeSummaryGap of one
+	// that leaves out a turn.
+	CodeSecondSummary = "second_summary"
+	CodeSummaryGap    = "summary_gap"
 )
 
 // Refusal is a command that the state of its session does not allow.

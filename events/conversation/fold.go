@@ -20,6 +20,8 @@ type Change struct {
 	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
 	// it (events.SessionMark).
 	NewBoundary bool
+	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
+	VoidsSummary bool
 }
 
 // Folded folds the events of a session. It stops at the first error.
@@ -70,10 +72,11 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, Linked, Corrected, Reset:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Erased, Refused, Noted: // no activity in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
+	c.VoidsSummary = s.voidsSummary(c)
 	return c
 }
 
@@ -115,7 +118,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Refused, Noted:
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Summarized, Refused, Noted:
 	}
 }
 
@@ -172,6 +175,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.reset(e, f)
 	case *events.SessionDescribed:
 		return s.describe(e, f)
+	case *events.SessionSummarized:
+		return s.summarize(e, f)
 	case *events.SessionErased:
 		return s.erase(e)
 	case *events.LinkRefused:
@@ -286,6 +291,7 @@ func (s *State) erase(e events.Recorded) Change {
 	gone := s.Turns
 	s.Turns, s.index = nil, nil
 	s.HeldDescription, s.described = HeldDescription{}, nil
+	s.summaries, s.notStanding = nil, 0
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

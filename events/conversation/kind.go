@@ -21,13 +21,15 @@ const (
 	TurnGone
 	Reset
 	Described
+	Summarized
 	Erased
 )
 
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
 	Started: "started", Answered: "answered", Linked: "linked", Corrected: "corrected",
-	TurnGone: "redacted", Reset: "reset", Described: "described", Erased: "erased",
+	TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized",
+	Erased: "erased",
 }
 
 // String returns the kind's name in metrics and tables.

@@ -28,7 +28,10 @@ type State struct {
 	keys []string
 	// described is nil while nobody has described the session.
 	described *describing
-	index     map[uuid.UUID]*Turn
+	// summaries are the summaries that counted when they were written. notStanding is how many of them don't stand.
+	summaries   []Summary
+	notStanding int
+	index       map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.

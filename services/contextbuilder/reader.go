@@ -302,6 +302,10 @@ func (r *Reader) AsOf(
 		now := today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
 	})
+	standing := today.Standing()
+	state.KeepSummaries(func(m conversation.Summary) bool {
+		return slices.ContainsFunc(standing, func(now conversation.Summary) bool { return now.At == m.At })
+	})
 	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
 	for _, t := range today.Turns {
 		if t.Status == conversation.Redacted && then(

@@ -98,8 +98,8 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 		return r.linked(ctx, f)
 	case *events.IdentityErased:
 		return r.eraseIdentity(ctx, f.IdentityID)
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.SessionReset, *events.LinkRefused,
-		*events.ErasureReceipt:
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.SessionReset, *events.SessionSummarized,
+		*events.LinkRefused, *events.ErasureReceipt:
 		// withdraws nothing
 	}
 	return nil

@@ -60,7 +60,8 @@ func (r *reference) apply(e events.Recorded) {
 			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Erased, conversation.Refused, conversation.Noted:
+		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Erased, conversation.Refused,
+		conversation.Noted:
 	}
 }
 

@@ -82,7 +82,9 @@ func call[I, O any](a *surface, handle func(context.Context, *I) (O, error), op 
 			return err
 		}
 		answered := status
-		if t, ok := any(&out).(*turnJSON); ok && t.existed {
+		t, ofTurn := any(&out).(*turnJSON)
+		m, ofSummary := any(&out).(*summaryJSON)
+		if ofTurn && t.existed || ofSummary && m.Duplicate {
 			answered = http.StatusOK // what was recorded before is not created again
 		}
 		wire.WriteJSON(w, answered, &out)

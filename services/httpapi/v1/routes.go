@@ -73,6 +73,7 @@ func (a *surface) writes() {
 		"Replace a turn", unread, notFound, conflict, gone, tooBig))
 	call(a, a.describeSession, op("describe-session", access.TurnsWrite, "PATCH "+onSession,
 		"Change a session's title and metadata", unread, gone, tooBig))
+	a.summaries()
 	call(a, a.resetSession, op("reset-session", access.TurnsWrite, "POST "+onSession+"/reset",
 		"Let prompts and history start anew", unread, gone))
 }
