@@ -13,8 +13,8 @@ import (
 var (
 	// ErrRebuilding: this or another process is filling a new generation of the projection.
 	ErrRebuilding = errors.New("the projection is being rebuilt already: see turnledger projections list")
-	// ErrBehind: the served generation has applied more than the new one.
-	ErrBehind = errors.New("the served generation is further")
+	// ErrNotCaughtUp: the served generation has applied more than the new one.
+	ErrNotCaughtUp = errors.New("the served generation is further")
 )
 
 // View is a projection that keeps rows in a store, and can be rebuilt from the log.
@@ -79,13 +79,22 @@ type Generation interface {
 	Number() uint64
 	// Swap makes this generation the served one, in one step for every reader, and fences the runners of the former
 	// one. If the former generation is further in a partition, Swap only fences its runners, so that they pause, and
-	// returns ErrBehind; the caller catches up and swaps again. anyway skips that check, for a former generation that
-	// follows another stream.
-	Swap(ctx context.Context, anyway bool) error
+	// returns ErrNotCaughtUp; the caller catches up and swaps again. With PassFormer it skips that check.
+	Swap(ctx context.Context, check SwapCheck) error
 	// Drop removes the generation that is not served: after Swap the former one, otherwise this one. It may be called
 	// again.
 	Drop(ctx context.Context) error
 }
+
+// SwapCheck says whether a Swap waits until the new generation is as far as the former one.
+type SwapCheck bool
+
+const (
+	// ReachFormer: the former generation follows the same stream, so the new one must be as far.
+	ReachFormer SwapCheck = false
+	// PassFormer: the former generation follows another stream, whose positions say nothing.
+	PassFormer SwapCheck = true
+)
 
 // StreamReader returns what SameStream compares a checkpoint with; *jetlog.Log implements it.
 type StreamReader interface {

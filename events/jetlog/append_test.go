@@ -83,13 +83,13 @@ func TestAppendThatMakesNoSenseIsRefused(t *testing.T) {
 		logtest.Fact(elsewhere(log, "a"), "r")}})
 	require.ErrorContains(t, err, "partitions")
 	for _, at := range []events.Position{{Partition: 2, Seq: 1}, {Partition: -1, Seq: 1}} {
-		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNotReached)
+		require.ErrorIs(t, log.Durable(t.Context(), at), jetlog.ErrNoPartition)
 		_, _, err = log.At(t.Context(), at)
-		require.ErrorIs(t, err, jetlog.ErrNotReached)
+		require.ErrorIs(t, err, jetlog.ErrNoPartition)
 		_, err = log.Head(t.Context(), at.Partition)
-		require.ErrorIs(t, err, jetlog.ErrNotReached)
+		require.ErrorIs(t, err, jetlog.ErrNoPartition)
 		_, err = log.Tail(t.Context(), at.Partition, 0, jetlog.TailOptions{})
-		require.ErrorIs(t, err, jetlog.ErrNotReached)
+		require.ErrorIs(t, err, jetlog.ErrNoPartition)
 	}
 	_, found, err := log.At(t.Context(), events.Position{})
 	require.NoError(t, err)

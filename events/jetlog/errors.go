@@ -30,8 +30,8 @@ var (
 	)
 	// ErrLayout: the server's files are not laid out as the durability gate needs.
 	ErrLayout = failure.ErrLayout
-	// ErrNotReached: a position is beyond what the log holds.
-	ErrNotReached = errors.New("the log has not reached the position")
+	// ErrNoPartition: the log has fewer partitions than the caller names.
+	ErrNoPartition = errors.New("the log has no such partition")
 	// ErrClosed: the log, tail or subscriber was closed.
 	ErrClosed = errors.New("closed")
 )

@@ -200,7 +200,7 @@ func (l *Log) Created(partition int) time.Time { return l.partitions[partition].
 // partition returns a partition by its number, which may come from outside.
 func (l *Log) partition(k int) (*partition, error) {
 	if k < 0 || k >= len(l.partitions) {
-		return nil, fmt.Errorf("%w: there is no partition %d", ErrNotReached, k)
+		return nil, fmt.Errorf("%w: %d", ErrNoPartition, k)
 	}
 	return l.partitions[k], nil
 }

@@ -119,19 +119,27 @@ func (n *Notes) Put(ctx context.Context, key string, value any) error {
 	return notWritten(err)
 }
 
-// Commit writes the value of a key durably, or deletes the key if the value is nil. If the key guard no longer has the
-// given revision, Commit changes nothing and fails with ErrConflict.
+// Commit writes the value of a key durably. If the key guard no longer has the given revision, Commit changes nothing
+// and fails with ErrConflict.
 func (n *Notes) Commit(ctx context.Context, key string, value any, guard string, revision uint64) error {
 	m := nats.NewMsg(noteSubject(key))
-	if value == nil {
-		m.Header.Set("KV-Operation", "PURGE")
-		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	} else {
-		var err error
-		if m.Data, err = json.Marshal(value); err != nil {
-			return err
-		}
+	var err error
+	if m.Data, err = json.Marshal(value); err != nil {
+		return err
 	}
+	return n.guarded(ctx, m, guard, revision)
+}
+
+// Remove deletes a key durably, under the same condition as Commit.
+func (n *Notes) Remove(ctx context.Context, key, guard string, revision uint64) error {
+	m := nats.NewMsg(noteSubject(key))
+	m.Header.Set("KV-Operation", "PURGE")
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	return n.guarded(ctx, m, guard, revision)
+}
+
+// guarded sends a message if the key guard still has a revision, and waits until it is durable.
+func (n *Notes) guarded(ctx context.Context, m *nats.Msg, guard string, revision uint64) error {
 	ack, err := n.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequenceForSubject(revision, noteSubject(guard)))
 	if err != nil {
 		return notWritten(err)

@@ -62,5 +62,5 @@ func TestACommittedNoteIsDurable(t *testing.T) {
 	_, err = notes.Write(t.Context(), "guard", 2, guard)
 	require.NoError(t, err)
 	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", "three", "guard", guard), jetlog.ErrConflict)
-	require.ErrorIs(t, notes.Commit(t.Context(), "a.b", nil, "guard", guard), jetlog.ErrConflict)
+	require.ErrorIs(t, notes.Remove(t.Context(), "a.b", "guard", guard), jetlog.ErrConflict)
 }

@@ -136,8 +136,8 @@ func (l *Log) lead(ctx context.Context, p *partition) {
 	l.sendTogether(ctx, p, p.together.next())
 }
 
-// sendTogether sends appends as one atomic batch, and answers each. The server does not say which of them it refuses a
-// batch for, and has stored nothing of it: then each half goes by itself.
+// sendTogether sends appends as one atomic batch, and answers each. If the server refuses a batch, it has stored none
+// of it, and does not say which append it refuses. Then each half is sent by itself.
 func (l *Log) sendTogether(ctx context.Context, p *partition, group []*joined) {
 	last, err := l.publishBatch(ctx, p, group)
 	if len(group) > 1 && err != nil && classify(err) != nil {

@@ -45,6 +45,27 @@ func diskServer(t *testing.T, dir string) (*server.Server, *nats.Conn) {
 	return ns, nc
 }
 
+// reopenWithout stops a server and opens its log anew. A read of one block fails then, as one of a broken disk does,
+// until the returned function puts the block back.
+func reopenWithout(
+	t *testing.T, dir string, ns *server.Server, nc *nats.Conn, number int,
+) (log *jetlog.Log, mend func()) {
+	t.Helper()
+	nc.Close()
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	_, nc = diskServer(t, dir)
+	log, err := jetlog.Open(t.Context(), nc, jetlog.Config{})
+	require.NoError(t, err)
+	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(number, ".blk"))
+	require.NoError(t, os.Rename(block, block+".away"))
+	require.NoError(t, os.Mkdir(block, 0o700))
+	return log, func() {
+		require.NoError(t, os.Remove(block))
+		require.NoError(t, os.Rename(block+".away", block))
+	}
+}
+
 // A server whose disk does not give a block answers as if there was no event in it. That is not "no history".
 func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	t.Parallel()
@@ -62,16 +83,7 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	for i := range 12 {
 		logtest.Add(t, log, "filler", fmt.Sprint("r", i), strings.Repeat("x", 900_000))
 	}
-	nc.Close()
-	ns.Shutdown()
-	ns.WaitForShutdown()
-
-	_, nc = diskServer(t, dir)
-	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
-	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", "1.blk")
-	require.NoError(t, os.Rename(block, block+".away"))
-	require.NoError(t, os.Mkdir(block, 0o700)) // a read of it fails, as one of a broken disk does
+	log, mend := reopenWithout(t, dir, ns, nc, 1)
 	for _, after := range []uint64{0, 1} {
 		_, err = readAfter(t, log, "s", after)
 		require.ErrorIs(t, err, jetlog.ErrUnavailable, "after %d", after)
@@ -83,8 +95,7 @@ func TestABlockThatCannotBeReadIsNotAnEmptySession(t *testing.T) {
 	none, err := readAfter(t, log, "unknown", 0)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	require.NoError(t, os.Remove(block))
-	require.NoError(t, os.Rename(block+".away", block))
+	mend()
 	all, err := readAfter(t, log, "s", 0)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
@@ -119,16 +130,7 @@ func TestABlockThatCannotBeReadIsNotErased(t *testing.T) {
 	}
 	_, err = overwrite.On(log).Erase(t.Context(), events.Position{Seq: 3})
 	require.NoError(t, err)
-	nc.Close()
-	ns.Shutdown()
-	ns.WaitForShutdown()
-
-	_, nc = diskServer(t, dir)
-	log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
-	require.NoError(t, err)
-	block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", "1.blk")
-	require.NoError(t, os.Rename(block, block+".away"))
-	require.NoError(t, os.Mkdir(block, 0o700))
+	log, _ = reopenWithout(t, dir, ns, nc, 1)
 	_, _, err = log.At(t.Context(), events.Position{Seq: 2})
 	require.ErrorIs(t, err, jetlog.ErrUnavailable)
 	_, _, err = log.After(t.Context(), 0, 0)
@@ -229,16 +231,7 @@ func TestABlockThatCannotBeReadIsNotAShorterSession(t *testing.T) {
 					logtest.Add(t, log, "filler", fmt.Sprint("r", i, "-", j), strings.Repeat("x", 900_000))
 				}
 			}
-			nc.Close()
-			ns.Shutdown()
-			ns.WaitForShutdown()
-
-			_, nc = diskServer(t, dir)
-			log, err = jetlog.Open(t.Context(), nc, jetlog.Config{})
-			require.NoError(t, err)
-			block := filepath.Join(dir, "jetstream", "$G", "streams", "TURNS-0", "msgs", fmt.Sprint(broken, ".blk"))
-			require.NoError(t, os.Rename(block, block+".away"))
-			require.NoError(t, os.Mkdir(block, 0o700))
+			log, _ = reopenWithout(t, dir, ns, nc, broken)
 			got, err := readAfter(t, log, "s", 0)
 			if err == nil {
 				require.Len(t, got, 12)

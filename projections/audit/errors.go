@@ -45,7 +45,7 @@ func failure(attempted string, err error) error {
 	}
 }
 
-var ours = []error{ErrUnavailable, ErrMissing, ErrDependent, projections.ErrFenced, projections.ErrBehind,
+var ours = []error{ErrUnavailable, ErrMissing, ErrDependent, projections.ErrFenced, projections.ErrNotCaughtUp,
 	projections.ErrRebuilding}
 
 // aboutData are the classes of errors that are caused by a row's values: data exception, integrity violation, program

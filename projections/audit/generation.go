@@ -186,9 +186,9 @@ func (g *generation) close(ctx context.Context) {
 const swapWait = "2s"
 
 // Swap implements projections.Generation.
-func (g *generation) Swap(ctx context.Context, anyway bool) error {
+func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) error {
 	for {
-		err := g.trySwap(ctx, anyway)
+		err := g.trySwap(ctx, check)
 		if codeOf(err) != lockNotAvailable {
 			return failure("swap the generations of the audit", err)
 		}
@@ -198,7 +198,7 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 	}
 }
 
-func (g *generation) trySwap(ctx context.Context, anyway bool) error {
+func (g *generation) trySwap(ctx context.Context, check projections.SwapCheck) error {
 	behind := false
 	err := pgx.BeginFunc(ctx, g.conn, func(tx pgx.Tx) (err error) {
 		_, err = tx.Exec(ctx, g.served.sql("set local lock_timeout = '"+swapWait+"'; "+
@@ -209,27 +209,27 @@ func (g *generation) trySwap(ctx context.Context, anyway bool) error {
 		err = tx.QueryRow(ctx, g.between(`select exists (select from {served}.projection_checkpoints s
 			left join {next}.projection_checkpoints n using (projection, partition)
 			where s.projection = $1 and s.seq > coalesce(n.seq, 0))`), Name).Scan(&behind)
-		if err != nil || behind && !anyway {
+		if err != nil || behind && check == projections.ReachFormer {
 			return err
 		}
-		return g.takePlace(ctx, tx, anyway)
+		return g.takePlace(ctx, tx, check)
 	})
-	if err != nil || !behind || anyway {
+	if err != nil || !behind || check == projections.PassFormer {
 		return err
 	}
 	_, err = g.conn.Exec(ctx, g.served.sql(`update {s}.projection_checkpoints set epoch = epoch + 1
 		where projection = $1`), Name)
-	return cmp.Or(err, projections.ErrBehind)
+	return cmp.Or(err, projections.ErrNotCaughtUp)
 }
 
 // takePlace transfers to this generation the served one's name and grants.
-func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, anyway bool) error {
+func (g *generation) takePlace(ctx context.Context, tx pgx.Tx, check projections.SwapCheck) error {
 	do := &pgx.Batch{}
 	// The higher epoch makes every runner claim the tables anew.
 	do.Queue(g.between(`update {next}.projection_checkpoints n set epoch = greatest(n.epoch, coalesce((
 		select s.epoch from {served}.projection_checkpoints s
 		where s.projection = n.projection and s.partition = n.partition), 0)) + 1`))
-	if !anyway {
+	if check == projections.ReachFormer {
 		// Refused links and anomalies of erased events can't be built from the log, so they are copied (package doc).
 		do.Queue(g.between(`insert into {next}.security_events select s.* from {served}.security_events s
 			where not exists (select from {next}.event_ledger l where l.partition = s.partition and l.seq = s.seq)

@@ -19,7 +19,7 @@ func rebuildOf(t *testing.T, log *journal, a *tables) {
 	g, err := a.NewGeneration(t.Context())
 	require.NoError(t, err)
 	claim(t, log, g).all(100)
-	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
 	require.NoError(t, g.Drop(t.Context()))
 }
 
@@ -88,11 +88,11 @@ func TestTwoProcessesDoNotRebuildAtOnce(t *testing.T) {
 			return false
 		}
 		claim(t, log, won).all(100)
-		require.NoError(t, won.Swap(t.Context(), false))
+		require.NoError(t, won.Swap(t.Context(), projections.ReachFormer))
 		require.NoError(t, won.Drop(t.Context()))
 		return true
 	}, time.Minute, 10*time.Millisecond)
-	require.Error(t, lost.Swap(t.Context(), false))
+	require.Error(t, lost.Swap(t.Context(), projections.ReachFormer))
 	_ = lost.Drop(t.Context()) // its connection is gone
 	served, err := two.Served(t.Context())
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestAGenerationsBatchIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}
 	a.exec("alter table turnledger_next.questions drop constraint none")
 	require.NoError(t, g.Apply(t.Context(), b))
-	require.NoError(t, g.Swap(t.Context(), false))
+	require.NoError(t, g.Swap(t.Context(), projections.ReachFormer))
 	require.NoError(t, g.Drop(t.Context()))
 	got := a.dump()
 	delete(want, "projection_checkpoints")

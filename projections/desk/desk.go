@@ -22,6 +22,7 @@ type Notes interface {
 	Write(ctx context.Context, key string, value any, revision uint64) (uint64, error)
 	Put(ctx context.Context, key string, value any) error
 	Commit(ctx context.Context, key string, value any, guard string, revision uint64) error
+	Remove(ctx context.Context, key, guard string, revision uint64) error
 	Each(ctx context.Context, filter string, f func(jetlog.Note[json.RawMessage]) error) error
 	Drop(ctx context.Context, key string) error
 }

@@ -79,7 +79,7 @@ func (d *Desk) ClaimLetters(ctx context.Context, name string, cp projections.Che
 	for _, l := range found {
 		if err == nil && (l.Value.Position.Seq > cp.Seq || !sameStream(l.Value.Created, cp.Created)) {
 			h.attempts[l.Value.Position] = l.Value.Attempts
-			err = notes.Commit(ctx, l.Key, nil, h.claimKey, h.revision)
+			err = notes.Remove(ctx, l.Key, h.claimKey, h.revision)
 		}
 	}
 	return h, fenced(err)
@@ -124,7 +124,7 @@ func (h *Claim) bound(ctx context.Context, kept string) error {
 		h.keys = append(h.keys, kept)
 	}
 	for ; len(h.keys) > h.desk.most; h.keys = h.keys[1:] {
-		if err := h.notes.Commit(ctx, h.keys[0], nil, h.claimKey, h.revision); err != nil {
+		if err := h.notes.Remove(ctx, h.keys[0], h.claimKey, h.revision); err != nil {
 			return err
 		}
 	}

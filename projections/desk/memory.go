@@ -76,15 +76,20 @@ func (s *shelf) bound() {
 func (s *shelf) Commit(_ context.Context, key string, value any, guard string, revision uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.notes[guard].Revision != revision:
+	if s.notes[guard].Revision != revision {
 		return jetlog.ErrConflict
-	case value == nil:
-		delete(s.notes, key)
-		return nil
-	default:
-		return s.put(key, value)
 	}
+	return s.put(key, value)
+}
+
+func (s *shelf) Remove(_ context.Context, key, guard string, revision uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notes[guard].Revision != revision {
+		return jetlog.ErrConflict
+	}
+	delete(s.notes, key)
+	return nil
 }
 
 func (s *shelf) Drop(_ context.Context, key string) error {

@@ -195,12 +195,13 @@ func (q *Queue) amend(
 		if err != nil {
 			return now, err
 		}
-		var value any
-		if change != nil {
+		if change == nil {
+			err = notes.Remove(ctx, f.Key, f.Key, f.Revision)
+		} else {
 			change(&f.Value)
-			value = f.Value
+			err = notes.Commit(ctx, f.Key, f.Value, f.Key, f.Revision)
 		}
-		if err = notes.Commit(ctx, f.Key, value, f.Key, f.Revision); !errors.Is(err, jetlog.ErrConflict) {
+		if !errors.Is(err, jetlog.ErrConflict) {
 			return f.Value.DeadLetter, err
 		}
 	}

@@ -126,8 +126,8 @@ func (f *Follower) Events(partition int, after uint64, opts jetlog.TailOptions) 
 	return &Subscription[jetlog.Message]{source: p.events(after, opts), part: p}
 }
 
-// Judged subscribes to the events of a partition after a sequence, each with its verdict. A batch has at most so many
-// events. Nobody may change them.
+// Judged subscribes to the events of a partition after a sequence, each with its verdict. most bounds the events of a
+// batch. Nobody may change the events, since all subscribers share them.
 func (f *Follower) Judged(partition int, after uint64, most int) *Subscription[projections.Judged] {
 	p := f.parts[partition]
 	p.enter()

@@ -106,8 +106,8 @@ func (r *ring[E]) grow(bytes int) {
 	r.budget.grow(bytes)
 }
 
-// held reports whether the ring has readers. If it has none, it goes on at a sequence: the events up to there are
-// nobody's.
+// held reports whether the ring has readers. If it has none, held empties the ring and lets it go on after the sequence
+// at, since no reader needs the events up to there.
 func (r *ring[E]) held(at uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,10 +16,10 @@ type tooLate struct {
 	swapping chan struct{}
 }
 
-func (g tooLate) Swap(ctx context.Context, anyway bool) error {
+func (g tooLate) Swap(ctx context.Context, check projections.SwapCheck) error {
 	close(g.swapping)
 	<-ctx.Done()
-	return g.Generation.Swap(context.WithoutCancel(ctx), anyway)
+	return g.Generation.Swap(context.WithoutCancel(ctx), check)
 }
 
 // Who breaks a rebuild off hears what became of it, not that it was asked to end.

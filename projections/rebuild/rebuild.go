@@ -152,12 +152,12 @@ func (r *Rebuild) drop(ctx context.Context, swapped bool) error {
 
 // fill brings all partitions into the generation, and swaps when all have caught up.
 func (r *Rebuild) fill(ctx context.Context) error {
-	anyway, err := r.foreign(ctx)
+	foreign, err := r.foreign(ctx)
 	if err != nil {
 		return err
 	}
 	return feed(ctx, r.log, r.gen, r.cfg, r.letters, r.parts, func(ctx context.Context, fillers []*filler) error {
-		return r.swap(ctx, fillers, anyway)
+		return r.swap(ctx, fillers, projections.SwapCheck(foreign))
 	})
 }
 
@@ -221,7 +221,7 @@ func (r *Rebuild) foreign(ctx context.Context) (bool, error) {
 // swap catches up with the head, and swaps. While the served generation is further, it catches up with that generation
 // and tries again: the served generation's runners have been fenced, and pause. So a head that moves faster than the
 // new generation can't delay the swap for ever.
-func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) error {
+func (r *Rebuild) swap(ctx context.Context, fillers []*filler, check projections.SwapCheck) error {
 	g, each := errgroup.WithContext(ctx)
 	for _, f := range fillers {
 		g.Go(func() error { return f.catchUp(each) })
@@ -230,8 +230,8 @@ func (r *Rebuild) swap(ctx context.Context, fillers []*filler, anyway bool) erro
 		return err
 	}
 	for {
-		err := r.gen.Swap(ctx, anyway)
-		if !errors.Is(err, projections.ErrBehind) {
+		err := r.gen.Swap(ctx, check)
+		if !errors.Is(err, projections.ErrNotCaughtUp) {
 			return err
 		}
 		if err := r.reachServed(ctx, fillers); err != nil {

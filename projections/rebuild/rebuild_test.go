@@ -133,11 +133,11 @@ func (b *breaking) Apply(ctx context.Context, batch projections.Batch) error {
 	return b.Generation.Apply(ctx, batch)
 }
 
-func (b *breaking) Swap(ctx context.Context, anyway bool) error {
+func (b *breaking) Swap(ctx context.Context, check projections.SwapCheck) error {
 	if err := b.step(); err != nil {
 		return err
 	}
-	return b.Generation.Swap(ctx, anyway)
+	return b.Generation.Swap(ctx, check)
 }
 
 type breakable struct {

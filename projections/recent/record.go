@@ -168,7 +168,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond())) //nolint:gosec // not negative
 }
 
-// reader reads what was appended. Past the end it returns zeros, and done returns false.
+// reader reads what was appended. Past the end it returns zeros, and done then returns an error.
 type reader struct {
 	unread string
 	bad    bool

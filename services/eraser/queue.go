@@ -61,7 +61,8 @@ type awaited struct {
 	write func(ctx context.Context, place string) error
 }
 
-// await does the rest of a job, and then ends the job. It does not block.
+// await has the rest of a job done: each stamper waits for its view. When all have finished, the job ends. await itself
+// does not block.
 func (e *Eraser) await(ctx context.Context, left remainder, end func()) {
 	finish := func() {
 		if left.after != nil {

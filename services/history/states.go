@@ -236,8 +236,8 @@ func (w *writing) answer(ctx context.Context, d decided) (verdict, error) {
 		stated = d.StatedAt
 	}
 	at := events.Position{Partition: w.partition, Seq: restsOn}
-	duplicate := !w.own.covers(stated)
-	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: duplicate, facts: w.own.facts()}, nil
+	return verdict{turn: d.Turn, head: d.head, position: at, duplicate: !w.own.covers(stated),
+		facts: w.own.facts()}, nil
 }
 
 // record appends the facts that a refusal must leave in the log. If the append fails, the refusal stands, and the

@@ -72,6 +72,7 @@ func (r *Reader) IdentityTurns(ctx context.Context, ask services.IdentityAsk) (s
 		}
 		turns, next, err := tables.IdentityTurns(ctx, ask.IdentityID, ask.Since, ask.Until, ask.Limit, ask.Cursor)
 		page.NextCursor = next
+		// The view's row is no services.Turn: that one also says what a write did, which no view knows.
 		for _, t := range turns {
 			page.Turns = append(page.Turns, services.Turn{
 				Turn: t.Turn, SessionID: t.SessionID, IdentityID: t.IdentityID,

@@ -20,7 +20,7 @@ type deadlettersCmd struct {
 
 // letterName is how an operator names a letter on the command line.
 type letterName struct {
-	Projection string `arg:"" help:"The view: recent, audit or memory."`
+	Projection string `arg:"" help:"The view or effect, as turnledger deadletters list names it."`
 	Position   string `arg:"" help:"Where the event stands in the log, such as 0:42."`
 }
 

@@ -2,6 +2,7 @@ package house_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/types"
 	"regexp"
 	"testing"
@@ -22,15 +23,30 @@ func TestInterfacesAreSmall(t *testing.T) {
 }
 
 func largeInterfaces(all []*pkg) (findings []string) {
-	declared(all, func(p *pkg, name string, typ types.Type, doc string) {
+	named := map[ast.Expr]bool{}
+	declared(all, func(p *pkg, spec *ast.TypeSpec, typ types.Type, doc string) {
+		named[spec.Type] = true
 		i, ok := typ.Underlying().(*types.Interface)
 		if ok && i.NumMethods() > mostMethods && !reason.MatchString(doc) {
-			findings = append(findings, fmt.Sprintf(
-				"%s.%s has %d methods: split it by its consumers, or say why in its comment", p.path, name,
-				i.NumMethods(),
-			))
+			const large = "%s.%s has %d methods: split it by its consumers, or say why in its comment"
+			findings = append(findings, fmt.Sprintf(large, p.path, spec.Name.Name, i.NumMethods()))
 		}
 	})
+	for _, p := range all {
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				literal, ok := n.(*ast.InterfaceType)
+				if !ok || named[literal] {
+					return true
+				}
+				if i := p.info.TypeOf(literal).(*types.Interface); i.NumMethods() > mostMethods {
+					const large = "%s has %d methods and no name: split it by its consumers, or declare it"
+					findings = append(findings, fmt.Sprintf(large, p.at(literal), i.NumMethods()))
+				}
+				return true
+			})
+		}
+	}
 	return findings
 }
 
@@ -46,8 +62,12 @@ type Ports struct { Log events.Seven; H func(); I func() }
 type Eight interface { events.Seven; H() }
 // Wide has an excuse. More than seven methods: it is the server's own.
 type Wide interface { Eight; I() }
+type Field struct { Log interface { Eight } }
+func local() { type inner interface { Eight } }
 `}))
 	require.Equal(t, []string{
 		"services/a.Eight has 8 methods: split it by its consumers, or say why in its comment",
+		"services/a/a.go:9 has 8 methods and no name: split it by its consumers, or declare it",
+		"services/a/a.go:10 has 8 methods and no name: split it by its consumers, or declare it",
 	}, found)
 }

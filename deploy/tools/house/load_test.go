@@ -189,7 +189,7 @@ func (a among) Import(path string) (*types.Package, error) {
 }
 
 // declared calls f with each type that a package declares at its top, and its doc comment.
-func declared(all []*pkg, f func(p *pkg, name string, typ types.Type, doc string)) {
+func declared(all []*pkg, f func(p *pkg, spec *ast.TypeSpec, typ types.Type, doc string)) {
 	for _, p := range all {
 		for _, file := range p.files {
 			for _, d := range file.Decls {
@@ -199,7 +199,7 @@ func declared(all []*pkg, f func(p *pkg, name string, typ types.Type, doc string
 				}
 				for _, s := range group.Specs {
 					spec := s.(*ast.TypeSpec)
-					f(p, spec.Name.Name, p.info.Defs[spec.Name].Type(), group.Doc.Text()+spec.Doc.Text())
+					f(p, spec, p.info.Defs[spec.Name].Type(), group.Doc.Text()+spec.Doc.Text())
 				}
 			}
 		}

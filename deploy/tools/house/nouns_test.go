@@ -47,7 +47,8 @@ type noun struct {
 }
 
 func nouns(all []*pkg) (out []noun) {
-	declared(all, func(p *pkg, name string, typ types.Type, _ string) {
+	declared(all, func(p *pkg, spec *ast.TypeSpec, typ types.Type, _ string) {
+		name := spec.Name.Name
 		s, ok := typ.Underlying().(*types.Struct)
 		_, alias := typ.(*types.Alias) // it declares nothing
 		if !ok || alias || !ast.IsExported(name) || apart[p.path] != "" || apart[p.path+"."+name] != "" {

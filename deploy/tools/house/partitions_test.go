@@ -47,8 +47,16 @@ func loopsOf(p *pkg, f *ast.FuncDecl) (findings []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
-			if id, ok := n.Lhs[0].(*ast.Ident); ok && names(n.Rhs[0]) {
-				set[id.Name] = true
+			for i, left := range n.Lhs {
+				if id, ok := left.(*ast.Ident); ok && names(n.Rhs[min(i, len(n.Rhs)-1)]) {
+					set[id.Name] = true
+				}
+			}
+		case *ast.ValueSpec:
+			for i, id := range n.Names {
+				if len(n.Values) > 0 && names(n.Values[min(i, len(n.Values)-1)]) {
+					set[id.Name] = true
+				}
 			}
 		case *ast.RangeStmt:
 			if names(n.X) {
@@ -73,9 +81,15 @@ func TestLoopsOverPartitionsAreFound(t *testing.T) {
 	n := l.Partitions()
 	for range n { }
 	for range 3 { }
+	a, b := 1, l.Partitions()
+	for range a { }
+	for range b { }
+	var c = l.Partitions()
+	for range c { }
 }
 `}
 	below := fault{"services/a", "package a\n" + log + "func loops(l log) { for range l.Partitions() {} }\n"}
-	require.Equal(t, []string{"cmd/turnledger/a.go:5", "cmd/turnledger/a.go:6", "cmd/turnledger/a.go:8"},
+	require.Equal(t, []string{"cmd/turnledger/a.go:5", "cmd/turnledger/a.go:6", "cmd/turnledger/a.go:8",
+		"cmd/turnledger/a.go:12", "cmd/turnledger/a.go:14"},
 		partitionLoops(planted(t, command, below)))
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // A page or a comment that names a test, a benchmark or a fuzz test names one that exists. An ellipsis stands for any
-// letters (TestWritesGoOn…), and after -run, -bench or -fuzz a part of a name is enough.
+// letters (TestWritesGoOn…). After -run, -bench or -fuzz parts of names are enough, with | between several; a word in
+// capitals stands for any name.
 func TestNamedTestsExist(t *testing.T) {
 	files := repository(t)
 	names := testNames(files)
@@ -41,19 +42,28 @@ func testNames(files []source.File) string {
 	return names.String()
 }
 
-// mentioned finds what has the name of a test. Its first group is what stands before: func in an example, or a flag.
-var mentioned = regexp.MustCompile(`(func |-(?:run|bench|fuzz)[ =]'?)?\b((?:Test|Benchmark|Fuzz)[A-Z][\w…]*)`)
+var (
+	// mentioned finds what has the name of a test, and whether it is declared (in an example) or follows a flag.
+	mentioned = regexp.MustCompile(`(func |-(?:run|bench|fuzz)[ =]'?)?\b((?:Test|Benchmark|Fuzz)[A-Z][\w…]*)`)
+	// flagged finds the parts of names after a flag.
+	flagged     = regexp.MustCompile(`-(?:run|bench|fuzz)[ =]'?((?:[A-Z]\w*(?:\\?\|)?)+)`)
+	placeholder = regexp.MustCompile(`^[A-Z]+$`)
+)
 
 func unknownTests(f source.File, names string) (findings []string) {
 	look := func(text string, line int) {
 		for n, row := range strings.Split(text, "\n") {
 			for _, m := range mentioned.FindAllStringSubmatch(row, -1) {
-				pattern := strings.ReplaceAll(m[2], "…", `\w*`)
-				if !strings.HasPrefix(m[1], "-") {
-					pattern = "^" + pattern + "$"
-				}
-				if m[1] != "func " && !regexp.MustCompile("(?m)"+pattern).MatchString(names) {
+				pattern := "^" + strings.ReplaceAll(m[2], "…", `\w*`) + "$"
+				if m[1] == "" && !regexp.MustCompile("(?m)"+pattern).MatchString(names) {
 					findings = append(findings, fmt.Sprintf("%s:%d %s: no such test", f.Path, line+n, m[2]))
+				}
+			}
+			for _, m := range flagged.FindAllStringSubmatch(row, -1) {
+				for part := range strings.SplitSeq(strings.ReplaceAll(m[1], `\|`, "|"), "|") {
+					if !placeholder.MatchString(part) && !strings.Contains(names, part) {
+						findings = append(findings, fmt.Sprintf("%s:%d %s: no such test", f.Path, line+n, part))
+					}
 				}
 			}
 		}
@@ -91,5 +101,7 @@ func TestNamesOfTestsThatAreGoneAreFound(t *testing.T) {
 		"docs/a.md:2 TestOneM: no such test",
 		"docs/a.md:2 TestMore…: no such test",
 		"docs/a.md:2 TestThree: no such test",
-	}, unknownTests(read("docs/a.md", "\n`TestOneM` `TestMore…` -run TestThree\n"), names))
+		"docs/a.md:3 Four: no such test",
+	}, unknownTests(read("docs/a.md", "\n`TestOneM` `TestMore…` -run TestThree\n"+
+		"-bench 'Two\\|Four' -fuzz NAME\n"), names))
 }

@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,24 +19,39 @@ func TestNobodyAsksAViewForItsType(t *testing.T) {
 	require.Empty(t, viewAssertions(modulePackages(t)))
 }
 
-// viewAssertions returns the type assertions and type switches whose operand is a view, and those to an interface of
-// package projections or below it.
+// viewAssertions returns the type assertions and type switches whose operand is a view, and those to a view or to an
+// interface of package projections or below it.
 func viewAssertions(all []*pkg) (findings []string) {
 	for _, p := range all {
 		for _, file := range p.files {
 			ast.Inspect(file, func(n ast.Node) bool {
-				a, ok := n.(*ast.TypeAssertExpr)
-				if !ok || !p.inProgram() {
-					return true
-				}
-				if isView(operand(p, a.X)) || a.Type != nil && isContract(p.info.TypeOf(a.Type)) {
-					findings = append(findings, p.at(a)+" "+types.ExprString(a.X)+" is asked for its type")
+				if x := asked(p, n); x != nil && p.inProgram() {
+					findings = append(findings, p.at(x)+" "+types.ExprString(x)+" is asked for its type")
 				}
 				return true
 			})
 		}
 	}
 	return findings
+}
+
+// asked returns the operand of a type assertion that concerns a view, or the type that a case of a type switch names.
+func asked(p *pkg, n ast.Node) ast.Expr {
+	concerns := func(x ast.Expr) bool {
+		typ := p.info.TypeOf(x)
+		return typ != nil && p.info.Types[x].IsType() && (isContract(typ) || isView(typ))
+	}
+	switch n := n.(type) {
+	case *ast.TypeAssertExpr:
+		if isView(operand(p, n.X)) || n.Type != nil && concerns(n.Type) {
+			return n.X
+		}
+	case *ast.CaseClause:
+		if i := slices.IndexFunc(n.List, concerns); i >= 0 {
+			return n.List[i]
+		}
+	}
+	return nil
 }
 
 // operand returns the type of what is asserted, before a conversion such as any(view).
@@ -89,15 +105,24 @@ func five(v projections.Task) { _, _ = v.(interface{ Flush() }) }
 func six(v recent.Reader) { _, _ = v.(interface{ Flush() }) }
 func seven(v any) { _ = v.(recent.Reader) }
 func good(v any) { _, _ = v.(interface{ Flush() }) }
+type kept struct{}
+func (*kept) Name() string { return "" }
+func (*kept) Claim(int) int { return 0 }
+func (*kept) Apply(int) error { return nil }
+func eight(v any) { _ = v.(*kept) }
+func nine(v any) { switch v.(type) { case int, projections.Rebuildable: } }
 `}))
 	require.Equal(t, []string{
 		"projections/fleet/a.go:5 v is asked for its type",
 		"projections/fleet/a.go:6 e.view is asked for its type",
 		"projections/fleet/a.go:7 any(v) is asked for its type",
+		"projections/fleet/a.go:7 projections.Rebuildable is asked for its type",
 		"projections/fleet/a.go:8 v is asked for its type",
 		"projections/fleet/a.go:9 v is asked for its type",
 		"projections/fleet/a.go:10 v is asked for its type",
 		"projections/fleet/a.go:11 v is asked for its type",
+		"projections/fleet/a.go:17 v is asked for its type",
+		"projections/fleet/a.go:18 projections.Rebuildable is asked for its type",
 	}, found)
 }
 

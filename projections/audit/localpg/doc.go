@@ -1,8 +1,8 @@
 // Package localpg runs one private PostgreSQL from the binaries that are installed on this machine: for `turnledger
 // dev`, and for tests.
 //
-// It makes the cluster once (UTF-8, C locale), listens on a unix socket only, lets in by the kernel's word who is at
-// the other end (peer authentication: no password anywhere), and stops with the process that started it. Below the data
+// It makes the cluster once (UTF-8, C locale), listens on a unix socket only, and stops with the process that started
+// it. There are no passwords: the kernel says which user a connection comes from (peer authentication). Below the data
 // directory lie
 //
 //	cluster/     PostgreSQL's own data directory, 0700, owned by the account that PostgreSQL runs as

@@ -51,7 +51,7 @@ func (v *generation) Name() string { return recent.Name }
 func (v *generation) Number() uint64 { return v.number }
 
 // Swap implements projections.Generation. It stops the runners of both generations meanwhile, but no reader.
-func (v *generation) Swap(ctx context.Context, anyway bool) error {
+func (v *generation) Swap(ctx context.Context, check projections.SwapCheck) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func (v *generation) Swap(ctx context.Context, anyway bool) error {
 		defer was.applying.Unlock()
 		is.applying.Lock()
 		defer is.applying.Unlock()
-		behind = behind || !anyway && is.at.Seq < was.at.Seq
+		behind = behind || check == projections.ReachFormer && is.at.Seq < was.at.Seq
 		pairs = append(pairs, [2]*partition{was, is})
 	}
 	for _, p := range pairs {
 		p[0].at.Epoch++
 	}
 	if behind {
-		return projections.ErrBehind
+		return projections.ErrNotCaughtUp
 	}
 	for _, p := range pairs {
 		// The higher epoch makes every runner claim the served generation anew.

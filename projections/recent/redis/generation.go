@@ -132,9 +132,9 @@ func (g *generation) leave(ctx context.Context) error {
 }
 
 // Swap implements projections.Generation.
-func (g *generation) Swap(ctx context.Context, anyway bool) error {
+func (g *generation) Swap(ctx context.Context, check projections.SwapCheck) error {
 	args := []string{g.number, g.root, "0"}
-	if anyway {
+	if check == projections.PassFormer {
 		args[2] = "1"
 	}
 	for k := range g.generations {
@@ -149,7 +149,7 @@ func (g *generation) Swap(ctx context.Context, anyway bool) error {
 	case done < 0:
 		return fmt.Errorf("swap the generations in Redis: %w", projections.ErrFenced)
 	case done == 0:
-		return projections.ErrBehind
+		return projections.ErrNotCaughtUp
 	}
 	return nil
 }

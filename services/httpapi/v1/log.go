@@ -183,7 +183,7 @@ func (a *surface) snapshot(w http.ResponseWriter, r *http.Request, in *snapshotI
 		a.wire.Logger().Error("a copy of the log was broken off", "partition", partition, "err", err)
 		panic(http.ErrAbortHandler)
 	}
-	if errors.Is(err, jetlog.ErrNotReached) {
+	if errors.Is(err, jetlog.ErrNoPartition) {
 		return noPartition
 	}
 	return err

@@ -18,7 +18,7 @@ type Log struct {
 	Layout layout.Log
 	// Deadline bounds a change whose outcome is unknown.
 	Deadline time.Duration
-	// Partition returns a partition, or jetlog.ErrNotReached if the log has no partition of that number.
+	// Partition returns a partition, or jetlog.ErrNoPartition if the log has no partition of that number.
 	Partition func(number int) (Partition, error)
 	// LeaderHead asks a partition's leader for its last sequence. It fails with jetlog.ErrStream if the stream is not
 	// the one that was opened.
