@@ -23,6 +23,7 @@ type Verbs struct {
 	Explain     explainCmd     `cmd:"" help:"Show what a turn was made of, and what its prompt could see."`
 	Replay      replayCmd      `cmd:"" help:"Print the log, or make a table of it."`
 	Sessions    sessionsCmd    `cmd:"" help:"List sessions, look at one, and describe it."`
+	Summaries   summariesCmd   `cmd:"" help:"Record a summary of a session's turns."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Erase       eraseCmd       `cmd:"" help:"Erase a session or an identity, and see what an erasure has reached."`
