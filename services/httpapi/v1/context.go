@@ -146,6 +146,18 @@ type shownSummary struct {
 	Turns         int       `json:"turns" doc:"How many turns it covers"`
 }
 
+// Schema documents the summary, or null.
+func (shownSummary) Schema(huma.Registry) *huma.Schema {
+	id := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
+	return &huma.Schema{
+		Type: huma.TypeObject, Nullable: true, Required: []string{"summary_id", "through_turn_id", "turns"},
+		Properties: map[string]*huma.Schema{
+			"summary_id": id, "through_turn_id": id,
+			"turns": {Type: huma.TypeInteger, Description: "How many turns it covers"},
+		},
+	}
+}
+
 // buildContext writes its answer itself, so that the messages reach the client as the port returns them, without being
 // parsed or copied again.
 func (a *surface) buildContext(w http.ResponseWriter, r *http.Request, in *contextIn) error {
