@@ -13,7 +13,8 @@ var problems = map[string]bool{
 	"": true, "wrong_subject": true, "not_a_cloudevent": true, "unknown_type": true, "wrong_event_id": true,
 	"malformed_body": true, "malformed_id": true, "malformed_messages": true, "malformed_metadata": true,
 	"malformed_tombstones":  true,
-	"malformed_description": true, "malformed_summary": true, "wrong_turn_id": true, "empty_question": true, "empty_answer": true,
+	"malformed_description": true, "malformed_summary": true,
+	"wrong_turn_id": true, "empty_question": true, "empty_answer": true,
 }
 
 func FuzzToken(f *testing.F) {

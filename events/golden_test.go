@@ -154,7 +154,8 @@ func TestRecordedEnvelopes(t *testing.T) {
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-				*events.SessionDescribed, *events.SessionSummarized, *events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+				*events.SessionDescribed, *events.SessionSummarized,
+				*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}
 		}

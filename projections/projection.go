@@ -82,8 +82,8 @@ type Judged struct {
 	Continues bool
 }
 
-// VoidSummary reports whether the event is a summary of a session that does not count. It is erased: its text may repeat
-// a turn that was redacted.
+// VoidSummary reports whether the event is a summary of a session that does not count. It is erased: its text may
+// repeat a turn that was redacted.
 func (j *Judged) VoidSummary() bool {
 	return j.Type == events.TypeSessionSummarized && !j.Change.Kind.ChangesView()
 }

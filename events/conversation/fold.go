@@ -72,7 +72,8 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, Linked, Corrected, Reset:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Erased, Refused, Noted: // no activity in the conversation
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Erased, Refused, Noted:
+		// no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)

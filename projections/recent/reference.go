@@ -134,7 +134,8 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	case conversation.Erased:
 		s.turns = nil
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
-		conversation.Described, conversation.Summarized, conversation.Refused, conversation.Noted: // the head says it all
+		conversation.Described, conversation.Summarized, conversation.Refused,
+		conversation.Noted: // the head says it all
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // around is how many messages a prompt has besides its history.
 const around = 4
 
-// assemble puts the prompt together: system prompt, memory, summary, history, message. It may change the history's slice.
+// assemble puts the prompt together: system prompt, memory, summary, history, message.
+// It may change the history's slice.
 func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) {
 	if req.Memory {
 		p.MemorySnippet = b.remember(ctx, req, p)

@@ -15,8 +15,8 @@ import (
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
 )
 
-// A context asked for after a redaction was acknowledged has no summary of the turn, also where another process redacted
-// and the reader is kept busy meanwhile.
+// A context asked for after a redaction was acknowledged has no summary of the turn, also where another process
+// redacted and the reader is kept busy meanwhile.
 func TestNoSummaryIsShownAfterARedaction(t *testing.T) {
 	t.Parallel()
 	rounds := 10
@@ -24,7 +24,8 @@ func TestNoSummaryIsShownAfterARedaction(t *testing.T) {
 		rounds = 1000
 	}
 	nats := stack.FreeAddress(t)
-	reads := stack.Start(t, stack.ServeNATS(nats), "serve", "--roles", "api,context,eraser", "--data-dir", stack.DataDir(t))
+	reads := stack.Start(t, stack.ServeNATS(nats), "serve", "--roles", "api,context,eraser",
+		"--data-dir", stack.DataDir(t))
 	writes := stack.Start(t, stack.JoinNATS(nats), "serve", "--roles", "api")
 	for n := range rounds {
 		session := fmt.Sprint("s-", n)
