@@ -89,7 +89,8 @@ func (m *machine) anyCommand(t *rapid.T) command {
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
 	case "summarize":
-		c := conversation.Summarize{SessionID: m.session, RequestID: request, ThroughTurnID: id, SummaryNeutral: words}
+		c := conversation.Summarize{ThroughTurnID: id, Summary: events.SessionSummarized{SessionID: m.session,
+			RequestID: request, SummaryNeutral: words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideSummarize(c) }}
 	case "link":
 		identity := identities.Filter(func(s string) bool { return s != "" }).Draw(t, "identity")

@@ -179,9 +179,10 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 		c, err := conversation.NormalDescribe(r.describeOf(a))
 		return s.DecideDescribe(c, 0), err
 	case "summarize":
-		c, err := conversation.NormalSummarize(conversation.Summarize{SessionID: r.session, RequestID: a.word(1),
-			ThroughTurnID: r.turn(a.values["through"]), SummaryNeutral: a.values["text"],
-			SummaryTranslated: a.values["translated"], Model: a.values["model"]})
+		c, err := conversation.NormalSummarize(conversation.Summarize{ThroughTurnID: r.turn(a.values["through"]),
+			Summary: events.SessionSummarized{SessionID: r.session, RequestID: a.word(1),
+				SummaryNeutral:    a.values["text"],
+				SummaryTranslated: a.values["translated"], Model: a.values["model"]}})
 		return s.DecideSummarize(c), err
 	default:
 		c, err := policy.NormalCorrect(r.correctOf(a))

@@ -30,18 +30,17 @@ type Summary struct {
 
 // Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
 type Summarize struct {
-	SessionID, RequestID              string
-	ThroughTurnID                     uuid.UUID
-	SummaryNeutral, SummaryTranslated string
-	Model                             string
+	ThroughTurnID uuid.UUID
+	// Summary is the fact to record, but for its turns.
+	Summary events.SessionSummarized
 }
 
 // NormalSummarize checks a summary by the rules that need no state.
 func NormalSummarize(c Summarize) (Summarize, error) {
-	if err := ValidIDs("session_id", c.SessionID, "request_id", c.RequestID); err != nil {
+	if err := ValidIDs("session_id", c.Summary.SessionID, "request_id", c.Summary.RequestID); err != nil {
 		return c, err
 	}
-	if c.SummaryNeutral == "" {
+	if c.Summary.SummaryNeutral == "" {
 		return c, &Invalid{"summary_neutral", "is required"}
 	}
 	return c, nil
@@ -53,7 +52,7 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
 	}
-	earlier := s.Summary(events.SummaryID(c.SessionID, c.RequestID))
+	earlier := s.Summary(events.SummaryID(c.Summary.SessionID, c.Summary.RequestID))
 	if earlier != nil && s.Stands(earlier) {
 		return Decision{RestsOn: earlier.At}
 	}
@@ -67,8 +66,8 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if !s.Shown(through) {
 		return Decision{Err: &Invalid{"through_turn_id", "is a turn that prompts no longer show"}}
 	}
-	f := &events.SessionSummarized{SessionID: c.SessionID, RequestID: c.RequestID, SummaryNeutral: c.SummaryNeutral,
-		SummaryTranslated: c.SummaryTranslated, Model: c.Model}
+	f := c.Summary
+	f.TurnIDs = nil
 	for _, t := range s.Turns {
 		if !s.Shown(t) || t.Place > through.Place {
 			continue
@@ -81,7 +80,7 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if earlier != nil {
 		return Decision{Err: s.whyVoid(earlier)}
 	}
-	return Decision{Facts: []events.Fact{f}, Expect: true}
+	return Decision{Facts: []events.Fact{&f}, Expect: true}
 }
 
 // unsummarizable returns why a summary can't cover a turn, or nil.

@@ -14,7 +14,8 @@ import (
 func (w *world) summarize(request string, through uuid.UUID, text string) {
 	w.Helper()
 	_, err := w.history.SummarizeSession(w.Context(), conversation.Summarize{
-		SessionID: "s", RequestID: request, ThroughTurnID: through, SummaryNeutral: text,
+		ThroughTurnID: through,
+		Summary:       events.SessionSummarized{SessionID: "s", RequestID: request, SummaryNeutral: text},
 	})
 	require.NoError(w, err)
 }

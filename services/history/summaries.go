@@ -16,10 +16,10 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 	if err != nil {
 		return services.Summary{}, err
 	}
-	w := s.writing(c.SessionID)
+	w := s.writing(c.Summary.SessionID)
 	defer w.pin()()
-	id := events.SummaryID(c.SessionID, c.RequestID)
-	out := services.Summary{SessionID: c.SessionID}
+	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
+	out := services.Summary{SessionID: c.Summary.SessionID}
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if m := st.Summary(id); m != nil {
 			out.Summary = *m

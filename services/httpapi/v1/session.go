@@ -211,8 +211,11 @@ func (a *surface) summarizeSession(ctx context.Context, in *summarizeIn) (summar
 		return summaryJSON{}, invalid("through_turn_id", "must be the id of a turn")
 	}
 	m, err := a.cfg.SessionWrites.SummarizeSession(ctx, conversation.Summarize{
-		SessionID: in.SessionID.text(), RequestID: b.RequestID, ThroughTurnID: through,
-		SummaryNeutral: b.SummaryNeutral, SummaryTranslated: b.SummaryTranslated, Model: b.Model,
+		ThroughTurnID: through,
+		Summary: events.SessionSummarized{
+			SessionID: in.SessionID.text(), RequestID: b.RequestID,
+			SummaryNeutral: b.SummaryNeutral, SummaryTranslated: b.SummaryTranslated, Model: b.Model,
+		},
 	})
 	if err != nil {
 		return summaryJSON{}, err
