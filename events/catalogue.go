@@ -15,19 +15,20 @@ import (
 // The types of events. A type is never renamed and never changes its meaning: a new shape gets a new version of the
 // type, and old events are converted to it when they are read.
 const (
-	TypeTurnStarted      = "turnledger.turn.started.v1"
-	TypeTurnFinalized    = "turnledger.turn.finalized.v1"
-	TypeTurnCorrected    = "turnledger.turn.corrected.v1"
-	TypeTurnRedacted     = "turnledger.turn.redacted.v1"
-	TypeSessionLinked    = "turnledger.session.linked.v1"
-	TypeLinkRefused      = "turnledger.session.link_refused.v1"
-	TypeSessionReset     = "turnledger.session.reset.v1"
-	TypeSessionDescribed = "turnledger.session.described.v1"
-	TypeSessionForked    = "turnledger.session.forked.v1"
-	TypeSessionBranched  = "turnledger.session.branched.v1"
-	TypeSessionErased    = "turnledger.session.erased.v1"
-	TypeIdentityErased   = "turnledger.identity.erased.v1"
-	TypeErasureReceipt   = "turnledger.erasure.receipt.v1"
+	TypeTurnStarted       = "turnledger.turn.started.v1"
+	TypeTurnFinalized     = "turnledger.turn.finalized.v1"
+	TypeTurnCorrected     = "turnledger.turn.corrected.v1"
+	TypeTurnRedacted      = "turnledger.turn.redacted.v1"
+	TypeSessionLinked     = "turnledger.session.linked.v1"
+	TypeLinkRefused       = "turnledger.session.link_refused.v1"
+	TypeSessionReset      = "turnledger.session.reset.v1"
+	TypeSessionDescribed  = "turnledger.session.described.v1"
+	TypeSessionForked     = "turnledger.session.forked.v1"
+	TypeSessionBranched   = "turnledger.session.branched.v1"
+	TypeSessionSummarized = "turnledger.session.summarized.v1"
+	TypeSessionErased     = "turnledger.session.erased.v1"
+	TypeIdentityErased    = "turnledger.identity.erased.v1"
+	TypeErasureReceipt    = "turnledger.erasure.receipt.v1"
 )
 
 // catalogue has one row for each type of event, past types included. The methods of the type's Fact hold everything
@@ -43,6 +44,7 @@ var catalogue = byType(
 	event[SessionDescribed](),
 	event[SessionForked](),
 	event[SessionBranched](),
+	event[SessionSummarized](),
 	event[SessionErased](),
 	event[IdentityErased](),
 	event[ErasureReceipt](),

@@ -75,6 +75,10 @@ func namesItsTurns(t *testing.T, typ string) {
 				require.False(t, holdsTurn(nested, field.Type),
 					"%s.%s: an id of a turn must be a member of the event itself", name, nested)
 			}
+		case name == "turn_ids": // turns whose texts the event repeats
+			id := uuid.New()
+			value.Set(reflect.ValueOf([]uuid.UUID{id}))
+			require.Contains(t, events.Covers(f), id, "Covers lacks %s: the event would outlive its turns", name)
 		case holdsTurn(name, inner):
 			require.Contains(t, []string{"turn_id", "replaces_turn_id"}, name,
 				"older processes do not know a turn under this name")

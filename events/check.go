@@ -27,6 +27,7 @@ const (
 	ProblemReceipt       Problem = "malformed_receipt"
 	ProblemDescription   Problem = "malformed_description"
 	ProblemSegments      Problem = "malformed_segments"
+	ProblemSummary       Problem = "malformed_summary"
 	ProblemEmptyQuestion Problem = "empty_question"
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )

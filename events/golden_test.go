@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
@@ -123,6 +124,10 @@ func goldens() []struct {
 			RequestID: "fork-2", At: at(12), FromSessionID: session, Root: "first visit", Segments: []events.Segment{
 				{SessionID: session, ThroughTurnID: events.TurnID(session, "ask-1"), Through: at(5), After: ptr(at(1))},
 			}}, conversation.Anomaly},
+		{events.TypeSessionSummarized, &events.SessionSummarized{SessionID: session, RequestID: "sum-1",
+			TurnIDs:        []uuid.UUID{events.TurnID(session, "req-1"), events.TurnID(session, "req-2")},
+			SummaryNeutral: "Quarks & <leptons> were named.", SummaryTranslated: "Kvarkar nämndes.",
+			Model: "small-1"}, conversation.Anomaly},
 	}
 }
 
@@ -160,7 +165,7 @@ func TestRecordedEnvelopes(t *testing.T) {
 			switch r.Fact.(type) {
 			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
-				*events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
+				*events.SessionDescribed, *events.SessionSummarized, *events.SessionForked, *events.SessionBranched,
 				*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
 				replayed.Fold(r)
 			}

@@ -45,6 +45,7 @@ func TestEventIDs(t *testing.T) {
 			pyPair["s1|d2"] + ".described",
 			pyPair["s2|s1"] + ".forked",
 			pyPair["s1|f1"] + ".branched",
+			pyPair["s1|m1"] + ".summarized",
 		}, got)
 	})
 	t.Run("of an identity's receipt", func(t *testing.T) {
@@ -91,5 +92,6 @@ var pyPair = map[string]string{
 	"s1|d2":                "dd5bf02c-e516-5b4a-b777-5cb8c9368b40",
 	"s2|s1":                "a356faa6-8dee-5485-8da4-a93a142570f2",
 	"s1|f1":                "4912b81d-9050-5ade-9064-6e65e02af314",
+	"s1|m1":                "3533fd48-2be2-5716-b52a-236c71c22404",
 	"x2|log":               "91661d56-1799-5f7b-ada8-f8b3c6153fd4",
 }

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"encoding/json"
+	"github.com/google/uuid"
 	"time"
 
 	"github.com/turnledger/turnledger/events"
@@ -53,6 +54,8 @@ func fullFacts() []events.Fact {
 		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s0", Segments: lineage()},
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", At: at(9), FromSessionID: "s1",
 			Root: "s0", Segments: lineage()},
+		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
+			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
 	}
 }
 
@@ -85,6 +88,7 @@ func leastFacts() []events.Fact {
 		&events.SessionForked{SessionID: "s2", RequestID: "f1", FromSessionID: "s1", Root: "s1"},
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", FromSessionID: "s1",
 			Root: "s1"},
+		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1}, SummaryNeutral: "q"},
 	}
 }
 

@@ -82,6 +82,12 @@ type Judged struct {
 	Continues bool
 }
 
+// VoidSummary reports whether the event is a summary of a session that does not count. It is erased: its text may
+// repeat a turn that was redacted.
+func (j *Judged) VoidSummary() bool {
+	return j.Type == events.TypeSessionSummarized && !j.Change.Kind.ChangesView()
+}
+
 // VoidDescription reports whether the event is a description of a session that does not count. Such an event does not
 // stay in the log, since it may hold a title that was replaced.
 func (j *Judged) VoidDescription() bool {

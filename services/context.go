@@ -42,7 +42,9 @@ type ContextRequest struct {
 	IncludePending bool
 	Memory         bool
 	Rewrite        bool
-	IdentityID     string
+	// Summary asks for a summary of the turns that the window leaves out.
+	Summary    bool
+	IdentityID string
 	// History, if set, is the client's own history and replaces the stored one.
 	History     []json.RawMessage
 	Format      Format
@@ -75,6 +77,8 @@ type Context struct {
 	HistoryMessages int
 	HistoryTurns    int
 	DroppedTurns    int
+	// Summary stands for turns that the window left out; nil if none does.
+	Summary         *ShownSummary
 	MemorySnippet   string
 	RewrittenQuery  string
 	RewriteFallback bool
@@ -83,6 +87,12 @@ type Context struct {
 	// Others are positions of the other partitions that were read.
 	Others []events.Position
 	Source Source
+}
+
+// ShownSummary names the summary in a context, which stands for so many turns.
+type ShownSummary struct {
+	SummaryID, ThroughTurnID uuid.UUID
+	Turns                    int
 }
 
 // ContextBuilder builds contexts. Its errors are those of SessionReader and

@@ -16,12 +16,21 @@ type Session struct {
 	Duplicate bool
 }
 
+// Summary is the answer to a summary of a session. Its Fact has the texts.
+type Summary struct {
+	SessionID string
+	conversation.Summary
+	Position  events.Position
+	Duplicate bool
+}
+
 // SessionWriter records facts about a whole session.
 type SessionWriter interface {
 	LinkSession(ctx context.Context, sessionID, identityID, sourceHash string) (Session, error)
 	ResetSession(ctx context.Context, sessionID, reason string) (Session, error)
 	DescribeSession(ctx context.Context, c conversation.Describe) (Session, error)
 	ForkSession(ctx context.Context, c conversation.ForkSession) (Session, error)
+	SummarizeSession(ctx context.Context, c conversation.Summarize) (Summary, error)
 }
 
 // Ask says how much of a session a read needs.

@@ -34,6 +34,10 @@ const (
 	CodeSecondDescription   = "second_description"
 	// CodeSecondFork is the reason of a fork of a session that has begun already, or of a second mark of a request.
 	CodeSecondFork = "second_fork"
+	// CodeSecondSummary is the reason of a summary with the request of another one that stands, CodeSummaryGap of one
+	// that leaves out a turn.
+	CodeSecondSummary = "second_summary"
+	CodeSummaryGap    = "summary_gap"
 )
 
 // Refusal is a command that the state of its session does not allow.

@@ -23,6 +23,8 @@ type Change struct {
 	// NewBoundary is true if the boundary moved: forward by a silence or a reset, or back by a redaction that restores
 	// it (events.SessionMark).
 	NewBoundary bool
+	// VoidsSummary is true if a summary stands no longer, or was void from the beginning.
+	VoidsSummary bool
 }
 
 // Folded folds the events of a session. It stops at the first error.
@@ -73,11 +75,12 @@ func (s *State) Fold(e events.Recorded) Change {
 	switch c.Kind {
 	case Started, Answered, Linked, Corrected, Reset, Forked:
 		s.touch(e)
-	case Seen, Duplicate, Anomaly, TurnGone, Described, Branched,
+	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
 	}
 	c.NewBoundary = s.Boundary != before
 	s.count(c)
+	c.VoidsSummary = s.voidsSummary(c)
 	return c
 }
 
@@ -119,7 +122,7 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Forked, Branched, Refused, Noted:
+	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Summarized, Forked, Branched, Refused, Noted:
 	}
 }
 
@@ -180,6 +183,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.forked(e, f)
 	case *events.SessionBranched:
 		return s.branched(e, f)
+	case *events.SessionSummarized:
+		return s.summarize(e, f)
 	case *events.SessionErased:
 		return s.erase(e)
 	case *events.LinkRefused:
@@ -301,6 +306,7 @@ func (s *State) erase(e events.Recorded) Change {
 	} else {
 		s.rare = nil
 	}
+	s.summaries, s.notStanding = nil, 0
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

@@ -159,7 +159,8 @@ func (m *machine) erased(t *rapid.T) {
 		}
 	}
 	replaced := m.covered(func(e events.Recorded) bool {
-		return e.Type == events.TypeSessionDescribed && e.Position.Seq != m.live.Description().DescribedAt
+		return e.Type == events.TypeSessionDescribed && e.Position.Seq != m.live.Description().DescribedAt ||
+			e.Type == events.TypeSessionSummarized && !m.stands(e)
 	})
 	for _, seq := range replaced[:rapid.IntRange(0, len(replaced)).Draw(t, "replaced so far")] {
 		gone[seq] = true

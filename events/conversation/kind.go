@@ -24,13 +24,14 @@ const (
 	// Forked began the session as a branch of another, and Branched marks it as one that has a branch.
 	Forked
 	Branched
+	Summarized
 	Erased
 )
 
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
 	Started: "started", Answered: "answered", Linked: "linked", Corrected: "corrected",
-	TurnGone: "redacted", Reset: "reset", Described: "described", Forked: "forked",
+	TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized", Forked: "forked",
 	Branched: "branched", Erased: "erased",
 }
 

@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
 	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
-		"reset", "finalize first", "describe", "describe"}).Draw(t, "command"); name {
+		"reset", "finalize first", "describe", "describe", "summarize"}).Draw(t, "command"); name {
 	case "start":
 		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
@@ -87,6 +88,10 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideDescribe(c, 0) }}
+	case "summarize":
+		c := conversation.Summarize{ThroughTurnID: id, Summary: events.SessionSummarized{SessionID: m.session,
+			RequestID: request, SummaryNeutral: words}}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideSummarize(c) }}
 	case "link":
 		identity := identities.Filter(func(s string) bool { return s != "" }).Draw(t, "identity")
 		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideLink(identity, "") }}
@@ -128,7 +133,8 @@ func (m *machine) command(t *rapid.T) {
 
 func (m *machine) answered(t *rapid.T, c command, d conversation.Decision) {
 	switch {
-	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset" && c.name != "describe":
+	case d.Err == nil && d.Turn == nil && c.name != "link" && c.name != "reset" && c.name != "describe" &&
+		c.name != "summarize":
 		t.Fatalf("%s is answered without a turn", c.name)
 	case d.RestsOn > m.head, d.Err == nil && d.RestsOn == 0 && c.name != "reset":
 		t.Fatalf("%s rests on %d, the head is %d", c.name, d.RestsOn, m.head)
@@ -154,6 +160,8 @@ func (m *machine) raw(t *rapid.T) {
 		"forked": &events.SessionForked{SessionID: m.session, RequestID: request, FromSessionID: "from", Root: "root"},
 		"branched": &events.SessionBranched{SessionID: m.session, ChildSessionID: words, RequestID: request,
 			FromSessionID: m.session, Root: m.session},
+		"summarized": &events.SessionSummarized{SessionID: m.session, RequestID: request, SummaryNeutral: words,
+			TurnIDs: m.summarizable(t)},
 		"erased": &events.SessionErased{SessionID: m.session, ReceiptID: "x"},
 		"empty":  &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request},
 		"wrong turn id": &events.TurnStarted{TurnID: m.turn("other"), SessionID: m.session, RequestID: request,
@@ -161,11 +169,33 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"refused", "reset", "described", "described", "forked", "branched", "empty", "wrong turn id", "no turn id"}
+		"refused", "reset", "described", "described", "summarized", "summarized", "forked", "branched", "empty", "wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}
 	m.append(facts[rapid.SampledFrom(names).Draw(t, "fact")])
+}
+
+// summarizable draws turns for a summary: mostly those that the session shows from the first on.
+func (m *machine) summarizable(t *rapid.T) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, x := range m.live.Turns {
+		if m.live.Shown(x) {
+			ids = append(ids, x.ID)
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "wrong turns") == 0 {
+		ids = []uuid.UUID{m.turn(requests.Draw(t, "wrong turn"))}
+	}
+	if len(ids) == 0 {
+		return []uuid.UUID{m.turn("none")}
+	}
+	return ids[:rapid.IntRange(1, len(ids)).Draw(t, "through")]
+}
+
+// stands reports whether the event states a summary that stands.
+func (m *machine) stands(e events.Recorded) bool {
+	return slices.ContainsFunc(m.live.Standing(), func(s conversation.Summary) bool { return s.At == e.Position.Seq })
 }
 
 // publishAgain publishes a recorded event once more.

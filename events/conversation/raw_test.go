@@ -74,6 +74,12 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 			f.Earlier, f.CreatedAt = []string{events.RequestHash(earlier)}, &epoch
 		}
 		return f, err
+	case "summarized":
+		f := &events.SessionSummarized{SessionID: r.session, RequestID: request, SummaryNeutral: a.values["text"]}
+		for _, name := range strings.Split(a.values["of"], ",") {
+			f.TurnIDs = append(f.TurnIDs, r.turn(name))
+		}
+		return f, nil
 	case "erased":
 		return &events.SessionErased{SessionID: r.session, ReceiptID: "receipt"}, nil
 	default:
@@ -119,6 +125,9 @@ func (r *runner) replay(a args) (string, error) {
 func differences(w *world, a, b *conversation.State) string {
 	x, y := *a.Clone(), *b.Clone()
 	x.Applied, y.Applied = 0, 0
+	for _, s := range []*conversation.State{&x, &y} { // a summary that does not stand may have left the log
+		s.KeepSummaries(func(m conversation.Summary) bool { return s.Stands(&m) })
+	}
 	if reflect.DeepEqual(x, y) {
 		return ""
 	}

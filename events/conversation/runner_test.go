@@ -46,7 +46,7 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "fork", "begin":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -182,6 +182,12 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 	case "describe":
 		c, err := conversation.NormalDescribe(r.describeOf(a))
 		return s.DecideDescribe(c, 0), err
+	case "summarize":
+		c, err := conversation.NormalSummarize(conversation.Summarize{ThroughTurnID: r.turn(a.values["through"]),
+			Summary: events.SessionSummarized{SessionID: r.session, RequestID: a.word(1),
+				SummaryNeutral:    a.values["text"],
+				SummaryTranslated: a.values["translated"], Model: a.values["model"]}})
+		return s.DecideSummarize(c), err
 	default:
 		c, err := policy.NormalCorrect(r.correctOf(a))
 		if err != nil {

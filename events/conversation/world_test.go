@@ -98,6 +98,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
 		*events.SessionDescribed, *events.SessionForked, *events.SessionBranched,
 		*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:
+	case *events.SessionSummarized:
+		return slices.ContainsFunc(turns, func(id uuid.UUID) bool { return slices.Contains(f.TurnIDs, id) })
 	}
 	return false
 }
@@ -124,6 +126,9 @@ func (w *world) describe(c conversation.Change) string {
 	}
 	if c.NewBoundary {
 		b.WriteString(" boundary")
+	}
+	if c.VoidsSummary {
+		b.WriteString(" voids a summary")
 	}
 	return b.String()
 }
@@ -157,6 +162,13 @@ func (w *world) show(s *conversation.State) string {
 	b.WriteString("\n")
 	for _, t := range s.Turns {
 		b.WriteString(w.turnLine(s, t) + "\n")
+	}
+	for _, m := range s.Standing() {
+		fmt.Fprintf(&b, "summary at=%d from=%s through=%s turns=%d", m.At, w.name(m.From), w.name(m.Through), m.Turns)
+		if m.Fact != nil {
+			fmt.Fprintf(&b, " %q %q %s", m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, m.Fact.Model)
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

@@ -16,7 +16,7 @@ import (
 
 // record notes an event for the ledger and the security table. It leaves out an event that names a turn after the
 // turn's redaction, or a session after its erasure, since such an event is erased from the log; and a
-// description that does not count.
+// description that does not count. A summary has no row, since it leaves the log whenever one of its turns changes.
 func (p *plan) record(e *projections.Judged) {
 	row := ledgerRow{e: e}
 	row.turn, row.replaces = conversation.Named(e.Recorded)
@@ -27,7 +27,8 @@ func (p *plan) record(e *projections.Judged) {
 	afterErasure := e.Head.Erased != 0 && e.Head.Erased != e.Position.Seq && kind != conversation.Noted
 	afterRedaction := kind == conversation.Anomaly && e.Change.Reason == conversation.CodeTurnRedacted ||
 		kind == conversation.Duplicate && e.Change.Turn != nil && e.Change.Turn.Redacted != 0
-	if !afterErasure && !afterRedaction && !e.VoidDescription() {
+	summary := e.Type == events.TypeSessionSummarized
+	if !afterErasure && !afterRedaction && !e.VoidDescription() && !summary {
 		p.ledger = append(p.ledger, row)
 	}
 }

@@ -97,8 +97,8 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 			p.erased = map[string]*projections.Judged{}
 		}
 		p.erased[e.SessionID] = e
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Refused,
-		conversation.Noted:
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Summarized,
+		conversation.Refused, conversation.Noted:
 	}
 	return nil
 }

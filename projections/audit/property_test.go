@@ -263,7 +263,7 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 			in[turn.ID] = true
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused, conversation.Noted:
 	}
 }
@@ -281,6 +281,8 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 		}
 	case state.Erased != 0:
 		return
+	case e.Type == events.TypeSessionSummarized:
+		return // it may leave the log at any time
 	case e.Type == events.TypeSessionDescribed:
 		if c.Kind != conversation.Described {
 			return

@@ -134,7 +134,7 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 	case conversation.Erased:
 		s.turns = nil
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.Reset,
-		conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Refused, conversation.Noted: // the head says it all
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -45,7 +46,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 	q, a := events.Question{QuestionNeutral: words,
 		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
 	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct",
-		"reset", "describe", "erase", "refused"}).Draw(rt, "fact") {
+		"reset", "describe", "summarize", "erase", "refused"}).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
 	case "final":
@@ -70,6 +71,9 @@ func DrawFact(rt *rapid.T) events.Fact {
 			f.Earlier = append(f.Earlier, events.RequestHash(fmt.Sprint("r", n)))
 		}
 		return f
+	case "summarize":
+		return &events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: words,
+			TurnIDs: []uuid.UUID{id}}
 	case "erase":
 		return &events.SessionErased{SessionID: session, ReceiptID: "receipt"}
 	default:

@@ -52,6 +52,7 @@ type ContextRequest struct {
 	IncludePending      bool              `json:"include_pending,omitempty"`
 	Memory              bool              `json:"memory,omitempty"`
 	Rewrite             bool              `json:"rewrite,omitempty"`
+	Summary             bool              `json:"summary,omitempty"`
 	IdentityID          string            `json:"identity_id,omitempty"`
 	ConversationHistory []json.RawMessage `json:"conversation_history,omitzero"`
 	Format              string            `json:"format,omitempty"`
@@ -72,6 +73,7 @@ type Context struct {
 	HistoryMessages int               `json:"history_messages"`
 	HistoryTurns    int               `json:"history_turns"`
 	DroppedTurns    int               `json:"dropped_turns"`
+	Summary         *ShownSummary     `json:"summary"`
 	MemorySnippet   string            `json:"memory_snippet"`
 	RewrittenQuery  string            `json:"rewritten_query"`
 	RewriteFallback bool              `json:"rewrite_fallback"`

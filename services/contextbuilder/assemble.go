@@ -11,9 +11,10 @@ import (
 )
 
 // around is how many messages a prompt has besides its history.
-const around = 3
+const around = 4
 
-// assemble puts the prompt together: system prompt, memory, history, message. It may change the history's slice.
+// assemble puts the prompt together: system prompt, memory, summary, history, message.
+// It may change the history's slice.
 func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *prompt) {
 	if req.Memory {
 		p.MemorySnippet = b.remember(ctx, req, p)
@@ -28,6 +29,9 @@ func (b *Builder) assemble(ctx context.Context, req services.ContextRequest, p *
 	}
 	if p.MemorySnippet != "" {
 		before = append(before, textMessage(roleSystem, "Long-term memory:\n"+p.MemorySnippet))
+	}
+	if p.summary != nil {
+		before = append(before, summaryMessage(p.summary, req.Language))
 	}
 	messages := append(slices.Insert(p.history, 0, before...), textMessage(roleUser, current))
 	if req.Format == services.Anthropic {

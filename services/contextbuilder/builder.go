@@ -80,6 +80,8 @@ type prompt struct {
 	shown    []uuid.UUID
 	// boundary is the place after which turns may be shown.
 	boundary uint64
+	// summary of turns that the window left out; nil if there is none.
+	summary *conversation.Summary
 }
 
 // nothingAfter is the boundary of a session whose turns may not be shown at all.
@@ -129,14 +131,18 @@ func (b *Builder) history(ctx context.Context, req services.ContextRequest) (*pr
 		first = req.MaxMessages + 2 // a turn without an answer is one message
 	}
 	var p *prompt
+	var err error
 	for _, ask := range []services.Ask{{Shown: first}, {Shown: MostMessages}, {AllTurns: true}} {
 		var whole bool
-		var err error
 		if p, whole, err = b.recall(ctx, req, ask); err != nil || whole {
-			return p, err
+			break
 		}
 	}
-	return p, nil
+	if err == nil && req.Summary && p.DroppedTurns > 0 && p.Source != services.FromLog {
+		// Only the log has summaries. The turns are taken from the same reading, so that the summary fits them.
+		p, _, err = b.recall(ctx, req, services.Ask{AllTurns: true})
+	}
+	return p, err
 }
 
 // recall returns the previous messages from at least as many turns as ask wants. whole is false if the window may need
@@ -171,9 +177,11 @@ func (b *Builder) recall(
 	}
 	calls, results := looseEnds(p.history)
 	if len(calls)+len(results) == 0 {
+		b.summarize(req, p, state, turns, taken)
 		return p, true, nil
 	}
 	mend(p.history, places, calls, results, unseen(reading, turns))
+	b.summarize(req, p, state, turns, taken)
 	whole = reading.Source == services.FromLog || state.Whole ||
 		len(results) == 0 && endsWith(state, places[calls[0].at])
 	return p, whole, nil

@@ -306,6 +306,10 @@ func (r *Reader) AsOf(ctx context.Context, sessionID string, at services.AsOf) (
 		now := p.today.Turn(t.ID)
 		return now == nil || now.Status == conversation.Redacted
 	})
+	standing := p.today.Standing()
+	p.then.KeepSummaries(func(m conversation.Summary) bool {
+		return slices.ContainsFunc(standing, func(now conversation.Summary) bool { return now.At == m.At })
+	})
 	// A turn whose events have left the log is known only by its tombstone, which came later than the place.
 	for _, t := range p.today.Turns {
 		_, partition, _ := p.today.Origin(t, head.Partition)

@@ -112,6 +112,9 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
+	if j.Change.VoidsSummary && j.Change.Kind != conversation.TurnGone { // redact takes those of its turns itself
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
+	}
 	switch j.Change.Kind {
 	case conversation.TurnGone:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
@@ -134,19 +137,19 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
 	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.Corrected,
-		conversation.Reset, conversation.Branched, conversation.Refused: // asks for nothing
+		conversation.Reset, conversation.Branched, conversation.Summarized, conversation.Refused: // asks for nothing
 	}
 	return nil
 }
 
 // cameAfterErasure reports whether an event came after the redaction or erasure of the turn or session that it names,
-// or is a description that does not count: the text of one that was replaced leaves the log.
+// or is a description or a summary that does not count: the text of one that was replaced leaves the log.
 func cameAfterErasure(j *projections.Judged) bool {
 	c := j.Change
 	switch {
 	case c.Kind == conversation.Noted:
 		return false
-	case j.VoidDescription():
+	case j.VoidDescription(), j.VoidSummary():
 		return true
 	case j.Head.Erased != 0 && j.Head.Erased != j.Position.Seq:
 		return true

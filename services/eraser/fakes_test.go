@@ -76,6 +76,7 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected, *events.TurnRedacted,
 		*events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionDescribed,
 		*events.SessionForked, *events.SessionBranched,
+		*events.SessionSummarized,
 		*events.IdentityErased:
 	}
 	l.mu.Unlock()

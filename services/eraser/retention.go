@@ -239,11 +239,12 @@ func (r *Retention) anonymous(ctx context.Context, s *sweep, id string, cut uint
 	return r.cfg.Forget(ctx, id, s.partition, all, purge)
 }
 
-// activeAfter reports whether anything but descriptions and branches of the session came after a cut: these prolong
-// nothing.
+// activeAfter reports whether anything but descriptions, summaries and branches of the session came after a cut: these
+// prolong nothing.
 func (r *Retention) activeAfter(ctx context.Context, id string, cut, last uint64) (bool, error) {
 	for e, err := range r.log.Session(ctx, id, cut, last) {
-		if err != nil || e.Type != events.TypeSessionDescribed && e.Type != events.TypeSessionBranched {
+		if err != nil || e.Type != events.TypeSessionDescribed && e.Type != events.TypeSessionBranched &&
+			e.Type != events.TypeSessionSummarized {
 			return true, err
 		}
 	}

@@ -87,7 +87,11 @@ func (e *Eraser) redactAll(ctx context.Context, session string, places []events.
 			return false, err
 		}
 		turn, replaces := conversation.Named(r)
-		if by := max(gone[turn], gone[replaces]); r.Position.Seq < by {
+		by := max(gone[turn], gone[replaces])
+		for _, id := range events.Covers(r.Fact) {
+			by = max(by, gone[id])
+		}
+		if r.Position.Seq < by {
 			covered = append(covered, r.Position.Seq)
 			counts[by]++
 		}

@@ -16,7 +16,8 @@ import (
 // (docs/contract.md#reading). Its data is
 //
 //   - the body as it stands in the log;
-//   - for a turn's event that a redaction covers, and a description that was replaced, the ids and "redacted": true;
+//   - for a turn's event that a redaction covers, a summary of such a
+//     turn, and a description that was replaced, the ids and "redacted": true;
 //   - for an event that states no fact, "problem" with a one-word reason, and never the body.
 //
 // If a foreign publisher's event lacks a member that a CloudEvent must have, the id is the event's position, and source
@@ -56,6 +57,9 @@ func appendData(b []byte, e *events.Recorded, hidden *redactions) []byte {
 		return append(appendString(append(b, `{"problem":`...), e.Problem), '}')
 	}
 	if f, ok := e.Fact.(*events.SessionDescribed); ok && hidden.hidesDescription(e.SessionID, e.Position.Seq) {
+		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
+	}
+	if f, ok := e.Fact.(*events.SessionSummarized); ok && hidden.covers(e.SessionID, f.TurnIDs...) {
 		return appendRedacted(b, events.Names{SessionID: f.SessionID, RequestID: f.RequestID})
 	}
 	ids, hides := events.Remains(e.Fact)

@@ -99,7 +99,7 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 	case *events.IdentityErased:
 		return r.eraseIdentity(ctx, f.IdentityID)
 	case nil, *events.TurnStarted, *events.TurnFinalized, *events.SessionReset, *events.LinkRefused,
-		*events.SessionForked, *events.SessionBranched,
+		*events.SessionForked, *events.SessionBranched, *events.SessionSummarized,
 		*events.ErasureReceipt:
 		// withdraws nothing
 	}

@@ -97,6 +97,7 @@ type contextCmd struct {
 	Language     string `help:"neutral or translated."`
 	Format       string `help:"openai or anthropic."`
 	Pending      bool   `help:"With the questions that have no answer yet."`
+	Summary      bool   `help:"With a summary in the place of turns that the window leaves out."`
 	AsOf         string `name:"as-of" help:"A position (0:42) or a time (RFC 3339): what would have been sent then."`
 	remote
 }
@@ -106,6 +107,7 @@ func (c *contextCmd) Run(e *Env) error {
 	req := client.ContextRequest{
 		Message: c.Message, SystemPrompt: c.SystemPrompt, MaxMessages: c.MaxMessages,
 		Language: c.Language, Format: c.Format, IncludePending: c.Pending,
+		Summary: c.Summary,
 	}
 	if c.AsOf != "" {
 		req.AsOf = &client.AsOf{Position: c.AsOf}

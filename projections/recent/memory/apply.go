@@ -63,7 +63,7 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 		trimQuestion(c.Turn, previous)
 		trimAnswer(c.Turn, previous)
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
-		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused,
 		conversation.Noted: // no texts came
 	}
@@ -74,7 +74,7 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
 		held.Whole = false
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
-		conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused,
 		conversation.Noted: // no turn came or went
 	}

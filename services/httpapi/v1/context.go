@@ -32,6 +32,7 @@ type contextBody struct {
 	IncludePending      bool        `json:"include_pending,omitempty" doc:"Questions without an answer, too"`
 	Memory              bool        `json:"memory,omitempty"`
 	Rewrite             bool        `json:"rewrite,omitempty"`
+	Summary             bool        `json:"summary,omitempty" doc:"A summary in the place of turns that the window leaves out"`
 	IdentityID          *id         `json:"identity_id,omitempty"`
 	ConversationHistory ownHistory  `json:"conversation_history,omitempty" doc:"The client's own list of role and content instead of the stored history; what is malformed is dropped"`
 	Format              string      `json:"format,omitempty" enum:"openai,anthropic"`
@@ -110,7 +111,7 @@ func (in *contextIn) request() (req services.ContextRequest, err error) {
 		Message: b.Message, SystemPrompt: b.SystemPrompt, History: b.ConversationHistory.list,
 		MaxMessages: int(b.MaxMessages), MaxTokens: int(b.MaxTokens), IdleTimeout: b.IdleTimeout.value,
 		Language: services.Language(b.Language), Format: services.Format(b.Format),
-		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite,
+		IncludePending: b.IncludePending, Memory: b.Memory, Rewrite: b.Rewrite, Summary: b.Summary,
 	}
 	if b.TurnID != nil {
 		if req.TurnID = parseTurnID(*b.TurnID); req.TurnID == uuid.Nil {
@@ -123,18 +124,38 @@ func (in *contextIn) request() (req services.ContextRequest, err error) {
 
 // contextJSON is the part of the answer after the messages, and documents the whole answer.
 type contextJSON struct {
-	Messages        rawList  `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
-	System          *string  `json:"system,omitempty" doc:"In the anthropic form only"`
-	SessionFound    bool     `json:"session_found"`
-	HistoryMessages int      `json:"history_messages" doc:"Messages taken from history"`
-	HistoryTurns    int      `json:"history_turns"`
-	DroppedTurns    int      `json:"dropped_turns" doc:"Turns that the window left out"`
-	MemorySnippet   *string  `json:"memory_snippet"`
-	RewrittenQuery  *string  `json:"rewritten_query"`
-	RewriteFallback bool     `json:"rewrite_fallback"`
-	Warnings        []string `json:"warnings" nullable:"false"`
-	Position        *string  `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
-	Source          string   `json:"source" enum:"view,view+log,log,request"`
+	Messages        rawList       `json:"messages" nullable:"false" doc:"System prompt, memory, history oldest first, the current message"`
+	System          *string       `json:"system,omitempty" doc:"In the anthropic form only"`
+	SessionFound    bool          `json:"session_found"`
+	HistoryMessages int           `json:"history_messages" doc:"Messages taken from history"`
+	HistoryTurns    int           `json:"history_turns"`
+	DroppedTurns    int           `json:"dropped_turns" doc:"Turns that the window left out"`
+	Summary         *shownSummary `json:"summary" doc:"Of turns that the window left out"`
+	MemorySnippet   *string       `json:"memory_snippet"`
+	RewrittenQuery  *string       `json:"rewritten_query"`
+	RewriteFallback bool          `json:"rewrite_fallback"`
+	Warnings        []string      `json:"warnings" nullable:"false"`
+	Position        *string       `json:"position" example:"0:42" doc:"null where the history came with the request; of a branch, of all partitions that were read"`
+	Source          string        `json:"source" enum:"view,view+log,log,request"`
+}
+
+// shownSummary is services.ShownSummary in JSON.
+type shownSummary struct {
+	SummaryID     uuid.UUID `json:"summary_id"`
+	ThroughTurnID uuid.UUID `json:"through_turn_id"`
+	Turns         int       `json:"turns" doc:"How many turns it covers"`
+}
+
+// Schema documents the summary, or null.
+func (shownSummary) Schema(huma.Registry) *huma.Schema {
+	id := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
+	return &huma.Schema{
+		Type: huma.TypeObject, Nullable: true, Required: []string{"summary_id", "through_turn_id", "turns"},
+		Properties: map[string]*huma.Schema{
+			"summary_id": id, "through_turn_id": id,
+			"turns": {Type: huma.TypeInteger, Description: "How many turns it covers"},
+		},
+	}
 }
 
 // buildContext writes its answer itself, so that the messages reach the client as the port returns them, without being
@@ -167,7 +188,7 @@ func newContextJSON(c *services.Context, req services.ContextRequest) contextJSO
 	out := contextJSON{
 		Messages:     rawList{json.RawMessage("[]")},
 		SessionFound: c.SessionFound, HistoryMessages: c.HistoryMessages, HistoryTurns: c.HistoryTurns,
-		DroppedTurns:  c.DroppedTurns,
+		DroppedTurns: c.DroppedTurns, Summary: (*shownSummary)(c.Summary),
 		MemorySnippet: optional(&c.MemorySnippet), RewrittenQuery: optional(&c.RewrittenQuery),
 		RewriteFallback: c.RewriteFallback,
 		Warnings:        append([]string{}, c.Warnings...), Source: string(c.Source), // never null

@@ -22,7 +22,7 @@ import (
 
 var contextMembers = []string{
 	"dropped_turns", "history_messages", "history_turns", "memory_snippet", "messages", "position", "rewrite_fallback",
-	"rewritten_query", "session_found", "source", "warnings",
+	"rewritten_query", "session_found", "source", "summary", "warnings",
 }
 
 func TestContext(t *testing.T) {

@@ -40,6 +40,7 @@ var (
 			`"answer_messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"none"},{"role":"assistant","content":"Nobody."}]}`,
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": `{"request_id":"r2","question_neutral":"Who was it?","answer_neutral":"Somebody."}`,
 		"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  `{"reason":"asked","redacted_by":"ada"}`,
+		"POST /v1/sessions/{session_id}/summaries":               `{"request_id":"m","through_turn_id":"066d3201-f058-5aa0-8105-935d3d2f85fc","summary_neutral":"x"}`,
 		"POST /v1/sessions/{session_id}/reset":                   `{"reason":"anew"}`,
 		"POST /v1/sessions/{session_id}/fork":                    `{"request_id":"f","session_id":"branch"}`,
 		"POST /v1/sessions/query":                                `{"title":"butler","metadata":{"folder":"crime"},"limit":3,"since":"2026-01-01T00:00:00Z"}`,

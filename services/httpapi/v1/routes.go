@@ -80,6 +80,7 @@ func (a *surface) writes() {
 		"200": {Description: "The log had it already", Content: contentOf[sessionJSON](a, "application/json")},
 	}
 	call(a, a.forkSession, fork)
+	a.summaries()
 	call(a, a.resetSession, op("reset-session", access.TurnsWrite, "POST "+onSession+"/reset",
 		"Let prompts and history start anew", unread, gone))
 }

@@ -1,0 +1,239 @@
+package conversation
+
+import (
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// Summary is a text that stands for the turns of a session from its first visible one through another.
+type Summary struct {
+	ID uuid.UUID
+	// At is the sequence of the event that states it, CreatedAt the time of that event.
+	At        uint64
+	CreatedAt time.Time
+	// From and Through are the first and the last turn that it covers, FromPlace and ThroughPlace their places, and
+	// Turns is their number.
+	From, Through           uuid.UUID
+	FromPlace, ThroughPlace uint64
+	Turns                   int
+	// Fact has the texts; nil in a slim state.
+	Fact *events.SessionSummarized
+
+	digest  uint64
+	covered [sha256.Size]byte
+}
+
+// Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
+type Summarize struct {
+	ThroughTurnID uuid.UUID
+	// Summary is the fact to record, but for its turns.
+	Summary events.SessionSummarized
+}
+
+// NormalSummarize checks a summary by the rules that need no state.
+func NormalSummarize(c Summarize) (Summarize, error) {
+	if err := ValidIDs("session_id", c.Summary.SessionID, "request_id", c.Summary.RequestID); err != nil {
+		return c, err
+	}
+	if c.Summary.SummaryNeutral == "" {
+		return c, &Invalid{"summary_neutral", "is required"}
+	}
+	return c, nil
+}
+
+// errBranchSummary: whoever summarises a branch has read the turns that it shares, and their redaction elsewhere must
+// take the summary with them (docs/decisions.md#a-branch-has-no-summary-yet).
+var errBranchSummary error = &Invalid{"session_id", "is a branch of another session: branches have no summaries yet"}
+
+// DecideSummarize decides a summary, which NormalSummarize has checked. While the state knows that the request has
+// made a summary that is void, the request makes no other: its text may repeat a turn that was redacted since.
+func (s *State) DecideSummarize(c Summarize) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	if s.Fork().Root != "" {
+		return Decision{Err: errBranchSummary}
+	}
+	earlier := s.Summary(events.SummaryID(c.Summary.SessionID, c.Summary.RequestID))
+	if earlier != nil && s.Stands(earlier) {
+		return Decision{RestsOn: earlier.At}
+	}
+	through := s.Turn(c.ThroughTurnID)
+	if through == nil {
+		return Decision{Err: ErrTurnNotFound}
+	}
+	if refusal := unsummarizable(through); refusal != nil {
+		return Decision{Err: refusal}
+	}
+	if !s.Shown(through) {
+		return Decision{Err: &Invalid{"through_turn_id", "is a turn that prompts no longer show"}}
+	}
+	f := c.Summary
+	f.TurnIDs = nil
+	for _, t := range s.Turns {
+		if !s.Shown(t) || t.Place > through.Place {
+			continue
+		}
+		if t.Status == Pending {
+			return Decision{Err: ErrTurnPending}
+		}
+		f.TurnIDs = append(f.TurnIDs, t.ID)
+	}
+	if earlier != nil {
+		return Decision{Err: s.whyVoid(earlier)}
+	}
+	return Decision{Facts: []events.Fact{&f}, Expect: true}
+}
+
+// unsummarizable returns why a summary can't cover a turn, or nil.
+func unsummarizable(t *Turn) *Refusal {
+	switch t.Status {
+	case Redacted:
+		return ErrTurnRedacted
+	case Replaced:
+		return ErrTurnReplaced
+	case Pending:
+		return ErrTurnPending
+	case Finalized:
+	}
+	return nil
+}
+
+// whyVoid returns the refusal of a request whose summary is void although its last turn stands.
+func (s *State) whyVoid(m *Summary) error {
+	for _, t := range s.Turns {
+		if t.Place >= m.FromPlace && t.Place <= m.ThroughPlace && t.Status == Redacted {
+			return ErrTurnRedacted
+		}
+	}
+	return ErrTurnReplaced
+}
+
+// Summary returns the last summary of an id, whether or not it stands, or nil.
+func (s *State) Summary(id uuid.UUID) *Summary {
+	for i := len(s.summaries) - 1; i >= 0; i-- {
+		if s.summaries[i].ID == id {
+			return &s.summaries[i]
+		}
+	}
+	return nil
+}
+
+// Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
+// those that it covers, and all of them are finalized.
+func (s *State) Stands(m *Summary) bool {
+	covered, final := s.visibleThrough(m.ThroughPlace)
+	return final && covered == m.covered
+}
+
+// Standing returns the summaries that stand, in the order of the log.
+func (s *State) Standing() (standing []Summary) {
+	for i := range s.summaries {
+		if s.Stands(&s.summaries[i]) {
+			standing = append(standing, s.summaries[i])
+		}
+	}
+	return standing
+}
+
+// KeepSummaries leaves out the summaries for which keep returns false.
+func (s *State) KeepSummaries(keep func(Summary) bool) {
+	var kept []Summary
+	for _, m := range s.summaries {
+		if keep(m) {
+			kept = append(kept, m)
+		}
+	}
+	s.summaries = kept
+	s.notStanding = len(kept) - len(s.Standing())
+}
+
+// visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
+func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bool) {
+	ids := make([]byte, 0, len(uuid.Nil)*len(s.Turns))
+	for _, t := range s.Turns {
+		if t.Place > place || !s.Shown(t) {
+			continue
+		}
+		if t.Status != Finalized {
+			return digest, false
+		}
+		ids = append(ids, t.ID[:]...)
+	}
+	return sha256.Sum256(ids), true
+}
+
+// summarize keeps a summary whose turns are final and leave none out. Whether prompts may still show its turns is asked
+// when it is read (Stands): a redaction may move the boundary back.
+func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change {
+	id := events.SummaryID(f.SessionID, f.RequestID)
+	old := s.Summary(id)
+	switch {
+	case old != nil && old.digest == e.Digest:
+		return Change{Kind: Duplicate}
+	case old != nil && s.Stands(old):
+		return anomaly(CodeSecondSummary)
+	case s.Fork().Root != "":
+		return anomaly(CodeSummaryGap)
+	}
+	m := Summary{ID: id, At: e.Position.Seq, CreatedAt: e.Time, Turns: len(f.TurnIDs),
+		From: f.TurnIDs[0], Through: f.TurnIDs[len(f.TurnIDs)-1], digest: e.Digest}
+	ids := make([]byte, 0, len(uuid.Nil)*len(f.TurnIDs))
+	for i, id := range f.TurnIDs {
+		t := s.Turn(id)
+		if t == nil {
+			return anomaly(CodeTurnNotFound)
+		}
+		if refusal := unsummarizable(t); refusal != nil {
+			return anomaly(refusal.Code)
+		}
+		if i == 0 {
+			m.FromPlace = t.Place
+		}
+		m.ThroughPlace = t.Place
+		ids = append(ids, id[:]...)
+	}
+	if m.FromPlace <= s.ResetAt || !slices.Equal(f.TurnIDs, s.between(m.FromPlace, m.ThroughPlace)) {
+		return anomaly(CodeSummaryGap)
+	}
+	m.covered = sha256.Sum256(ids)
+	if !s.slim {
+		m.Fact = f
+	}
+	s.summaries = append(slices.Clip(s.summaries), m)
+	return Change{Kind: Summarized}
+}
+
+// between returns the turns that a summary from one place through another must cover, with those that prompts show
+// before it.
+func (s *State) between(from, through uint64) (ids []uuid.UUID) {
+	for _, t := range s.Turns {
+		open := t.Status == Pending || t.Status == Finalized
+		if open && t.Place <= through && (t.Place >= from || t.Place > s.Boundary) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
+// voidsSummary reports whether more summaries than before the change don't stand.
+func (s *State) voidsSummary(c Change) bool {
+	switch c.Kind {
+	case Corrected, TurnGone, Reset, Summarized:
+	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
+		if !c.NewBoundary {
+			return false
+		}
+	}
+	if len(s.summaries) == 0 {
+		return false
+	}
+	before := s.notStanding
+	s.notStanding = len(s.summaries) - len(s.Standing())
+	return s.notStanding > before
+}

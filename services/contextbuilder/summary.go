@@ -1,0 +1,44 @@
+package contextbuilder
+
+import (
+	"slices"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+// summarize puts the newest summary into a prompt that stands for turns that the window left out, and for no others of
+// the session, and that fits into the tokens that are left. turns are the turns that the prompt may show, taken those
+// that it shows.
+func (b *Builder) summarize(
+	req services.ContextRequest, p *prompt, state *conversation.State, turns []*conversation.Turn, taken []piece,
+) {
+	if !req.Summary || len(turns) == 0 || len(taken) == 0 {
+		return
+	}
+	shown := taken[0].turn.Place
+	for _, t := range taken {
+		shown = min(shown, t.turn.Place)
+	}
+	for _, m := range slices.Backward(state.Standing()) {
+		if m.Fact == nil || m.FromPlace < turns[0].Place || m.ThroughPlace >= shown {
+			continue
+		}
+		text := []Message{summaryMessage(&m, req.Language)}
+		if req.MaxTokens > 0 && tokensOf(append(text, p.history...), b.cfg.Tokens.Count) > req.MaxTokens {
+			continue
+		}
+		p.summary = &m
+		p.Summary = &services.ShownSummary{SummaryID: m.ID, ThroughTurnID: m.Through, Turns: m.Turns}
+		return
+	}
+}
+
+// summaryMessage returns the message that a prompt shows for a summary.
+func summaryMessage(m *conversation.Summary, lang services.Language) Message {
+	text := m.Fact.SummaryNeutral
+	if lang == services.Translated && m.Fact.SummaryTranslated != "" {
+		text = m.Fact.SummaryTranslated
+	}
+	return textMessage(roleSystem, "Summary of the conversation so far:\n"+text)
+}

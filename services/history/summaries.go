@@ -1,0 +1,58 @@
+package history
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/services"
+)
+
+// SummarizeSession records a summary of a session. The same request again is answered with the first summary.
+func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize) (services.Summary, error) {
+	c, err := conversation.NormalSummarize(c)
+	if err != nil {
+		return services.Summary{}, err
+	}
+	w := s.writing(c.Summary.SessionID)
+	defer w.pin()()
+	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
+	out := services.Summary{SessionID: c.Summary.SessionID}
+	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+		if m := st.Summary(id); m != nil {
+			out.Summary = *m
+			if w.own.covers(m.At) {
+				return conversation.Decision{RestsOn: m.At} // what voided it since does not change this answer
+			}
+		}
+		return st.DecideSummarize(c)
+	})
+	if err != nil {
+		return services.Summary{}, err
+	}
+	out.Position, out.Duplicate = v.position, v.duplicate
+	for _, f := range v.facts {
+		if own, ok := f.(*events.SessionSummarized); ok && !v.duplicate {
+			out.Fact = own
+		}
+	}
+	return out, w.summaryTexts(ctx, &out)
+}
+
+// summaryTexts reads from the log the texts of a summary that another request made.
+func (w *writing) summaryTexts(ctx context.Context, out *services.Summary) error {
+	if out.Fact != nil {
+		return nil
+	}
+	e, found, err := w.log.At(ctx, events.Position{Partition: w.partition, Seq: out.At})
+	if err != nil {
+		return err
+	}
+	if f, ok := e.Fact.(*events.SessionSummarized); found && ok {
+		out.Fact = f
+		return nil
+	}
+	return fmt.Errorf("%w: the summary was voided meanwhile", jetlog.ErrUnavailable)
+}

@@ -1,0 +1,93 @@
+package v1_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, s *stack) {
+		t.Helper()
+		const path = "/v1/sessions/s"
+		first := s.record("s", "r1", "one", "un")
+		second := s.record("s", "r2", "two", "deux")
+		s.record("s", "r3", "three", "trois")
+		open := s.record("s", "r4", "four", "")
+		sum := func(request, through, text string) map[string]any {
+			return map[string]any{"request_id": request, "through_turn_id": through, "summary_neutral": text,
+				"summary_translated": text + " (sv)", "model": "small"}
+		}
+		made := s.ok(http.StatusCreated, http.MethodPost, path+"/summaries", sum("m1", second, "Counted to two."))
+		require.Equal(t, first, made["from_turn_id"])
+		require.Equal(t, second, made["through_turn_id"])
+		require.InDelta(t, 2, made["turns"], 0)
+		require.Equal(t, "Counted to two.", made["summary_neutral"])
+		require.Equal(t, "Counted to two. (sv)", made["summary_translated"])
+		require.Equal(t, "small", made["model"])
+		require.NotEmpty(t, made["created_at"])
+		require.NotEmpty(t, made["position"])
+		again := s.ok(http.StatusOK, http.MethodPost, path+"/summaries", sum("m1", first, "SECRET"))
+		require.Equal(t, true, again["duplicate"])
+		again["duplicate"] = false
+		require.Equal(t, made, again, "the first summary stands")
+
+		for name, refused := range map[string]struct {
+			body   map[string]any
+			status int
+			code   string
+		}{
+			"pending":    {sum("m2", open, "SECRET"), http.StatusConflict, "turn_pending"},
+			"unknown":    {sum("m2", made["summary_id"].(string), "SECRET"), http.StatusNotFound, "turn_not_found"},
+			"no turn":    {sum("m2", "SECRET", "SECRET"), http.StatusUnprocessableEntity, "invalid_argument"},
+			"no text":    {sum("m2", first, ""), http.StatusUnprocessableEntity, "invalid_argument"},
+			"no request": {sum("", first, "SECRET"), http.StatusUnprocessableEntity, "invalid_argument"},
+		} {
+			got := s.do(http.MethodPost, path+"/summaries", refused.body)
+			require.Equal(t, refused.status, got.status, name)
+			require.Contains(t, string(got.raw), refused.code, name)
+			require.NotContains(t, string(got.raw), "SECRET", name)
+		}
+
+		ask := func(more map[string]any) map[string]any {
+			body := map[string]any{"message": "next", "summary": true, "max_messages": 2}
+			for k, v := range more {
+				body[k] = v
+			}
+			return s.ok(http.StatusOK, http.MethodPost, path+"/context", body)
+		}
+		const head = "Summary of the conversation so far:\n"
+		shown := ask(nil)
+		require.Equal(t, map[string]any{"role": "system", "content": head + "Counted to two."},
+			shown["messages"].([]any)[0])
+		require.Len(t, shown["messages"], 4)
+		require.Equal(t, map[string]any{"summary_id": made["summary_id"], "through_turn_id": second, "turns": 2.0},
+			shown["summary"])
+		require.Equal(t, head+"Counted to two. (sv)",
+			ask(map[string]any{"language": "translated"})["messages"].([]any)[0].(map[string]any)["content"])
+		for name, without := range map[string]map[string]any{
+			"not asked for":              {"summary": false},
+			"no turn is left out":        {"max_messages": 20},
+			"a covered turn is shown":    {"max_messages": 4},
+			"no token is left":           {"max_tokens": 12},
+			"it did not stand then":      {"as_of": map[string]any{"position": "0:6"}},
+			"the history is the request": {"conversation_history": []any{}},
+		} {
+			got := ask(without)
+			require.Nil(t, got["summary"], name)
+			require.NotContains(t, got["messages"].([]any)[0].(map[string]any)["content"], head, name)
+		}
+		require.NotNil(t, ask(map[string]any{"max_tokens": 60})["summary"])
+		require.NotNil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"])
+		require.Contains(t, ask(map[string]any{"format": "anthropic"})["system"], head)
+
+		s.ok(http.StatusOK, http.MethodPost, path+"/turns/"+first+"/redact", nil)
+		require.Nil(t, ask(nil)["summary"], "a covered turn was redacted")
+		require.Nil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"],
+			"one that stands no longer")
+		require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path+"/summaries", sum("m1", second, "x")).status)
+		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", second, "y")).status)
+	})
+}
