@@ -32,8 +32,8 @@ import (
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
 	"github.com/turnledger/turnledger/services/identities"
-	"github.com/turnledger/turnledger/services/memory"
 	"github.com/turnledger/turnledger/services/ratelimit"
+	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
 	"github.com/turnledger/turnledger/services/tracing"
 )
@@ -47,7 +47,7 @@ type app struct {
 	front    *front // the process's; it outlives the app, as the store does
 	store    logStore
 	views    *views
-	memory   *memory.Outside // nil where the audit tables are the memory
+	memory   *recall.Outside // nil where the audit tables are the memory
 	follower *follower.Follower
 	history  *history.Service
 	owners   *owners.Index

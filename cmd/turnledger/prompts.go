@@ -12,8 +12,8 @@ import (
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
-	"github.com/turnledger/turnledger/services/memory"
-	"github.com/turnledger/turnledger/services/memory/supermemory"
+	"github.com/turnledger/turnledger/services/recall"
+	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
 
 // openMemory opens the configured external memory, if there is one. Otherwise the audit tables are the memory.
@@ -26,7 +26,7 @@ func (a *app) openMemory() error {
 		return fmt.Errorf("open the memory's checkpoints: %w", err)
 	}
 	service := supermemory.New(a.cfg.MemoryAPI, supermemory.Config{URL: a.cfg.MemoryURL, Key: a.cfg.MemoryKey})
-	c := memory.OutsideConfig{
+	c := recall.OutsideConfig{
 		Config:   runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger},
 		Replicas: a.cfg.Replicas, Registry: a.registry,
 	}
@@ -35,7 +35,7 @@ func (a *app) openMemory() error {
 	} else {
 		a.logger.Info("the memory is fed by another process: one with the role audit must run")
 	}
-	a.memory = memory.NewOutside(a.store.Log, js, service, c)
+	a.memory = recall.NewOutside(a.store.Log, js, service, c)
 	a.views.AddWorker(fleet.Worker{
 		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
 	})
@@ -49,7 +49,7 @@ func (a *app) snippets() services.Memory {
 	case a.memory != nil:
 		return a.memory.Snippets(erasures, a.cfg.MemoryBudget)
 	case a.views.audit != nil:
-		tables := memory.NewTables(a.views.audit, a.identities().CaughtUp)
+		tables := recall.NewTables(a.views.audit, a.identities().CaughtUp)
 		return tables.Snippets(erasures, a.cfg.MemoryBudget)
 	default:
 		return nil

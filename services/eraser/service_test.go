@@ -20,9 +20,9 @@ import (
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
-	"github.com/turnledger/turnledger/services/memory"
-	"github.com/turnledger/turnledger/services/memory/memorytest"
-	"github.com/turnledger/turnledger/services/memory/supermemory"
+	"github.com/turnledger/turnledger/services/recall"
+	"github.com/turnledger/turnledger/services/recall/memorytest"
+	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
 
 // Who asks for a retention is told that it waits for the audit, and not that something is wrong.
@@ -56,10 +56,10 @@ func TestARetentionWaitsForTheMemory(t *testing.T) {
 	require.NoError(t, err)
 	service := memorytest.New(t)
 	store := supermemory.NewV5(supermemory.Config{URL: service.URL, Key: "k"})
-	outside := memory.NewOutside(log, js, store, memory.OutsideConfig{Registry: prometheus.NewRegistry()})
+	outside := recall.NewOutside(log, js, store, recall.OutsideConfig{Registry: prometheus.NewRegistry()})
 	keepers := eraser.Keepers{Memory: outside, Audit: (*audit.Guarded)(nil)}
-	require.NoError(t, store.Put(t.Context(), memory.Scope("", "s"),
-		memory.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
+	require.NoError(t, store.Put(t.Context(), recall.Scope("", "s"),
+		recall.Document{TurnID: uuid.New(), SessionID: "s", Question: "SECRET"}))
 	purged := 0
 	forget := func(upTo uint64) error {
 		return keepers.Forget(t.Context(), "s", 0, []uint64{upTo}, func(context.Context) error { purged++; return nil })

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/access/jwt"
 	"github.com/turnledger/turnledger/services/access/secrets"
-	"github.com/turnledger/turnledger/services/access/tokens"
 )
 
 // auth says who may call the API.
@@ -28,8 +28,8 @@ func ShownAuth(auth string) string {
 	return auth
 }
 
-func (c auth) tokens() tokens.Config {
-	return tokens.Config{
+func (c auth) tokens() jwt.Config {
+	return jwt.Config{
 		Audience: c.AuthAudience, Algorithms: c.AuthAlgorithms, IdentityClaim: c.AuthIdentityClaim,
 		ScopesClaim: c.AuthScopesClaim,
 		Services:    c.AuthServices, Leeway: c.AuthLeeway,

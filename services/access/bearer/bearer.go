@@ -10,13 +10,13 @@ import (
 
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
-	"github.com/turnledger/turnledger/services/access/tokens"
+	"github.com/turnledger/turnledger/services/access/jwt"
 )
 
 // Callers authenticates callers. Keys is nil if no API keys are configured, Issuer if no issuer of tokens is.
 type Callers struct {
 	Keys   *apikeys.Ring
-	Issuer *tokens.Issuer
+	Issuer *jwt.Issuer
 }
 
 // ErrSources says that a list of sources is malformed. It does not repeat the list, which may hold a key by mistake.
@@ -48,9 +48,9 @@ func ParseSources(list string) (out Sources, err error) {
 	return out, nil
 }
 
-// Open opens the sources. It uses all of tokens.Config but the issuer's address. It returns nil if there are no
+// Open opens the sources. It uses all of jwt.Config but the issuer's address. It returns nil if there are no
 // sources.
-func (s Sources) Open(c tokens.Config) (*Callers, error) {
+func (s Sources) Open(c jwt.Config) (*Callers, error) {
 	if s == (Sources{}) {
 		return nil, nil //nolint:nilnil // without sources nobody is authenticated
 	}
@@ -61,7 +61,7 @@ func (s Sources) Open(c tokens.Config) (*Callers, error) {
 	}
 	if err == nil && s.Issuer != "" {
 		c.URL = s.Issuer
-		out.Issuer, err = tokens.New(c)
+		out.Issuer, err = jwt.New(c)
 	}
 	return out, err
 }

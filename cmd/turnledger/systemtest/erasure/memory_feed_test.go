@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/recall/memorytest"
 )
 
 // A memory outside (Supermemory) gets each turn once, and prompts get what it finds.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
-	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/recall/memorytest"
 )
 
 // memorySnippet returns what the memory outside adds to a prompt of an identity.

@@ -21,7 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
-	"github.com/turnledger/turnledger/services/memory/memorytest"
+	"github.com/turnledger/turnledger/services/recall/memorytest"
 )
 
 var record = flag.Bool("record", false, "record testdata anew with the version before, which is built from git")

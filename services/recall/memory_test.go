@@ -1,4 +1,4 @@
-package memory_test
+package recall_test
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/memory"
-	"github.com/turnledger/turnledger/services/memory/memorytest"
-	"github.com/turnledger/turnledger/services/memory/supermemory"
+	"github.com/turnledger/turnledger/services/recall"
+	"github.com/turnledger/turnledger/services/recall/memorytest"
+	"github.com/turnledger/turnledger/services/recall/supermemory"
 )
 
 var rules = conversation.Rules{SessionTTL: 24 * time.Hour}
@@ -34,9 +34,9 @@ type world struct {
 	log      *jetlog.Log
 	js       jetstream.JetStream
 	service  *memorytest.Server
-	store    memory.Store
+	store    recall.Store
 	effect   *effects.Effect
-	snippets *memory.Snippets
+	snippets *recall.Snippets
 }
 
 // both runs a test on both versions of the API.
@@ -51,7 +51,7 @@ func both(t *testing.T, test func(w *world)) {
 			w.js, err = jetstream.New(natstest.Connect(t, server))
 			require.NoError(t, err)
 			to := supermemory.Config{URL: w.service.URL, Key: "k"}
-			var search memory.Searcher
+			var search recall.Searcher
 			if version == "v4" {
 				m := supermemory.NewV4(to)
 				w.store, search = m, m
@@ -59,13 +59,13 @@ func both(t *testing.T, test func(w *world)) {
 				m := supermemory.NewV5(to)
 				w.store, search = m, m
 			}
-			forwarder := memory.NewForwarder(w.store, w.log, rules)
+			forwarder := recall.NewForwarder(w.store, w.log, rules)
 			w.effect = effects.New(w.js, forwarder, effects.Config{Log: w.log, Rules: rules})
 			logger := slog.New(slog.DiscardHandler)
-			deletions := memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied, Logger: logger})
+			deletions := recall.NewDeletions(w.log, recall.DeletionsConfig{Done: w.effect.Applied, Logger: logger})
 			natstest.Run(w.t, deletions.Run)
 			check := projections.ErasureCheck{Log: w.log}
-			w.snippets = memory.NewSnippets(check, search, deletions.Confirmed, 5*time.Second)
+			w.snippets = recall.NewSnippets(check, search, deletions.Confirmed, 5*time.Second)
 			test(w)
 		})
 	}
@@ -167,7 +167,7 @@ func TestWhatRetentionTakesTheMemoryForgets(t *testing.T) {
 		w.turn("other", "r1", "I like teal.", "Teal it is.")
 		_, at := w.turn("guest", "r1", "I like grey.", "Grey it is.")
 		w.until(at)
-		forwarder := memory.NewForwarder(w.store, w.log, rules)
+		forwarder := recall.NewForwarder(w.store, w.log, rules)
 		for range 2 { // again after a crash
 			require.NoError(t, forwarder.Purge(t.Context(), "guest", at.Seq))
 		}
@@ -217,7 +217,7 @@ func TestWhatIsDeletedIsNotRememberedFromTheFirstMomentOn(t *testing.T) {
 func TestADeletionThatWaitsIsWarnedOf(t *testing.T) {
 	both(t, func(w *world) {
 		told := make(warnings, 10)
-		natstest.Run(w.t, memory.NewDeletions(w.log, memory.DeletionsConfig{Done: w.effect.Applied,
+		natstest.Run(w.t, recall.NewDeletions(w.log, recall.DeletionsConfig{Done: w.effect.Applied,
 			Logger: slog.New(slog.NewTextHandler(told, nil)), Remind: 20 * time.Millisecond}).Run)
 		secret, _ := w.turn("guest", "r1", "I like teal.", "Teal it is.")
 		at := w.add(&events.TurnRedacted{TurnID: secret, SessionID: "guest"})
@@ -315,7 +315,7 @@ func TestForwardingAgainIsHarmless(t *testing.T) {
 		before := w.contents()
 		stop()
 		require.NoError(t, w.js.DeleteKeyValue(t.Context(), "turnledger-memory"))
-		w.effect = effects.New(w.js, memory.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
+		w.effect = effects.New(w.js, recall.NewForwarder(w.store, w.log, rules), effects.Config{Log: w.log,
 			Rules: rules})
 		w.forward()
 		w.until(at)
@@ -370,9 +370,9 @@ func TestAMemoryThatDoesNotAnswerCostsItsBudget(t *testing.T) {
 	t.Parallel()
 	service := memorytest.New(t)
 	service.Fail(func(r *http.Request, _ string) int { <-r.Context().Done(); return 500 })
-	free := func(context.Context, memory.Scoped) (bool, error) { return true, nil }
+	free := func(context.Context, recall.Scoped) (bool, error) { return true, nil }
 	search := supermemory.NewV5(supermemory.Config{URL: service.URL, Timeout: time.Minute})
-	s := memory.NewSnippets(projections.ErasureCheck{}, search, free, 100*time.Millisecond)
+	s := recall.NewSnippets(projections.ErasureCheck{}, search, free, 100*time.Millisecond)
 	began := time.Now()
 	_, err := s.Snippet(t.Context(), services.MemoryQuery{SessionID: "s", Message: "m"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/projections"
-	"github.com/turnledger/turnledger/services/memory"
+	"github.com/turnledger/turnledger/services/recall"
 )
 
 // Config of a memory. URL is the API's address without a version.
@@ -30,7 +30,7 @@ type Config struct {
 }
 
 // New returns the service by a version of its API: v4, or v5 for any other.
-func New(version string, c Config) memory.Service {
+func New(version string, c Config) recall.Service {
 	if version == "v4" {
 		return NewV4(c)
 	}
@@ -149,13 +149,13 @@ func missing(err error) error {
 }
 
 // search returns the results of a search, the best first. A scope that does not exist has none.
-func (c client) search(ctx context.Context, path string, body map[string]any) (out []memory.Found, err error) {
+func (c client) search(ctx context.Context, path string, body map[string]any) (out []recall.Found, err error) {
 	var answer struct {
 		Results []result `json:"results"`
 	}
 	err = c.call(ctx, http.MethodPost, path, body, &answer)
 	for _, r := range answer.Results {
-		f := memory.Found{Text: cmp.Or(r.Memory, r.Chunk, r.Content)}
+		f := recall.Found{Text: cmp.Or(r.Memory, r.Chunk, r.Content)}
 		if id, err := uuid.Parse(r.Metadata.TurnID); err == nil {
 			f.TurnID = id
 		} else if id, err := uuid.Parse(r.ID); err == nil {
@@ -169,11 +169,11 @@ func (c client) search(ctx context.Context, path string, body map[string]any) (o
 	return out, missing(err)
 }
 
-func content(d memory.Document) string {
+func content(d recall.Document) string {
 	return "User: " + d.Question + "\nAssistant: " + d.Answer
 }
 
-func metadata(d memory.Document) map[string]string {
+func metadata(d recall.Document) map[string]string {
 	return map[string]string{"session_id": d.SessionID, "turn_id": d.TurnID.String(),
 		"place": strconv.FormatUint(d.Place, 10)}
 }

@@ -1,4 +1,4 @@
-package tokens_test
+package jwt_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnledger/turnledger/services/access"
-	"github.com/turnledger/turnledger/services/access/tokens"
+	"github.com/turnledger/turnledger/services/access/jwt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,14 +134,14 @@ func signed(t *testing.T, alg jose.SignatureAlgorithm, id string, k any, claims 
 	return text
 }
 
-func (i *issuer) verifier(change func(*tokens.Config)) *tokens.Issuer {
+func (i *issuer) verifier(change func(*jwt.Config)) *jwt.Issuer {
 	i.t.Helper()
-	cfg := tokens.Config{URL: i.url, Audience: "turnledger", Services: []string{"pipeline"},
+	cfg := jwt.Config{URL: i.url, Audience: "turnledger", Services: []string{"pipeline"},
 		Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if change != nil {
 		change(&cfg)
 	}
-	v, err := tokens.New(cfg)
+	v, err := jwt.New(cfg)
 	require.NoError(i.t, err)
 	return v
 }
@@ -177,7 +177,7 @@ func TestWhoseTokenItIs(t *testing.T) {
 		got.Name = ""
 		require.Equal(t, c.want, got, name)
 	}
-	by := i.verifier(func(c *tokens.Config) { c.IdentityClaim, c.ScopesClaim = "email", "permissions" })
+	by := i.verifier(func(c *jwt.Config) { c.IdentityClaim, c.ScopesClaim = "email", "permissions" })
 	got, err := by.Authenticate(t.Context(), i.token("k1", map[string]any{"email": "ada@example.org",
 		"permissions": []string{"events:read"}}))
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t, "k1")
 	first := i.token("k1", nil)
-	v := i.verifier(func(c *tokens.Config) { c.Refresh, c.Pause = 20*time.Millisecond, time.Hour })
+	v := i.verifier(func(c *jwt.Config) { c.Refresh, c.Pause = 20*time.Millisecond, time.Hour })
 	require.ErrorIs(t, v.Ready(t.Context()), access.ErrNoKeys)
 	_, err := v.Authenticate(t.Context(), first)
 	require.NoError(t, err, "the first token has the keys asked for")
@@ -312,7 +312,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 
-	quick := i.verifier(func(c *tokens.Config) { c.Pause = time.Nanosecond })
+	quick := i.verifier(func(c *jwt.Config) { c.Pause = time.Nanosecond })
 	_, err = quick.Authenticate(t.Context(), asked)
 	require.ErrorIs(t, err, access.ErrNoKeys, "nobody can tell")
 	require.NotErrorIs(t, err, access.ErrUnauthenticated)
@@ -326,7 +326,7 @@ func TestTheIssuersKeysChange(t *testing.T) {
 
 func TestConfigurationsThatWouldLetOthersIn(t *testing.T) {
 	t.Parallel()
-	for says, cfg := range map[string]tokens.Config{
+	for says, cfg := range map[string]jwt.Config{
 		"must be a URL":       {URL: "login.example.org", Audience: "a"},
 		"https":               {URL: "http://login.example.org", Audience: "a"},
 		"audience is missing": {URL: "https://login.example.org"},
@@ -334,7 +334,7 @@ func TestConfigurationsThatWouldLetOthersIn(t *testing.T) {
 		`"none"`:              {URL: "https://login.example.org", Audience: "a", Algorithms: []string{"none"}},
 		"leeway":              {URL: "https://login.example.org", Audience: "a", Leeway: time.Hour},
 	} {
-		_, err := tokens.New(cfg)
+		_, err := jwt.New(cfg)
 		require.ErrorContains(t, err, says)
 	}
 	// Its keys come in clear from elsewhere.
@@ -343,7 +343,7 @@ func TestConfigurationsThatWouldLetOthersIn(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": "http://" + r.Host, "jwks_uri": "http://keys.example.org/keys"})
 	}))
 	t.Cleanup(elsewhere.Close)
-	v := i.verifier(func(c *tokens.Config) { c.URL = elsewhere.URL })
+	v := i.verifier(func(c *jwt.Config) { c.URL = elsewhere.URL })
 	_, err := v.Authenticate(t.Context(), signed(t, jose.ES256, "k", key(t), i.claims(nil)))
 	require.ErrorIs(t, err, access.ErrNoKeys)
 }
