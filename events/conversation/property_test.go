@@ -169,7 +169,8 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
-		"refused", "reset", "described", "described", "summarized", "summarized", "forked", "branched", "empty", "wrong turn id", "no turn id"}
+		"refused", "reset", "described", "described", "summarized", "summarized", "forked", "branched", "empty",
+		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 		names = []string{"erased"}
 	}

@@ -98,7 +98,8 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 		}
 		return nil
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Started, conversation.Reset,
-		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched, conversation.Refused:
+		conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
+		conversation.Refused:
 		return nil
 	}
 	return nil

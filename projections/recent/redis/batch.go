@@ -75,8 +75,10 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 		g.operation("redact", e, operand{id: ids(e.Change.Turns)})
 	case conversation.Erased:
 		g.operation("erase", e, operand{})
-	case conversation.Linked, conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
-		conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted:
+	case conversation.Linked, conversation.Reset, conversation.Described, conversation.Summarized,
+		conversation.Forked, conversation.Branched, conversation.Seen,
+		conversation.Duplicate, conversation.Anomaly, conversation.Refused,
+		conversation.Noted:
 		g.operation("head", e, operand{})
 	}
 }

@@ -38,6 +38,10 @@ var kinds = map[string]kind{
 	"PATCH /v1/sessions/{session_id}":                        shows, // the title and metadata that stand
 	"GET /v1/sessions":                                       shows,
 	"POST /v1/sessions/query":                                shows,
+	"POST /v1/search":                                        shows,
+	"GET /v1/stats":                                          tells,
+	"POST /v1/sessions/{session_id}/fork":                    tells,
+	"POST /v1/sessions/{session_id}/summaries":               shows, // the first summary of the request
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  tells,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": tells,
 	"POST /v1/sessions/{session_id}/reset":                   tells,
@@ -72,7 +76,7 @@ var kinds = map[string]kind{
 // reads reports whether a call shows texts and records nothing.
 func reads(pattern string) bool {
 	return kinds[pattern] == shows && (strings.HasPrefix(pattern, "GET") || strings.HasSuffix(pattern, "/context") ||
-		pattern == "POST /v1/sessions/query")
+		pattern == "POST /v1/sessions/query" || pattern == "POST /v1/search")
 }
 
 // look is a way to call a call, beside the path: what has the texts in it before the erasure.
@@ -104,6 +108,12 @@ func (m subject) looks(pattern string) []look {
 		return []look{{}, {query: "?identity_id=" + m.identity}}
 	case "POST /v1/sessions/query":
 		return []look{{body: `{}`}, {body: `{"identity_id":"` + m.identity + `"}`}, {body: `{"title":"SEC"}`}}
+	case "POST /v1/search":
+		return []look{{body: `{"query":"cats"}`}, {body: `{"query":"cats","identity_id":"` + m.identity + `"}`}}
+	case "POST /v1/sessions/{session_id}/fork":
+		return []look{{body: `{"request_id":"f"}`}}
+	case "POST /v1/sessions/{session_id}/summaries":
+		return []look{{body: `{"request_id":"sum","through_turn_id":"` + m.turn + `","summary_neutral":"another"}`}}
 	case "PATCH /v1/sessions/{session_id}":
 		return []look{{body: `{"metadata":{"k":"v"}}`}}
 	case "POST /v1/sessions/{session_id}/turns":
@@ -175,6 +185,8 @@ func TestNoCallShowsAnErasedIdentity(t *testing.T) {
 	m.turn = p.RecordTurn(t, m.session, "r1", "SECRET cats", "SECRET cats, too")
 	p.LinkIdentity(t, m.session, m.identity)
 	p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(m.session), map[string]any{"title": "SECRET title"})
+	p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(m.session)+"/summaries",
+		map[string]any{"request_id": "sum", "through_turn_id": m.turn, "summary_neutral": "SECRET summary"})
 	p.WaitCaughtUp(t, "recent", "audit")
 	m.recorded = time.Now()
 	calls := documented(t, p)
