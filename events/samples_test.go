@@ -2,8 +2,9 @@ package events_test
 
 import (
 	"encoding/json"
-	"github.com/google/uuid"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 )

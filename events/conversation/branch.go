@@ -59,6 +59,9 @@ type rare struct {
 	marks map[string]Branch
 	// segments are those that Inherit has added.
 	segments []events.Segment
+	// summaries are the summaries that counted when they were written. notStanding is how many of them don't stand.
+	summaries   []Summary
+	notStanding int
 }
 
 func (s *State) more() rare {
@@ -137,7 +140,7 @@ func lifted(segment int, place uint64) uint64 {
 
 // OwnBoundary returns the boundary as far as it stands in the session itself, as a sequence of its partition.
 func (s *State) OwnBoundary() uint64 {
-	if s.Boundary>>segmentBits != uint64(len(s.more().segments)) { //nolint:gosec // at most 32
+	if s.Boundary>>segmentBits != uint64(len(s.more().segments)) {
 		return 0
 	}
 	return s.Boundary & (1<<segmentBits - 1)
@@ -157,7 +160,7 @@ func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inheri
 func PlaceOf(t *Turn) uint64 { return t.Place & (1<<segmentBits - 1) }
 
 // segmentOf returns the number of the segment of a turn of a composed session.
-func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) } //nolint:gosec // at most 32
+func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) }
 
 // shared returns the turns of a session that a segment shares, each with all its versions and its tombstone. Turns that
 // were pending at the fork are not among them. s must hold all its turns; a nil one shares nothing.

@@ -204,7 +204,7 @@ func (s *State) start(e events.Recorded, f *events.TurnStarted) Change {
 	t := &Turn{
 		ID: f.TurnID, RequestID: f.RequestID, Status: Pending, Version: 1,
 		Place: e.Position.Seq, Started: e.Position.Seq, CreatedAt: e.Time, startDigest: e.Digest,
-		startSent: events.Digest([]byte(e.SentAt)), TranslateChat: f.TranslateChat,
+		startSent: sentDigest(e), TranslateChat: f.TranslateChat,
 	}
 	s.fill(t, f)
 	s.insert(t)
@@ -221,9 +221,12 @@ func (s *State) finalize(e events.Recorded, f *events.TurnFinalized) Change {
 	}
 	t.Status, t.Final, t.FinalizedAt, t.finalDigest = Finalized, e.Position.Seq, e.Time, e.Digest
 	s.fill(t, f)
-	whole := t.Started+1 == e.Position.Seq && t.startSent == events.Digest([]byte(e.SentAt))
+	whole := t.Started+1 == e.Position.Seq && t.startSent == sentDigest(e)
 	return Change{Kind: Answered, Turn: t, Whole: whole}
 }
+
+// sentDigest returns a digest of the time that the sender of an event stated.
+func sentDigest(e events.Recorded) uint32 { return uint32(events.Digest([]byte(e.SentAt))) } //nolint:gosec // cut off
 
 // fill adds the texts of a fact to a turn, unless the state is slim.
 func (s *State) fill(t *Turn, f events.Fact) {
@@ -306,7 +309,6 @@ func (s *State) erase(e events.Recorded) Change {
 	} else {
 		s.rare = nil
 	}
-	s.summaries, s.notStanding = nil, 0
 	s.Boundary, s.ResetAt, s.CreatedAt, s.LastActive = 0, 0, time.Time{}, time.Time{}
 	s.Erased, s.ErasedAt = e.Position.Seq, e.Time
 	return Change{Kind: Erased, Turns: gone}

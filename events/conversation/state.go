@@ -27,11 +27,8 @@ type State struct {
 	ttl  time.Duration
 	keys []string
 	// rare is nil while nobody has described the session, and it has no branch and shares no turn.
-	rare *rare
-	// summaries are the summaries that counted when they were written. notStanding is how many of them don't stand.
-	summaries   []Summary
-	notStanding int
-	index       map[uuid.UUID]*Turn
+	rare  *rare
+	index map[uuid.UUID]*Turn
 }
 
 // Rules are settings of the fold. All views of one log need the same rules.

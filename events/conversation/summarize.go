@@ -116,9 +116,10 @@ func (s *State) whyVoid(m *Summary) error {
 
 // Summary returns the last summary of an id, whether or not it stands, or nil.
 func (s *State) Summary(id uuid.UUID) *Summary {
-	for i := len(s.summaries) - 1; i >= 0; i-- {
-		if s.summaries[i].ID == id {
-			return &s.summaries[i]
+	list := s.more().summaries
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].ID == id {
+			return &list[i]
 		}
 	}
 	return nil
@@ -133,9 +134,9 @@ func (s *State) Stands(m *Summary) bool {
 
 // Standing returns the summaries that stand, in the order of the log.
 func (s *State) Standing() (standing []Summary) {
-	for i := range s.summaries {
-		if s.Stands(&s.summaries[i]) {
-			standing = append(standing, s.summaries[i])
+	for _, m := range s.more().summaries {
+		if s.Stands(&m) {
+			standing = append(standing, m)
 		}
 	}
 	return standing
@@ -144,13 +145,20 @@ func (s *State) Standing() (standing []Summary) {
 // KeepSummaries leaves out the summaries for which keep returns false.
 func (s *State) KeepSummaries(keep func(Summary) bool) {
 	var kept []Summary
-	for _, m := range s.summaries {
+	for _, m := range s.more().summaries {
 		if keep(m) {
 			kept = append(kept, m)
 		}
 	}
-	s.summaries = kept
-	s.notStanding = len(kept) - len(s.Standing())
+	s.keepSummaries(kept)
+}
+
+// keepSummaries sets the summaries, and counts those that don't stand.
+func (s *State) keepSummaries(list []Summary) {
+	now := s.more()
+	now.summaries, now.notStanding = list, 0
+	s.rare = &now
+	now.notStanding = len(list) - len(s.Standing())
 }
 
 // visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
@@ -205,7 +213,9 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	if !s.slim {
 		m.Fact = f
 	}
-	s.summaries = append(slices.Clip(s.summaries), m)
+	now := s.more() // a clone of the state may share it
+	now.summaries = append(slices.Clip(now.summaries), m)
+	s.rare = &now
 	return Change{Kind: Summarized}
 }
 
@@ -230,10 +240,11 @@ func (s *State) voidsSummary(c Change) bool {
 			return false
 		}
 	}
-	if len(s.summaries) == 0 {
+	list := s.more().summaries
+	if len(list) == 0 {
 		return false
 	}
-	before := s.notStanding
-	s.notStanding = len(s.summaries) - len(s.Standing())
-	return s.notStanding > before
+	before := s.more().notStanding
+	s.keepSummaries(list)
+	return s.more().notStanding > before
 }

@@ -41,7 +41,9 @@ type Turn struct {
 
 	CreatedAt, FinalizedAt, DeletedAt time.Time
 	Replaces, ReplacedBy              uuid.UUID
-	TranslateChat                     bool
+	TranslateChat, fromTombstone      bool
+	// startSent is a digest of the time that the sender of the start stated. It stands where the struct has room.
+	startSent uint32
 	// StatusBefore is the status before a redaction.
 	StatusBefore Status
 
@@ -51,9 +53,6 @@ type Turn struct {
 	AnswerMetadata json.RawMessage
 
 	startDigest, finalDigest uint64
-	// startSent is a digest of the time that the sender of the start stated.
-	startSent     uint64
-	fromTombstone bool
 }
 
 // Corrects reports whether a correction made the turn.

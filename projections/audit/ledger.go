@@ -107,7 +107,8 @@ func (l ledgerRow) did() string {
 		}
 		return c.Kind.String()
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted,
-		conversation.Linked, conversation.Reset, conversation.Described, conversation.Erased:
+		conversation.Linked, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
+		conversation.Summarized, conversation.Erased:
 	}
 	return ""
 }

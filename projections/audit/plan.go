@@ -98,7 +98,7 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		}
 		p.erased[e.SessionID] = e
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Reset, conversation.Summarized,
-		conversation.Refused, conversation.Noted:
+		conversation.Forked, conversation.Branched, conversation.Refused, conversation.Noted:
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ErrQuery: a query asks for no word.
+// ErrQuery says that a query asks for no word.
 var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a word to search for"}
 
 const (

@@ -116,8 +116,15 @@ func (s *scribe) fact() events.Fact {
 	answer := events.Answer{AnswerNeutral: fmt.Sprint("a", s.n%3)}
 	identity := fmt.Sprint("i", s.rng.IntN(4))
 	switch k := s.rng.IntN(100); {
-	case k < 45:
+	case k < 41:
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: text}
+	case k < 42:
+		return &events.SessionForked{SessionID: session + "'", RequestID: request, FromSessionID: session, Root: session}
+	case k < 43:
+		return &events.SessionBranched{SessionID: session, ChildSessionID: session + "'", RequestID: request,
+			FromSessionID: session, Root: session}
+	case k < 45:
+		return s.summary(session, request, id)
 	case k < 75:
 		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: answer}
 	case k < 80:
@@ -152,6 +159,23 @@ func (s *scribe) redaction(session string, turn uuid.UUID) events.Fact {
 		return d.Facts[0]
 	}
 	return &events.TurnRedacted{TurnID: turn, SessionID: session}
+}
+
+// summary is of a session's first turn, or of a turn that there may not be.
+func (s *scribe) summary(session, request string, turn uuid.UUID) events.Fact {
+	state := natstest.Fold(s.t, s.log, session, rules)
+	f := events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: fmt.Sprint("m", s.n%3)}
+	for _, t := range state.Turns {
+		if state.Shown(t) {
+			d := state.DecideSummarize(conversation.Summarize{ThroughTurnID: t.ID, Summary: f})
+			if len(d.Facts) > 0 {
+				return d.Facts[0]
+			}
+			break
+		}
+	}
+	f.TurnIDs = []uuid.UUID{turn}
+	return &f
 }
 
 // description is of a session as it is, or was decided on some state that it never had.
