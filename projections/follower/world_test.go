@@ -119,7 +119,8 @@ func (s *scribe) fact() events.Fact {
 	case k < 41:
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: text}
 	case k < 42:
-		return &events.SessionForked{SessionID: session + "'", RequestID: request, FromSessionID: session, Root: session}
+		return &events.SessionForked{SessionID: session + "'", RequestID: request, FromSessionID: session,
+			Root: session}
 	case k < 43:
 		return &events.SessionBranched{SessionID: session, ChildSessionID: session + "'", RequestID: request,
 			FromSessionID: session, Root: session}
