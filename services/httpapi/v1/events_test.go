@@ -44,7 +44,7 @@ type stream struct {
 
 func (s *stack) stream(path string, header ...string) *stream {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	s.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	require.NoError(s.t, err)
