@@ -32,6 +32,7 @@ run: build ## install PostgreSQL if it is missing, build, and start everything o
 	@exec bin/turnledger dev $(ARGS)
 
 build: ## build bin/turnledger
+	@echo "building; the first build of a machine takes some minutes"
 	CGO_ENABLED=0 $(GO) build -o bin/turnledger ./cmd/turnledger
 
 deps: ## install what the tests need (PostgreSQL, Redis, a C compiler), where that can be done
@@ -90,7 +91,7 @@ lint: ## check form, vet, lint, the rules of the house and module files
 		if [ -n "$$unformatted" ]; then echo "run gofmt -w on: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
-	@cd deploy/tools/house && GOLANGCI='$(GO) run $(GOLANGCI)' $(GO) test -count=1
+	@cd deploy/tools/house && GOLANGCI='$(GO) run $(GOLANGCI)' $(GO) test -tags linters -count=1
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 

@@ -10,11 +10,9 @@ import (
 	"github.com/turnledger/turnledger/services"
 )
 
-// branch forks the thread right before the turn that a message edits or regenerates, with the message's request id, so
-// that the same message again goes to the same branch. The message then is one of the branch. The question that is to
-// be asked again is returned.
-func (s *Service) branch(ctx context.Context, m *services.ChatMessage) (*events.Question, error) {
-	before := m.Edits
+// askedAnew returns the question that a message asks again, and makes it the message's content; nil for a message with
+// a content of its own.
+func (s *Service) askedAnew(ctx context.Context, m *services.ChatMessage) (*events.Question, error) {
 	switch {
 	case m.Edits != uuid.Nil && m.Regenerates != uuid.Nil:
 		return nil, &conversation.Invalid{Field: "regenerates_turn_id", Why: "stands beside edits_turn_id: send one"}
@@ -22,22 +20,29 @@ func (s *Service) branch(ctx context.Context, m *services.ChatMessage) (*events.
 		return nil, &conversation.Invalid{Field: "user_id", Why: "system leaves no turns, and so edits none"}
 	case m.Regenerates != uuid.Nil && m.Content != "":
 		return nil, &conversation.Invalid{Field: "content", Why: "is that of the turn: leave it out"}
-	case m.Regenerates != uuid.Nil:
-		before = m.Regenerates
-	case m.Edits == uuid.Nil:
+	case m.Regenerates == uuid.Nil:
 		return nil, nil //nolint:nilnil // most messages ask nothing again
 	}
-	var anew *events.Question
-	if m.Regenerates != uuid.Nil {
-		var err error
-		if anew, err = s.cfg.Questions.Question(ctx, m.ThreadID, before); err != nil {
-			return nil, err
-		}
+	anew, err := s.cfg.Questions.Question(ctx, m.ThreadID, m.Regenerates)
+	if err == nil {
 		m.Content = anew.QuestionNeutral
+	}
+	return anew, err
+}
+
+// branch forks the thread right before the turn that a message edits or regenerates, with the message's request id, so
+// that the same message again goes to the same branch. The message then is one of the branch.
+func (s *Service) branch(ctx context.Context, m *services.ChatMessage) error {
+	before := m.Edits
+	if m.Regenerates != uuid.Nil {
+		before = m.Regenerates
+	}
+	if before == uuid.Nil {
+		return nil
 	}
 	made, err := s.cfg.Turns.ForkSession(ctx, conversation.ForkSession{
 		SessionID: m.ThreadID, RequestID: m.RequestID, BeforeTurnID: before,
 	})
 	m.ThreadID = made.SessionID
-	return anew, err
+	return err
 }

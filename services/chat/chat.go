@@ -66,9 +66,12 @@ func (s *Service) Send(
 	if err := complete(&m, s.cfg.OnPending); err != nil {
 		return services.ChatReply{}, err
 	}
-	anew, err := s.branch(ctx, &m)
+	anew, err := s.askedAnew(ctx, &m)
 	if err == nil {
 		err = s.cfg.Contexts.Valid(s.request(m))
+	}
+	if err == nil {
+		err = s.branch(ctx, &m)
 	}
 	if err != nil {
 		return services.ChatReply{}, err

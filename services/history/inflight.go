@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -142,7 +143,7 @@ func (w *writing) outcome(seq uint64) (outcome, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at, found := slices.BinarySearchFunc(x.outcomes.kept, seq, func(o outcome, seq uint64) int {
-		return int(o.seq) - int(seq) //nolint:gosec // sequences are far below 2^63
+		return cmp.Compare(o.seq, seq)
 	})
 	if !found {
 		return outcome{}, false

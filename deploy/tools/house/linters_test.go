@@ -1,9 +1,7 @@
 package house_test
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,40 +57,6 @@ func TestLenientLintersAreFound(t *testing.T) {
 		"gochecksumtype takes a default for an answer",
 	}, lenient(t, []byte("linters:\n  enable: [exhaustive]\n  settings:\n    exhaustive:\n"+
 		"      default-signifies-exhaustive: true\n")))
-}
-
-// The packages in testdata/planted break rules that the linters keep, and the linters report each. `make lint` names
-// its linter in GOLANGCI, as the words of a command.
-func TestLintersFindWhatIsPlanted(t *testing.T) {
-	command := strings.Fields(os.Getenv("GOLANGCI"))
-	if len(command) == 0 {
-		t.Skip("make lint runs this test: it sets GOLANGCI")
-	}
-	const planted = "./deploy/tools/house/testdata/planted/"
-	args := append(command[1:], "run", "--allow-parallel-runners", planted+"events/switches",
-		planted+"projections/upward", planted+"services/httpapi/wire")
-	cmd := exec.CommandContext(t.Context(), command[0], args...)
-	cmd.Dir = root
-	out, err := cmd.Output()
-	_, failed := errors.AsType[*exec.ExitError](err)
-	require.True(t, failed, "it exits with 1: %v", err)
-	for place, says := range map[string]string{
-		"switches.go:11:": "missing cases in expression switch: conversation.Seen,",
-		"switches.go:21:": "missing cases for ErasureReceipt,",
-		"upward.go:4:":    "from list 'direction-projections'",
-		"wire.go:4:":      "from list 'wire'",
-	} {
-		require.True(t, reports(string(out), place, says), "%s: %s\n%s", place, says, out)
-	}
-}
-
-func reports(out, place, says string) bool {
-	for line := range strings.Lines(out) {
-		if strings.Contains(line, place) && strings.Contains(line, says) {
-			return true
-		}
-	}
-	return false
 }
 
 // What is planted is no part of the tree that the rules read.
