@@ -30,6 +30,9 @@ type Config struct {
 	Follower *follower.Follower
 	// MaxBatch bounds the events of one Apply; 2,000 by default.
 	MaxBatch int
+	// Rest is how long a partition rests after a batch that was far from full, so that the next one holds more: a
+	// transaction for each event costs more than the event. By default there is no rest.
+	Rest time.Duration
 	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
 	Start  func(ctx context.Context, partition int) (uint64, error)
 	Logger *slog.Logger
