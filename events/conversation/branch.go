@@ -236,6 +236,29 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	s.makeIndex()
 }
 
+// Held returns the segments of a branch as older states of their sessions can show them. A redaction may have taken the
+// last shared turn out of the log, so that no older state has it: then the segment ends with the turn before it. then
+// holds the older states, and today, which has the tombstones, those of now; both may hold nil.
+func Held(list []events.Segment, then, today []*State) []events.Segment {
+	list = slices.Clone(list)
+	for i, g := range list {
+		if then[i] == nil || today[i] == nil || then[i].Turn(g.ThroughTurnID) != nil {
+			continue
+		}
+		gone := today[i].Turn(g.ThroughTurnID)
+		if gone == nil {
+			continue
+		}
+		for _, t := range slices.Backward(then[i].Turns) {
+			if t.Place < gone.Place {
+				list[i].ThroughTurnID = t.ID
+				break
+			}
+		}
+	}
+	return list
+}
+
 // liftOwn lifts the session's own places behind those of its segments, and sets the boundary that holds in the branch:
 // its own, or else the last that held in a segment when it was forked.
 func (s *State) liftOwn(list []events.Segment) {

@@ -252,7 +252,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 	if p.today.Erased == 0 {
 		p.today.Inherit(list, today, math.MaxInt)
 	}
-	p.then.Inherit(list, then, math.MaxInt)
+	p.then.Inherit(conversation.Held(list, then, today), then, math.MaxInt)
 	return nil
 }
 
