@@ -75,6 +75,7 @@ type Audit struct {
 	early   [events.Buckets]atomic.Pointer[unlinkedSessions]
 	second  *second
 	lexicon *lexicon.Lexicon
+	bounds  bounds
 	// mends means that missing tables are made again.
 	mends atomic.Bool
 }
@@ -120,7 +121,7 @@ func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Audit{cfg: cfg, pool: pool, lexicon: lexicon.New(cfg.SearchConfig)}, nil
+	return &Audit{cfg: cfg, pool: pool, lexicon: lexicon.New(cfg.SearchConfig), bounds: usualBounds}, nil
 }
 
 // sql puts the schema's name into a statement.

@@ -15,15 +15,21 @@ type Key [sha256.Size]byte
 // NewKey makes a key of a secret.
 func NewKey(secret string) Key { return sha256.Sum256([]byte("turnledger.search." + secret)) }
 
+// termsVersion changes when terms are made in another way.
+const termsVersion = "2."
+
 // Mark identifies the key without showing it, and with it the configuration of the lexemes.
 func (k Key) Mark(config string) string {
-	sum := sha256.Sum256(append(k[:], config...))
+	sum := sha256.Sum256(append(k[:], termsVersion+config...))
 	return config + " " + hex.EncodeToString(sum[:8])
 }
 
 func (k *Key) term(word string) int32 {
 	return int32(uint32(highwayhash.Sum64([]byte(word), k[:]))) //nolint:gosec // any 32 bits will do
 }
+
+// Owner returns the term of an identity's turns, which is that of no word.
+func (k *Key) Owner(identity string) int32 { return k.term("\x00" + identity) }
 
 // Terms returns the terms of texts, in order, each once; nil if there are none.
 func (k *Key) Terms(lexemes Lexemes, texts ...string) []int32 {
