@@ -117,7 +117,7 @@ func TestReceiptsWithoutBranches(t *testing.T) {
 }
 
 // An identity's erasure takes all branches of its sessions, wherever the tree was linked, also a branch whose process
-// was slow and that begins when the identity is erased; and also if the eraser dies at any step. Its receipt counts
+// was slow and that begins when the identity is erased, or one that somebody else linked elsewhere; and also if the eraser dies at any step. Its receipt counts
 // what the sessions shared.
 func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 	t.Parallel()
@@ -130,12 +130,17 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 			w.fork("root", "b", uuid.Nil)
 			w.turn("b", "own", "SECRET too")
 			w.fork("b", "of b", uuid.Nil)
+			w.fork("root", "stray", uuid.Nil)
+			w.publish(&events.SessionLinked{SessionID: "stray", IdentityID: "mallory"}, "")
 			w.link("of b", "alice")
 			w.turn("other", "r1", "KEPT")
 			w.fork("other", "of other", uuid.Nil)
 			slow := &events.SessionBranched{SessionID: "b", ChildSessionID: "slow", RequestID: "slow",
 				At: events.Position{Partition: events.Partition("b", partitions), Seq: 1}, FromSessionID: "b", Root: "root"}
 			w.publish(slow, "")
+			slower := *slow
+			slower.ChildSessionID, slower.RequestID = "slower", "slower"
+			w.publish(&slower, "")
 			id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
 			stop := w.erase(newMortal(inOnePiece(w.log), 3, false), eraser.Config{Rate: 10_000})
@@ -146,8 +151,9 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 			w.publish(&events.TurnStarted{TurnID: turn, SessionID: "slow", RequestID: "r1",
 				Question: events.Question{QuestionNeutral: "SECRET of the slow one"}}, "")
 			w.die(eraser.Config{}, 10)
-			require.Equal(t, &services.SharedTurns{Branches: 2, Turns: 3}, w.receipt(id).Shared)
-			for _, s := range []string{"root", "b", "of b", "slow"} {
+			require.Equal(t, &services.SharedTurns{Branches: 3, Turns: 3}, w.receipt(id).Shared)
+			w.publish(slower.Fork(), "")
+			for _, s := range []string{"root", "b", "of b", "slow", "slower", "stray"} {
 				require.Eventually(t, func() bool { return w.state(s).Erased != 0 }, patience, lookEvery, s)
 			}
 			require.Eventually(t, func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }, patience, lookEvery)
