@@ -162,3 +162,83 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 		})
 	}
 }
+
+// A link on any branch links the root and all branches, also when an effect has to do it since the process that linked
+// died; a link that is refused links nothing.
+func TestALinkOnABranchLinksTheTree(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, partitions)
+			w.turn("root", "r1", "KEPT")
+			w.fork("root", "b", uuid.Nil)
+			w.fork("b", "of b", uuid.Nil)
+			w.fork("root", "erased", uuid.Nil)
+			w.fork("erased", "of erased", uuid.Nil)
+			_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
+			require.NoError(t, err)
+			tree := []string{"root", "b", "of b", "of erased"}
+			// As the history service leaves it, killed right after the root.
+			w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
+			w.die(eraser.Config{}, 8)
+			for _, s := range tree {
+				require.Eventually(t, func() bool { return w.state(s).Identity == "alice" }, patience, lookEvery, s)
+			}
+			var before [][]string
+			for _, s := range tree {
+				before = append(before, w.types(s))
+			}
+			_, err = w.history.LinkSession(t.Context(), "of b", "bob", "")
+			require.ErrorIs(t, err, conversation.ErrLinkedElsewhere)
+			for i, s := range tree {
+				now := w.types(s)
+				require.Equal(t, before[i], now[:len(before[i])])
+				require.NotContains(t, now[len(before[i]):], events.TypeSessionLinked, s)
+				require.Equal(t, "alice", w.state(s).Identity)
+			}
+		})
+	}
+}
+
+// Retention leaves an anonymous session alone while a branch of it lives, at any depth, and takes it when the last one
+// is gone. A session with marks of branches that were never made is not held.
+func TestABranchKeepsItsParentFromRetention(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, partitions)
+			w.turn("root", "r1", "SECRET")
+			w.fork("root", "b", uuid.Nil)
+			w.fork("b", "of b", uuid.Nil)
+			w.turn("marked", "r1", "SECRET")
+			w.publish(&events.SessionBranched{SessionID: "marked", ChildSessionID: "never", RequestID: "f",
+				FromSessionID: "marked", Root: "marked"}, "")
+			erase := func(session string) {
+				_, err := w.history.EraseSession(t.Context(), session, services.Erasure{})
+				require.NoError(t, err)
+			}
+			cut := time.Now().Add(10 * time.Millisecond)
+			require.Eventually(t, func() bool { return time.Now().After(cut) }, time.Second, time.Millisecond)
+			w.turn("of b", "own", "KEPT")
+			r := eraser.NewRetention(on(inOnePiece(w.log)), w.notes, eraser.RetentionConfig{
+				Rules: rules, Anonymous: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
+			sweep := func() int {
+				got, err := r.Sweep(t.Context())
+				require.NoError(t, err)
+				return got.Sessions
+			}
+			require.Equal(t, 1, sweep())
+			require.Empty(t, w.types("marked"))
+			require.NotEmpty(t, w.types("root"))
+			require.NotEmpty(t, w.types("b"))
+			erase("b")
+			require.Zero(t, sweep())
+			require.NotEmpty(t, w.types("root"), "held by the branch of an erased branch")
+			erase("of b")
+			require.Equal(t, 1, sweep(), "nothing new is old: it is looked at again")
+			require.Empty(t, w.types("root"))
+		})
+	}
+}
