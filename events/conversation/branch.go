@@ -192,6 +192,17 @@ func (s *State) shared(g events.Segment) iter.Seq[*Turn] {
 	}
 }
 
+// SharedIDs returns the turns of the session that a segment shares, and that are neither redacted nor replaced.
+func (s *State) SharedIDs(g events.Segment) iter.Seq[uuid.UUID] {
+	return func(yield func(uuid.UUID) bool) {
+		for t := range s.shared(g) {
+			if t.Status == Finalized && !yield(t.ID) {
+				return
+			}
+		}
+	}
+}
+
 // IsOf reports whether the session is the root of a branch, or a branch of it.
 func (s *State) IsOf(root string) bool { return s.SessionID == root || s.Fork().Root == root }
 
