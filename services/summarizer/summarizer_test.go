@@ -209,7 +209,7 @@ func TestOldTurnsAskForNoSummary(t *testing.T) {
 	w := newWorld(t)
 	w.record(20, "")
 	m := &model{answer: says("x")}
-	later := func() time.Time { return time.Now().Add(25 * time.Hour) }
-	w.feed(w.handler(m, summarizer.Config{Now: later}))
+	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	w.feed(w.handler(m, summarizer.Config{Now: later, Oldest: time.Hour}))
 	require.Zero(t, m.calls.Load())
 }
