@@ -76,6 +76,8 @@ type Audit struct {
 	second  *second
 	lexicon *lexicon.Lexicon
 	bounds  bounds
+	// withoutTerms leaves out what searches need: benchmarks measure what it costs.
+	withoutTerms bool
 	// mends means that missing tables are made again.
 	mends atomic.Bool
 }

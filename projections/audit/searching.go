@@ -53,7 +53,7 @@ type bounds struct {
 	rounds int
 }
 
-var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 5000, rounds: 5}
+var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 2000, rounds: 3}
 
 // Search finds turns of linked sessions by their words, and returns at most limit, behind the place of a cursor, with
 // the position of each partition at which the tables were read. The newest 200 matching turns are ranked, then the 200
