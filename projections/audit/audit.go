@@ -105,6 +105,9 @@ func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
 		return err
 	}
+	if err := a.warnOfTerms(ctx); err != nil {
+		return err
+	}
 	a.mends.Store(true)
 	if err := a.sweep(ctx); err != nil {
 		a.cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
