@@ -144,6 +144,13 @@ func TestVerbsOfSessionsPrintJSON(t *testing.T) {
 	read(&list, "sessions", "list", "--metadata", "folder=physics", "--title", "TICL", "--identity", "ada")
 	require.Len(t, list.Sessions, 1)
 	require.Equal(t, "And a lepton?", list.Sessions[0].LastTurn.QuestionNeutral)
+	for _, other := range [][]string{{"--metadata", "folder=x"}, {"--title", "x"}, {"--identity", "bob"},
+		{"--since", time.Now().Add(time.Hour).Format(time.RFC3339)},
+		{"--until", time.Now().Add(-time.Hour).Format(time.RFC3339)}} {
+		var none client.SessionPage
+		read(&none, append([]string{"sessions", "list"}, other...)...)
+		require.Empty(t, none.Sessions, "%v", other)
+	}
 	var stats client.Stats
 	require.Eventually(t, func() bool {
 		stats = client.Stats{}
