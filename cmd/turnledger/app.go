@@ -194,7 +194,8 @@ func (a *app) serve() error {
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
 		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
-		c.Identities, c.Lists, c.Counts, c.Search = across, across, across, across
+		c.Identities, c.Lists, c.Counts = across, across, across
+		c.Search = identities.SteppedSearcher{Searcher: across, Steps: a.steps}
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}

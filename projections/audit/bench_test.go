@@ -293,6 +293,11 @@ func (s *stage) floor(b *testing.B) time.Duration {
 func (s *stage) apply(b *testing.B) time.Duration {
 	b.Helper()
 	s.empty(b)
+	return s.feed(b)
+}
+
+func (s *stage) feed(b *testing.B) time.Duration {
+	b.Helper()
 	at, err := s.audit.Claim(b.Context(), 0)
 	require.NoError(b, err)
 	began := time.Now()

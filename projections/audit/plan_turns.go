@@ -199,6 +199,9 @@ func (r *turnRow) before() string {
 
 // index makes the terms of the texts that a plan writes.
 func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
+	if a.withoutTerms {
+		return nil
+	}
 	var texts []string
 	if !a.lexicon.Simple() {
 		for _, r := range p.turns {
