@@ -40,8 +40,8 @@ type part struct {
 const folderParts = 128
 
 // NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. With a
-// session, only that session is shown, and as a branch it begins with the turns that it shares. Else every turn is shown
-// once, in the session that it stands in. The caller closes the folder.
+// session, only that session is shown, and as a branch it begins with the turns that it shares. Else every turn is
+// shown once, in the session that it stands in. The caller closes the folder.
 func NewFolder(dir, session string) (*Folder, error) {
 	dir, err := os.MkdirTemp(dir, "turnledger-fold-")
 	if err != nil {
