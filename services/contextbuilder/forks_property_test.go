@@ -41,7 +41,7 @@ func TestForksAreAsCopies(t *testing.T) {
 	viewtest.Checks(t, checks)
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newForest(t, rt, natstest.Log(t, rapid.SampledFrom([]int{1, 4}).Draw(rt, "partitions")))
-		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+		for range rapid.IntRange(10, 40).Draw(rt, "steps") {
 			f.step()
 		}
 		f.checkContexts()
@@ -108,8 +108,8 @@ type glimpse struct {
 
 func newForest(t *testing.T, rt *rapid.T, log *jetlog.Log) *forest {
 	t.Helper()
-	f := &forest{T: rt, ctx: t, log: log, builders: map[string]*contextbuilder.Builder{}, apis: map[string]http.Handler{},
-		replay: replay.New(log, owners.New(log, nil))}
+	f := &forest{T: rt, ctx: t, log: log, replay: replay.New(log, owners.New(log, nil)),
+		builders: map[string]*contextbuilder.Builder{}, apis: map[string]http.Handler{}}
 	natstest.Run(t, f.replay.Run)
 	f.writes = history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, f.writes.Run)
@@ -139,7 +139,7 @@ func (f *forest) step() {
 	var at events.Position
 	var by *text
 	switch rapid.SampledFrom([]string{"say", "say", "say", "ask", "finish", "fork", "fork", "correct", "redact",
-		"reset", "link", "erase"}).Draw(f.T, "step") {
+		"redact", "reset", "link", "erase"}).Draw(f.T, "step") {
 	case "say":
 		at = f.say(s, true)
 		by = s.turns[len(s.turns)-1].text
@@ -286,6 +286,14 @@ func (f *forest) redact(s *planted) {
 	l := f.pick(s, func(l *leaf) bool { return !l.redacted })
 	if l == nil {
 		return
+	}
+	// The last shared turn is where a segment ends, so it is redacted more often than the others.
+	if rapid.Bool().Draw(f.T, "the last shared") {
+		for _, shared := range s.turns {
+			if shared.session != s.id && !shared.redacted {
+				l = shared
+			}
+		}
 	}
 	_, err := f.writes.RedactTurn(f.ctx.Context(), l.session, conversation.Redact{TurnID: l.id})
 	require.NoError(f, err)
