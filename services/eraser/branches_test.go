@@ -178,6 +178,9 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 			w.fork("erased", "of erased", uuid.Nil)
 			_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
 			require.NoError(t, err)
+			stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000}) // it looks at the forks before the link
+			w.left("erased", events.TypeSessionBranched, events.TypeSessionErased, events.TypeErasureReceipt)
+			stop()
 			tree := []string{"root", "b", "of b", "of erased"}
 			// As the history service leaves it, killed right after the root.
 			w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
