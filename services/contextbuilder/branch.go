@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -129,15 +130,18 @@ func (r *Reader) origin(ctx context.Context, sessionID string) (*conversation.St
 	if err != nil {
 		return nil, at, err
 	}
-	last, err := r.log.Last(ctx, sessionID)
-	if err != nil {
-		return nil, at, err
-	}
 	o, held := r.origins.get(sessionID)
-	if !held || o.last != last {
-		if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
+	if !held || o.head.Load() != at.Seq {
+		last, err := r.log.Last(ctx, sessionID)
+		if err != nil {
 			return nil, at, err
 		}
+		if !held || o.last != last {
+			if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
+				return nil, at, err
+			}
+		}
+		o.head.Store(at.Seq)
 	}
 	at.Seq = max(at.Seq, o.state.Applied)
 	return o.state, at, nil
@@ -154,9 +158,10 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64) 
 }
 
 // origin is a session that branches share turns of. It is as the log has it while the last sequence of its subject is
-// last.
+// last; and so it was when head was the end of its partition.
 type origin struct {
 	state *conversation.State
+	head  atomic.Uint64
 	last  uint64
 	bytes int
 }
