@@ -88,8 +88,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkBuildOfABranch builds contexts through three forks, in turn with those of a flat session of as many turns. The
-// window reaches back into the root; the turns of the branches alone don't fill it. ratio-p99 is that of their p99.
+// BenchmarkBuildOfABranch builds contexts through three forks, in turn with those of a flat session of as many turns.
+// The window reaches back into the root; the turns of the branches alone don't fill it. ratio-p99 is that of their p99.
 func BenchmarkBuildOfABranch(b *testing.B) {
 	for _, partitions := range []int{1, 4} {
 		b.Run(fmt.Sprint("partitions=", partitions), func(b *testing.B) {
