@@ -75,6 +75,9 @@ type Audit struct {
 	early   [events.Buckets]atomic.Pointer[unlinkedSessions]
 	second  *second
 	lexicon *lexicon.Lexicon
+	bounds  bounds
+	// withoutTerms leaves out what searches need: benchmarks measure what it costs.
+	withoutTerms bool
 	// mends means that missing tables are made again.
 	mends atomic.Bool
 }
@@ -102,6 +105,9 @@ func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
 		return err
 	}
+	if err := a.warnOfTerms(ctx); err != nil {
+		return err
+	}
 	a.mends.Store(true)
 	if err := a.sweep(ctx); err != nil {
 		a.cfg.Logger.Warn("what a rebuild left behind is removed by the next one", "err", a.hint(err))
@@ -120,7 +126,7 @@ func Look(ctx context.Context, cfg Config) (*Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Audit{cfg: cfg, pool: pool, lexicon: lexicon.New(cfg.SearchConfig)}, nil
+	return &Audit{cfg: cfg, pool: pool, lexicon: lexicon.New(cfg.SearchConfig), bounds: usualBounds}, nil
 }
 
 // sql puts the schema's name into a statement.

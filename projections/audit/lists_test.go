@@ -22,10 +22,11 @@ import (
 func pages(
 	t require.TestingT, a *audit.Audit, f projections.SessionFilter, limit int,
 ) (all []projections.ListedSession) {
-	for cursor := ""; ; {
+	for cursor, n := "", 0; ; n++ {
 		page, next, err := a.Sessions(context.Background(), f, limit, cursor)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page), limit)
+		require.Less(t, n, 1000, "no end")
 		all = append(all, page...)
 		if cursor = next; next == "" {
 			return all
@@ -57,7 +58,25 @@ func sameList(t *rapid.T, log *journal, a *audit.Audit) {
 	slices.SortFunc(want, func(x, y *conversation.State) int {
 		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x.SessionID, y.SessionID))
 	})
-	got := pages(t, a, projections.SessionFilter{}, rapid.IntRange(1, 3).Draw(t, "page"))
+	var f projections.SessionFilter
+	if len(want) > 0 {
+		moment := func(label string) time.Time {
+			return at(rapid.SampledFrom(want).Draw(t, label)).Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, label)))
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "bounds") {
+		case 1:
+			f.Since = moment("since")
+		case 2:
+			f.Until = moment("until")
+		case 3:
+			f.IdentityID = rapid.SampledFrom([]string{"u", "v"}).Draw(t, "of")
+		}
+	}
+	want = slices.DeleteFunc(want, func(s *conversation.State) bool {
+		return at(s).Before(f.Since) || !f.Until.IsZero() && !at(s).Before(f.Until) ||
+			f.IdentityID != "" && f.IdentityID != s.Identity
+	})
+	got := pages(t, a, f, rapid.IntRange(1, 3).Draw(t, "page"))
 	require.Len(t, got, len(want))
 	for i, s := range want {
 		require.Equal(t, s.SessionID, got[i].SessionID)
@@ -107,6 +126,32 @@ func TestListOfSessions(t *testing.T) {
 	a.exec("update turnledger.generation set filled = 4")
 	_, _, err = a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
 	require.ErrorIs(t, err, audit.ErrUnavailable)
+}
+
+// Sessions of one microsecond stand in the order of their nanoseconds, those of one time in the order of their ids, on
+// pages of any size.
+func TestListOfSessionsOfOneMicrosecond(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	for _, s := range []string{"d", "a", "c", "b", "e"} {
+		log.add(started(s, "r"))
+		log.pass(-time.Second)
+	}
+	log.pass(-7)
+	log.add(started("f", "r"))
+	a := filled(t, log, 100)
+	for limit := 1; limit < 8; limit++ {
+		var got []string
+		for _, s := range pages(t, a.Audit, projections.SessionFilter{}, limit) {
+			got = append(got, s.SessionID)
+		}
+		require.Equal(t, []string{"e", "f", "b", "c", "a", "d"}, got, limit)
+	}
+	at := log.state("c").LastActive
+	for since, want := range map[time.Time]int{at: 4, at.Add(1): 3} {
+		require.Len(t, pages(t, a.Audit, projections.SessionFilter{Since: since}, 2), want)
+		require.Len(t, pages(t, a.Audit, projections.SessionFilter{Until: since}, 2), 6-want)
+	}
 }
 
 // BenchmarkListOfSessions reads pages of 50 of 100,000 sessions.

@@ -11,6 +11,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit/rows"
+	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
 // writeMode is how a turn gets into the tables.
@@ -198,6 +199,9 @@ func (r *turnRow) before() string {
 
 // index makes the terms of the texts that a plan writes.
 func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
+	if a.withoutTerms {
+		return nil
+	}
 	var texts []string
 	if !a.lexicon.Simple() {
 		for _, r := range p.turns {
@@ -209,10 +213,19 @@ func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
 		return unavailable("find the lexemes of words", err)
 	}
 	for _, r := range p.turns {
-		r.asked = a.cfg.SearchKey.Terms(lexemes, questionTexts(r)...)
-		r.told = a.cfg.SearchKey.Terms(lexemes, answerTexts(r)...)
+		r.asked = a.terms(r, lexemes, questionTexts(r))
+		r.told = a.terms(r, lexemes, answerTexts(r))
 	}
 	return nil
+}
+
+// terms returns the terms of a turn's texts with that of its identity, or nil where there is nothing to find.
+func (a *Audit) terms(r *turnRow, lexemes words.Lexemes, texts []string) []int32 {
+	terms := a.cfg.SearchKey.Terms(lexemes, texts...)
+	if terms != nil {
+		terms = append(terms, a.cfg.SearchKey.Owner(r.identity))
+	}
+	return terms
 }
 
 func questionTexts(r *turnRow) []string {

@@ -22,8 +22,12 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
-var errTerms = errors.Join(ErrUnavailable, errors.New("the audit tables were filled with another "+
-	"TURNLEDGER_SEARCH_CONFIG, or another key: rebuild them with turnledger projections rebuild audit"))
+var errTerms = errors.Join(ErrUnavailable, projections.ErrOutdated)
+
+// made reports whether terms with a mark are those that this process makes. Tables without terms have no mark.
+func (a *Audit) made(mark string) bool {
+	return mark == "" || mark == a.cfg.SearchKey.Mark(a.cfg.SearchConfig)
+}
 
 // searchable returns an error for tables whose terms were made in another way than this process makes them.
 func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
@@ -32,7 +36,7 @@ func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
 	}
 	var mark string
 	err := tx.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
-	if err == nil && mark != "" && mark != a.cfg.SearchKey.Mark(a.cfg.SearchConfig) {
+	if err == nil && !a.made(mark) {
 		return errTerms
 	}
 	return err
@@ -41,16 +45,19 @@ func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
 // ErrQuery says that a query asks for no word.
 var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a word to search for"}
 
-const (
-	// searchWindow is how many matching turns are ranked together, the newest first.
-	searchWindow = 200
-	// searchScan is how many turns are looked through, the newest first, before the index is asked. A word that is
-	// common is found among them; one that is not has few turns in the index. A twentieth of them is looked through
-	// first, and shows which of the two it is.
-	searchScan = 20_000
-	// searchRounds bounds the windows of one search.
-	searchRounds = 5
-)
+// bounds are how far searches go at once.
+type bounds struct {
+	// window is how many matching turns are ranked together, the newest first.
+	window int
+	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that are
+	// will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few turns
+	// in the index. Terms name the identity, too, so that the index knows its turns.
+	first, all, own int
+	// rounds bounds the windows of one search.
+	rounds int
+}
+
+var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 2000, rounds: 3}
 
 // Search finds turns of linked sessions by their words, and returns at most limit, behind the place of a cursor, with
 // the position of each partition at which the tables were read. The newest 200 matching turns are ranked, then the 200
@@ -79,6 +86,10 @@ func (a *Audit) Search(
 			return ErrQuery
 		}
 		s.terms = s.query.Terms(&a.cfg.SearchKey)
+		s.indexed = slices.Clone(s.terms)
+		if f.IdentityID != "" {
+			s.indexed = append(s.indexed, a.cfg.SearchKey.Owner(f.IdentityID))
+		}
 		found, _ := tx.Query(ctx, a.sql(`select partition, seq from {s}.projection_checkpoints where projection = $1
 			order by partition`), Name)
 		if at, err = pgx.CollectRows(found, pgx.RowToStructByPos[events.Position]); err != nil {
@@ -102,7 +113,8 @@ type search struct {
 	projections.SearchFilter
 	tx    pgx.Tx
 	query words.Query
-	terms []int32
+	// terms are those of the query, indexed those that the index is asked for.
+	terms, indexed []int32
 }
 
 // turnPlace orders turns by their start.
@@ -136,12 +148,12 @@ type window struct {
 
 // page ranks windows until it has limit hits.
 func (s *search) page(ctx context.Context, w window, limit int) (hits []projections.Hit, _ window, err error) {
-	for range searchRounds {
+	for range s.bounds.rounds {
 		turns, err := s.window(ctx, w)
 		if err != nil {
 			return nil, w, err
 		}
-		last := w.open && len(turns) < searchWindow
+		last := w.open && len(turns) < s.bounds.window
 		if len(turns) > 0 && w.open {
 			w.top, w.bottom = turns[0].place().next(), turns[len(turns)-1].place()
 		}
@@ -152,7 +164,7 @@ func (s *search) page(ctx context.Context, w window, limit int) (hits []projecti
 		if room := limit - len(hits); len(ranked) > room {
 			hits = append(hits, ranked[:room]...)
 			end := hits[len(hits)-1]
-			w.open, w.score, w.after = false, end.Score, turnPlace{micros(end.CreatedAt), end.TurnID}
+			w.open, w.score, w.after = false, end.Score, hitPlace(&end)
 			return hits, w, nil
 		}
 		hits = append(hits, ranked...)
@@ -173,7 +185,10 @@ type foundTurn struct {
 	question, answer [2]string // neutral, translated
 }
 
-func (t *foundTurn) place() turnPlace { return turnPlace{micros(t.CreatedAt), t.TurnID} }
+func (t *foundTurn) place() turnPlace { return hitPlace(&t.Hit) }
+
+// hitPlace is the place of a hit by PostgreSQL's clock.
+func hitPlace(h *projections.Hit) turnPlace { return turnPlace{micros(h.CreatedAt), h.TurnID} }
 
 // rank matches the texts of turns with the query, and returns the hits of a window, the best first.
 func (s *search) rank(ctx context.Context, turns []foundTurn, w window) (hits []projections.Hit, err error) {
@@ -195,8 +210,7 @@ func (s *search) rank(ctx context.Context, turns []foundTurn, w window) (hits []
 		}
 	}
 	slices.SortFunc(hits, func(x, y projections.Hit) int {
-		return cmp.Or(cmp.Compare(y.Score, x.Score), y.CreatedAt.Compare(x.CreatedAt),
-			slices.Compare(y.TurnID[:], x.TurnID[:]))
+		return cmp.Or(cmp.Compare(y.Score, x.Score), hitPlace(&y).compare(hitPlace(&x)))
 	})
 	return hits, nil
 }
@@ -227,18 +241,21 @@ const foundColumns = `q.session_id, q.identity_id, q.turn_id, q.created_at, q.cr
 // inOrder is the newest turn first; that of a session or an identity must be the order of its index, too.
 const inOrder = ` order by q.created_at desc, q.turn_id desc`
 
-// window returns the newest turns of a window whose terms match, at most searchWindow if it is open.
+// window returns the newest turns of a window whose terms match, at most bounds.window if it is open.
 func (s *search) window(ctx context.Context, w window) (turns []foundTurn, err error) {
-	most := 2 * searchWindow
+	most, all := 2*s.bounds.window, s.bounds.all
 	if w.open {
-		most = searchWindow
+		most = s.bounds.window
+	}
+	if s.IdentityID != "" && s.SessionID == "" {
+		all = s.bounds.own
 	}
 	recent := "(select q.* from {s}.questions q where {where}" + inOrder + " limit @scan) q"
 	if len(s.terms) == 0 {
 		recent = "(select q.* from {s}.questions q where {where}) q"
 	}
 	horizon := turnPlace{}
-	for _, scan := range []int{searchScan / 20, searchScan} {
+	for _, scan := range []int{s.bounds.first, all} {
 		turns, err = s.ask(ctx, w, most, scan, `select `+foundColumns+` from `+recent+`
 			left join {s}.answers a using (turn_id) where {match} and {lives}`+inOrder+` limit @most`)
 		if err != nil || len(turns) == most || len(s.terms) == 0 {
@@ -252,14 +269,16 @@ func (s *search) window(ctx context.Context, w window) (turns []foundTurn, err e
 		if err != nil {
 			return nil, err
 		}
-		if len(turns)*searchScan < most*scan {
+		if len(turns)*all < most*scan {
 			break // too rare to fill the window with more turns
 		}
 	}
 	w.top = turnPlace{micros(horizon.at), horizon.turn}
-	older, err := s.ask(ctx, w, most-len(turns), 0, `with found as materialized ({indexed})
-		select `+foundColumns+` from found join {s}.questions q using (turn_id)
-		left join {s}.answers a using (turn_id) where {where} and {lives}`+inOrder+` limit @most`)
+	older, err := s.ask(ctx, w, most-len(turns), 0, `with found as materialized ({indexed}),
+		page as materialized (select q.turn_id from found join {s}.questions q using (turn_id)
+			where {where} and {lives}`+inOrder+` limit @most)
+		select `+foundColumns+` from page join {s}.questions q using (turn_id)
+		left join {s}.answers a using (turn_id)`+inOrder)
 	return append(turns, older...), err
 }
 
@@ -280,7 +299,7 @@ func (s *search) ask(ctx context.Context, w window, most, scan int, sql string) 
 
 func (s *search) args(w window, most, scan int) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"terms": s.terms, "most": most, "scan": scan, "identity": s.IdentityID, "session": s.SessionID,
+		"terms": s.terms, "indexed": s.indexed, "most": most, "scan": scan, "identity": s.IdentityID, "session": s.SessionID,
 		"top": w.top.at, "top_turn": w.top.turn, "bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
 		"since": micros(s.Since), "since_ns": rows.Nanos(s.Since), "until": micros(s.Until),
 		"until_ns": rows.Nanos(s.Until),
@@ -303,8 +322,8 @@ func (s *search) statement(sql string) string {
 	}
 	match := []string{"q.terms @> @terms::int4[]", "a.terms @> @terms::int4[]"}
 	indexed := []string{
-		"select turn_id from {s}.questions q where q.terms @> @terms::int4[]",
-		"select turn_id from {s}.answers a where a.terms @> @terms::int4[]",
+		"select turn_id from {s}.questions q where q.terms @> @indexed::int4[]",
+		"select turn_id from {s}.answers a where a.terms @> @indexed::int4[]",
 	}
 	switch s.In {
 	case projections.QuestionHalf:

@@ -28,10 +28,11 @@ func (j *journal) asked(session, request, question, answer string) {
 
 // searchAll pages through all hits.
 func searchAll(t require.TestingT, a *audit.Audit, f projections.SearchFilter, limit int) (all []projections.Hit) {
-	for cursor := ""; ; {
+	for cursor, page := "", 0; ; page++ {
 		hits, _, next, err := a.Search(context.Background(), f, limit, cursor)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(hits), limit)
+		require.Less(t, page, 1000, "no end")
 		all = append(all, hits...)
 		if cursor = next; next == "" {
 			return all
@@ -173,6 +174,7 @@ func TestSearchByAConfiguration(t *testing.T) {
 	for _, other := range []*tables{opened("simple", "k"), opened("english", "other")} {
 		_, _, _, err := other.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")
 		require.ErrorIs(t, err, audit.ErrUnavailable)
+		require.ErrorIs(t, err, projections.ErrOutdated)
 	}
 	claim(t, log, opened("simple", "k"))
 	_, _, _, err = english.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")

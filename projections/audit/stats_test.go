@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,6 +52,15 @@ func TestCountsOfTurns(t *testing.T) {
 	require.Nil(t, by[2].By, "a redacted turn names no pipeline")
 	require.Equal(t, 1, by[2].Redacted)
 
+	for by, name := range map[projections.By]string{projections.ByConsultant: question("r1").Consultant,
+		projections.ByRepository: question("r1").Repository} {
+		require.NotEmpty(t, name)
+		require.Equal(t, name, *allCounts(t, a.Audit, by)[0].By)
+	}
+	from, _, err := a.Counts(t.Context(), projections.CountsFilter{Since: log.state("a").Turns[0].CreatedAt,
+		Until: day.Add(time.Minute), By: projections.ByNone})
+	require.NoError(t, err)
+	require.Equal(t, 3, from[0].Started, "since is included")
 	hours, at, err := a.Counts(t.Context(), projections.CountsFilter{Since: day, Until: day.Add(3 * time.Second),
 		Hour: true, By: projections.ByConsultant})
 	require.NoError(t, err)
@@ -73,6 +83,7 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 		}
 	}
 	want := map[time.Time]projections.Counts{}
+	took, of := map[time.Time][]float64{}, map[time.Time]map[string]bool{}
 	for _, session := range sessions {
 		s, seen := log.state(session), map[time.Time]bool{}
 		if s.Erased != 0 || gone[s.Identity] {
@@ -96,18 +107,46 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 				if turn.Version > 1 {
 					c.Corrected++
 				}
+				first := s.Turns[slices.IndexFunc(s.Turns, func(t *conversation.Turn) bool { return t.Place == turn.Place })]
+				waited := first.FinalizedAt.Truncate(time.Microsecond).Sub(first.CreatedAt.Truncate(time.Microsecond))
+				took[start] = append(took[start], float64(waited.Microseconds())/1000)
 			}
 			if !seen[start] {
 				seen[start] = true
 				c.Sessions++
+				if of[start] == nil {
+					of[start] = map[string]bool{"": true}
+				}
+				if !of[start][s.Identity] {
+					of[start][s.Identity] = true
+					c.Identities++
+				}
 			}
 			want[start] = c
 		}
 	}
 	got := map[time.Time]projections.Counts{}
 	for _, c := range allCounts(t, a, projections.ByNone) {
-		c.Identities, c.AnswerP50, c.AnswerP95 = 0, nil, nil
+		for p, have := range map[float64]**float64{0.5: &c.AnswerP50, 0.95: &c.AnswerP95} {
+			if *have == nil {
+				require.Empty(t, took[c.Start])
+				continue
+			}
+			require.InDelta(t, percentile(took[c.Start], p), **have, 0.001)
+			*have = nil
+		}
 		got[c.Start] = c
 	}
 	require.Equal(t, want, got)
+}
+
+// percentile is that of PostgreSQL: it lies between two of the values.
+func percentile(of []float64, p float64) float64 {
+	slices.Sort(of)
+	at := p * float64(len(of)-1)
+	below := int(at)
+	if below == len(of)-1 {
+		return of[below]
+	}
+	return of[below] + (at-float64(below))*(of[below+1]-of[below])
 }

@@ -174,10 +174,13 @@ type origins struct {
 }
 
 const (
-	// originBytes bounds the origins that a reader holds.
+	// originBytes bounds the origins that a reader holds; one that takes more than half of it is not held, since it
+	// would push out all others.
 	originBytes = 64 << 20
-	// leastOrigin is the weight of a session without turns.
+	// leastOrigin is the weight of a session without turns, and turnWeight that of a turn without its texts: the turn,
+	// its question and answer, and its place in the index. Both are rounded up.
 	leastOrigin = 1 << 10
+	turnWeight  = 512
 )
 
 func newOrigins() *origins {
@@ -199,7 +202,7 @@ func (o *origins) get(id string) (*origin, bool) {
 func (o *origins) put(id string, a *origin) {
 	a.bytes = leastOrigin
 	for _, t := range a.state.Turns {
-		a.bytes += 512
+		a.bytes += turnWeight
 		if q := t.Question; q != nil {
 			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
 		}
@@ -284,7 +287,7 @@ func (p past) inherit(ctx context.Context, r *Reader, m moment, reading *service
 	if p.today.Erased == 0 {
 		p.today.Inherit(list, today, math.MaxInt)
 	}
-	p.then.Inherit(list, then, math.MaxInt)
+	p.then.Inherit(conversation.Held(list, then, today), then, math.MaxInt)
 	return nil
 }
 

@@ -78,6 +78,20 @@ func TestTermsMissNothing(t *testing.T) {
 	})
 }
 
+// Texts of ASCII have a way of their own, which must make the same terms.
+func TestTermsOfPlainTexts(t *testing.T) {
+	t.Parallel()
+	key := words.NewKey("k")
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("aZ09 -_\n.é学")), 0, 40, -1).Draw(t, "text")
+		own := words.Lexemes{}
+		for _, word := range words.Of(text) {
+			own[word] = []string{word}
+		}
+		require.Equal(t, key.Terms(own, text), key.Terms(nil, text))
+	})
+}
+
 func TestTermsDependOnTheKey(t *testing.T) {
 	t.Parallel()
 	one, other := words.NewKey("1"), words.NewKey("2")
