@@ -225,19 +225,21 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	now := s.more()
 	now.segments = list
 	s.rare = &now
-	var all []*Turn
+	type inherited struct {
+		t       *Turn
+		segment int
+	}
+	var all []inherited
 	for i, g := range list {
 		for t := range from[i].shared(g) {
-			c := *t
-			c.Place = lifted(i, t.Place)
-			all = append(all, &c)
+			all = append(all, inherited{t, i})
 		}
 	}
 	first, taken := len(all), 0
-	for i, t := range slices.Backward(all) {
-		if t.Status == Finalized {
+	for i, x := range slices.Backward(all) {
+		if x.t.Status == Finalized {
 			s.Finalized++
-			if s.Shown(t) {
+			if lifted(x.segment, x.t.Place) > s.Boundary {
 				s.ShownFinalized++
 				taken++
 			}
@@ -247,7 +249,13 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 		}
 	}
 	s.Whole = s.Whole && first == 0
-	s.Turns = append(all[first:], s.Turns...)
+	copies, turns := make([]Turn, len(all)-first), make([]*Turn, 0, len(all)-first+len(s.Turns))
+	for i, x := range all[first:] {
+		copies[i] = *x.t
+		copies[i].Place = lifted(x.segment, x.t.Place)
+		turns = append(turns, &copies[i])
+	}
+	s.Turns = append(turns, s.Turns...)
 	s.makeIndex()
 }
 

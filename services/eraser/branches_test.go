@@ -117,8 +117,8 @@ func TestReceiptsWithoutBranches(t *testing.T) {
 }
 
 // An identity's erasure takes all branches of its sessions, wherever the tree was linked, also a branch whose process
-// was slow and that begins when the identity is erased, or one that somebody else linked elsewhere; and also if the eraser dies at any step. Its receipt counts
-// what the sessions shared.
+// was slow and that begins when the identity is erased, or one that somebody else linked elsewhere; and also if the
+// eraser dies at any step. Its receipt counts what the sessions shared.
 func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{1, 4} {
@@ -136,7 +136,8 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 			w.turn("other", "r1", "KEPT")
 			w.fork("other", "of other", uuid.Nil)
 			slow := &events.SessionBranched{SessionID: "b", ChildSessionID: "slow", RequestID: "slow",
-				At: events.Position{Partition: events.Partition("b", partitions), Seq: 1}, FromSessionID: "b", Root: "root"}
+				At:            events.Position{Partition: events.Partition("b", partitions), Seq: 1},
+				FromSessionID: "b", Root: "root"}
 			w.publish(slow, "")
 			slower := *slow
 			slower.ChildSessionID, slower.RequestID = "slower", "slower"
@@ -178,6 +179,9 @@ func TestALinkOnABranchLinksTheTree(t *testing.T) {
 			w.fork("erased", "of erased", uuid.Nil)
 			_, err := w.history.EraseSession(t.Context(), "erased", services.Erasure{})
 			require.NoError(t, err)
+			stop := w.erase(inOnePiece(w.log), eraser.Config{Rate: 10_000}) // it looks at the forks before the link
+			w.left("erased", events.TypeSessionBranched, events.TypeSessionErased, events.TypeErasureReceipt)
+			stop()
 			tree := []string{"root", "b", "of b", "of erased"}
 			// As the history service leaves it, killed right after the root.
 			w.publish(&events.SessionLinked{SessionID: "root", IdentityID: "alice"}, "")
