@@ -35,7 +35,7 @@ import (
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/summarizer"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/tracing"
 )
 
