@@ -63,13 +63,16 @@ func (a *app) openSummaries(reader *contextbuilder.Reader) error {
 	})
 	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
 		Config: summarizer.Config{
-			Model: summaryModel{model}, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter, Logger: a.logger,
+			Model: summaryModel{model}, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
+			Logger: a.logger,
 		},
 		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
 			Desk: a.views.Desk()},
 		Replicas: a.cfg.Replicas, Registry: a.registry,
 	})
-	a.views.AddWorker(fleet.Worker{Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters})
+	a.views.AddWorker(fleet.Worker{
+		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,
+	})
 	return nil
 }
 
