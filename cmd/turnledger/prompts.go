@@ -59,7 +59,7 @@ func (a *app) openSummaries(reader *contextbuilder.Reader) error {
 	}
 	model := openai.New(endpoint.Config{
 		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
-		Settings: "TURNLEDGER_SUMMARY",
+		Setting: "TURNLEDGER_SUMMARY_URL",
 	})
 	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
 		Config: summarizer.Config{
