@@ -27,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -35,7 +36,6 @@ import (
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
-	"github.com/turnledger/turnledger/services/summarizer"
 	"github.com/turnledger/turnledger/services/tracing"
 )
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -9,14 +11,15 @@ import (
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/chat/endpoint"
 	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
-	"github.com/turnledger/turnledger/services/summarizer"
 )
 
 // openMemory opens the configured external memory, if there is one. Otherwise the audit tables are the memory.
@@ -56,18 +59,41 @@ func (a *app) openSummaries(reader *contextbuilder.Reader) error {
 	}
 	model := openai.New(endpoint.Config{
 		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
-		Settings: "TURNLEDGER_SUMMARY",
+		Setting: "TURNLEDGER_SUMMARY_URL",
 	})
 	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
 		Config: summarizer.Config{
-			Model: model, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter, Logger: a.logger,
+			Model: summaryModel{model}, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
+			Logger: a.logger,
 		},
 		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
 			Desk: a.views.Desk()},
 		Replicas: a.cfg.Replicas, Registry: a.registry,
 	})
-	a.views.AddWorker(fleet.Worker{Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters})
+	a.views.AddWorker(fleet.Worker{
+		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,
+	})
 	return nil
+}
+
+// summaryModel has a chat model write summaries.
+type summaryModel struct{ chat.Model }
+
+// Write implements summarizer.Model.
+func (m summaryModel) Write(
+	ctx context.Context, instructions, given string, emit func(string),
+) (string, services.Finish, error) {
+	var p chat.Prompt
+	for _, message := range []map[string]string{
+		{"role": "system", "content": instructions}, {"role": "user", "content": given},
+	} {
+		raw, err := json.Marshal(message)
+		if err != nil {
+			return "", "", fmt.Errorf("encode a prompt: %w", err)
+		}
+		p.Messages = append(p.Messages, raw)
+	}
+	return m.Answer(ctx, p, emit)
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.

@@ -28,8 +28,8 @@ type Config struct {
 	Name string
 	// Idle bounds how long an answer may be silent before it is ended; 30 s by default.
 	Idle time.Duration
-	// Settings is what the names of its settings begin with, for errors; TURNLEDGER_MODEL by default.
-	Settings string
+	// Setting is the name of the URL's setting, for errors; TURNLEDGER_MODEL_URL by default.
+	Setting string
 }
 
 // connections bounds the idle connections that are kept open to an endpoint. The library's default is two, so most
@@ -157,7 +157,7 @@ func (f *failure) Error() string { return f.why }
 func (f *failure) Unwrap() error { return f.cause }
 
 func (m *Model[E]) reason(err error, status int) string {
-	setting := cmp.Or(m.Settings, "TURNLEDGER_MODEL")
+	setting := strings.TrimSuffix(cmp.Or(m.Setting, "TURNLEDGER_MODEL_URL"), "_URL")
 	var unreachable net.Error
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:

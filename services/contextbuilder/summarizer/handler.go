@@ -21,7 +21,6 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/effects"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -35,19 +34,28 @@ const (
 	watched = 100_000
 )
 
-// Sessions reads sessions, and Writer records summaries.
-type (
-	Sessions interface {
-		Read(ctx context.Context, ask services.Ask) (services.Reading, error)
-	}
-	Writer interface {
-		SummarizeSession(ctx context.Context, c conversation.Summarize) (services.Summary, error)
-	}
-)
+// Model writes summaries.
+type Model interface {
+	// Name is kept with each summary.
+	Name() string
+	// Write answers what is given by the instructions. It calls emit with each piece of the text as it arrives, and
+	// returns the whole text and why it ended. The error's text holds neither.
+	Write(ctx context.Context, instructions, given string, emit func(string)) (string, services.Finish, error)
+}
+
+// Sessions reads sessions.
+type Sessions interface {
+	Read(ctx context.Context, ask services.Ask) (services.Reading, error)
+}
+
+// Writer records summaries.
+type Writer interface {
+	SummarizeSession(ctx context.Context, c conversation.Summarize) (services.Summary, error)
+}
 
 // Config of a Handler.
 type Config struct {
-	Model     chat.Model
+	Model     Model
 	Sessions  Sessions
 	Summaries Writer
 	// After is how many finalized turns that no summary covers ask for one; 20 by default.
@@ -259,7 +267,8 @@ func (h *Handler) write(ctx context.Context, q quoted) (text string, err error) 
 
 func translated(turns []*conversation.Turn) bool {
 	for _, t := range turns {
-		if t.Question != nil && t.Question.QuestionTranslated != "" || t.Answer != nil && t.Answer.AnswerTranslated != "" {
+		if t.Question != nil && t.Question.QuestionTranslated != "" ||
+			t.Answer != nil && t.Answer.AnswerTranslated != "" {
 			return true
 		}
 	}

@@ -21,11 +21,10 @@ import (
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/servicetest"
-	"github.com/turnledger/turnledger/services/summarizer"
 )
 
 // model answers as its function does, and counts its calls.
@@ -34,12 +33,10 @@ type model struct {
 	calls  atomic.Int32
 }
 
-func (*model) Name() string            { return "small" }
-func (*model) Format() services.Format { return services.OpenAI }
-
-func (m *model) Answer(_ context.Context, p chat.Prompt, emit func(string)) (string, services.Finish, error) {
+func (*model) Name() string { return "small" }
+func (m *model) Write(_ context.Context, _, given string, emit func(string)) (string, services.Finish, error) {
 	m.calls.Add(1)
-	text, why, err := m.answer(string(p.Messages[1]))
+	text, why, err := m.answer(given)
 	emit(text)
 	return text, why, err
 }
@@ -187,7 +184,7 @@ func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
 			_, err := w.History.RedactTurn(w.Context(), "s", conversation.Redact{TurnID: w.turns[4]})
 			require.NoError(w, err)
 		})
-		return fmt.Sprint("About ", strings.Contains(p, "Answer 5\\")), services.FinishStop, nil
+		return fmt.Sprint("About ", strings.Contains(p, `"Answer 5"`)), services.FinishStop, nil
 	}
 	w.feed(w.handler(m, summarizer.Config{}))
 	require.Len(t, w.standing(), 1)
@@ -212,4 +209,26 @@ func TestOldTurnsAskForNoSummary(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w.feed(w.handler(m, summarizer.Config{Now: later, Oldest: time.Hour}))
 	require.Zero(t, m.calls.Load())
+}
+
+// A call and its result are never on two sides of a summary's end, nor is a turn without an answer within it.
+func TestASummaryEndsBeforeACallWhoseResultIsLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	say := func(request, question, answer string) uuid.UUID {
+		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request,
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte(question)},
+			Answer:   &events.Answer{AnswerNeutral: "a", AnswerMessages: []byte(answer)}})
+		require.NoError(t, err)
+		return events.TurnID("s", request)
+	}
+	w.record(8, "")
+	say("calls", `[{"role":"user","content":"find it"}]`, `[{"role":"assistant","content":null,"tool_calls":[`+
+		`{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]}]`)
+	w.record(1, "")
+	say("results", `[{"role":"tool","tool_call_id":"c1","content":"found"}]`, `[{"role":"assistant","content":"ok"}]`)
+	w.record(9, "")
+	w.feed(w.handler(&model{answer: says("All well.")}, summarizer.Config{}))
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, w.turns[7], w.standing()[0].Through)
 }

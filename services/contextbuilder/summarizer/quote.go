@@ -3,7 +3,6 @@ package summarizer
 import (
 	"context"
 	_ "embed" // the prompt
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/services"
-	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 )
 
@@ -75,7 +73,7 @@ func (h *Handler) ask(ctx context.Context, q quoted) (string, error) {
 		return "", err
 	}
 	written := 0
-	text, why, err := h.cfg.Model.Answer(ctx, promptOf(instructions, string(given)), func(piece string) {
+	text, why, err := h.cfg.Model.Write(ctx, instructions, string(given), func(piece string) {
 		if written += len(piece); written > utf8.UTFMax*longestSummary {
 			cancel()
 		}
@@ -94,15 +92,6 @@ func (h *Handler) ask(ctx context.Context, q quoted) (string, error) {
 		return "", errLanguage
 	}
 	return text, nil
-}
-
-func promptOf(system, user string) chat.Prompt {
-	var p chat.Prompt
-	for _, m := range []map[string]string{{"role": "system", "content": system}, {"role": "user", "content": user}} {
-		raw, _ := json.Marshal(m) // texts
-		p.Messages = append(p.Messages, raw)
-	}
-	return p
 }
 
 // otherScript reports whether of two texts one is in Latin letters, and the other in other ones.

@@ -32,6 +32,9 @@ func NewService(log *jetlog.Log, js jetstream.JetStream, cfg ServiceConfig) *Ser
 		Help: "Summaries that the model was asked for, by result: made or failed.",
 	}, []string{"result"})
 	cfg.Registry.MustRegister(made)
+	for _, result := range []string{"made", "failed"} {
+		made.WithLabelValues(result) // both are there from the beginning
+	}
 	cfg.Done = func(ok bool) {
 		if ok {
 			made.WithLabelValues("made").Inc()
