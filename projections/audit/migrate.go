@@ -59,7 +59,8 @@ func (a *Audit) warnOfTerms(ctx context.Context) error {
 	err := a.pool.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
 	if err == nil && !a.made(mark) {
 		a.cfg.Logger.Warn("searches are refused until turnledger projections rebuild audit has filled the tables "+
-			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another log",
+			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another "+
+			"log",
 			"search_config", a.cfg.SearchConfig)
 	}
 	return a.hint(err)
