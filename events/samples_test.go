@@ -48,7 +48,7 @@ func fullFacts() []events.Fact {
 		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
 		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
 		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
-			Erased: 12, Sessions: 1},
+			Erased: 12, Sessions: 1, Branches: 2, SharedTurns: 5},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
 			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},

@@ -35,6 +35,7 @@ import (
 	"github.com/turnledger/turnledger/services/ratelimit"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/summarizer"
 	"github.com/turnledger/turnledger/services/tracing"
 )
 
@@ -49,20 +50,22 @@ type app struct {
 	views    *views
 	memory   *recall.Outside // nil where the audit tables are the memory
 	follower *follower.Follower
-	history  *history.Service
-	owners   *owners.Index
-	replay   *replay.Replay
-	callers  *bearer.Callers // nil if callers are not authenticated
-	notes    *jetlog.Notes
-	receipts *eraser.Receipts
-	eraser   *eraser.Service // nil without the role
-	hashKey  []byte
-	handler  backup.Handler
-	traces   *tracing.Provider
-	steps    *httpwire.Steps
-	chatting *chat.Service // nil without the role
-	registry *prometheus.Registry
-	metrics  *runner.Metrics
+	// summaries are made by a model; nil if none is configured, or other processes make them.
+	summaries *summarizer.Service
+	history   *history.Service
+	owners    *owners.Index
+	replay    *replay.Replay
+	callers   *bearer.Callers // nil if callers are not authenticated
+	notes     *jetlog.Notes
+	receipts  *eraser.Receipts
+	eraser    *eraser.Service // nil without the role
+	hashKey   []byte
+	handler   backup.Handler
+	traces    *tracing.Provider
+	steps     *httpwire.Steps
+	chatting  *chat.Service // nil without the role
+	registry  *prometheus.Registry
+	metrics   *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -153,12 +156,15 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.owners = owners.On(a.store.Log, a.follower, a.logger)
 	a.openErasing()
 	a.steps = httpwire.NewSteps(a.registry, a.traces)
-	a.serve()
-	return nil
+	return a.serve()
 }
 
 // serve connects the HTTP API to the services of the roles.
-func (a *app) serve() {
+func (a *app) serve() error {
+	reader, builder := a.readSide()
+	if err := a.openSummaries(reader); err != nil {
+		return err
+	}
 	checks := a.checks()
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
@@ -173,12 +179,10 @@ func (a *app) serve() {
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
 		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
 	}
-	c.Deadline = a.cfg.RequestTimeout
+	c.Deadline, c.LinkReader = a.cfg.RequestTimeout, reader
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
-	reader, builder := a.readSide()
-	c.LinkReader = reader
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
@@ -200,6 +204,7 @@ func (a *app) serve() {
 	}
 	v1.Mount(api, c)
 	a.handler = api
+	return nil
 }
 
 // readSide reads from the views and the log.
@@ -231,6 +236,7 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
 		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
+		Summaries: a.cfg.SummaryURL != "",
 	})
 	return a.chatting
 }
@@ -329,6 +335,9 @@ func (a *app) followers() []func(context.Context) error {
 		out = append(out, a.replay.Run)
 	case a.eraser != nil:
 		out = append(out, func(ctx context.Context) error { return a.owners.Run(ctx) })
+	}
+	if a.summaries != nil {
+		out = append(out, a.summaries.Feed.Run)
 	}
 	if a.memory != nil {
 		out = append(out, a.memory.Run)

@@ -9,11 +9,14 @@ import (
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
+	"github.com/turnledger/turnledger/services/summarizer"
 )
 
 // openMemory opens the configured external memory, if there is one. Otherwise the audit tables are the memory.
@@ -39,6 +42,31 @@ func (a *app) openMemory() error {
 	a.views.AddWorker(fleet.Worker{
 		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
 	})
+	return nil
+}
+
+// openSummaries opens the effect that summarises sessions, if a model is configured for it.
+func (a *app) openSummaries(reader *contextbuilder.Reader) error {
+	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
+		return nil
+	}
+	js, err := jetstream.New(a.store.NC)
+	if err != nil {
+		return fmt.Errorf("open the checkpoints of summaries: %w", err)
+	}
+	model := openai.New(endpoint.Config{
+		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
+		Settings: "TURNLEDGER_SUMMARY",
+	})
+	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
+		Config: summarizer.Config{
+			Model: model, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter, Logger: a.logger,
+		},
+		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
+			Desk: a.views.Desk()},
+		Replicas: a.cfg.Replicas, Registry: a.registry,
+	})
+	a.views.AddWorker(fleet.Worker{Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters})
 	return nil
 }
 

@@ -133,6 +133,9 @@ func (a *app) searchKey(ctx context.Context) (string, error) {
 	return key, nil
 }
 
+// auditRest is how long the audit may lag for the sake of larger transactions.
+const auditRest = 5 * time.Millisecond
+
 func (a *app) openAudit(ctx context.Context) error {
 	if a.cfg.PostgresURL == "" {
 		return nil
@@ -149,9 +152,9 @@ func (a *app) openAudit(ctx context.Context) error {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Rebuildable: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
-		MaxBatch: 10_000,
-		Feeds:    a.roles.has(roleAudit), Reads: a.reads(),
+		View: tables, Rebuildable: tables, Open: tables.Prepare, Close: tables.Close,
+		Feeding: runner.Feeding{MaxBatch: 10_000, Rest: auditRest, Carry: tables.Carry},
+		Feeds:   a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
 	m, err := a.views.Add(ctx, entry)

@@ -110,7 +110,7 @@ func (s *State) lineage(own []events.Segment, last *Turn, partition int) []event
 		g = own[n]
 		g.ThroughTurnID, g.Through.Seq = last.ID, 0
 	} else if s.Boundary>>segmentBits == uint64(n) && s.Boundary != 0 { //nolint:gosec // not negative
-		g.After = &events.Position{Partition: partition, Seq: s.Boundary & (1<<segmentBits - 1)}
+		g.After = &events.Position{Partition: partition, Seq: s.Boundary & sequence}
 	}
 	var place uint64
 	for _, t := range s.Turns {

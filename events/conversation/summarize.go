@@ -31,6 +31,9 @@ type Summary struct {
 // Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
 type Summarize struct {
 	ThroughTurnID uuid.UUID
+	// Read, if set, are the turns that the summary was made from: where the session has others up to ThroughTurnID by
+	// now, the summary is refused.
+	Read []uuid.UUID
 	// Summary is the fact to record, but for its turns.
 	Summary events.SessionSummarized
 }
@@ -86,6 +89,9 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	}
 	if earlier != nil {
 		return Decision{Err: s.whyVoid(earlier)}
+	}
+	if c.Read != nil && !slices.Equal(c.Read, f.TurnIDs) {
+		return Decision{Err: ErrTurnReplaced}
 	}
 	return Decision{Facts: []events.Fact{&f}, Expect: true}
 }

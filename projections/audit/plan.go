@@ -125,10 +125,12 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 	return nil
 }
 
+var errNoLog = errors.New("nothing is configured to read the log with (Config.Log)")
+
 // read folds a session, with texts, up to a sequence of its partition, inclusive.
 func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
 	if a.cfg.Log == nil {
-		return nil, errors.New("nothing is configured to read the log with (Config.Log)")
+		return nil, errNoLog
 	}
 	return conversation.Folded(sessionID, a.cfg.Rules, a.cfg.Log.Session(ctx, sessionID, 0, upTo))
 }

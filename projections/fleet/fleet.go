@@ -48,10 +48,7 @@ type Entry struct {
 	Store, Reason string
 	// Letters bounds the dead letters of a partition; beyond it the oldest are removed. 0: no bound.
 	Letters int
-	// Start, MaxBatch and Carry are described at runner.Config.
-	Start    func(ctx context.Context, partition int) (uint64, error)
-	MaxBatch int
-	Carry    func(ctx context.Context, partition int, keep projections.Keep) error
+	runner.Feeding
 	// Close closes the connections to the view's store; nil: there are none.
 	Close func()
 }

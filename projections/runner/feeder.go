@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/jetlog/pubsub"
+	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/desk"
 )
@@ -43,7 +44,12 @@ func (r *Runner) feed(ctx context.Context, k int) error {
 	defer cancel()
 	f.stop = cancel
 	router.AddConsumerHandler(r.proj.Name(), events.StreamName(k), sub, func(m *message.Message) error {
-		return f.handleBatch(m.Context(), pubsub.BatchOf[projections.Judged](m))
+		batch := pubsub.BatchOf[projections.Judged](m)
+		if err := f.handleBatch(m.Context(), batch); err != nil {
+			return err
+		}
+		f.rest(m.Context(), len(batch))
+		return nil
 	})
 	r.parts[k].set(live, nil)
 	var lost error
@@ -195,6 +201,16 @@ func (f *feeder) handleBatch(ctx context.Context, batch []projections.Judged) er
 	f.stale = false
 	f.parts[f.partition].set(live, nil)
 	return nil
+}
+
+// fullFrom is how many events make a batch that needs no rest.
+const fullFrom = 256
+
+// rest lets events gather for the next batch.
+func (f *feeder) rest(ctx context.Context, events int) {
+	if f.cfg.Rest > 0 && events < fullFrom {
+		pause.For(ctx, f.cfg.Rest)
+	}
 }
 
 // bounded is a projection whose batches are brought to their end when the runner stops.

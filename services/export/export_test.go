@@ -135,7 +135,7 @@ func turnsTable(t testing.TB, f export.Format, lines [][]byte) []byte {
 func turnsBy(t testing.TB, rules conversation.Rules, f export.Format, lines [][]byte) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	folder, err := export.NewFolder(dir)
+	folder, err := export.NewFolder(dir, "")
 	require.NoError(t, err)
 	for _, l := range lines {
 		require.NoError(t, folder.Add(l))
@@ -214,6 +214,46 @@ func TestSessionsComeInTheOrderOfTheirFirstTurns(t *testing.T) {
 		got = append(got, r.SessionID+" "+*r.QuestionNeutral)
 	}
 	require.Equal(t, want, got)
+}
+
+// One branch is shown with what it shares and the identity of its root, also before its own link; a fork that names the
+// session of somebody else shares nothing of it.
+func TestTurnsOfOneBranch(t *testing.T) {
+	t.Parallel()
+	fork := func(of string) *events.SessionForked {
+		return &events.SessionForked{SessionID: "b", RequestID: "f", FromSessionID: of, Root: "a",
+			Segments: []events.Segment{{SessionID: of, ThroughTurnID: events.TurnID(of, "1"),
+				Through: events.Position{Seq: 2}}}}
+	}
+	for of, want := range map[string][]string{"a": {"a u true", "b u false"}, "other": {"b u false"}} {
+		folder, err := export.NewFolder(t.TempDir(), "b")
+		require.NoError(t, err)
+		facts := []events.Fact{asked(of, "1", "q"), answered(of, "1", "a"), fork(of), asked("b", "2", "q"),
+			&events.SessionLinked{SessionID: "a", IdentityID: "u"}, asked(of, "3", "later")}
+		for i, f := range facts {
+			session := events.NamesOf(f).SessionID
+			if l, is := f.(*events.SessionLinked); is {
+				session = l.SessionID
+			} else if _, is := f.(*events.SessionForked); is {
+				session = "b"
+			}
+			require.NoError(t, folder.Add(line(t, i+1, f, session)))
+		}
+		require.Equal(t, []string{of}, folder.Origins())
+		var out bytes.Buffer
+		table, err := export.Turns(export.JSONL, &out)
+		require.NoError(t, err)
+		require.NoError(t, folder.Write(table, conversation.Rules{}))
+		require.NoError(t, table.Close())
+		require.NoError(t, folder.Close())
+		var got []string
+		for l := range bytes.Lines(out.Bytes()) {
+			var r export.TurnRow
+			require.NoError(t, json.Unmarshal(l, &r))
+			got = append(got, fmt.Sprint(r.SessionID, " ", *r.IdentityID, " ", r.Inherited))
+		}
+		require.Equal(t, want, got)
+	}
 }
 
 // A row group is held in memory, so that there are many.

@@ -17,19 +17,23 @@ type File struct {
 	out   *bufio.Writer
 
 	add    func(line []byte) error
+	folder *Folder                        // nil if the events themselves are written
 	fold   func(conversation.Rules) error // nil if the events themselves are written
 	flush  func() error
 	closes []func() error
 }
 
 // FileConfig says what a file holds: the events of a replay, or the Turns that they fold into. Without a Path, the
-// output goes to the writer To. If Grows is set, an existing file is continued at its end.
+// output goes to the writer To. If Grows is set, an existing file is continued at its end. Session is the only session
+// whose turns are shown, or empty.
 type FileConfig struct {
 	Path   string
 	To     io.Writer
 	Format Format
 	Turns  bool
 	Grows  bool
+
+	Session string
 }
 
 // partSuffix marks a file that is not complete.
@@ -65,7 +69,7 @@ func OpenFile(c FileConfig) (*File, error) {
 func (f *File) open(c FileConfig, header bool) error {
 	switch {
 	case c.Turns:
-		folder, err := NewFolder("")
+		folder, err := NewFolder("", c.Session)
 		if err != nil {
 			return err
 		}
@@ -73,7 +77,7 @@ func (f *File) open(c FileConfig, header bool) error {
 		if err != nil {
 			return errors.Join(err, folder.Close())
 		}
-		f.add, f.closes = folder.Add, []func() error{table.Close, folder.Close}
+		f.folder, f.add, f.closes = folder, folder.Add, []func() error{table.Close, folder.Close}
 		f.fold = func(rules conversation.Rules) error { return folder.Write(table, rules) }
 	case c.Format != JSONL:
 		table, err := Events(c.Format, f.out, header)
@@ -101,6 +105,14 @@ func (f *File) open(c FileConfig, header bool) error {
 
 // Add adds a line of the replay.
 func (f *File) Add(line []byte) error { return f.add(line) }
+
+// Origins returns the sessions whose lines must be added, too, before the file is complete (see Folder.Origins).
+func (f *File) Origins() []string {
+	if f.folder == nil {
+		return nil
+	}
+	return f.folder.Origins()
+}
 
 // Flush writes what was added, as far as the format allows.
 func (f *File) Flush() error {

@@ -26,6 +26,9 @@ import (
 type Folder struct {
 	dir   string
 	parts []*part
+	// of is the only session that is shown, if one is: then all lines are in one file.
+	of      string
+	origins []string
 }
 
 type part struct {
@@ -36,14 +39,15 @@ type part struct {
 // folderParts is the number of files.
 const folderParts = 128
 
-// NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. The caller
-// closes it.
-func NewFolder(dir string) (*Folder, error) {
+// NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. With a
+// session, only that session is shown, and as a branch it begins with the turns that it shares. Else every turn is
+// shown once, in the session that it stands in. The caller closes the folder.
+func NewFolder(dir, session string) (*Folder, error) {
 	dir, err := os.MkdirTemp(dir, "turnledger-fold-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for what is folded: %w", err)
 	}
-	return &Folder{dir: dir, parts: make([]*part, folderParts)}, nil
+	return &Folder{dir: dir, parts: make([]*part, folderParts), of: session}, nil
 }
 
 // Add takes the next line of the replay.
@@ -53,7 +57,13 @@ func (f *Folder) Add(line []byte) error {
 		return err
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(e.Subject))
+	if f.of == "" {
+		_, _ = h.Write([]byte(e.Subject))
+	} else if e.Subject == f.of && e.Type == events.TypeSessionForked {
+		if err := f.shares(line); err != nil {
+			return err
+		}
+	}
 	p, err := f.part(int(h.Sum32() % folderParts))
 	if err != nil {
 		return err
@@ -67,6 +77,20 @@ func (f *Folder) Add(line []byte) error {
 	}
 	return nil
 }
+
+// shares notes the sessions that the only session may share turns of.
+func (f *Folder) shares(line []byte) error {
+	r, err := Recorded(line)
+	if fork, is := r.Fact.(*events.SessionForked); is {
+		for _, g := range fork.Segments {
+			f.origins = append(f.origins, g.SessionID)
+		}
+	}
+	return err
+}
+
+// Origins returns the sessions whose lines must be added, too, since the only session shares turns of them.
+func (f *Folder) Origins() []string { return f.origins }
 
 func (f *Folder) part(k int) (*part, error) {
 	if f.parts[k] == nil {
@@ -87,7 +111,7 @@ func (f *Folder) Write(out Table[TurnRow], rules conversation.Rules) error {
 		if p == nil {
 			continue
 		}
-		s, err := p.sort(rules)
+		s, err := p.sort(rules, f.of)
 		if err != nil {
 			return err
 		}
@@ -150,11 +174,15 @@ func (r sortedRow) compare(other sortedRow) int {
 }
 
 // sort folds the part, and replaces its lines by the rows.
-func (p *part) sort(rules conversation.Rules) (*sorted, error) {
-	rows, err := fold(p.lines, rules)
+func (p *part) sort(rules conversation.Rules, only string) (*sorted, error) {
+	folded, err := fold(p.lines, rules)
 	if err != nil {
 		return nil, err
 	}
+	if only != "" {
+		folded.only(only)
+	}
+	rows := folded.rows()
 	slices.SortStableFunc(rows, sortedRow.compare)
 	if err = p.rewind(); err == nil {
 		err = p.file.Truncate(0)

@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/json"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,7 +13,8 @@ import (
 )
 
 // TurnRow is a folded turn as a row, with the names of the API. Position is the position of its start. Messages and
-// metadata are JSON. A tombstone has only ids, times and versions.
+// metadata are JSON. A tombstone has only ids, times and versions. Inherited: a branch shares the turn, which stands in
+// the session SessionID.
 type TurnRow struct {
 	SessionID                  string          `json:"session_id" parquet:"session_id,dict"`
 	IdentityID                 *string         `json:"identity_id" parquet:"identity_id,optional,dict"`
@@ -37,6 +39,7 @@ type TurnRow struct {
 	Metadata                   json.RawMessage `json:"metadata" parquet:"metadata,optional,json"`
 	RecordVersion              int32           `json:"record_version" parquet:"record_version"`
 	ReplacedByTurnID           *string         `json:"replaced_by_turn_id" parquet:"replaced_by_turn_id,optional"`
+	Inherited                  bool            `json:"inherited" parquet:"inherited"`
 }
 
 func (r TurnRow) size() int {
@@ -50,8 +53,10 @@ func (r TurnRow) size() int {
 }
 
 func newTurnRow(s *conversation.State, t *conversation.Turn, partition int) TurnRow {
+	session, partition, inherited := s.Origin(t, partition)
 	r := TurnRow{
-		SessionID: s.SessionID, IdentityID: present(s.Identity), TurnID: t.ID.String(), RequestID: t.RequestID,
+		SessionID: session, Inherited: inherited, IdentityID: present(s.Identity),
+		TurnID: t.ID.String(), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: events.Position{Partition: partition, Seq: t.Started}.String(),
 		CreatedAt: t.CreatedAt, FinalizedAt: presentTime(t.FinalizedAt), DeletedAt: presentTime(t.DeletedAt),
 		TranslateChat: t.TranslateChat, Metadata: t.Metadata(),
@@ -79,9 +84,16 @@ func presentTime(t time.Time) *time.Time {
 	return &t
 }
 
-// fold folds the lines of some whole sessions, and returns their turns, each session's in order.
-func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (rows []sortedRow, err error) {
-	states, partitions := map[string]*conversation.State{}, map[string]int{}
+// folding are sessions that lines are folded into, with the partition of each.
+type folding struct {
+	rules      conversation.Rules
+	states     map[string]*conversation.State
+	partitions map[string]int
+}
+
+// fold folds the lines of some whole sessions.
+func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (*folding, error) {
+	f := &folding{rules, map[string]*conversation.State{}, map[string]int{}}
 	for line, err := range lines {
 		if err != nil {
 			return nil, err
@@ -93,20 +105,47 @@ func fold(lines iter.Seq2[[]byte, error], rules conversation.Rules) (rows []sort
 		if r.SessionID == "" {
 			continue
 		}
-		s := states[r.SessionID]
+		s := f.states[r.SessionID]
 		if s == nil {
 			s = conversation.New(r.SessionID, rules)
-			states[r.SessionID], partitions[r.SessionID] = s, r.Position.Partition
+			f.states[r.SessionID], f.partitions[r.SessionID] = s, r.Position.Partition
 		}
 		s.Fold(r)
 	}
-	for id, s := range states {
+	return f, nil
+}
+
+// only leaves one session, with the turns that it shares if it is a branch, and the identity of its root.
+func (f *folding) only(sessionID string) {
+	s := f.states[sessionID]
+	if s == nil {
+		s = conversation.New(sessionID, f.rules)
+	}
+	if fork := s.Fork(); fork.Root != "" {
+		list := fork.Segments()
+		from := make([]*conversation.State, len(list))
+		for i, g := range list {
+			if o := f.states[g.SessionID]; o != nil && o.IsOf(fork.Root) {
+				from[i] = o
+			}
+		}
+		if root := f.states[fork.Root]; root != nil {
+			s.Identity = root.Identity
+		}
+		s.Inherit(list, from, math.MaxInt)
+	}
+	f.states = map[string]*conversation.State{sessionID: s}
+}
+
+// rows returns the turns of the sessions, each session's in order.
+func (f *folding) rows() (rows []sortedRow) {
+	for id, s := range f.states {
 		for _, t := range s.Turns {
-			first := events.Position{Partition: partitions[id], Seq: s.Turns[0].Started}
-			rows = append(rows, sortedRow{s.Turns[0].CreatedAt, first, newTurnRow(s, t, partitions[id])})
+			first := events.Position{Partition: f.partitions[id], Seq: s.Turns[0].Started}
+			rows = append(rows, sortedRow{s.Turns[0].CreatedAt, first, newTurnRow(s, t, f.partitions[id])})
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // Recorded parses a line of a replay into the recorded event that it prints. If the event states no fact, or its texts

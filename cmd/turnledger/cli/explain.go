@@ -32,8 +32,9 @@ func (c *explainCmd) Run(e *Env) error {
 		return fmt.Errorf("%w: TURN must be the id of a turn, which every answer about it names", config.ErrUsage)
 	}
 	return c.dial(1, func(s *client.Client) error {
-		x, err := explain.New(c.Session, id, lines(s.Events(client.EventQuery{SessionID: c.Session}).All(e.Ctx)),
-			c.Text)
+		x, err := explain.New(c.Session, id, func(session string) iter.Seq2[[]byte, error] {
+			return lines(s.Events(client.EventQuery{SessionID: session}).All(e.Ctx))
+		}, c.Text)
 		if errors.Is(err, explain.ErrNoTurn) {
 			return err
 		}
@@ -64,7 +65,7 @@ func lines(of iter.Seq2[client.Event, error]) iter.Seq2[[]byte, error] {
 
 // prompt asks the server for the turn's prompt, as of its start.
 func (c *explainCmd) prompt(e *Env, s *client.Client, x *explain.Explanation) error {
-	got, err := s.Context(e.Ctx, c.Session, client.ContextRequest{
+	got, err := s.Context(e.Ctx, x.SessionID, client.ContextRequest{
 		Message: cmp.Or(x.Question, "(no text)"), TurnID: x.Root.String(), MaxMessages: c.MaxMessages,
 		MaxTokens: c.MaxTokens, IdleTimeout: c.IdleTimeout, Language: c.Language, IncludePending: c.Pending,
 		AsOf: &client.AsOf{Position: x.AsOf},

@@ -44,7 +44,11 @@ func (c *replayCmd) Run(e *Env) error {
 	err = c.dial(firstTries, func(s *client.Client) error {
 		done = true
 		reading := s.Events(q)
-		return c.finish(e, reading, out, c.print(e, reading, out))
+		err := c.print(e, reading, out)
+		if err == nil {
+			err = c.printShared(e, s, out)
+		}
+		return c.finish(e, reading, out, err)
 	})
 	if !done {
 		err = errors.Join(err, out.Abandon())
@@ -55,6 +59,9 @@ func (c *replayCmd) Run(e *Env) error {
 // file opens the output of the replay.
 func (c *replayCmd) file(e *Env) (*export.File, error) {
 	f := export.FileConfig{Path: c.Output, To: e.Out, Format: export.Format(c.Format), Turns: c.Turns, Grows: c.Follow}
+	if c.Session != nil {
+		f.Session = *c.Session
+	}
 	if info, err := os.Stat(c.Output); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%w: -o %s is a folder: name a file in it", config.ErrUsage, c.Output)
 	}
@@ -141,6 +148,21 @@ func (c *replayCmd) print(e *Env, reading *client.Events, out *export.File) erro
 		}
 		if n++; bar != nil && n%progressEvery == 0 {
 			bar.Reach(reading.Progress())
+		}
+	}
+	return nil
+}
+
+// printShared adds the turns that a session shares as a branch, as they are at the end of the log.
+func (c *replayCmd) printShared(e *Env, s *client.Client, out *export.File) error {
+	for _, session := range out.Origins() {
+		for ev, err := range s.Events(client.EventQuery{SessionID: session}).All(e.Ctx) {
+			if err != nil {
+				return err
+			}
+			if err := out.Add(ev.JSON); err != nil {
+				return &unwritten{err}
+			}
 		}
 	}
 	return nil

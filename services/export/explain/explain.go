@@ -1,5 +1,5 @@
 // Package explain shows why a turn got its answer: what the log holds of the turn, and what its prompt could see. It
-// reads the events of the turn's session as a replay prints them.
+// reads the events of the turn's session, and of those that it shares turns of, as a replay prints them.
 package explain
 
 import (
@@ -20,10 +20,12 @@ import (
 // ErrNoTurn says that the session has no such turn.
 var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger replay --session shows what it has")
 
-// Explanation shows why a turn got its answer.
+// Explanation shows why a turn got its answer. Inherited: the session that was asked for is a branch that shares the
+// turn, which stands in the session SessionID.
 type Explanation struct {
 	SessionID string  `json:"session_id"`
 	TurnID    string  `json:"turn_id"`
+	Inherited bool    `json:"inherited"`
 	AsOf      string  `json:"as_of"`
 	Events    []Event `json:"events"`
 	Context   Context `json:"context"`
@@ -58,11 +60,14 @@ type Context struct {
 	Messages        []json.RawMessage `json:"messages,omitempty"`
 }
 
-// Turn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why.
+// Turn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why. SessionID is the
+// session that the turn stands in: another one than the explained turn's if a branch has Inherited it.
 type Turn struct {
-	TurnID   string `json:"turn_id"`
-	Position string `json:"position"`
-	Seen     string `json:"seen"`
+	SessionID string `json:"session_id"`
+	TurnID    string `json:"turn_id"`
+	Position  string `json:"position"`
+	Seen      string `json:"seen"`
+	Inherited bool   `json:"inherited"`
 }
 
 // Values of Turn.Seen.
@@ -75,32 +80,38 @@ const (
 	seenRedacted = "redacted"
 )
 
-// New reads the lines of a session's replay, and folds the session up to the turn's question, since the prompt could
-// not see later events.
-func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts bool) (*Explanation, error) {
+// Log returns the events of a session as a replay prints them.
+type Log func(sessionID string) iter.Seq2[[]byte, error]
+
+// New explains a turn of a session. It folds the session up to the turn's question, since the prompt could not see
+// later events. A turn that the session shares as a branch is explained in the session that it stands in.
+func New(sessionID string, turn uuid.UUID, log Log, texts bool) (*Explanation, error) {
+	own, err := read(sessionID, log)
+	if err != nil {
+		return nil, err
+	}
+	list := own.today.Fork().Segments()
+	origins := make([]*session, len(list))
+	for i, g := range list {
+		if origins[i], err = read(g.SessionID, log); err != nil {
+			return nil, err
+		}
+		if origins[i].today.IsOf(own.today.Fork().Root) && origins[i].today.Shares(g, turn) {
+			x, err := New(g.SessionID, turn, log, texts)
+			if err == nil {
+				x.Inherited = true
+			}
+			return x, err
+		}
+	}
 	x := &Explanation{
 		SessionID: sessionID, TurnID: turn.String(), Root: turn, texts: texts,
 		versions: map[uuid.UUID]bool{turn: true},
 	}
-	today, then := conversation.New(sessionID, conversation.Rules{}), conversation.New(sessionID, conversation.Rules{})
-	var kept [][]byte
-	var all []events.Recorded
-	for line, err := range lines {
-		if err != nil {
-			return nil, err
-		}
-		line = slices.Clone(line)
-		r, err := export.Recorded(line)
-		if err != nil {
-			return nil, err
-		}
-		today.Fold(r)
-		kept, all = append(kept, line), append(all, r)
-	}
-	x.place(today, turn, all)
-	for i, r := range all {
+	x.place(own.today, turn, own.all)
+	for i, r := range own.all {
 		if turn, replaces := conversation.Named(r); x.versions[turn] || x.versions[replaces] {
-			if err := x.add(kept[i], r); err != nil {
+			if err := x.add(own.lines[i], r); err != nil {
 				return nil, err
 			}
 		}
@@ -109,12 +120,7 @@ func New(sessionID string, turn uuid.UUID, lines iter.Seq2[[]byte, error], texts
 		return nil, ErrNoTurn
 	}
 	x.AsOf = x.asked.String()
-	for _, r := range all {
-		if r.Position.Seq < x.asked.Seq {
-			then.Fold(r)
-		}
-	}
-	x.explainOmissions(today, then)
+	x.explainOmissions(own, origins)
 	return x, nil
 }
 
@@ -162,9 +168,17 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 
 // explainOmissions notes for each earlier turn why a prompt can't show it, as far as the log alone decides that. For
 // the other turns, only the server knows which of them the window showed.
-func (x *Explanation) explainOmissions(today, then *conversation.State) {
-	for _, now := range today.Turns {
-		if now.Started >= x.asked.Seq || x.versions[now.ID] {
+func (x *Explanation) explainOmissions(own *session, origins []*session) {
+	m := own.moment(x.asked)
+	then := own.then(func(e events.Recorded) bool { return e.Position.Seq < x.asked.Seq })
+	own.inherit(then, origins, m)
+	for _, now := range own.today.Turns {
+		of, partition, inherited := own.today.Origin(now, x.asked.Partition)
+		// A shared turn had its answer before the fork, and a correction of it has its answer from its start on.
+		final := events.Recorded{
+			Position: events.Position{Partition: partition, Seq: now.Final}, Time: now.FinalizedAt,
+		}
+		if inherited && !m.holds(final) || !inherited && now.Started >= x.asked.Seq || x.versions[now.ID] {
 			continue
 		}
 		seen := seenShown
@@ -180,8 +194,10 @@ func (x *Explanation) explainOmissions(today, then *conversation.State) {
 		case t.Status == conversation.Pending:
 			seen = seenPending
 		}
-		at := events.Position{Partition: x.asked.Partition, Seq: now.Started}
-		x.Turns = append(x.Turns, Turn{TurnID: now.ID.String(), Position: at.String(), Seen: seen})
+		at := events.Position{Partition: partition, Seq: now.Started}
+		x.Turns = append(x.Turns, Turn{
+			SessionID: of, TurnID: now.ID.String(), Position: at.String(), Seen: seen, Inherited: inherited,
+		})
 	}
 }
 

@@ -12,7 +12,11 @@ import (
 func (x *Explanation) Print(to io.Writer) error {
 	var b strings.Builder
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
-	p("Turn %s of session %s\n\nEvents:", x.TurnID, x.SessionID)
+	inherited := ""
+	if x.Inherited {
+		inherited = ", which the branch shares"
+	}
+	p("Turn %s of session %s%s\n\nEvents:", x.TurnID, x.SessionID, inherited)
 	for _, e := range x.Events {
 		note := ""
 		switch {
@@ -35,7 +39,11 @@ func (x *Explanation) Print(to io.Writer) error {
 		p("\nTurns before it:")
 	}
 	for _, t := range x.Turns {
-		p("  %-8s %s  %s", t.Position, t.TurnID, t.Seen)
+		inherited := ""
+		if t.Inherited {
+			inherited = "  (inherited from " + t.SessionID + ")"
+		}
+		p("  %-8s %s  %s%s", t.Position, t.TurnID, t.Seen, inherited)
 	}
 	_, err := io.WriteString(to, b.String())
 	return err

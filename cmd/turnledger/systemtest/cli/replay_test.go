@@ -244,3 +244,59 @@ func TestReplayOfHalfASurrogatePair(t *testing.T) {
 	code, _, said := p.Run(t, "explain", "s", id)
 	require.Zero(t, code, said)
 }
+
+// A replay of one branch's turns begins with those that it shares, as its list of turns does. Where sessions are listed
+// together, a shared turn is listed once.
+func TestTurnsOfBranchesAreReplayed(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8"})
+	first, gone := p.RecordTurn(t, "stem", "1", "one", "1"), p.RecordTurn(t, "stem", "2", "SECRET", "SECRET")
+	third := p.RecordTurn(t, "stem", "3", "three", "3")
+	fork(t, p, "stem", "branch", third)
+	p.RecordTurn(t, "stem", "4", "later", "later")
+	own := p.RecordTurn(t, "branch", "1", "own", "own")
+	fork(t, p, "branch", "twig", own)
+	p.LinkIdentity(t, "twig", "ada")
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+gone+"/redact", nil)
+	better := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+third+"/correct",
+		map[string]any{"request_id": "better", "question_neutral": "better"})["turn_id"].(string)
+	rows := func(args ...string) (out []export.TurnRow) {
+		t.Helper()
+		code, printed, said := p.Run(t, args...)
+		require.Zero(t, code, said)
+		require.NotContains(t, printed, "SECRET")
+		for _, l := range linesOf(printed) {
+			var r export.TurnRow
+			require.NoError(t, json.Unmarshal([]byte(l), &r))
+			out = append(out, r)
+		}
+		return out
+	}
+	row := func(r export.TurnRow) []any {
+		return []any{r.SessionID, r.TurnID, r.Status, *r.IdentityID, r.Position, r.Inherited}
+	}
+	var listed, replayed [][]any
+	for _, of := range p.Get(t, stack.SessionPath("twig")+"/turns?status=all")["turns"].([]any) {
+		of := of.(map[string]any)
+		listed = append(listed, []any{of["session_id"], of["turn_id"], of["status"], of["identity_id"], of["position"],
+			of["inherited"]})
+	}
+	for _, r := range rows("replay", "--turns", "--session", "twig") {
+		replayed = append(replayed, row(r))
+	}
+	require.Equal(t, listed, replayed)
+	require.Len(t, replayed, 5)
+	require.Equal(t, []any{"stem", first, "finalized", "ada"}, replayed[0][:4])
+	require.Equal(t, []any{"branch", own, "finalized", "ada"}, replayed[4][:4])
+	require.Len(t, rows("replay", "--turns", "--session", "stem"), 5)
+	for _, all := range [][]string{{"replay", "--turns"}, {"export", "--identity", "ada"}} {
+		once := map[string]string{}
+		for _, r := range rows(all...) {
+			require.False(t, r.Inherited)
+			require.NotContains(t, once, r.TurnID, all)
+			once[r.TurnID] = r.SessionID
+		}
+		require.Len(t, once, 6, all)
+		require.Equal(t, []string{"stem", "stem", "branch"}, []string{once[first], once[better], once[own]})
+	}
+}

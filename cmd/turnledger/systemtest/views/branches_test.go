@@ -1,0 +1,57 @@
+package views_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/cmd/turnledger/systemtest/stack"
+	"github.com/turnledger/turnledger/projections/audit/pgtest"
+)
+
+// An identity's list has each turn once, in the session that it stands in, whichever of root and branches was linked,
+// and whatever was forked before and after.
+func TestIdentityListsSharedTurnsOnce(t *testing.T) {
+	t.Parallel()
+	p := stack.Serve(t, []string{"TURNLEDGER_PARTITIONS=8", "TURNLEDGER_POSTGRES_URL=" + pgtest.URL(t)})
+	fork := func(session, branch string) {
+		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/fork",
+			map[string]any{"request_id": branch, "session_id": branch})
+	}
+	listed := func() (out [][]any) {
+		for _, of := range p.Get(t, "/v1/identities/ada/turns?limit=100")["turns"].([]any) {
+			of := of.(map[string]any)
+			require.Equal(t, []any{"ada", false}, []any{of["identity_id"], of["inherited"]})
+			out = append(out, []any{of["session_id"], of["question_neutral"]})
+		}
+		return out
+	}
+	p.RecordTurn(t, "stem", "1", "one", "1")
+	second := p.RecordTurn(t, "stem", "2", "two", "2")
+	fork("stem", "branch")
+	fork("stem", "leaf")
+	p.RecordTurn(t, "branch", "1", "of the branch", "b")
+	fork("branch", "twig")
+	p.RecordTurn(t, "twig", "1", "of the twig", "t")
+	require.Empty(t, listed())
+
+	p.LinkIdentity(t, "twig", "ada")
+	p.RecordTurn(t, "leaf", "1", "of the leaf", "l")
+	want := [][]any{
+		{"stem", "one"}, {"stem", "two"}, {"branch", "of the branch"}, {"twig", "of the twig"}, {"leaf", "of the leaf"},
+	}
+	// A crash in the middle of the link would leave the rest of the branches to an effect.
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, want, listed()) },
+		20*time.Second, 20*time.Millisecond)
+
+	// A branch of a linked session is linked from its first event on.
+	fork("leaf", "bud")
+	p.RecordTurn(t, "bud", "1", "of the bud", "u")
+	want = append(want, []any{"bud", "of the bud"})
+	require.ElementsMatch(t, want, listed())
+	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("stem")+"/turns/"+second+"/redact", nil)
+	require.ElementsMatch(t, append(want[:1:1], want[2:]...), listed())
+}

@@ -1,0 +1,48 @@
+package runner_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/runner"
+)
+
+// counted counts the batches that reach a sink.
+type counted struct {
+	projections.Projection
+	batches atomic.Int64
+}
+
+func (c *counted) Apply(ctx context.Context, b projections.Batch) error {
+	c.batches.Add(1)
+	return c.Projection.Apply(ctx, b)
+}
+
+// Events that come while a partition rests are one batch.
+func TestEventsGatherWhileAPartitionRests(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 1)
+	s := newSink()
+	c := &counted{Projection: s}
+	run(t, runner.New(log, c, runner.Config{Rules: rules, Feeding: runner.Feeding{Rest: 2 * time.Second}}))
+	fill(t, log, 1, 1)
+	require.Eventually(t, func() bool { return s.reached(0) > 0 }, 20*time.Second, time.Millisecond)
+	before := c.batches.Load()
+	for i := range 20 {
+		time.Sleep(3 * time.Millisecond)
+		link := &events.SessionLinked{SessionID: fmt.Sprint("late", i), IdentityID: "i"}
+		_, err := log.Append(t.Context(), jetlog.Append{Facts: []events.Fact{link}})
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return s.reached(0) == 22 }, 60*time.Second, time.Millisecond)
+	require.Less(t, c.batches.Load()-before, int64(5), "20 events, one after the other")
+}

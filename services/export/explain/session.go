@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services/export"
+)
+
+// session is what a replay prints of a session, and what it folds into. It states nothing of redacted texts.
+type session struct {
+	lines [][]byte
+	all   []events.Recorded
+	today *conversation.State
+}
+
+func read(id string, log Log) (*session, error) {
+	s := &session{today: conversation.New(id, conversation.Rules{})}
+	for line, err := range log(id) {
+		if err != nil {
+			return nil, err
+		}
+		line = slices.Clone(line)
+		r, err := export.Recorded(line)
+		if err != nil {
+			return nil, err
+		}
+		s.today.Fold(r)
+		s.lines, s.all = append(s.lines, line), append(s.all, r)
+	}
+	return s, nil
+}
+
+// then folds the session's events that stood at an earlier place.
+func (s *session) then(stood func(events.Recorded) bool) *conversation.State {
+	state := conversation.New(s.today.SessionID, conversation.Rules{})
+	for _, r := range s.all {
+		if stood(r) {
+			state.Fold(r)
+		}
+	}
+	return state
+}
+
+// moment says which events of other sessions stood when an event of a session was recorded: those before it in its
+// partition, and those of the other partitions that were recorded up to its time.
+type moment struct {
+	position events.Position
+	time     time.Time
+}
+
+func (s *session) moment(at events.Position) moment {
+	m := moment{position: at}
+	for _, r := range s.all {
+		if r.Position.Seq <= at.Seq && r.Time.After(m.time) {
+			m.time = r.Time
+		}
+	}
+	return m
+}
+
+func (m moment) holds(e events.Recorded) bool {
+	if e.Position.Partition == m.position.Partition {
+		return e.Position.Seq <= m.position.Seq
+	}
+	return !e.Time.After(m.time)
+}
+
+// inherit adds to a branch the turns that it shares: to then, which is the branch at a moment, as they stood at that
+// moment, and to today as they stand now. origins are the sessions of its segments.
+func (s *session) inherit(then *conversation.State, origins []*session, m moment) {
+	fork := s.today.Fork()
+	if fork.Root == "" || then.Fork() != fork {
+		return
+	}
+	list := fork.Segments()
+	past, today := make([]*conversation.State, len(list)), make([]*conversation.State, len(list))
+	for i, o := range origins {
+		if o.today.IsOf(fork.Root) {
+			past[i], today[i] = o.then(m.holds), o.today
+		}
+	}
+	s.today.Inherit(list, today, math.MaxInt)
+	then.Inherit(conversation.Held(list, past, today), past, math.MaxInt)
+}
