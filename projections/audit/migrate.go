@@ -49,8 +49,8 @@ func (a *Audit) checkSearchConfig(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return a.hint(err)
 	}
-	return fmt.Errorf("%w: the database has no text search configuration %s: set TURNLEDGER_SEARCH_CONFIG to one of %s; "+
-		"or make it with create text search configuration", ErrMissing, a.cfg.SearchConfig, have)
+	return fmt.Errorf("%w: the database has no text search configuration %s: set TURNLEDGER_SEARCH_CONFIG to one of "+
+		"%s; or make it with create text search configuration", ErrMissing, a.cfg.SearchConfig, have)
 }
 
 // warnOfTerms says that searches wait for a rebuild.
@@ -58,8 +58,9 @@ func (a *Audit) warnOfTerms(ctx context.Context) error {
 	var mark string
 	err := a.pool.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
 	if err == nil && !a.made(mark) {
-		a.cfg.Logger.Warn("searches are refused until turnledger projections rebuild audit has filled the tables anew: "+
-			"they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another log",
+		a.cfg.Logger.Warn("searches are refused until turnledger projections rebuild audit has filled the tables "+
+			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another "+
+			"log",
 			"search_config", a.cfg.SearchConfig)
 	}
 	return a.hint(err)

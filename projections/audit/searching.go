@@ -49,9 +49,9 @@ var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a wor
 type bounds struct {
 	// window is how many matching turns are ranked together, the newest first.
 	window int
-	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that are
-	// will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few turns
-	// in the index. Terms name the identity, too, so that the index knows its turns.
+	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that
+	// are will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few
+	// turns in the index. Terms name the identity, too, so that the index knows its turns.
 	first, all, own int
 	// rounds bounds the windows of one search.
 	rounds int
@@ -299,8 +299,9 @@ func (s *search) ask(ctx context.Context, w window, most, scan int, sql string) 
 
 func (s *search) args(w window, most, scan int) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"terms": s.terms, "indexed": s.indexed, "most": most, "scan": scan, "identity": s.IdentityID, "session": s.SessionID,
-		"top": w.top.at, "top_turn": w.top.turn, "bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
+		"terms": s.terms, "indexed": s.indexed, "most": most, "scan": scan,
+		"identity": s.IdentityID, "session": s.SessionID, "top": w.top.at, "top_turn": w.top.turn,
+		"bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
 		"since": micros(s.Since), "since_ns": rows.Nanos(s.Since), "until": micros(s.Until),
 		"until_ns": rows.Nanos(s.Until),
 	}

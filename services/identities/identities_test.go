@@ -113,8 +113,8 @@ func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []services.Ask{{SessionID: "fresh", Shown: 1, Pending: true, MinPosition: []events.Position{at}}},
 		read.asked)
-	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: conversation.Pending, Question: long,
-		Answer: long}, page.Sessions[0].LastTurn)
+	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: conversation.Pending,
+		Question: long, Answer: long}, page.Sessions[0].LastTurn)
 	for _, s := range page.Sessions[1:] {
 		require.Nil(t, s.LastTurn, s.SessionID)
 	}

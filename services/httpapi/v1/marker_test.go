@@ -135,8 +135,8 @@ func TestNoErrorLineOrMetricHoldsAText(t *testing.T) {
 			}
 			for _, path := range []string{onS, onS + "/turns", onS + "/history", "/v1/identities/ada/turns",
 				"/v1/sessions", "/v1/stats", "/v1/projections", "/v1/" + marker, "/" + marker, "/v1//" + marker} {
-				for _, name := range []string{"limit", "status", "cursor", "min_position", "since", "until", "identity_id",
-					"bucket", "by", marker} {
+				for _, name := range []string{"limit", "status", "cursor", "min_position", "since", "until",
+					"identity_id", "bucket", "by", marker} {
 					try("GET", path+"?"+name+"="+marker, "")
 					try(marker, path+"?"+name+"="+marker, marker)
 				}

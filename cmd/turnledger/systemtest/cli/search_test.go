@@ -72,8 +72,9 @@ func TestVerbOfSearches(t *testing.T) {
 	var page client.SearchPage
 	require.NoError(t, json.Unmarshal([]byte(out), &page))
 	require.Len(t, page.Hits, 1)
-	require.Equal(t, []string{"quarks", "ada", "question", "What is a quark?", "words"}, []string{page.Hits[0].SessionID,
-		page.Hits[0].IdentityID, page.Hits[0].Half, page.Hits[0].Snippet, page.Mode})
+	hit := page.Hits[0]
+	require.Equal(t, []string{"quarks", "ada", "question", "What is a quark?", "words"},
+		[]string{hit.SessionID, hit.IdentityID, hit.Half, hit.Snippet, page.Mode})
 }
 
 // Bad input of the verbs is wrong use, and the message says what is wrong.
