@@ -24,7 +24,7 @@ const (
 
 // The room that the garbage collector leaves between two collections: half of what is live, but at least leastRoom.
 // By Go's own default a small heap would be collected too often, and a large one would grow to twice its size
-// (docs/benchmarks.md#the-garbage-collector).
+// (docs/decisions.md#the-collector-leaves-half-of-what-is-live).
 const (
 	leastRoom   = 192 << 20
 	shareOfLive = 2
