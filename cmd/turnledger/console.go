@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/turnledger/turnledger/services/httpapi/console"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// hasConsole reports whether this process shows the web console.
+func (a *app) hasConsole() bool { return a.roles.has(roleContext) && a.cfg.HasConsole() }
+
+// keepConsoleKey sets the key that seals the console's cookies: the configured one, or one that all processes share.
+func (a *app) keepConsoleKey(ctx context.Context) error {
+	given := a.cfg.ConsoleKey
+	if a.hasConsole() && given == "" {
+		var err error
+		if given, err = a.notes.Once(ctx, "console.key", rand.Text); err != nil {
+			return fmt.Errorf("keep the key of the console's cookies: %w (set TURNLEDGER_CONSOLE_KEY to keep it "+
+				"yourself)", err)
+		}
+	}
+	a.consoleKey = []byte(given)
+	return nil
+}
+
+// mountConsole adds the web console, which reads through the ports of the native API.
+func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
+	c := console.Config{SealKey: a.consoleKey, Lists: native.Lists, Rules: native.Rules, Version: version}
+	if a.callers != nil {
+		c.Auth = a.callers
+	}
+	console.Mount(api, c)
+}
