@@ -29,7 +29,10 @@ func (a *app) keepConsoleKey(ctx context.Context) error {
 
 // mountConsole adds the web console, which reads through the ports of the native API.
 func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
-	c := console.Config{SealKey: a.consoleKey, Lists: native.Lists, Rules: native.Rules, Version: version}
+	c := console.Config{
+		SealKey: a.consoleKey, Sessions: native.Sessions, Events: native.Events, Lists: native.Lists,
+		Rules: native.Rules, Deadline: native.Deadline, Version: version,
+	}
 	if a.callers != nil {
 		c.Auth = a.callers
 	}

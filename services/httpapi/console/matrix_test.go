@@ -28,12 +28,14 @@ const (
 
 // needs is what each page needs. A page that is not in it fails the test, so that its scope is somebody's decision.
 var needs = map[string]need{
-	"GET /console":               {public: true},
-	"GET /console/assets/{file}": {public: true},
-	"POST /console/signin":       {public: true},
-	"POST /console/signout":      {public: true},
-	"GET /console/":              {any: reads | follows, bound: true},
-	"POST /console/":             {any: reads | follows, bound: true},
+	"GET /console":                       {public: true},
+	"GET /console/assets/{file}":         {public: true},
+	"POST /console/signin":               {public: true},
+	"POST /console/signout":              {public: true},
+	"GET /console/":                      {any: reads | follows, bound: true},
+	"POST /console/":                     {any: reads | follows, bound: true},
+	"GET /console/sessions/{session_id}": {all: reads, bound: true},
+	"GET /console/sessions/{session_id}/events/{position}": {all: follows, bound: true},
 }
 
 // TestTheMatrixOfAuthorisation opens every page with each set of scopes, by a key for all and by a bound one, on a
@@ -47,8 +49,9 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 		callers[fmt.Sprint("bound", set)] = access.Caller{Name: "bound", Scopes: set, IdentityID: "ada"}
 	}
 	s := start(t, newRing(callers))
+	positions := map[string]string{"unknown": "0:1"}
 	for session, identity := range map[string]string{"own": "ada", "foreign": "bob", "anonymous": ""} {
-		s.turn(session, "r", "question of "+session, "")
+		positions[session] = s.turn(session, "r", "question of "+session, "").Position.String()
 		if identity != "" {
 			s.link(session, identity)
 		}
@@ -70,7 +73,7 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 				cookie := s.cookieOf(fmt.Sprint(who, set))
 				for _, session := range []string{"own", "foreign", "anonymous", "unknown"} {
 					cells++
-					path := strings.ReplaceAll(route.Path, "{session_id}", session)
+					path := strings.NewReplacer("{session_id}", session, "{position}", positions[session]).Replace(route.Path)
 					var form url.Values
 					if route.Method == http.MethodPost {
 						form = url.Values{}

@@ -21,6 +21,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/natstest"
 	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
@@ -28,6 +29,7 @@ import (
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/replay"
 	"github.com/turnledger/turnledger/services/servicetest"
 )
 
@@ -92,9 +94,12 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: 5 * time.Second},
 	})
 	c := console.Config{
-		SealKey: []byte("a key"), Lists: s.lists, Version: "test", Now: func() time.Time { return s.now },
+		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test", Now: func() time.Time { return s.now },
 		Rules: reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
 	}
+	events := replay.New(log, owners.New(log, nil))
+	natstest.Run(t, events.Run)
+	c.Events = events
 	if auth != nil {
 		w.Auth, c.Auth = auth, auth
 	}

@@ -17,7 +17,10 @@ type Config struct {
 	// Auth finds the caller of a key. Without it the pages are open, as the API is.
 	Auth access.Authenticator
 	// SealKey seals the cookies. All processes behind one address need the same one.
-	SealKey []byte
+	SealKey  []byte
+	Sessions services.SessionReader
+	// Events is the log.
+	Events services.EventReader
 	// Lists is nil where no Postgres is configured.
 	Lists services.SessionLister
 	// Rules restrict callers to what they may reach.
@@ -67,6 +70,14 @@ func (s *surface) declare() {
 	s.public(http.MethodPost, "/signout", s.signOut)
 	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
 	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
+	s.page(http.MethodGet, "/sessions/{session_id}", access.ContextRead, 0, s.ownSession, s.session)
+	s.routes = append(s.routes, wire.Route{
+		Method: http.MethodGet, Path: root + "/sessions/{session_id}/events/{position}", Needs: access.EventsRead,
+		MayReach: s.ownSession, Handle: func(w http.ResponseWriter, r *http.Request) error {
+			policy(w.Header())
+			return s.wholeEvent(w, r)
+		},
+	})
 }
 
 func (s *surface) public(method, path string, handle func(http.ResponseWriter, *http.Request) error) {
@@ -84,6 +95,11 @@ type mayReach func(r *http.Request, identityID string) error
 
 // ownOnly lets bound callers in: the page itself shows them no more than their own.
 func ownOnly(*http.Request, string) error { return nil }
+
+// ownSession lets bound callers in if the session in the path is theirs.
+func (s *surface) ownSession(r *http.Request, identityID string) error {
+	return s.cfg.Session(r.Context(), identityID, r.PathValue("session_id"))
+}
 
 // page adds a page. A page without may is refused to bound callers. show returns the name of the template and what it
 // shows.
