@@ -64,8 +64,11 @@ func rowOf(line []byte) (eventRow, error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return eventRow{}, err
 	}
+	// Other publishers may write anything into an envelope.
+	names := room{3 * mostName}
 	row := eventRow{
-		Position: e.Position, Anchor: anchorOf(e.Position), Type: strings.TrimPrefix(e.Type, typePrefix), ID: e.ID,
+		Position: e.Position, Anchor: anchorOf(e.Position), Type: names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
+		ID:      names.take(e.ID, mostName).Text,
 		Session: e.Subject, Recorded: e.RecordedAt, data: e.Data,
 	}
 	if strings.HasPrefix(row.Type, "turn.") {
@@ -79,13 +82,18 @@ func rowOf(line []byte) (eventRow, error) {
 	return row, nil
 }
 
-// each calls f with each event of a reading, until f returns false.
-func (s *surface) each(ctx context.Context, q services.EventQuery, f func(services.Event) (bool, error)) error {
+// read calls f with each event that a query selects, until f returns false.
+func (s *surface) read(ctx context.Context, q services.EventQuery, f func(services.Event) (bool, error)) error {
 	stream, err := s.cfg.Events.OpenEvents(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
+	return each(ctx, stream, f)
+}
+
+// each calls f with each event of a reading, until f returns false.
+func each(ctx context.Context, stream services.EventStream, f func(services.Event) (bool, error)) error {
 	for {
 		batch, err := stream.Next(ctx)
 		for _, e := range batch {
@@ -152,7 +160,7 @@ func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
 	if w.first > 1 {
 		q.From = []events.Position{{Partition: p.reading.Position.Partition, Seq: w.first - 1}}
 	}
-	return p.s.each(ctx, q, func(e services.Event) (bool, error) {
+	return p.s.read(ctx, q, func(e services.Event) (bool, error) {
 		row, err := rowOf(e.JSON)
 		if err != nil {
 			return false, err
@@ -232,7 +240,7 @@ func (s *surface) wholeEvent(w http.ResponseWriter, r *http.Request) error {
 	if at.Seq > 1 {
 		q.From = []events.Position{{Partition: at.Partition, Seq: at.Seq - 1}}
 	}
-	err = s.each(ctx, q, func(e services.Event) (bool, error) {
+	err = s.read(ctx, q, func(e services.Event) (bool, error) {
 		if e.Position == at {
 			found = append(found, e.JSON...)
 		}

@@ -34,6 +34,12 @@ var needs = map[string]need{
 	"POST /console/signout":              {public: true},
 	"GET /console/":                      {any: reads | follows, bound: true},
 	"POST /console/":                     {any: reads | follows, bound: true},
+	"GET /console/log":                   {all: follows},
+	"GET /console/views":                 {all: operates},
+	"GET /console/deadletters":           {all: operates},
+	"GET /console/receipts":              {all: redacts},
+	"GET /console/keys":                  {all: operates},
+	"GET /console/stats":                 {any: follows | operates},
 	"GET /console/sessions/{session_id}": {all: reads, bound: true},
 	"GET /console/sessions/{session_id}/events/{position}": {all: follows, bound: true},
 }

@@ -20,6 +20,7 @@ const (
 	roomOfEvents = 90_000
 	mostText     = 8_000
 	mostJSON     = 2_500
+	mostName     = 300
 	frame        = 300
 	frameOfEvent = 900
 )
@@ -107,10 +108,12 @@ func messagesOf(t *conversation.Turn, translated bool, r *room) (list []message,
 		if r.left -= frame; r.left <= 0 {
 			return list, true
 		}
-		shown := message{Role: m.Role, shownText: r.take(textOf(m.Content), mostText)}
+		shown := message{Role: r.take(m.Role, mostName).Text, shownText: r.take(textOf(m.Content), mostText)}
 		for _, c := range m.ToolCalls {
-			r.left -= frame
-			call := toolCall{Name: c.Function.Name, Arguments: r.take(textOf(c.Function.Arguments), mostJSON)}
+			if r.left -= frame; r.left <= 0 {
+				return append(list, shown), true
+			}
+			call := toolCall{Name: r.take(c.Function.Name, mostName).Text, Arguments: r.take(textOf(c.Function.Arguments), mostJSON)}
 			if text, ok := results[c.ID]; ok && c.ID != "" {
 				result := r.take(text, mostText)
 				call.Result = &result

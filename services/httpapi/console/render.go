@@ -89,6 +89,12 @@ func (s *surface) nav(caller access.Caller, at string) (list []entry) {
 		bound       bool
 	}{
 		{"Sessions", "/", access.ContextRead | access.EventsRead, true},
+		{"Log", "/log", access.EventsRead, false},
+		{"Views", "/views", access.Admin, false},
+		{"Dead letters", "/deadletters", access.Admin, false},
+		{"Receipts", "/receipts", access.TurnsRedact, false},
+		{"Keys", "/keys", access.Admin, false},
+		{"Statistics", "/stats", access.EventsRead | access.Admin, false},
 	} {
 		if s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
 			continue

@@ -183,9 +183,17 @@ func TestManyMessagesKeepWithinThePage(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
 	session := strings.Repeat("<", 256)
-	messages, err := json.Marshal(slicesRepeat(map[string]any{"role": "user", "content": "<b>"}, 20_000))
+	calls := slicesRepeat(map[string]any{"id": "c", "function": map[string]any{"name": "f"}}, 2_000)
+	messages, err := json.Marshal(append(
+		slicesRepeat(map[string]any{"role": strings.Repeat("r", 1000), "content": "<b>"}, 2_000),
+		map[string]any{"role": "assistant", "tool_calls": calls}))
+	require.NoError(t, err)
+	tools, err := json.Marshal([]any{map[string]any{"role": "assistant", "tool_calls": calls}})
 	require.NoError(t, err)
 	for n := range 30 {
+		if n == 29 {
+			messages = tools
+		}
 		_, err := s.services.History.StartTurn(t.Context(), conversation.Start{
 			SessionID: session, RequestID: fmt.Sprint(n), Question: events.Question{QuestionNeutral: "q", QuestionMessages: messages},
 		})

@@ -103,6 +103,8 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	if auth != nil {
 		w.Auth, c.Auth = auth, auth
 	}
+	none := &operated{}
+	c.Projections, c.Receipts = none, none
 	for _, set := range settings {
 		set(&c)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
@@ -23,6 +24,14 @@ type Config struct {
 	Events services.EventReader
 	// Lists is nil where no Postgres is configured.
 	Lists services.SessionLister
+	// Counts is nil where no Postgres is configured.
+	Counts      services.TurnCounter
+	Projections services.ProjectionReader
+	// DeadLetters are the queues of the views whose dead letters this process manages.
+	DeadLetters []projections.DeadLetterQueue
+	Receipts    services.ReceiptReader
+	// Keys lists the API keys; nil where there is no file of keys.
+	Keys func() ([]Key, error)
 	// Rules restrict callers to what they may reach.
 	reach.Rules
 	// Deadline bounds one page, 30 s by default.
@@ -70,6 +79,12 @@ func (s *surface) declare() {
 	s.public(http.MethodPost, "/signout", s.signOut)
 	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
 	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
+	s.page(http.MethodGet, "/log", access.EventsRead, 0, nil, s.log)
+	s.page(http.MethodGet, "/views", access.Admin, 0, nil, s.views)
+	s.page(http.MethodGet, "/deadletters", access.Admin, 0, nil, s.deadLetters)
+	s.page(http.MethodGet, "/receipts", access.TurnsRedact, 0, nil, s.receipts)
+	s.page(http.MethodGet, "/keys", access.Admin, 0, nil, s.keys)
+	s.page(http.MethodGet, "/stats", 0, access.EventsRead|access.Admin, nil, s.stats)
 	s.page(http.MethodGet, "/sessions/{session_id}", access.ContextRead, 0, s.ownSession, s.session)
 	s.routes = append(s.routes, wire.Route{
 		Method: http.MethodGet, Path: root + "/sessions/{session_id}/events/{position}", Needs: access.EventsRead,
