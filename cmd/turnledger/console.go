@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/services/access/bearer"
+	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
@@ -36,6 +37,7 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 		Counts: native.Counts, Projections: native.Projections, DeadLetters: native.DeadLetters, Receipts: native.Receipts,
 		Rules: native.Rules, Deadline: native.Deadline, Version: version,
 	}
+	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
 		c.Auth = a.callers
 		if a.callers.Keys != nil {

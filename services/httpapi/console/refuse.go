@@ -40,6 +40,7 @@ var statuses = []struct {
 	{errForm, http.StatusBadRequest, ""},
 	{errNothing, http.StatusNotFound, ""},
 	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
+	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
 	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
 	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "The address or the form holds something that is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},

@@ -25,6 +25,7 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/history"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 	"github.com/turnledger/turnledger/services/httpapi/reach"
@@ -100,6 +101,7 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 	events := replay.New(log, owners.New(log, nil))
 	natstest.Run(t, events.Run)
 	c.Events = events
+	c.Explain = explain.Service{Events: events, Contexts: s.services.Contexts}
 	if auth != nil {
 		w.Auth, c.Auth = auth, auth
 	}
