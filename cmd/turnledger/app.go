@@ -60,12 +60,14 @@ type app struct {
 	receipts  *eraser.Receipts
 	eraser    *eraser.Service // nil without the role
 	hashKey   []byte
-	handler   backup.Handler
-	traces    *tracing.Provider
-	steps     *httpwire.Steps
-	chatting  *chat.Service // nil without the role
-	registry  *prometheus.Registry
-	metrics   *runner.Metrics
+	// consoleKey seals the cookies of the web console.
+	consoleKey []byte
+	handler    backup.Handler
+	traces     *tracing.Provider
+	steps      *httpwire.Steps
+	chatting   *chat.Service // nil without the role
+	registry   *prometheus.Registry
+	metrics    *runner.Metrics
 	// still stops everything that follows the log; replaced is closed when the app is to be opened again.
 	still    func()
 	replaced chan struct{}
@@ -147,6 +149,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.hashKey, err = v1.KeptHashKey(ctx, a.notes, a.cfg.HashKey); err != nil {
 		return err
 	}
+	if err := a.keepConsoleKey(ctx); err != nil {
+		return err
+	}
 	if a.roles.has(roleAPI) || a.roles.has(roleChat) || a.roles.has(roleEraser) {
 		a.history = history.New(history.On(a.store.Log), history.Config{
 			Rules: a.cfg.Rules(), Policy: a.cfg.Policy(), FinalizeWithoutStart: a.cfg.FinalizeWithoutStart,
@@ -203,6 +208,9 @@ func (a *app) serve() error {
 		c.Chat = a.chat(reader, builder)
 	}
 	v1.Mount(api, c)
+	if a.hasConsole() {
+		a.mountConsole(api, c)
+	}
 	a.handler = api
 	return nil
 }

@@ -79,6 +79,9 @@ func (c *devCmd) screen(w io.Writer, a *app) {
 	p("Turnledger %s is running.", version)
 	p("")
 	p("  API       %s/v1     (described at %s/docs)", url, url)
+	if c.HasConsole() {
+		p("  Console   %s/console/", url)
+	}
 	if a.store.Server != nil && a.store.Server.URL() != "" {
 		p("  NATS      %s", a.store.Server.URL())
 	} else if a.store.Server != nil {

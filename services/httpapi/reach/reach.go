@@ -12,10 +12,35 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/pause"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
 // ErrNoSession is returned for every session that the caller may not know of.
 var ErrNoSession = errors.New("there is no such session")
+
+// ErrOtherIdentity says that a bound caller asked for another identity.
+var ErrOtherIdentity = errors.New("identity_id is another identity than the key is bound to")
+
+// Across returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
+// needs events:read, else context:read. Its errors are ErrOtherIdentity and *wire.MissingScopes.
+func Across(caller access.Caller, asked string) (identityID string, err error) {
+	if caller.IdentityID != "" {
+		if asked != "" && asked != caller.IdentityID {
+			return "", ErrOtherIdentity
+		}
+		asked = caller.IdentityID
+	}
+	needs := access.ContextRead
+	if asked == "" {
+		needs = access.EventsRead
+	}
+	// A caller without scopes is that of a server without authentication.
+	if caller.Scopes != 0 && caller.Scopes&needs == 0 {
+		return "", &wire.MissingScopes{Scopes: needs}
+	}
+	return asked, nil
+}
 
 // TooOften says that a session or an identity sends too many requests, and when it may send the next.
 type TooOften struct{ Wait time.Duration }

@@ -14,6 +14,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -36,27 +37,6 @@ func (a *surface) across() {
 	call(a, a.search, byEither("search", "POST /search", "Find turns by their words", unread, tooBig))
 	call(a, a.stats, op("get-stats", 0, "GET /stats", "Count turns over time").
 		any(access.EventsRead|access.Admin))
-}
-
-// oneOf returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
-// needs events:read, else context:read.
-func oneOf(ctx context.Context, asked string) (string, error) {
-	caller := wire.CallOf(ctx).Caller
-	if caller.IdentityID != "" {
-		if asked != "" && asked != caller.IdentityID {
-			return "", newProblem(forbidden, "identity_id is another identity than the key is bound to")
-		}
-		asked = caller.IdentityID
-	}
-	needs := access.ContextRead
-	if asked == "" {
-		needs = access.EventsRead
-	}
-	// A caller without scopes is that of a server without authentication.
-	if caller.Scopes != 0 && caller.Scopes&needs == 0 {
-		return "", &wire.MissingScopes{Scopes: needs}
-	}
-	return asked, nil
 }
 
 type listSessionsIn struct {
@@ -121,7 +101,7 @@ func (a *surface) querySessions(ctx context.Context, in *querySessionsIn) (sessi
 }
 
 func (a *surface) sessions(ctx context.Context, ask services.SessionsAsk) (out sessionsJSON, err error) {
-	if ask.IdentityID, err = oneOf(ctx, ask.IdentityID); err != nil {
+	if ask.IdentityID, err = reach.Across(wire.CallOf(ctx).Caller, ask.IdentityID); err != nil {
 		return out, err
 	}
 	if a.cfg.Lists == nil {
@@ -292,7 +272,7 @@ const (
 
 // search finds turns by their words.
 func (a *surface) search(ctx context.Context, in *searchIn) (out searchJSON, err error) {
-	identity, err := oneOf(ctx, in.Body.IdentityID.text())
+	identity, err := reach.Across(wire.CallOf(ctx).Caller, in.Body.IdentityID.text())
 	if err != nil {
 		return out, err
 	}

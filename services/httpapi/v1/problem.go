@@ -210,6 +210,7 @@ var problemTable = []struct {
 	{is(wire.ErrOverloaded), overloaded, ""},
 	{as[*wire.Suspended], logUnavailable, ""},
 	{is(reach.ErrNoSession), sessionNotFound, ""},
+	{is(reach.ErrOtherIdentity), forbidden, ""},
 	{as[*reach.TooOften], rateLimited, ""},
 	{is(access.ErrKeyEnded), unauthenticated, ""},
 	{is(access.ErrTokenEnded), unauthenticated, ""},

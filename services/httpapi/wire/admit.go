@@ -19,7 +19,7 @@ func (a *API) admit(r *http.Request, t route) error {
 	case a.cfg.Open:
 		return nil
 	}
-	token, ok := bearer(r.Header)
+	token, ok := CallOf(r.Context()).surface.token(r)
 	if !ok || a.cfg.Auth == nil {
 		return access.ErrUnauthenticated
 	}
@@ -40,6 +40,13 @@ func (a *API) admit(r *http.Request, t route) error {
 	default:
 		return t.MayReach(r, caller.IdentityID)
 	}
+}
+
+func (s *Surface) token(r *http.Request) (string, bool) {
+	if s.Token != nil {
+		return s.Token(r)
+	}
+	return bearer(r.Header)
 }
 
 // Still returns a function for long calls. The function authenticates the caller again, and returns an error once the

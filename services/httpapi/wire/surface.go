@@ -22,6 +22,8 @@ type Surface struct {
 	// SafeText returns what a log may hold of an error: nothing that a client sent. It can build on this package's
 	// SafeText.
 	SafeText func(err error) string
+	// Token returns the token of a request's caller. Nil means the one in the header Authorization.
+	Token func(r *http.Request) (token string, ok bool)
 }
 
 // Route is one call of a surface.

@@ -1,0 +1,258 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+)
+
+// eventsView is the events beside a conversation, in groups.
+type eventsView struct {
+	Groups []*eventGroup
+	// Rest is set if the page has no room for more events.
+	Rest bool
+}
+
+// eventGroup is the events of one turn, or one event of the session.
+type eventGroup struct {
+	Label, Anchor string
+	First, Last   string
+	// Span is the time from a turn's start to its answer, Became what happened to the turn afterwards.
+	Span   string
+	Became []string
+	Events []eventRow
+}
+
+// eventRow is an event.
+type eventRow struct {
+	Position, Anchor, Type, ID, Session string
+	Recorded                            time.Time
+	JSON                                shownText
+	// Permalink shows the event in its place, Whole is all of its JSON.
+	Permalink, Whole string
+	Open             bool
+	turn             uuid.UUID
+	data             json.RawMessage
+}
+
+// cloudEvent is an event as the log's reader prints it.
+type cloudEvent struct {
+	ID         string          `json:"id"`
+	Type       string          `json:"type"`
+	Subject    string          `json:"subject"`
+	Position   string          `json:"position"`
+	RecordedAt time.Time       `json:"recordedat"`
+	Data       json.RawMessage `json:"data"`
+}
+
+// typePrefix begins the types of all events; pages leave it out.
+const typePrefix = "turnledger."
+
+// rowOf returns the row of an event without its JSON.
+func rowOf(line []byte) (eventRow, error) {
+	var e cloudEvent
+	if err := json.Unmarshal(line, &e); err != nil {
+		return eventRow{}, err
+	}
+	// Other publishers may write anything into an envelope.
+	names := room{3 * mostName}
+	row := eventRow{
+		Position: e.Position, Anchor: anchorOf(e.Position), Type: names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
+		ID:      names.take(e.ID, mostName).Text,
+		Session: e.Subject, Recorded: e.RecordedAt, data: e.Data,
+	}
+	if strings.HasPrefix(row.Type, "turn.") {
+		id, _, _ := strings.Cut(e.ID, ".")
+		row.turn, _ = uuid.Parse(id) // uuid.Nil for an event of another publisher
+	}
+	if e.Subject != "" {
+		row.Permalink = sessionHref(e.Subject) + "?at=" + e.Position + "#" + row.Anchor
+		row.Whole = sessionHref(e.Subject) + "/events/" + e.Position
+	}
+	return row, nil
+}
+
+// read calls f with each event that a query selects, until f returns false.
+func (s *surface) read(ctx context.Context, q services.EventQuery, f func(services.Event) (bool, error)) error {
+	stream, err := s.cfg.Events.OpenEvents(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	return each(ctx, stream, f)
+}
+
+// each calls f with each event of a reading, until f returns false.
+func each(ctx context.Context, stream services.EventStream, f func(services.Event) (bool, error)) error {
+	for {
+		batch, err := stream.Next(ctx)
+		for _, e := range batch {
+			if more, err := f(e); err != nil || !more {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// window is what the events beside a page of turns are chosen by: the places of its turns, and the sequences from the
+// first turn until the turn after the last.
+type window struct {
+	places      map[uint64]bool
+	first, last uint64
+}
+
+// windowOf returns the window of the page's own turns; shared turns have their events in their own session.
+func (p *sessionPage) windowOf() window {
+	w := window{places: map[uint64]bool{}}
+	own := func(c chain) bool {
+		_, _, inherited := p.reading.State.Origin(c[0], p.reading.Position.Partition)
+		return !inherited
+	}
+	for _, c := range p.shown {
+		if own(c) {
+			w.places[c[0].Place] = true
+			if w.first == 0 {
+				w.first = conversation.PlaceOf(c[0])
+			}
+		}
+	}
+	passed := false
+	for _, c := range chainsOf(p.reading.State) {
+		switch {
+		case len(p.shown) > 0 && c[0] == p.shown[len(p.shown)-1][0]:
+			passed = true
+		case passed && own(c) && w.last == 0:
+			w.last = conversation.PlaceOf(c[0])
+		}
+	}
+	all := chainsOf(p.reading.State)
+	if len(all) == 0 || len(p.shown) > 0 && all[0][0] == p.shown[0][0] {
+		w.first = 1 // the events before the first turn, too
+	}
+	return w
+}
+
+// events reads the events beside the page's turns.
+func (p *sessionPage) events(ctx context.Context, out *sessionView) error {
+	w, state := p.windowOf(), p.reading.State
+	out.Events = &eventsView{}
+	if w.first == 0 {
+		return nil // all turns of the page are shared
+	}
+	groups, space := map[uint64]*eventGroup{}, room{roomOfEvents}
+	q := services.EventQuery{SessionID: state.SessionID}
+	if w.first > 1 {
+		q.From = []events.Position{{Partition: p.reading.Position.Partition, Seq: w.first - 1}}
+	}
+	return p.s.read(ctx, q, func(e services.Event) (bool, error) {
+		row, err := rowOf(e.JSON)
+		if err != nil {
+			return false, err
+		}
+		p.noteBranch(out, row)
+		var place uint64
+		if t := state.Turn(row.turn); row.turn != uuid.Nil && t != nil {
+			place = t.Place
+		}
+		inWindow := e.Position.Seq >= w.first && (w.last == 0 || e.Position.Seq < w.last)
+		if place != 0 && !w.places[place] || place == 0 && !inWindow {
+			return true, nil
+		}
+		if space.left -= frameOfEvent + 3*len(row.Whole); space.left <= 0 {
+			out.Events.Rest = true
+			return false, nil
+		}
+		row.JSON = space.take(indented(e.JSON), mostJSON)
+		row.Open = p.query.Get("at") == row.Position
+		g := groups[place]
+		if g == nil || place == 0 {
+			g = &eventGroup{Label: row.Type, First: row.Position, Anchor: row.Anchor}
+			if place != 0 {
+				g.Label, groups[place] = "turn", g
+			}
+			out.Events.Groups = append(out.Events.Groups, g)
+		}
+		g.add(row)
+		return true, nil
+	})
+}
+
+// add adds an event to a group.
+func (g *eventGroup) add(row eventRow) {
+	switch {
+	case len(g.Events) == 0:
+	case row.Type == "turn.finalized.v1":
+		g.Span = row.Recorded.Sub(g.Events[0].Recorded).Round(time.Millisecond).String()
+	default:
+		name, _, _ := strings.Cut(strings.TrimPrefix(row.Type, "turn."), ".")
+		g.Became = append(g.Became, name)
+	}
+	g.Last = row.Position
+	g.Events = append(g.Events, row)
+}
+
+// noteBranch shows a branch at the turn where it leaves.
+func (p *sessionPage) noteBranch(out *sessionView, row eventRow) {
+	if row.Type != strings.TrimPrefix(events.TypeSessionBranched, typePrefix) {
+		return
+	}
+	var mark struct {
+		Child    string `json:"child_session_id"`
+		Segments []struct {
+			Through string `json:"through_turn_id"`
+		} `json:"segments"`
+	}
+	if json.Unmarshal(row.data, &mark) != nil || len(mark.Segments) == 0 {
+		return
+	}
+	if at := out.row(mark.Segments[len(mark.Segments)-1].Through); at != nil && len(at.Branches) < turnsOnPage {
+		at.Branches = append(at.Branches, link{mark.Child, sessionHref(mark.Child)})
+	}
+}
+
+// wholeEvent answers with the JSON of one event.
+func (s *surface) wholeEvent(w http.ResponseWriter, r *http.Request) error {
+	at, err := events.ParsePosition(r.PathValue("position"))
+	id := r.PathValue("session_id")
+	if err != nil || at.Seq == 0 || events.ValidID(id) != nil {
+		return errNothing
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
+	defer cancel()
+	var found []byte
+	q := services.EventQuery{SessionID: id, To: []events.Position{at}}
+	if at.Seq > 1 {
+		q.From = []events.Position{{Partition: at.Partition, Seq: at.Seq - 1}}
+	}
+	err = s.read(ctx, q, func(e services.Event) (bool, error) {
+		if e.Position == at {
+			found = append(found, e.JSON...)
+		}
+		return found == nil, nil
+	})
+	switch {
+	case errors.Is(err, services.ErrPositionNotReached), err == nil && found == nil:
+		return errNothing
+	case err != nil:
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(found) // an error means that the client has gone
+	return nil
+}

@@ -1,0 +1,201 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/httpapi/console"
+)
+
+// operated are ports with fixed answers.
+type operated struct {
+	statuses []projections.Status
+	letters  []projections.DeadLetter
+	counts   []projections.Counts
+	asked    services.CountsAsk
+	receipt  services.Receipt
+	err      error
+}
+
+func (o *operated) Projections(context.Context) ([]projections.Status, error) {
+	return o.statuses, o.err
+}
+
+func (o *operated) Receipt(_ context.Context, id string) (services.Receipt, error) {
+	if id != o.receipt.ID {
+		return services.Receipt{}, services.ErrNoReceipt
+	}
+	return o.receipt, nil
+}
+
+func (o *operated) Counts(_ context.Context, ask services.CountsAsk) (services.CountsPage, error) {
+	o.asked = ask
+	return services.CountsPage{Counts: o.counts, LagEvents: 3}, o.err
+}
+
+func (*operated) Name() string { return "audit" }
+
+func (o *operated) DeadLetters(context.Context) ([]projections.DeadLetter, error) {
+	return o.letters, o.err
+}
+
+func (*operated) RetryDeadLetter(context.Context, events.Position) (projections.Retried, error) {
+	return projections.Retried{}, projections.ErrNoDeadLetter
+}
+
+func (*operated) DropDeadLetter(context.Context, events.Position, projections.Drop) (projections.DeadLetter, error) {
+	return projections.DeadLetter{}, projections.ErrNoDeadLetter
+}
+
+func (o *operated) set(c *console.Config) {
+	c.Projections, c.Counts, c.Receipts = o, o, o
+	c.DeadLetters = []projections.DeadLetterQueue{o}
+}
+
+func TestViews(t *testing.T) {
+	t.Parallel()
+	o := &operated{statuses: []projections.Status{
+		{Name: "audit", Partition: 1, State: "live", Position: events.Position{Partition: 1, Seq: 4},
+			Head: events.Position{Partition: 1, Seq: 6}, LagEvents: 2, LagSeconds: .5, Generation: 7},
+		{Name: "eraser", State: "failed", HeadUnknown: true, LastError: "<b>refused"},
+	}}
+	s := start(t, nil, o.set)
+	a := s.page("/console/views", "")
+	require.Equal(t, http.StatusOK, a.status)
+	for _, want := range []string{"audit", "1:4", "1:6", ">2<", "0.5", ">7<", "live", "failed", "unknown", "&lt;b&gt;refused"} {
+		require.Contains(t, a.body, want)
+	}
+	o.err = errors.New("boom")
+	require.Equal(t, http.StatusInternalServerError, s.page("/console/views", "").status)
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	o := &operated{letters: []projections.DeadLetter{
+		{Projection: "audit", Position: events.Position{Seq: 7}, SessionID: "a/b", Type: "t", Reason: "too <b>long", Attempts: 2},
+		{Projection: "audit", Position: events.Position{Seq: 8}, Dropped: &projections.Drop{By: "me", Reason: "known"}},
+	}}
+	s := start(t, nil, o.set)
+	a := s.page("/console/deadletters", "")
+	for _, want := range []string{`href="/console/sessions/a%2Fb?at=0:7#e-0-7"`, "too &lt;b&gt;long", "waiting", "dropped by", "known"} {
+		require.Contains(t, a.body, want)
+	}
+	for i := range 500 {
+		o.letters = append(o.letters, projections.DeadLetter{Position: events.Position{Seq: uint64(i)}})
+	}
+	require.Contains(t, s.page("/console/deadletters", "").body, "302 more")
+	o.letters, o.err = nil, errors.New("connection refused")
+	a = s.page("/console/deadletters", "")
+	require.Contains(t, a.body, "does not answer")
+	require.NotContains(t, a.body, "connection refused")
+}
+
+func TestReceipts(t *testing.T) {
+	t.Parallel()
+	n := 4
+	o := &operated{receipt: services.Receipt{ID: "0-42-abc", SessionID: "s", Position: events.Position{Seq: 42},
+		Places: []services.ReceiptPlace{{Place: "log", Done: true, Erased: &n}, {Place: "audit"}}}}
+	s := start(t, nil, o.set)
+	require.Equal(t, http.StatusOK, s.page("/console/receipts", "").status)
+	require.Equal(t, http.StatusNotFound, s.page("/console/receipts?id=none", "").status)
+	a := s.page("/console/receipts?id=0-42-abc", "")
+	for _, want := range []string{"running", "log", "done", "audit", "waiting", ">4<"} {
+		require.Contains(t, a.body, want)
+	}
+	o.receipt.Places[1].Done = true
+	require.Contains(t, s.page("/console/receipts?id=0-42-abc", "").body, "complete")
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, start(t, nil).page("/console/keys", "").body, "no file of keys")
+	s := start(t, nil, func(c *console.Config) {
+		c.Keys = func() ([]console.Key, error) {
+			return []console.Key{{Prefix: "tl_abc", Name: "<i>ops", IdentityID: "ada", State: "revoked",
+				Scopes: []string{"admin"}, CreatedAt: time.Unix(1, 0)}}, nil
+		}
+	})
+	a := s.page("/console/keys", "")
+	for _, want := range []string{"tl_abc", "&lt;i&gt;ops", "ada", "revoked", "admin", "never", "turnledger keys revoke"} {
+		require.Contains(t, a.body, want)
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	slow := 1234.0
+	name := "<b>pipeline"
+	o := &operated{}
+	s := start(t, nil, o.set)
+	s.now = time.Date(2026, 1, 31, 12, 30, 0, 0, time.UTC)
+	o.counts = []projections.Counts{
+		{Start: time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC), By: &name, Started: 17, Pending: 3, AnswerP95: &slow},
+		{Start: time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), Started: 5},
+	}
+	a := s.page("/console/stats?bucket=hour&by=pipeline_name", "")
+	require.Equal(t, http.StatusOK, a.status)
+	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms", "&lt;b&gt;pipeline",
+		">17<", "3 events of the log are not counted"} {
+		require.Contains(t, a.body, want)
+	}
+	require.Equal(t, 3, strings.Count(a.body, "<rect"))
+	require.Equal(t, time.Date(2026, 1, 31, 13, 0, 0, 0, time.UTC), o.asked.Until)
+	require.Equal(t, time.Date(2026, 1, 29, 13, 0, 0, 0, time.UTC), o.asked.Since)
+	require.True(t, o.asked.Hour)
+	s.page("/console/stats", "")
+	require.False(t, o.asked.Hour)
+	require.Equal(t, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), o.asked.Since)
+	for _, wrong := range []string{"?bucket=week", "?by=x"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/stats"+wrong, "").status)
+	}
+	o.counts = nil
+	require.Contains(t, s.page("/console/stats", "").body, "No turn in this time")
+	require.Equal(t, http.StatusServiceUnavailable, start(t, nil).page("/console/stats", "").status)
+}
+
+func TestTheLog(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	require.Contains(t, s.page("/console/log", "").body, "No events here")
+	for i := range 60 {
+		s.turn(fmt.Sprint("s", i%2), fmt.Sprint(i), "a question", "an answer")
+	}
+	rows := func(target string) (positions []string, body string) {
+		a := s.page(target, "")
+		require.Equal(t, http.StatusOK, a.status, target)
+		require.LessOrEqual(t, len(a.body), mostPage)
+		for _, part := range strings.Split(a.body, `class="group" id="e-0-`)[1:] {
+			n, _, _ := strings.Cut(part, `"`)
+			positions = append(positions, n)
+		}
+		return positions, a.body
+	}
+	newest, body := rows("/console/log")
+	require.Len(t, newest, 50)
+	require.Equal(t, []string{"71", "120"}, []string{newest[0], newest[49]})
+	require.NotContains(t, body, `rel="next"`)
+	older, body := rows("/console/log?from=0:20")
+	require.Equal(t, []string{"21", "70"}, []string{older[0], older[49]})
+	require.Contains(t, body, `href="/console/log?from=0%3A70" rel="next"`)
+	require.Contains(t, body, `href="/console/log?from=0%3A0" rel="prev"`)
+	final, _ := rows("/console/log?type=turn.finalized.v1&session_id=s1")
+	require.Equal(t, "4", final[0])
+	require.Len(t, final, 30)
+	none, _ := rows("/console/log?since=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format("2006-01-02T15:04")))
+	require.Equal(t, "1", none[0])
+	for _, wrong := range []string{"?from=x", "?since=x", "?type=x", "?session_id=a&identity_id=b"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/log"+wrong, "").status)
+	}
+	require.Equal(t, http.StatusServiceUnavailable, s.page("/console/log?from=0:999", "").status)
+}

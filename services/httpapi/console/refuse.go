@@ -1,0 +1,128 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// errNothing says that a page names something that does not exist.
+var errNothing = errors.New("there is nothing at this address")
+
+// statuses are the statuses of errors. The first row that an error matches decides; its say is what the page tells, or
+// else the text of the error itself.
+var statuses = []struct {
+	err    error
+	status int
+	say    string
+}{
+	{access.ErrKeyEnded, http.StatusUnauthorized, "The key has expired or was revoked."},
+	{access.ErrTokenEnded, http.StatusUnauthorized, "The token has expired."},
+	{access.ErrUnauthenticated, http.StatusUnauthorized, ""},
+	{access.ErrNoKeys, http.StatusServiceUnavailable, ""},
+	{wire.ErrForeign, http.StatusForbidden, ""},
+	{wire.ErrNoScope, http.StatusForbidden, ""},
+	{wire.ErrBound, http.StatusForbidden, "A key that is bound to an identity sees only the identity's own sessions."},
+	{wire.ErrNoRoute, http.StatusNotFound, "There is no such page."},
+	{reach.ErrOtherIdentity, http.StatusForbidden, "The key is bound to another identity."},
+	{wire.ErrMethod, http.StatusMethodNotAllowed, ""},
+	{wire.ErrQuery, http.StatusBadRequest, ""},
+	{wire.ErrBody, http.StatusBadRequest, ""},
+	{errForm, http.StatusBadRequest, ""},
+	{errNothing, http.StatusNotFound, ""},
+	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
+	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
+	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
+	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "The address or the form holds something that is not valid."},
+	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},
+	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet: try again."},
+	{services.ErrBehind, http.StatusServiceUnavailable, "The audit tables have not applied yet what the log holds: " +
+		"the page Views shows how far they are; try again."},
+	{projections.ErrUnavailable, http.StatusServiceUnavailable, "The audit tables do not answer, or there are none."},
+	{jetlog.ErrUnavailable, http.StatusServiceUnavailable, "The log does not answer: try again."},
+	{jetlog.ErrClosed, http.StatusServiceUnavailable, "The log does not answer: try again."},
+	{jetlog.ErrStream, http.StatusServiceUnavailable, "The log is not the one that this process opened."},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "The answer took too long: try again."},
+	{context.Canceled, http.StatusServiceUnavailable, "The request was broken off."},
+}
+
+// statusOf returns the status of an error's page, and what the page says. It says nothing of an unknown error.
+func statusOf(err error) (status int, say string) {
+	if scopes, ok := errors.AsType[*wire.MissingScopes](err); ok {
+		return http.StatusForbidden, "The key lacks the scope " + strings.Join(scopes.Scopes.Names(), " or ") + "."
+	}
+	if wrong, ok := errors.AsType[*conversation.Invalid](err); ok {
+		return http.StatusUnprocessableEntity, wrong.Field + " " + wrong.Why + "."
+	}
+	if large, ok := errors.AsType[*wire.TooLarge](err); ok {
+		return http.StatusRequestEntityTooLarge, large.Error()
+	}
+	if held, ok := errors.AsType[*wire.Suspended](err); ok {
+		return http.StatusServiceUnavailable, held.Why
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			if s.say == "" {
+				return s.status, s.err.Error()
+			}
+			return s.status, s.say
+		}
+	}
+	return http.StatusInternalServerError, "Something is wrong here; the server's log has it."
+}
+
+// safeText returns what a log may hold of an error: nothing that a client sent.
+func safeText(err error) string {
+	if status, say := statusOf(err); status != http.StatusInternalServerError {
+		return say
+	}
+	return wire.SafeText(err)
+}
+
+// refusal is what the page of a refusal shows.
+type refusal struct {
+	Status int
+	Say    string
+}
+
+// signingIn is what the page of a sign-in shows.
+type signingIn struct{ Say, To string }
+
+// refuse answers with a page that says what is wrong. Callers who are not known get the form to sign in.
+func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, say := statusOf(err)
+	switch status {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		s.refuseUnknown(w, r, err)
+		return
+	}
+	_ = s.render(w, r, status, view{"refusal", http.StatusText(status), refusal{status, say}}) // the client may have gone
+}
+
+// refuseUnknown answers with the form to sign in, at the address that was asked for.
+func (s *surface) refuseUnknown(w http.ResponseWriter, r *http.Request, err error) {
+	in := signingIn{To: within(r.URL.RequestURI())}
+	if r.Method != http.MethodGet {
+		in.To = root + "/"
+	}
+	if _, say := statusOf(err); !errors.Is(err, access.ErrUnauthenticated) {
+		in.Say = say
+	} else if r.Method == http.MethodPost {
+		in.Say = "No such key."
+	}
+	if len(r.Cookies()) > 0 {
+		clearCookie(w, r)
+	}
+	_ = s.render(w, r, http.StatusUnauthorized, view{"signin", "Sign in", in}) // the client may have gone
+}

@@ -1,0 +1,148 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+//go:embed assets templates
+var files embed.FS
+
+// templates are all pages. Each is escaped by its context (html/template), so that a text stays text.
+var templates = template.Must(template.New("console").Funcs(template.FuncMap{
+	"visible": visible, "time": shownTime, "stamp": stamp,
+}).ParseFS(files, "templates/*.html"))
+
+// contentPolicy allows what comes from this origin, and nothing within a text: no inline script, style or image.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
+
+// policy sets the headers of every answer. The wire sets Cache-Control and X-Content-Type-Options.
+func policy(h http.Header) {
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// view is a page: the name of its template, its title, and what it shows. A title is fixed words, since browsers keep
+// titles.
+type view struct {
+	template, title string
+	data            any
+}
+
+// page is what each template gets.
+type page struct {
+	Title, Version string
+	Nav            []entry
+	// Caller is empty where nobody is signed in.
+	Caller string
+	Body   template.HTML
+}
+
+// entry is an entry of the navigation.
+type entry struct {
+	Label, Href string
+	Here        bool
+}
+
+// render answers with a page. It is built whole before the first byte is sent, so that a failure has its own status.
+func (s *surface) render(w http.ResponseWriter, r *http.Request, status int, v view) error {
+	var body, out bytes.Buffer
+	if err := templates.ExecuteTemplate(&body, v.template, v.data); err != nil {
+		return fmt.Errorf("page %s: %w", v.template, err)
+	}
+	p := page{Title: v.title, Version: s.cfg.Version}
+	p.Body = template.HTML(body.String()) //nolint:gosec // a template has escaped it
+	if v.template != "signin" {
+		caller := wire.CallOf(r.Context()).Caller
+		p.Nav, p.Caller = s.nav(caller, r.URL.Path), caller.Name
+	}
+	if err := templates.ExecuteTemplate(&out, "page", p); err != nil {
+		return fmt.Errorf("page %s: %w", v.template, err)
+	}
+	h := w.Header()
+	policy(h)
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // an error means that the client has gone
+	return nil
+}
+
+// nav returns the pages that a caller may see, for the navigation.
+func (s *surface) nav(caller access.Caller, at string) (list []entry) {
+	for _, n := range []struct {
+		label, path string
+		scopes      access.Scopes
+		bound       bool
+	}{
+		{"Sessions", "/", access.ContextRead | access.EventsRead, true},
+		{"Log", "/log", access.EventsRead, false},
+		{"Views", "/views", access.Admin, false},
+		{"Dead letters", "/deadletters", access.Admin, false},
+		{"Receipts", "/receipts", access.TurnsRedact, false},
+		{"Keys", "/keys", access.Admin, false},
+		{"Statistics", "/stats", access.EventsRead | access.Admin, false},
+	} {
+		if s.cfg.Auth != nil && (caller.Scopes&n.scopes == 0 || caller.IdentityID != "" && !n.bound) {
+			continue
+		}
+		here := at == root+n.path || n.path == "/" && strings.HasPrefix(at, root+"/sessions/")
+		list = append(list, entry{n.label, root + n.path, here})
+	}
+	return list
+}
+
+// asset answers with a file of the console.
+func asset(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("file")
+	raw, err := files.ReadFile("assets/" + path.Base(name))
+	if err != nil {
+		return errNothing
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	_, _ = w.Write(raw) // an error means that the client has gone
+	return nil
+}
+
+// visible returns a text with its control characters replaced by their symbols, so that they can be seen and do
+// nothing. Line ends and tabs stay.
+func visible(s string) string {
+	const controls, deleted = '\u2400', '\u2421'
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n', c == '\t':
+			return c
+		case c < ' ':
+			return controls + c
+		case c == 0x7f:
+			return deleted
+		case c > 0x7f && c < 0xa0:
+			return '\ufffd'
+		default:
+			return c
+		}
+	}, strings.ReplaceAll(s, "\r\n", "\n"))
+}
+
+// shownTime is a time as people read it, stamp as programs do.
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,285 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// turnsOnPage is how many turns a page of a session shows at most.
+const turnsOnPage = 20
+
+// chain is a turn with its earlier versions, the oldest first.
+type chain []*conversation.Turn
+
+// chainsOf returns the turns of a session; a correction stands right after the turn that it replaces.
+func chainsOf(s *conversation.State) (list []chain) {
+	for i, t := range s.Turns {
+		if i > 0 && s.Turns[i-1].Place == t.Place {
+			list[len(list)-1] = append(list[len(list)-1], t)
+			continue
+		}
+		list = append(list, chain{t})
+	}
+	return list
+}
+
+func (c chain) has(id uuid.UUID) bool {
+	return slices.ContainsFunc(c, func(t *conversation.Turn) bool { return t.ID == id })
+}
+
+// sessionView is the page of a session.
+type sessionView struct {
+	ID, Identity, Title string
+	Metadata            string
+	Created, Active     time.Time
+	Turns, Pending      int
+	Position            events.Position
+	// From is the address of the session that a branch comes from, with its id.
+	From     *link
+	Branches []link
+	Rows     []turnRow
+	// Older, Newer and Language are addresses.
+	Older, Newer, Language string
+	Translated             bool
+	// Events is nil for callers who may not read the log.
+	Events *eventsView
+}
+
+// link is an id with the address of its page.
+type link struct{ ID, Href string }
+
+// turnRow is a version of a turn.
+type turnRow struct {
+	ID, Anchor, Position, Status string
+	Version                      int
+	Created, Finalized, Deleted  time.Time
+	Explain                      string // the address of the turn's explanation
+	Origin                       *link  // of a turn that a branch shares
+	Messages                     []message
+	Rest                         bool
+	Tombstone, Earlier           bool
+	Boundary                     bool // prompts begin with this turn
+	Branches                     []link
+	Summaries                    []summaryRow
+}
+
+// summaryRow is a summary that ends with a turn.
+type summaryRow struct {
+	Turns   int
+	Model   string
+	Created time.Time
+	shownText
+}
+
+// sessionPage reads what the page of a session shows.
+type sessionPage struct {
+	s          *surface
+	reading    services.Reading
+	href       string
+	translated bool
+	query      url.Values
+	// log: the caller may read the log.
+	log   bool
+	room  room
+	shown []chain
+}
+
+// session shows a session.
+func (s *surface) session(ctx context.Context, r *http.Request) (view, error) {
+	id := r.PathValue("session_id")
+	wire.CallOf(ctx).SetAttribute("session_id", id)
+	if events.ValidID(id) != nil {
+		return view{}, errNothing
+	}
+	reading, err := s.cfg.Sessions.Read(ctx, services.Ask{SessionID: id, AllTurns: true})
+	if err != nil {
+		return view{}, err
+	}
+	if !reading.State.Found() || reading.State.Erased != 0 {
+		return view{}, errNothing
+	}
+	query := r.URL.Query()
+	p := &sessionPage{
+		s: s, reading: reading, href: sessionHref(id), translated: query.Get("language") == "translated", query: query,
+		room: room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
+	}
+	out := p.head(id)
+	if err := p.turns(out); err != nil {
+		return view{}, err
+	}
+	if p.log {
+		if err := p.events(ctx, out); err != nil {
+			return view{}, err
+		}
+	}
+	return view{"session", "Session", out}, nil
+}
+
+// allows reports whether the caller has a scope; in an open console everybody has all.
+func (s *surface) allows(ctx context.Context, scope access.Scopes) bool {
+	return s.cfg.Auth == nil || wire.CallOf(ctx).Caller.Scopes&scope != 0
+}
+
+func (p *sessionPage) head(id string) *sessionView {
+	h := p.reading.State.Head()
+	is := h.Description()
+	out := &sessionView{
+		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt, Active: h.LastActive,
+		Turns: h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
+	}
+	if from := h.Fork().From; from != "" {
+		out.From = &link{from, sessionHref(from)}
+	}
+	branches := p.reading.State.Branches()
+	slices.Sort(branches)
+	for _, b := range branches[:min(len(branches), turnsOnPage)] {
+		out.Branches = append(out.Branches, link{b, sessionHref(b)})
+	}
+	return out
+}
+
+// address returns the address of this page with one parameter set, or taken away.
+func (p *sessionPage) address(name, value string) string {
+	q := url.Values{}
+	if p.translated {
+		q.Set("language", "translated")
+	}
+	if before := p.query.Get("before"); before != "" {
+		q.Set("before", before)
+	}
+	q.Del(name)
+	if value != "" {
+		q.Set(name, value)
+	}
+	if len(q) == 0 {
+		return p.href
+	}
+	return p.href + "?" + q.Encode()
+}
+
+// turns chooses the turns of the page, and fills in their rows.
+func (p *sessionPage) turns(out *sessionView) error {
+	all := chainsOf(p.reading.State)
+	end, err := p.end(all)
+	if err != nil {
+		return err
+	}
+	start := end
+	var rows [][]turnRow
+	for start > 0 && end-start < turnsOnPage && p.room.left > mostText {
+		start--
+		rows = append(rows, p.rows(all[start], start > 0 && p.isBoundary(all[start-1], all[start])))
+	}
+	slices.Reverse(rows)
+	out.Rows, p.shown = slices.Concat(rows...), all[start:end]
+	if start > 0 {
+		out.Older = p.address("before", all[start][0].ID.String())
+	}
+	switch newer := end + turnsOnPage; {
+	case end == len(all):
+	case newer >= len(all):
+		out.Newer = p.address("before", "")
+	default:
+		out.Newer = p.address("before", all[newer][0].ID.String())
+	}
+	other := "translated"
+	if p.translated {
+		other = ""
+	}
+	out.Language = p.address("language", other)
+	return nil
+}
+
+// end returns the index after the last chain of the page: those before a turn, or those around a position.
+func (p *sessionPage) end(all []chain) (int, error) {
+	if at := p.query.Get("at"); at != "" {
+		position, err := events.ParsePosition(at)
+		if err != nil {
+			return 0, invalid("at", "must be a position such as 0:42")
+		}
+		after := slices.IndexFunc(all, func(c chain) bool {
+			_, partition, _ := p.reading.State.Origin(c[0], p.reading.Position.Partition)
+			return partition == position.Partition && conversation.PlaceOf(c[0]) > position.Seq
+		})
+		if after < 0 {
+			return len(all), nil
+		}
+		return min(after+turnsOnPage/2, len(all)), nil
+	}
+	before := p.query.Get("before")
+	if before == "" {
+		return len(all), nil
+	}
+	id, err := uuid.Parse(before)
+	if err != nil {
+		return 0, invalid("before", "must be the id of a turn")
+	}
+	if i := slices.IndexFunc(all, func(c chain) bool { return c.has(id) }); i >= 0 {
+		return i, nil
+	}
+	return 0, errNothing
+}
+
+// isBoundary reports whether prompts begin between two chains.
+func (p *sessionPage) isBoundary(earlier, later chain) bool {
+	b := p.reading.State.Boundary
+	return b != 0 && earlier[0].Place <= b && later[0].Place > b
+}
+
+// rows returns the versions of a turn.
+func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
+	for i, t := range c {
+		of, partition, inherited := p.reading.State.Origin(t, p.reading.Position.Partition)
+		at := events.Position{Partition: partition, Seq: t.Started}
+		row := turnRow{
+			ID: t.ID.String(), Anchor: "t-" + t.ID.String(), Position: at.String(), Status: t.Status.String(),
+			Version: t.Version, Created: t.CreatedAt, Finalized: t.FinalizedAt, Deleted: t.DeletedAt,
+			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
+			Boundary: boundary && i == 0,
+		}
+		if p.log {
+			row.Explain = p.href + "/turns/" + row.ID
+		}
+		p.room.left -= frame + len(row.Explain)
+		if inherited {
+			row.Origin = &link{of, sessionHref(of)}
+			p.room.left -= 2 * len(row.Origin.Href)
+		}
+		row.Messages, row.Rest = messagesOf(t, p.translated, &p.room)
+		for _, m := range p.reading.State.Standing() {
+			if m.Through == t.ID && m.Fact != nil {
+				text := textIn(m.Fact.SummaryNeutral, m.Fact.SummaryTranslated, p.translated)
+				row.Summaries = append(row.Summaries, summaryRow{
+					m.Turns, m.Fact.Model, m.CreatedAt, p.room.take(text, mostText),
+				})
+			}
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// row returns the row of a turn, or nil.
+func (v *sessionView) row(id string) *turnRow {
+	for i := range v.Rows {
+		if v.Rows[i].ID == id {
+			return &v.Rows[i]
+		}
+	}
+	return nil
+}
+
+// anchorOf returns the fragment that names an event's row.
+func anchorOf(position string) string { return "e-" + strings.ReplaceAll(position, ":", "-") }

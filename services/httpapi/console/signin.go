@@ -1,0 +1,143 @@
+package console
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// Bounds of the form of a sign-in. A browser keeps no cookie of more than 4 KiB, so no key may be longer.
+const (
+	mostForm = 16 << 10
+	mostKey  = 2500
+)
+
+// errForm says that a form is malformed.
+var errForm = errors.New("the form can't be read")
+
+// readForm reads the body of a form.
+func readForm(r *http.Request) (url.Values, error) {
+	raw, err := wire.ReadBody(r, mostForm)
+	if err != nil {
+		return nil, err
+	}
+	form, err := url.ParseQuery(string(raw))
+	if err != nil {
+		return nil, errForm
+	}
+	return form, nil
+}
+
+// signIn takes a key, and answers with a cookie.
+func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
+	form, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Auth != nil {
+		key := strings.TrimSpace(form.Get("key"))
+		if key == "" || len(key) > mostKey {
+			return access.ErrUnauthenticated
+		}
+		caller, err := s.cfg.Auth.Authenticate(r.Context(), key)
+		if err != nil {
+			return err
+		}
+		c := wire.CallOf(r.Context())
+		c.Caller = caller
+		c.Prominent()
+		now := s.cfg.Now()
+		s.setCookie(w, r, pass{key, now, now})
+	}
+	http.Redirect(w, r, within(form.Get("to")), http.StatusSeeOther)
+	return nil
+}
+
+// signOut takes the cookie away.
+func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
+	clearCookie(w, r)
+	http.Redirect(w, r, root+"/", http.StatusSeeOther)
+	return nil
+}
+
+// within returns an address if it is a page of the console, else the first page. Anything else could lead elsewhere.
+func within(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.EscapedPath(), root+"/") ||
+		strings.ContainsAny(to, "\\\r\n\t") {
+		return root + "/"
+	}
+	return u.RequestURI()
+}
+
+// Names of the cookie. Browsers keep a __Host- cookie only over HTTPS, and only for the host that has set it.
+const (
+	secureCookie = "__Host-turnledger-console"
+	localCookie  = "turnledger-console"
+)
+
+// overTLS reports whether the browser speaks HTTPS, to this process or to a proxy. Everything counts as HTTPS but plain
+// HTTP on this machine.
+func overTLS(r *http.Request) bool {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return true
+	}
+	host := r.Host
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
+	}
+	return !wire.Loopback(host)
+}
+
+func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
+	c := &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks HTTPS
+		Name: localCookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(age.Seconds()), Secure: overTLS(r),
+	}
+	if c.Secure {
+		c.Name = secureCookie
+	}
+	return c
+}
+
+func (s *surface) setCookie(w http.ResponseWriter, r *http.Request, p pass) {
+	http.SetCookie(w, newCookie(r, s.seal.close(p), longest))
+}
+
+func clearCookie(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, newCookie(r, "", -time.Second))
+}
+
+// passOf returns the pass in a request's cookie. A request with two such cookies has none.
+func (s *surface) passOf(r *http.Request) (pass, bool) {
+	found := r.CookiesNamed(newCookie(r, "", 0).Name)
+	if len(found) != 1 || s.cfg.Now == nil {
+		return pass{}, false
+	}
+	p, ok := s.seal.open(found[0].Value)
+	return p, ok && p.valid(s.cfg.Now())
+}
+
+// token returns the key that a request's caller has signed in with; the wire asks the authenticator for it each time.
+func (s *surface) token(r *http.Request) (string, bool) {
+	p, ok := s.passOf(r)
+	return p.Key, ok
+}
+
+// renewAfter is how old the use in a cookie may be before the cookie is set again.
+const renewAfter = time.Minute
+
+// renew notes in the cookie that it was used.
+func (s *surface) renew(w http.ResponseWriter, r *http.Request) {
+	now := s.cfg.Now()
+	if p, ok := s.passOf(r); ok && now.Sub(p.Used) >= renewAfter {
+		p.Used = now
+		s.setCookie(w, r, p)
+	}
+}

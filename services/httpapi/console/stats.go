@@ -1,0 +1,118 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+)
+
+// statsView is the page of statistics.
+type statsView struct {
+	Bucket, By string
+	Charts     []chart
+	Rows       []projections.Counts
+	LagEvents  uint64
+}
+
+// chart is a bar chart.
+type chart struct {
+	Title, Highest, From, To string
+	Width, Height            int
+	Bars                     []bar
+}
+
+// bar is a bar of a chart, with what it says.
+type bar struct {
+	X, Y, W, H float64
+	Say        string
+}
+
+// How far the statistics of hours and of days go back, in buckets.
+const (
+	hoursBack = 48
+	daysBack  = 30
+)
+
+// stats shows counts of turns over time, and the times of answers.
+func (s *surface) stats(ctx context.Context, r *http.Request) (view, error) {
+	query := r.URL.Query()
+	out := statsView{Bucket: query.Get("bucket"), By: query.Get("by")}
+	size, back := 24*time.Hour, daysBack
+	switch out.Bucket {
+	case "", "day":
+		out.Bucket = "day"
+	case "hour":
+		size, back = time.Hour, hoursBack
+	default:
+		return view{}, invalid("bucket", "must be hour or day")
+	}
+	by := []string{string(projections.ByNone), string(projections.ByPipeline), string(projections.ByConsultant),
+		string(projections.ByRepository)}
+	if out.By == "" {
+		out.By = by[0]
+	}
+	if !slices.Contains(by, out.By) {
+		return view{}, invalid("by", "must be pipeline_name, consultant, repository or none")
+	}
+	if s.cfg.Counts == nil {
+		return view{}, projections.ErrUnavailable
+	}
+	until := s.cfg.Now().UTC().Truncate(size).Add(size)
+	since := until.Add(-time.Duration(back) * size)
+	page, err := s.cfg.Counts.Counts(ctx, services.CountsAsk{CountsFilter: projections.CountsFilter{
+		Since: since, Until: until, Hour: size == time.Hour, By: projections.By(out.By),
+	}})
+	if err != nil {
+		return view{}, acrossError(err)
+	}
+	out.LagEvents = page.LagEvents
+	out.Charts = chartsOf(page.Counts, since, size, back)
+	slices.Reverse(page.Counts)
+	out.Rows = page.Counts[:min(len(page.Counts), mostRows)]
+	return view{"stats", "Statistics", out}, nil
+}
+
+// mostRows bounds the rows of the table.
+const mostRows = 500
+
+// chartsOf draws the turns of each bucket, and the slowest of their answer times.
+func chartsOf(counts []projections.Counts, since time.Time, size time.Duration, buckets int) []chart {
+	started, slow := make([]float64, buckets), make([]float64, buckets)
+	for _, c := range counts {
+		i := int(c.Start.Sub(since) / size)
+		if i < 0 || i >= buckets {
+			continue
+		}
+		started[i] += float64(c.Started)
+		if c.AnswerP95 != nil {
+			slow[i] = max(slow[i], *c.AnswerP95)
+		}
+	}
+	name := func(i int) string { return since.Add(time.Duration(i) * size).Format("2006-01-02 15:04") }
+	return []chart{
+		draw("Turns that started", "turns", started, name), draw("Answer times, 95 of 100 are below", "ms", slow, name),
+	}
+}
+
+// draw returns a bar chart of values.
+func draw(title, unit string, values []float64, name func(int) string) chart {
+	const width, height, top = 640, 120, 14
+	out := chart{Title: title, Width: width, Height: height, From: name(0), To: name(len(values) - 1)}
+	highest := slices.Max(values)
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + " " + unit }
+	out.Highest = number(highest)
+	step := float64(width) / float64(len(values))
+	for i, v := range values {
+		if v == 0 {
+			continue
+		}
+		h := v / highest * (height - top)
+		out.Bars = append(out.Bars, bar{float64(i)*step + 1, height - h, step - 2, h, name(i) + ": " + number(v)})
+	}
+	return out
+}

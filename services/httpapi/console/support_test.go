@@ -1,0 +1,193 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/projections/owners"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/export/explain"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/httpapi/console"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/servicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const every = access.TurnsWrite | access.ContextRead | access.EventsRead | access.TurnsRedact | access.Admin
+
+// ring knows callers by their keys; keys can be revoked.
+type ring struct{ callers sync.Map }
+
+func (r *ring) Authenticate(_ context.Context, key string) (access.Caller, error) {
+	if c, ok := r.callers.Load(key); ok {
+		return c.(access.Caller), nil
+	}
+	return access.Caller{}, access.ErrUnauthenticated
+}
+
+func newRing(callers map[string]access.Caller) *ring {
+	r := &ring{}
+	for key, c := range callers {
+		r.callers.Store(key, c)
+	}
+	return r
+}
+
+// lists is a list of sessions that remembers what it was asked.
+type lists struct {
+	asked services.SessionsAsk
+	page  services.SessionPage
+	err   error
+}
+
+func (l *lists) Sessions(_ context.Context, ask services.SessionsAsk) (services.SessionPage, error) {
+	l.asked = ask
+	return l.page, l.err
+}
+
+// stack is a console on a log of its own.
+type stack struct {
+	t        testing.TB
+	handler  http.Handler
+	api      *wire.API
+	services servicetest.Services
+	logs     bytes.Buffer
+	metrics  *prometheus.Registry
+	now      time.Time
+	lists    *lists
+}
+
+// start runs a console; with a ring it asks for keys.
+func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
+	t.Helper()
+	s := &stack{t: t, metrics: prometheus.NewRegistry(), now: time.Now(), lists: &lists{}}
+	w := wire.Config{
+		Registry: s.metrics, Open: auth == nil,
+		Logger: slog.New(slog.NewJSONHandler(&s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	log := natstest.Log(t, 1)
+	s.services = servicetest.Start(t, log, servicetest.Config{
+		History: history.Config{Rules: rules},
+		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: 5 * time.Second},
+	})
+	c := console.Config{
+		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test", Now: func() time.Time { return s.now },
+		Rules: reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
+	}
+	events := replay.New(log, owners.New(log, nil))
+	natstest.Run(t, events.Run)
+	c.Events = events
+	c.Explain = explain.Service{Events: events, Contexts: s.services.Contexts}
+	if auth != nil {
+		w.Auth, c.Auth = auth, auth
+	}
+	none := &operated{}
+	c.Projections, c.Receipts = none, none
+	for _, set := range settings {
+		set(&c)
+	}
+	s.api = wire.New(w)
+	console.Mount(s.api, c)
+	s.handler = s.api
+	return s
+}
+
+// answer is what the console answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request; a form is posted. headers are names and values; "Cookie" adds one.
+func (s *stack) do(method, target string, form url.Values, headers ...string) answer {
+	s.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r := httptest.NewRequest(method, target, body)
+	r.Host = "localhost:8480"
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+			continue
+		}
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+// cookieOf signs in, and returns the cookie.
+func (s *stack) cookieOf(key string, headers ...string) string {
+	s.t.Helper()
+	a := s.do("POST", "/console/signin", url.Values{"key": {key}}, headers...)
+	require.Equal(s.t, http.StatusSeeOther, a.status, a.body)
+	name, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	return name
+}
+
+// page gets a page, with a cookie if one is given.
+func (s *stack) page(target, cookie string) answer {
+	s.t.Helper()
+	if cookie == "" {
+		return s.do("GET", target, nil)
+	}
+	return s.do("GET", target, nil, "Cookie", cookie)
+}
+
+// turn records a turn, with its answer unless that is empty.
+func (s *stack) turn(session, request, question, answered string) services.Turn {
+	s.t.Helper()
+	c := conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}}
+	if answered != "" {
+		c.Answer = &events.Answer{AnswerNeutral: answered}
+	}
+	t, err := s.services.History.StartTurn(s.t.Context(), c)
+	require.NoError(s.t, err)
+	return t
+}
+
+func (s *stack) link(session, identity string) {
+	s.t.Helper()
+	_, err := s.services.History.LinkSession(s.t.Context(), session, identity, "")
+	require.NoError(s.t, err)
+}
+
+// listed is a session of a list.
+func listed(id, identity, title, question string) projections.ListedSession {
+	one := projections.ListedSession{SessionID: id, LastTurn: &projections.LastTurn{Question: question}}
+	one.Identity, one.CreatedAt, one.LastActive = identity, time.Unix(1, 0), time.Unix(2, 0)
+	one.Pending = 1
+	one.HeldDescription = conversation.DescribedBy(conversation.Description{Title: title})
+	return one
+}

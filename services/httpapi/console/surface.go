@@ -1,0 +1,147 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
+	"github.com/turnledger/turnledger/services/httpapi/reach"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+)
+
+// Config of the console. A page whose port is nil says that this process can't show it.
+type Config struct {
+	// Auth finds the caller of a key. Without it the pages are open, as the API is.
+	Auth access.Authenticator
+	// SealKey seals the cookies. All processes behind one address need the same one.
+	SealKey  []byte
+	Sessions services.SessionReader
+	// Events is the log.
+	Events  services.EventReader
+	Explain services.Explainer
+	// Lists is nil where no Postgres is configured.
+	Lists services.SessionLister
+	// Counts is nil where no Postgres is configured.
+	Counts      services.TurnCounter
+	Projections services.ProjectionReader
+	// DeadLetters are the queues of the views whose dead letters this process manages.
+	DeadLetters []projections.DeadLetterQueue
+	Receipts    services.ReceiptReader
+	// Keys lists the API keys; nil where there is no file of keys.
+	Keys func() ([]Key, error)
+	// Rules restrict callers to what they may reach.
+	reach.Rules
+	// Deadline bounds one page, 30 s by default.
+	Deadline time.Duration
+	// Version is shown at the foot of each page.
+	Version string
+	Now     func() time.Time
+}
+
+// surface is the console.
+type surface struct {
+	cfg    Config
+	seal   seal
+	routes []wire.Route
+}
+
+// root is the prefix of all paths of the console.
+const root = "/console"
+
+// Form returns the surface without its routes: it only refuses.
+func Form() wire.Surface { return (&surface{}).form() }
+
+func (s *surface) form() wire.Surface {
+	return wire.Surface{Prefixes: []string{root}, Refuse: s.refuse, SafeText: safeText, Token: s.token}
+}
+
+// Mount adds the console to an API; it does no I/O.
+func Mount(api *wire.API, cfg Config) {
+	cfg.Deadline = cmp.Or(cfg.Deadline, 30*time.Second)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &surface{cfg: cfg, seal: newSeal(cfg.SealKey)}
+	s.declare()
+	form := s.form()
+	form.Routes = s.routes
+	api.Mount(form)
+}
+
+// declare adds the routes.
+func (s *surface) declare() {
+	s.public(http.MethodGet, "", redirect)
+	s.public(http.MethodGet, "/assets/{file}", asset)
+	s.public(http.MethodPost, "/signin", s.signIn)
+	s.public(http.MethodPost, "/signout", s.signOut)
+	s.page(http.MethodGet, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.sessions)
+	s.page(http.MethodPost, "/", 0, access.ContextRead|access.EventsRead, ownOnly, s.querySessions)
+	s.page(http.MethodGet, "/log", access.EventsRead, 0, nil, s.log)
+	s.page(http.MethodGet, "/views", access.Admin, 0, nil, s.views)
+	s.page(http.MethodGet, "/deadletters", access.Admin, 0, nil, s.deadLetters)
+	s.page(http.MethodGet, "/receipts", access.TurnsRedact, 0, nil, s.receipts)
+	s.page(http.MethodGet, "/keys", access.Admin, 0, nil, s.keys)
+	s.page(http.MethodGet, "/stats", 0, access.EventsRead|access.Admin, nil, s.stats)
+	s.page(http.MethodGet, "/sessions/{session_id}", access.ContextRead, 0, s.ownSession, s.session)
+	s.page(http.MethodGet, "/sessions/{session_id}/turns/{turn_id}", access.ContextRead|access.EventsRead, 0,
+		s.ownSession, s.explain)
+	s.routes = append(s.routes, wire.Route{
+		Method: http.MethodGet, Path: root + "/sessions/{session_id}/events/{position}", Needs: access.EventsRead,
+		MayReach: s.ownSession, Handle: func(w http.ResponseWriter, r *http.Request) error {
+			policy(w.Header())
+			return s.wholeEvent(w, r)
+		},
+	})
+}
+
+func (s *surface) public(method, path string, handle func(http.ResponseWriter, *http.Request) error) {
+	s.routes = append(s.routes, wire.Route{
+		Method: method, Path: root + path, Public: true,
+		Handle: func(w http.ResponseWriter, r *http.Request) error {
+			policy(w.Header())
+			return handle(w, r)
+		},
+	})
+}
+
+// mayReach says what a bound caller may reach, as in wire.Route.
+type mayReach func(r *http.Request, identityID string) error
+
+// ownOnly lets bound callers in: the page itself shows them no more than their own.
+func ownOnly(*http.Request, string) error { return nil }
+
+// ownSession lets bound callers in if the session in the path is theirs.
+func (s *surface) ownSession(r *http.Request, identityID string) error {
+	return s.cfg.Session(r.Context(), identityID, r.PathValue("session_id"))
+}
+
+// page adds a page. A page without may is refused to bound callers. show returns the name of the template and what it
+// shows.
+func (s *surface) page(
+	method, path string, needs, anyOf access.Scopes, may mayReach,
+	show func(ctx context.Context, r *http.Request) (view, error),
+) {
+	s.routes = append(s.routes, wire.Route{
+		Method: method, Path: root + path, Needs: needs, Any: anyOf, MayReach: may,
+		Handle: func(w http.ResponseWriter, r *http.Request) error {
+			ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Deadline)
+			defer cancel()
+			v, err := show(ctx, r)
+			if err != nil {
+				return err
+			}
+			s.renew(w, r)
+			return s.render(w, r, http.StatusOK, v)
+		},
+	})
+}
+
+// redirect leads from the path without its slash to the first page.
+func redirect(w http.ResponseWriter, r *http.Request) error {
+	http.Redirect(w, r, root+"/", http.StatusPermanentRedirect)
+	return nil
+}
