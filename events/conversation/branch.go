@@ -202,7 +202,8 @@ func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
 }
 
 // Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
-// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
+// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied,
+// each without what extended it after the fork. Only
 // the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
 // are those of all. A state that leaves turns out is not Whole.
 func (s *State) Inherit(list []events.Segment, from []*State, most int) {
@@ -214,6 +215,7 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	for i, g := range list {
 		for t := range from[i].shared(g) {
 			c := *t
+			c.shorten(g.Through.Seq)
 			c.Place = lifted(i, t.Place)
 			all = append(all, &c)
 		}
