@@ -217,9 +217,9 @@ func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
 }
 
 // Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
-// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
-// the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
-// are those of all. A state that leaves turns out is not Whole.
+// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied,
+// each without what extended it after the fork. Only the newest shown turns that are shared are taken, as many as most
+// says, with all that stand between them; the counts are those of all. A state that leaves turns out is not Whole.
 func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	s.liftOwn(list)
 	now := s.more()
@@ -252,6 +252,7 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	copies, turns := make([]Turn, len(all)-first), make([]*Turn, 0, len(all)-first+len(s.Turns))
 	for i, x := range all[first:] {
 		copies[i] = *x.t
+		copies[i].shorten(list[x.segment].Through.Seq)
 		copies[i].Place = lifted(x.segment, x.t.Place)
 		turns = append(turns, &copies[i])
 	}

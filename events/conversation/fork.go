@@ -116,7 +116,12 @@ func (s *State) lineage(own []events.Segment, last *Turn, partition int) []event
 	for _, t := range s.Turns {
 		if segmentOf(t) == n && t.Place <= last.Place && t.Place != place {
 			place = t.Place
-			g.Through.Seq = max(g.Through.Seq, t.Final)
+			g.Through.Seq = max(g.Through.Seq, t.Last())
+		}
+	}
+	for _, t := range s.Turns { // an earlier turn may have been extended later
+		if segmentOf(t) == n && t.Place < last.Place && t.Final != 0 && t.Final <= g.Through.Seq {
+			g.Through.Seq = max(g.Through.Seq, t.Last())
 		}
 	}
 	return append(slices.Clone(own[:n]), g)

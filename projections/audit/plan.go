@@ -73,6 +73,10 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		if linked {
 			p.answer(e)
 		}
+	case conversation.WasExtended:
+		if linked {
+			return a.extend(ctx, p, e)
+		}
 	case conversation.Corrected:
 		if linked {
 			p.correct(e)

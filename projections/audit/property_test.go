@@ -277,7 +277,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
+		conversation.WasExtended, conversation.Linked,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused, conversation.Noted:
 	}
