@@ -144,8 +144,9 @@ func TestAnErasedIdentityTakesItsBranches(t *testing.T) {
 			w.publish(&slower, "")
 			id, err := w.history.EraseIdentity(t.Context(), "alice", services.Erasure{})
 			require.NoError(t, err)
-			stop := w.erase(newMortal(inOnePiece(w.log), 3, false), eraser.Config{Rate: 10_000})
-			time.Sleep(100 * time.Millisecond)
+			first := newMortal(inOnePiece(w.log), 3, false)
+			stop := w.erase(first, eraser.Config{Rate: 10_000})
+			<-first.dead
 			stop()
 			w.publish(slow.Fork(), "")
 			turn := events.TurnID("slow", "r1")

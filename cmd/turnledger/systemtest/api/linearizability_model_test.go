@@ -10,17 +10,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// call is an operation on a session; request and of are turns by their request ids.
+// call is an operation on a session; request and of are turns by their request ids. The request of a fork, and of a
+// reading of the branch, is that of the fork.
 type call struct{ kind, request, of, identity, title string }
 
-// reply is what the API said: the status, the code of a refusal, whether it was a
-// duplicate, for a reading all turns with their states, and for a look at the session its title and identity.
+// reply is what the API said: the status, the code of a refusal, whether it was a duplicate, for a reading all turns
+// with their states, for a look at the session its title and identity, and for a fork the last turn that is shared.
 type reply struct {
 	status          int
 	code            string
 	duplicate       bool
 	turns           string
 	title, identity string
+	through         string
 }
 
 // modelled is the state of a session in the model.
@@ -29,28 +31,51 @@ type modelled struct {
 	identity      string
 	title         string
 	turns         map[string]modelTurn
+	// hidden is the place of the last turn that a reset has hidden.
+	hidden   int
+	branches map[string]modelBranch
 }
 
-type modelTurn struct{ status, replaces, by string }
+// modelTurn is a version of a turn. All versions have the place of the first; answered is that the first was.
+type modelTurn struct {
+	status, replaces, by string
+	place                int
+	answered             bool
+}
+
+// modelBranch is a branch: the last turn that it shares, and all that it shares, by their first versions.
+type modelBranch struct{ through, shares string }
 
 func (m modelled) clone() modelled {
-	m.turns = maps.Clone(m.turns)
+	m.turns, m.branches = maps.Clone(m.turns), maps.Clone(m.branches)
 	return m
 }
 
 // key returns the session's state as one line, by which states are compared.
 func (m modelled) key() string {
-	return fmt.Sprintf("%v %v %q %q %s %v", m.known, m.erased, m.identity, m.title, m.show(), m.turns)
+	return fmt.Sprintf("%v %v %q %q %s %v %d %v", m.known, m.erased, m.identity, m.title, m.show(), m.turns, m.hidden,
+		m.branches)
 }
 
 // show returns what a reading of all turns shows.
-func (m modelled) show() string {
+func (m modelled) show() string { return m.showThose(func(string) bool { return true }) }
+
+// showBranch returns what a reading of all turns of a branch shows: the shared turns, as they are now.
+func (m modelled) showBranch(request string) string {
+	shares := strings.Fields(m.branches[request].shares)
+	return m.showThose(func(first string) bool { return slices.Contains(shares, first) })
+}
+
+// showThose returns all versions of some turns, which are named by their first versions.
+func (m modelled) showThose(those func(first string) bool) string {
 	if m.erased {
 		return ""
 	}
 	var out []string
 	for id, t := range m.turns {
-		out = append(out, id+" "+t.status)
+		if those(m.first(id)) {
+			out = append(out, id+" "+t.status)
+		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
@@ -64,6 +89,8 @@ func (m modelled) step(c call) (modelled, reply) {
 	switch {
 	case c.kind == "read":
 		return m, reply{status: http.StatusOK, turns: m.show()}
+	case c.kind == "branch":
+		return m, reply{status: http.StatusOK, turns: m.showBranch(c.request)}
 	case c.kind == "look" && m.erased:
 		return m, reply{status: http.StatusOK, identity: m.identity} // whose it was stays known
 	case c.kind == "look":
@@ -89,18 +116,22 @@ func (m modelled) step(c call) (modelled, reply) {
 		if there {
 			return m, reply{status: http.StatusOK, duplicate: true}
 		}
-		m.turns[c.request], m.known = modelTurn{status: "pending"}, true
+		m.turns[c.request], m.known = modelTurn{status: "pending", place: m.places() + 1}, true
 		return m, reply{status: http.StatusCreated}
 	case "whole":
 		switch {
 		case !there:
-			m.turns[c.request], m.known = modelTurn{status: "finalized"}, true
+			m.turns[c.request], m.known = modelTurn{status: "finalized", place: m.places() + 1, answered: true}, true
 			return m, reply{status: http.StatusCreated}
 		case t.status != "pending":
 			return m, reply{status: http.StatusOK, duplicate: true}
 		}
-		t.status = "finalized"
+		t.status, t.answered = "finalized", true
 		m.turns[c.request] = t
+	case "reset":
+		m.hidden = m.places()
+	case "fork":
+		return m.fork(c)
 	case "describe":
 		m.title, m.known = c.title, true
 	case "finalize":
@@ -112,7 +143,7 @@ func (m modelled) step(c call) (modelled, reply) {
 		case t.status != "pending":
 			return m, reply{status: http.StatusOK, duplicate: true}
 		}
-		t.status = "finalized"
+		t.status, t.answered = "finalized", true
 		m.turns[c.request] = t
 	case "redact":
 		switch {
@@ -128,12 +159,51 @@ func (m modelled) step(c call) (modelled, reply) {
 	return m, reply{status: http.StatusOK}
 }
 
-// redact takes all versions of a turn.
-func (m modelled) redact(id string) {
+// places returns the place of the last turn.
+func (m modelled) places() (last int) {
+	for _, t := range m.turns {
+		last = max(last, t.place)
+	}
+	return last
+}
+
+// first returns the first version of a turn.
+func (m modelled) first(id string) string {
 	for m.turns[id].replaces != "" {
 		id = m.turns[id].replaces
 	}
-	for id != "" {
+	return id
+}
+
+// fork makes the branch of a request, if there is none: it ends with the last finalized turn that prompts show.
+func (m modelled) fork(c call) (modelled, reply) {
+	if !m.known {
+		return m, refused(http.StatusNotFound, "session_not_found")
+	}
+	b, forked := m.branches[c.request]
+	if !forked {
+		through := 0
+		for id, t := range m.turns {
+			if t.status == "finalized" && t.place > max(through, m.hidden) {
+				through, b.through = t.place, id
+			}
+		}
+		var shares []string
+		for id, t := range m.turns {
+			if t.answered && t.place <= through && t.replaces == "" {
+				shares = append(shares, id)
+			}
+		}
+		slices.Sort(shares)
+		b.shares = strings.Join(shares, " ")
+		m.branches[c.request] = b
+	}
+	return m, reply{status: http.StatusCreated, through: b.through}
+}
+
+// redact takes all versions of a turn.
+func (m modelled) redact(id string) {
+	for id = m.first(id); id != ""; {
 		t := m.turns[id]
 		t.status = "redacted"
 		m.turns[id] = t
@@ -156,14 +226,17 @@ func (m modelled) correct(c call) (modelled, reply) {
 		return m, refused(http.StatusConflict, "turn_"+old.status)
 	}
 	old.status, old.by = "replaced", c.request
-	m.turns[c.of], m.turns[c.request] = old, modelTurn{status: "finalized", replaces: c.of}
+	m.turns[c.of] = old
+	m.turns[c.request] = modelTurn{status: "finalized", replaces: c.of, place: old.place, answered: true}
 	return m, reply{status: http.StatusOK}
 }
 
 // sessionModel returns a session as porcupine checks it.
 func sessionModel() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return modelled{turns: map[string]modelTurn{}} },
+		Init: func() any {
+			return modelled{turns: map[string]modelTurn{}, branches: map[string]modelBranch{}}
+		},
 		Step: func(state, input, output any) (bool, any) {
 			next, want := state.(modelled).step(input.(call))
 			return want == output.(reply), next

@@ -25,7 +25,7 @@ import (
 )
 
 // Four clients of two processes make random calls to a session, erasures included. Each session's history is
-// linearizable, and both views equal a fresh fold of the log.
+// linearizable, its branches share the turns from before their forks, and both views equal a fresh fold of the log.
 func TestSessionsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	interleavings := 40
@@ -61,11 +61,14 @@ func TestSessionsAreLinearizable(t *testing.T) {
 	require.Contains(t, out, "audit: ")
 }
 
-// interleave lets the clients make random calls to a session and returns the calls with their answers.
+// interleave lets the clients make random calls to a session, reads its branches when they are done, and returns the
+// calls with their answers. Which of the forks with one request made the branch is not for the model, since the branch
+// is decided before: exactly one says so.
 func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) (history []porcupine.Operation) {
 	t.Helper()
 	var mu sync.Mutex
 	began := time.Now()
+	made, found := map[string]int{}, map[string]int{}
 	g, ctx := errgroup.WithContext(t.Context())
 	for n, p := range clients {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)))
@@ -85,6 +88,13 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 				}
 				mu.Lock()
 				for i, r := range replies {
+					if c.kind == "fork" && r.code == "" {
+						found[c.request] = 1
+						if !r.duplicate {
+							made[c.request]++
+						}
+						r.status, r.duplicate = http.StatusCreated, false
+					}
 					// Each line of a batch is a call of its own, which the others may come between.
 					history = append(history, porcupine.Operation{ClientId: n + i*len(clients),
 						Input: calls[i], Output: r, Call: from.Nanoseconds(), Return: to.Nanoseconds()})
@@ -95,14 +105,29 @@ func interleave(t *testing.T, clients []*stack.Process, id string, seed uint64) 
 		})
 	}
 	require.NoError(t, g.Wait(), "seed %d", seed)
+	require.Equal(t, found, made, "seed %d: %s", seed, describe(history))
+	for n, request := range forks {
+		c := call{kind: "branch", request: request}
+		from := time.Since(began)
+		replies, err := perform(t.Context(), clients[n], id, c)
+		require.NoError(t, err)
+		history = append(history, porcupine.Operation{Input: c, Output: replies[0], Call: from.Nanoseconds(),
+			Return: time.Since(began).Nanoseconds()})
+	}
 	return history
 }
 
+// forks are the requests that fork a session.
+var forks = []string{"f1", "f2", "f3"}
+
+// branchOf returns the branch of a fork's request.
+func branchOf(id, request string) string { return id + "-" + request }
+
 func randomCall(rng *rand.Rand) call {
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
-	c := call{kind: one("start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct", "correct",
-		"link", "redact", "reset", "describe", "read", "read", "read", "look")}
-	if rng.IntN(25) == 0 {
+	c := call{kind: one("start", "start", "start", "whole", "whole", "batch", "finalize", "finalize", "correct", "correct",
+		"link", "redact", "reset", "describe", "fork", "fork", "read", "read", "read", "look")}
+	if rng.IntN(75) == 0 {
 		c.kind = "erase"
 	}
 	switch c.kind {
@@ -110,6 +135,8 @@ func randomCall(rng *rand.Rand) call {
 		c.title = one("t1", "t2")
 	case "start", "whole", "finalize":
 		c.request = one("r1", "r2")
+	case "fork":
+		c.request = one(forks...)
 	case "redact":
 		c.request = one("r1", "r2", "c1", "c2")
 	case "correct":
@@ -154,6 +181,11 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 			map[string]any{"identity_id": c.identity}
 	case "reset":
 		path = stack.SessionPath(id) + "/reset"
+	case "fork":
+		path, body = stack.SessionPath(id)+"/fork",
+			map[string]any{"request_id": c.request, "session_id": branchOf(id, c.request)}
+	case "branch":
+		method, path, body = http.MethodGet, stack.SessionPath(branchOf(id, c.request))+"/turns?status=all", nil
 	case "read":
 		method, path, body = http.MethodGet, stack.SessionPath(id)+"/turns?status=all", nil
 	case "erase":
@@ -176,7 +208,10 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 	if c.kind == "reset" {
 		r.duplicate = false // the model does not know which reset had an effect
 	}
-	if c.kind == "read" {
+	if from, is := out["forked_from"].(map[string]any); is && from["turn_id"] != nil {
+		r.through = requestOf(id, from["turn_id"].(string))
+	}
+	if c.kind == "read" || c.kind == "branch" {
 		var turns []string
 		for _, x := range out["turns"].([]any) {
 			t := x.(map[string]any)
@@ -190,6 +225,16 @@ func perform(ctx context.Context, p *stack.Process, id string, c call) ([]reply,
 		r.identity, _ = out["identity_id"].(string)
 	}
 	return []reply{r}, nil
+}
+
+// requestOf returns the request of a turn.
+func requestOf(id, turn string) string {
+	for _, request := range []string{"r1", "r2", "c1", "c2"} {
+		if events.TurnID(id, request).String() == turn {
+			return request
+		}
+	}
+	return turn
 }
 
 // performBatch records two whole turns with one call, and returns what it said of each.
