@@ -2,7 +2,11 @@ package audit_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,4 +201,93 @@ func TestTermsGoWithTheText(t *testing.T) {
 	claim(t, log, a).all(5)
 	require.Equal(t, []string{"--"}, terms())
 	require.Empty(t, searchAll(t, a.Audit, projections.SearchFilter{Query: "quark"}, 5))
+}
+
+// What is at the edge of a filter or a bound is in, and what is behind it is out.
+func TestEdgesOfASearch(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("a", "ada"))
+	log.asked("a", "r", "a tap\x00of ␀0", "")
+	a := filled(t, log, 5)
+	// The tables tell of partitions in order, wherever their rows stand.
+	for _, partition := range []int{2, 1} {
+		a.exec("insert into turnledger.projection_checkpoints (projection, partition, seq, event_id, epoch) "+
+			"values ('audit', $1, 7, '', 1)", partition)
+	}
+	f := projections.SearchFilter{Query: "tap"}
+	hits, at, _, err := a.Search(t.Context(), f, 5, "")
+	require.NoError(t, err)
+	require.Len(t, hits, 1)
+	require.Equal(t, "a tap\x00of ␀0", hits[0].Snippet, "the text is as it was said")
+	positions := []events.Position{{Seq: log.last}, {Partition: 1, Seq: 7}, {Partition: 2, Seq: 7}}
+	require.Equal(t, positions, at)
+	_, at, err = a.Counts(t.Context(), projections.CountsFilter{By: projections.ByNone})
+	require.NoError(t, err)
+	require.Equal(t, positions, at)
+
+	f.MinScore = hits[0].Score
+	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "its own score")
+	f.MinScore = math.Nextafter(f.MinScore, 1)
+	require.Empty(t, searchAll(t, a.Audit, f, 5))
+
+	f = projections.SearchFilter{Query: "tap" + strings.Repeat(" ", 7991) + "lacked"}
+	require.Empty(t, searchAll(t, a.Audit, f, 5), "8,000 characters of a query count")
+	f.Query = "tap" + strings.Repeat(" ", 7997) + "lacked"
+	require.Len(t, searchAll(t, a.Audit, f, 5), 1, "what is behind them is not searched for")
+
+	a.exec("update turnledger.generation set filled = 6")
+	_, _, _, err = a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 5, "")
+	require.ErrorIs(t, err, projections.ErrOutdated, "the terms of an earlier version")
+}
+
+// A cursor is one that a page gave, letter for letter.
+func TestCursorsAreStrict(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(linked("a", "ada"), linked("b", "ada"), linked("c", "ada"))
+	for _, session := range []string{"a", "b", "c"} {
+		log.asked(session, "r", "tap", "")
+	}
+	a := filled(t, log, 5)
+	_, _, search, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, "")
+	require.NoError(t, err)
+	_, list, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, "")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		cursor string
+		read   func(string) error
+	}{
+		"search": {search, func(cursor string) error {
+			_, _, _, err := a.Search(t.Context(), projections.SearchFilter{Query: "tap"}, 1, cursor)
+			return err
+		}},
+		"list": {list, func(cursor string) error {
+			_, _, err := a.Sessions(t.Context(), projections.SessionFilter{}, 1, cursor)
+			return err
+		}},
+	} {
+		require.NoError(t, c.read(c.cursor), name)
+		raw, err := base64.RawURLEncoding.DecodeString(c.cursor)
+		require.NoError(t, err)
+		parts := strings.Split(string(raw), ".")
+		for i, part := range parts {
+			for _, other := range []string{"", "0" + part, "+" + part, part + "x", part + " ", strings.ToUpper(part) + "-"} {
+				changed := slices.Clone(parts)
+				changed[i] = other
+				text := strings.Join(changed, ".")
+				if name == "list" && i == 3 && events.ValidID(other) == nil {
+					continue // another session
+				}
+				require.ErrorIs(t, c.read(base64.RawURLEncoding.EncodeToString([]byte(text))), audit.ErrCursor, text)
+			}
+		}
+		for _, other := range []string{c.cursor + "A", c.cursor + "=", c.cursor[:len(c.cursor)-1], "A",
+			base64.RawURLEncoding.EncodeToString(append(raw, ".x"...))} {
+			if name == "list" && strings.HasPrefix(other, c.cursor) && len(other) > len(c.cursor)+1 {
+				continue // another session
+			}
+			require.ErrorIs(t, c.read(other), audit.ErrCursor, "%s %s", name, other)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -56,13 +57,22 @@ func compare(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
+// ids is where a system notes the sessions that it has given an identity; nil if none gets one.
+func (c *comparison) ids() *sync.Map {
+	if !c.settings.linked {
+		return nil
+	}
+	return &sync.Map{}
+}
+
 func (c *comparison) start(ctx context.Context) error {
 	if err := os.Chmod(c.dir, 0o755); err != nil {
 		return err
 	}
 	for name, s := range map[string]system{
-		"dev": &turnledger{binary: c.binary}, "serve": &turnledger{binary: c.binary, outside: true},
-		"pgx": &postgres{}, "redis": &redis{}, "nats": &bareNATS{},
+		"dev":   &turnledger{binary: c.binary, linked: c.ids()},
+		"serve": &turnledger{binary: c.binary, outside: true, linked: c.ids()},
+		"pgx":   &postgres{}, "redis": &redis{}, "nats": &bareNATS{},
 	} {
 		if !c.wants(c.settings.systems, name) {
 			continue

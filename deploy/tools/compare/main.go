@@ -27,6 +27,7 @@ type settings struct {
 	systems   string
 	conns     string
 	dir       string
+	linked    bool
 }
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&s.systems, "systems", "dev,serve,pgx,redis,nats", "which to measure")
 	flag.StringVar(&s.conns, "conns", "1,16,64", "connections of W and R")
 	flag.StringVar(&s.dir, "dir", "", "where the systems keep their data; empty: a temporary folder")
+	flag.BoolVar(&s.linked, "linked", false, "give each session of W and L an identity; not those of batches")
 	serveNATS := flag.String("nats", "", "(internal) serve JetStream from this folder, with an fsync for each write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,7 @@ type turnledger struct {
 	dir     string
 	http    *http.Client
 	request atomic.Int64
+	linked  *sync.Map // the sessions that have an identity; nil: none gets one
 }
 
 func (t *turnledger) name() string {
@@ -246,8 +249,11 @@ func encoded(v any) []byte {
 
 // inTwo records a turn with two calls, as pipelines do: the start, then the answer.
 func (t *turnledger) inTwo(ctx context.Context, session string) error {
+	if err := t.link(ctx, session); err != nil {
+		return err
+	}
 	path := "/v1/sessions/" + session + "/turns"
-	body, err := t.send(ctx, http.MethodPost, path, encoded(turn{Request: t.next(), Question: question}))
+	body, err := t.send(ctx, http.MethodPost, path, encoded(turn{Request: t.next(), Question: t.text(question)}))
 	if err != nil {
 		return err
 	}
@@ -257,13 +263,44 @@ func (t *turnledger) inTwo(ctx context.Context, session string) error {
 	if err := json.Unmarshal(body, &started); err != nil {
 		return err
 	}
-	_, err = t.send(ctx, http.MethodPost, path+"/"+started.TurnID+"/finalize", encoded(turn{Answer: answer}))
+	_, err = t.send(ctx, http.MethodPost, path+"/"+started.TurnID+"/finalize", encoded(turn{Answer: t.text(answer)}))
 	return err
+}
+
+// link gives a session an identity before its first turn, if sessions get one.
+func (t *turnledger) link(ctx context.Context, session string) error {
+	if t.linked == nil {
+		return nil
+	}
+	if _, linked := t.linked.LoadOrStore(session, true); linked {
+		return nil
+	}
+	_, err := t.send(ctx, http.MethodPut, "/v1/sessions/"+session+"/identity", encoded(map[string]any{
+		"identity_id": session,
+	}))
+	return err
+}
+
+// text is a text of an anonymous session as it is, and one of 2,000 words, as long, for a session with an identity:
+// the tables hold the words of those.
+func (t *turnledger) text(s string) string {
+	if t.linked == nil {
+		return s
+	}
+	out := make([]byte, 0, len(s)+len("word-0000"))
+	for len(out) < len(s) {
+		out = strconv.AppendInt(append(out, "word"...), rand.Int64N(2000), 10) //nolint:gosec // no secret
+		out = append(out, ' ')
+	}
+	return string(out[:len(s)])
 }
 
 // inOne records a turn with one call: the start carries the answer.
 func (t *turnledger) inOne(ctx context.Context, session string) error {
-	whole := turn{Request: t.next(), Question: question, Answer: answer}
+	if err := t.link(ctx, session); err != nil {
+		return err
+	}
+	whole := turn{Request: t.next(), Question: t.text(question), Answer: t.text(answer)}
 	_, err := t.send(ctx, http.MethodPost, "/v1/sessions/"+session+"/turns", encoded(whole))
 	return err
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/minio/highwayhash"
 )
 
 // Key makes the terms of an index from words. Who does not have it can't find out words from terms.
@@ -17,7 +15,7 @@ type Key [sha256.Size]byte
 func NewKey(secret string) Key { return sha256.Sum256([]byte("turnledger.search." + secret)) }
 
 // termsVersion changes when terms are made in another way.
-const termsVersion = "2."
+const termsVersion = "3."
 
 // Mark identifies the key without showing it, and with it the configuration of the lexemes.
 func (k Key) Mark(config string) string {
@@ -28,7 +26,7 @@ func (k Key) Mark(config string) string {
 func (k *Key) term(word string) int32 { return k.termOf([]byte(word)) }
 
 func (k *Key) termOf(word []byte) int32 {
-	return int32(uint32(highwayhash.Sum64(word, k[:]))) //nolint:gosec // any 32 bits will do
+	return int32(uint32(sipHash((*[16]byte)(k[:]), word))) //nolint:gosec // any 32 bits will do
 }
 
 // Owner returns the term of an identity's turns, which is that of no word.
@@ -37,6 +35,7 @@ func (k *Key) Owner(identity string) int32 { return k.term("\x00" + identity) }
 // Terms returns the terms of texts, in order, each once; nil if there are none.
 func (k *Key) Terms(lexemes Lexemes, texts ...string) (out []int32) {
 	for _, text := range texts {
+		out = slices.Grow(out, len(text)/5) // most words are longer
 		for text != "" {
 			// No word, and no run of letters, goes on behind a space.
 			part, plain := untilSpace(text)
@@ -47,6 +46,9 @@ func (k *Key) Terms(lexemes Lexemes, texts ...string) (out []int32) {
 			}
 			text = text[len(part):]
 		}
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

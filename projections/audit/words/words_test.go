@@ -40,6 +40,9 @@ func TestQueries(t *testing.T) {
 		{"猫", "この猫はかわいい", nil, true},
 		{"データベース", "新しいデータベースです", nil, true},
 		{"ﾃﾞｰﾀ", "新しい ﾃﾞｰﾀ です", nil, true},
+		{"ー", "ー", nil, true},
+		{"b", "デ ーb", nil, false},
+		{"デー", "デ ー", nil, false},
 		{"학교", "나는 학교에서 왔다", nil, true},
 		{"ภาษาไทย", "ฉันพูดภาษาไทยได้", nil, true},
 		{"API", "GoのAPIです", nil, true},
@@ -95,11 +98,26 @@ func TestTermsOfPlainTexts(t *testing.T) {
 	})
 }
 
+// The first 64 words and phrases of a query count, wanted or not.
+func TestQueriesAreBounded(t *testing.T) {
+	t.Parallel()
+	finds := func(query string) bool {
+		q := words.Parse(query, nil)
+		_, ok := q.Match("a b", nil)
+		return ok
+	}
+	require.False(t, finds(strings.Repeat("a ", 63)+"c"))
+	require.True(t, finds(strings.Repeat("a ", 64)+"c"))
+	require.False(t, finds(strings.Repeat("a -d ", 31)+"a -b"))
+	require.True(t, finds(strings.Repeat("a -d ", 32)+"-b"))
+}
+
 func TestTermsDependOnTheKey(t *testing.T) {
 	t.Parallel()
 	one, other := words.NewKey("1"), words.NewKey("2")
 	require.Equal(t, one.Terms(nil, "b a b", "a"), one.Terms(nil, "a b"))
 	require.Len(t, one.Terms(nil, "b a b"), 2)
+	require.Nil(t, one.Terms(nil, "", "?! … - …"))
 	require.NotEqual(t, one.Terms(nil, "a"), other.Terms(nil, "a"))
 	require.NotEqual(t, one.Mark("simple"), other.Mark("simple"))
 	require.NotEqual(t, one.Mark("simple"), one.Mark("english"))
