@@ -16,6 +16,8 @@ var (
 	ErrModelFailed = errors.New("the model did not answer")
 	// ErrNoReceipt: there is no receipt with this id.
 	ErrNoReceipt = errors.New("there is no such receipt")
+	// ErrNotExplained: the session has no turn that could be explained.
+	ErrNotExplained = errors.New("the session has no such turn")
 	// ErrWithheld: a memory withholds its texts, since a deletion in it is not confirmed yet.
 	ErrWithheld = errors.New("withheld until a deletion is confirmed")
 )

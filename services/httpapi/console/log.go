@@ -83,7 +83,7 @@ func (s *surface) newest(ctx context.Context) ([]events.Position, error) {
 
 // back returns the positions a page before a cursor, and at least the beginning of each partition.
 func back(c events.Cursor) (list []events.Position) {
-	each := uint64(max(eventsOnPage/max(len(c), 1), 1)) //nolint:gosec // between 1 and eventsOnPage
+	each := uint64(max(eventsOnPage/max(len(c), 1), 1))
 	for k, seq := range c {
 		list = append(list, events.Position{Partition: k, Seq: seq - min(seq, each)})
 	}

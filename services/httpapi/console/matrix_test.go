@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/services/access"
 )
 
@@ -28,19 +29,20 @@ const (
 
 // needs is what each page needs. A page that is not in it fails the test, so that its scope is somebody's decision.
 var needs = map[string]need{
-	"GET /console":                       {public: true},
-	"GET /console/assets/{file}":         {public: true},
-	"POST /console/signin":               {public: true},
-	"POST /console/signout":              {public: true},
-	"GET /console/":                      {any: reads | follows, bound: true},
-	"POST /console/":                     {any: reads | follows, bound: true},
-	"GET /console/log":                   {all: follows},
-	"GET /console/views":                 {all: operates},
-	"GET /console/deadletters":           {all: operates},
-	"GET /console/receipts":              {all: redacts},
-	"GET /console/keys":                  {all: operates},
-	"GET /console/stats":                 {any: follows | operates},
-	"GET /console/sessions/{session_id}": {all: reads, bound: true},
+	"GET /console":               {public: true},
+	"GET /console/assets/{file}": {public: true},
+	"POST /console/signin":       {public: true},
+	"POST /console/signout":      {public: true},
+	"GET /console/":              {any: reads | follows, bound: true},
+	"POST /console/":             {any: reads | follows, bound: true},
+	"GET /console/sessions/{session_id}/turns/{turn_id}": {all: reads | follows, bound: true},
+	"GET /console/log":                                     {all: follows},
+	"GET /console/views":                                   {all: operates},
+	"GET /console/deadletters":                             {all: operates},
+	"GET /console/receipts":                                {all: redacts},
+	"GET /console/keys":                                    {all: operates},
+	"GET /console/stats":                                   {any: follows | operates},
+	"GET /console/sessions/{session_id}":                   {all: reads, bound: true},
 	"GET /console/sessions/{session_id}/events/{position}": {all: follows, bound: true},
 }
 
@@ -79,7 +81,8 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 				cookie := s.cookieOf(fmt.Sprint(who, set))
 				for _, session := range []string{"own", "foreign", "anonymous", "unknown"} {
 					cells++
-					path := strings.NewReplacer("{session_id}", session, "{position}", positions[session]).Replace(route.Path)
+					path := strings.NewReplacer("{session_id}", session, "{position}", positions[session],
+						"{turn_id}", events.TurnID(session, "r").String()).Replace(route.Path)
 					var form url.Values
 					if route.Method == http.MethodPost {
 						form = url.Values{}

@@ -65,7 +65,8 @@ type turnRow struct {
 	ID, Anchor, Position, Status string
 	Version                      int
 	Created, Finalized, Deleted  time.Time
-	Origin                       *link // of a turn that a branch shares
+	Explain                      string // the address of the turn's explanation
+	Origin                       *link  // of a turn that a branch shares
 	Messages                     []message
 	Rest                         bool
 	Tombstone, Earlier           bool
@@ -89,8 +90,10 @@ type sessionPage struct {
 	href       string
 	translated bool
 	query      url.Values
-	room       room
-	shown      []chain
+	// log: the caller may read the log.
+	log   bool
+	room  room
+	shown []chain
 }
 
 // session shows a session.
@@ -110,13 +113,13 @@ func (s *surface) session(ctx context.Context, r *http.Request) (view, error) {
 	query := r.URL.Query()
 	p := &sessionPage{
 		s: s, reading: reading, href: sessionHref(id), translated: query.Get("language") == "translated", query: query,
-		room: room{roomOfTurns},
+		room: room{roomOfTurns}, log: s.allows(ctx, access.EventsRead) && s.cfg.Events != nil,
 	}
 	out := p.head(id)
 	if err := p.turns(out); err != nil {
 		return view{}, err
 	}
-	if s.allows(ctx, access.EventsRead) && s.cfg.Events != nil {
+	if p.log {
 		if err := p.events(ctx, out); err != nil {
 			return view{}, err
 		}
@@ -133,8 +136,9 @@ func (p *sessionPage) head(id string) *sessionView {
 	h := p.reading.State.Head()
 	is := h.Description()
 	out := &sessionView{
-		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt, Active: h.LastActive,
-		Turns: h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
+		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt,
+		Active: h.LastActive,
+		Turns:  h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
 	}
 	if from := h.Fork().From; from != "" {
 		out.From = &link{from, sessionHref(from)}
@@ -246,7 +250,10 @@ func (p *sessionPage) rows(c chain, boundary bool) (list []turnRow) {
 			Tombstone: t.Status == conversation.Redacted, Earlier: t.Status == conversation.Replaced,
 			Boundary: boundary && i == 0,
 		}
-		p.room.left -= frame
+		if p.log {
+			row.Explain = p.href + "/turns/" + row.ID
+		}
+		p.room.left -= frame + len(row.Explain)
 		if inherited {
 			row.Origin = &link{of, sessionHref(of)}
 			p.room.left -= 2 * len(row.Origin.Href)

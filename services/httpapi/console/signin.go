@@ -96,7 +96,7 @@ func overTLS(r *http.Request) bool {
 }
 
 func newCookie(r *http.Request, value string, age time.Duration) *http.Cookie {
-	c := &http.Cookie{
+	c := &http.Cookie{ //nolint:gosec // Secure wherever the browser speaks HTTPS
 		Name: localCookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		MaxAge: int(age.Seconds()), Secure: overTLS(r),
 	}

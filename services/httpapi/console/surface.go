@@ -21,7 +21,8 @@ type Config struct {
 	SealKey  []byte
 	Sessions services.SessionReader
 	// Events is the log.
-	Events services.EventReader
+	Events  services.EventReader
+	Explain services.Explainer
 	// Lists is nil where no Postgres is configured.
 	Lists services.SessionLister
 	// Counts is nil where no Postgres is configured.
@@ -31,7 +32,7 @@ type Config struct {
 	DeadLetters []projections.DeadLetterQueue
 	Receipts    services.ReceiptReader
 	// Keys lists the API keys; nil where there is no file of keys.
-	Keys func() ([]Key, error)
+	Keys func() ([]access.Key, error)
 	// Rules restrict callers to what they may reach.
 	reach.Rules
 	// Deadline bounds one page, 30 s by default.
@@ -86,6 +87,8 @@ func (s *surface) declare() {
 	s.page(http.MethodGet, "/keys", access.Admin, 0, nil, s.keys)
 	s.page(http.MethodGet, "/stats", 0, access.EventsRead|access.Admin, nil, s.stats)
 	s.page(http.MethodGet, "/sessions/{session_id}", access.ContextRead, 0, s.ownSession, s.session)
+	s.page(http.MethodGet, "/sessions/{session_id}/turns/{turn_id}", access.ContextRead|access.EventsRead, 0,
+		s.ownSession, s.explain)
 	s.routes = append(s.routes, wire.Route{
 		Method: http.MethodGet, Path: root + "/sessions/{session_id}/events/{position}", Needs: access.EventsRead,
 		MayReach: s.ownSession, Handle: func(w http.ResponseWriter, r *http.Request) error {

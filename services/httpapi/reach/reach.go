@@ -19,7 +19,7 @@ import (
 // ErrNoSession is returned for every session that the caller may not know of.
 var ErrNoSession = errors.New("there is no such session")
 
-// ErrOtherIdentity: a bound caller asks for another identity.
+// ErrOtherIdentity says that a bound caller asked for another identity.
 var ErrOtherIdentity = errors.New("identity_id is another identity than the key is bound to")
 
 // Across returns the identity that a call across sessions is about: that of a bound caller. Without any, the caller
