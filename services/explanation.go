@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,19 +30,30 @@ type Explanation struct {
 	Turns     []ExplainedTurn
 }
 
-// ExplainedEvent is an event of an explained turn. Problem says why the event has no effect, if it has none.
+// ExplainedEvent is an event of an explained turn. Problem says why the event has no effect, if it has none. Data is
+// set only if texts were asked for.
 type ExplainedEvent struct {
-	Position, Type, ID, Problem string
-	RecordedAt                  time.Time
-	Redacted                    bool
+	Position   string          `json:"position"`
+	RecordedAt time.Time       `json:"recordedat"`
+	Type       string          `json:"type"`
+	ID         string          `json:"id"`
+	Redacted   bool            `json:"redacted,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"`
 }
 
-// ExplainedTurn is a turn before an explained one. Shown reports whether the prompt showed it; Seen says that in words,
-// with the reason where it did not.
+// ExplainedTurn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why.
+// SessionID is the session that the turn stands in, which is another one if a branch has Inherited the turn.
 type ExplainedTurn struct {
-	SessionID, TurnID, Position, Seen string
-	Shown, Inherited                  bool
+	SessionID string `json:"session_id"`
+	TurnID    string `json:"turn_id"`
+	Position  string `json:"position"`
+	Seen      string `json:"seen"`
+	Inherited bool   `json:"inherited"`
 }
+
+// SeenShown is the Seen of a turn that the prompt showed.
+const SeenShown = "shown"
 
 // Explainer explains turns. It fails with ErrNotExplained if the session has no such turn; its other errors are those
 // of an EventReader and a ContextBuilder.

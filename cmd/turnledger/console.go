@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"time"
 
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/bearer"
 	"github.com/turnledger/turnledger/services/export/explain"
 	"github.com/turnledger/turnledger/services/httpapi/console"
@@ -34,8 +34,9 @@ func (a *app) keepConsoleKey(ctx context.Context) error {
 func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 	c := console.Config{
 		SealKey: a.consoleKey, Sessions: native.Sessions, Events: native.Events, Lists: native.Lists,
-		Counts: native.Counts, Projections: native.Projections, DeadLetters: native.DeadLetters, Receipts: native.Receipts,
-		Rules: native.Rules, Deadline: native.Deadline, Version: version,
+		Counts: native.Counts, Projections: native.Projections, DeadLetters: native.DeadLetters,
+		Receipts: native.Receipts,
+		Rules:    native.Rules, Deadline: native.Deadline, Version: version,
 	}
 	c.Explain = explain.Service{Events: native.Events, Contexts: native.Contexts}
 	if a.callers != nil {
@@ -48,7 +49,7 @@ func (a *app) mountConsole(api *httpwire.API, native v1.Config) {
 }
 
 // keysOfConsole lists the file of keys, as turnledger keys list does.
-func (a *app) keysOfConsole() ([]console.Key, error) {
+func (a *app) keysOfConsole() ([]access.Key, error) {
 	sources, err := bearer.ParseSources(a.cfg.Auth)
 	if err != nil {
 		return nil, err
@@ -57,12 +58,9 @@ func (a *app) keysOfConsole() ([]console.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]console.Key, len(list))
+	out := make([]access.Key, len(list))
 	for i, k := range list {
-		out[i] = console.Key{
-			Prefix: k.Prefix, Name: k.Name, IdentityID: k.IdentityID, State: k.State(time.Now()), Scopes: k.Scopes,
-			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
-		}
+		out[i] = k.Shown()
 	}
 	return out, nil
 }

@@ -34,7 +34,7 @@ func (c *explainCmd) Run(e *Env) error {
 	return c.dial(1, func(s *client.Client) error {
 		x, err := explain.New(c.Session, id, func(session string) iter.Seq2[[]byte, error] {
 			return lines(s.Events(client.EventQuery{SessionID: session}).All(e.Ctx))
-		}, c.Text)
+		}, explain.Texts(c.Text))
 		if errors.Is(err, explain.ErrNoTurn) {
 			return err
 		}

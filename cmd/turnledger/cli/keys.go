@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/access/apikeys"
 	"github.com/turnledger/turnledger/services/access/bearer"
 )
@@ -89,7 +90,7 @@ func (c *keysListCmd) Run(e *Env) error {
 		return err
 	}
 	if c.JSON {
-		out := []apikeys.Shown{}
+		out := []access.Key{}
 		for _, k := range keys {
 			out = append(out, k.Shown())
 		}

@@ -21,12 +21,15 @@ var apart = map[string]string{
 	"events.Recorded":      "an event as the log has it; a receipt's position and subject are its own",
 	"services/client": "a client's own types: programs outside import them, and the JSON of the API is " +
 		"their form",
-	"services/export.TurnRow":     "wire form: the columns of a table of turns",
-	"services/export.EventRow":    "wire form: the columns of a table of events",
-	"services/backup.ErasureData": "wire form: the data of an erasure's CloudEvent in a backup",
-	"services/backup.File":        "stored: a line of a backup's manifest",
-	"projections/rebuild.Config":  "settings: each component has its own",
-	"projections/fleet.Config":    "settings: each component has its own",
+	"services/export.TurnRow":             "wire form: the columns of a table of turns",
+	"services/export.EventRow":            "wire form: the columns of a table of events",
+	"services/backup.ErasureData":         "wire form: the data of an erasure's CloudEvent in a backup",
+	"services/backup.File":                "stored: a line of a backup's manifest",
+	"projections/rebuild.Config":          "settings: each component has its own",
+	"projections/fleet.Config":            "settings: each component has its own",
+	"services/export/explain.Explanation": "wire form: what turnledger explain --json prints",
+	"services/httpapi/console.Config":     "settings: each component has its own",
+	"services/access/apikeys.Key":         "stored: a key in its file; access.Key is what may be shown of it",
 }
 
 // A noun has one type: what two packages speak of is declared in services, projections or events.

@@ -8,12 +8,12 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/export"
 )
 
@@ -23,32 +23,21 @@ var ErrNoTurn = errors.New("the log has no such turn in this session: turnledger
 // Explanation shows why a turn got its answer. Inherited: the session that was asked for is a branch that shares the
 // turn, which stands in the session SessionID.
 type Explanation struct {
-	SessionID string  `json:"session_id"`
-	TurnID    string  `json:"turn_id"`
-	Inherited bool    `json:"inherited"`
-	AsOf      string  `json:"as_of"`
-	Events    []Event `json:"events"`
-	Context   Context `json:"context"`
-	Turns     []Turn  `json:"turns"`
+	SessionID string                    `json:"session_id"`
+	TurnID    string                    `json:"turn_id"`
+	Inherited bool                      `json:"inherited"`
+	AsOf      string                    `json:"as_of"`
+	Events    []services.ExplainedEvent `json:"events"`
+	Context   Context                   `json:"context"`
+	Turns     []services.ExplainedTurn  `json:"turns"`
 	// Question is the turn's text, if the log still has it.
 	Question string `json:"-"`
 	// Root is the version of the turn whose question was asked first; the other versions are corrections of it.
 	Root uuid.UUID `json:"-"`
 
-	texts    bool
+	texts    Texts
 	asked    events.Position
 	versions map[uuid.UUID]bool
-}
-
-// Event is an event of the turn. Data is set only if texts were asked for.
-type Event struct {
-	Position   string          `json:"position"`
-	RecordedAt time.Time       `json:"recordedat"`
-	Type       string          `json:"type"`
-	ID         string          `json:"id"`
-	Redacted   bool            `json:"redacted,omitempty"`
-	Problem    string          `json:"problem,omitempty"`
-	Data       json.RawMessage `json:"data,omitempty"`
 }
 
 // Context is the prompt of the turn. Messages are set only if texts were asked for.
@@ -60,19 +49,9 @@ type Context struct {
 	Messages        []json.RawMessage `json:"messages,omitempty"`
 }
 
-// Turn is a turn before the explained one. Seen says whether the prompt showed it, and if not, why. SessionID is the
-// session that the turn stands in: another one than the explained turn's if a branch has Inherited it.
-type Turn struct {
-	SessionID string `json:"session_id"`
-	TurnID    string `json:"turn_id"`
-	Position  string `json:"position"`
-	Seen      string `json:"seen"`
-	Inherited bool   `json:"inherited"`
-}
-
-// Values of Turn.Seen.
+// Values of ExplainedTurn.Seen.
 const (
-	seenShown    = "shown"
+	seenShown    = services.SeenShown
 	seenWindow   = "left out by the window"
 	seenBoundary = "before a reset or a silence"
 	seenPending  = "had no answer yet"
@@ -80,12 +59,21 @@ const (
 	seenRedacted = "redacted"
 )
 
+// Texts says whether an explanation has the texts of its events and its prompt.
+type Texts bool
+
+// The two kinds of explanations.
+const (
+	WithoutTexts Texts = false
+	WithTexts    Texts = true
+)
+
 // Log returns the events of a session as a replay prints them.
 type Log func(sessionID string) iter.Seq2[[]byte, error]
 
 // New explains a turn of a session. It folds the session up to the turn's question, since the prompt could not see
 // later events. A turn that the session shares as a branch is explained in the session that it stands in.
-func New(sessionID string, turn uuid.UUID, log Log, texts bool) (*Explanation, error) {
+func New(sessionID string, turn uuid.UUID, log Log, texts Texts) (*Explanation, error) {
 	own, err := read(sessionID, log)
 	if err != nil {
 		return nil, err
@@ -149,7 +137,9 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if err != nil {
 		return err
 	}
-	e := Event{Position: row.Position, RecordedAt: row.RecordedAt, Type: row.Type, ID: row.ID, Redacted: row.Redacted}
+	e := services.ExplainedEvent{
+		Position: row.Position, RecordedAt: row.RecordedAt, Type: row.Type, ID: row.ID, Redacted: row.Redacted,
+	}
 	if row.Problem != nil {
 		e.Problem = *row.Problem
 	}
@@ -201,7 +191,7 @@ func (x *Explanation) explainOmissions(own *session, origins []*session) {
 			seen = seenPending
 		}
 		at := events.Position{Partition: partition, Seq: now.Started}
-		x.Turns = append(x.Turns, Turn{
+		x.Turns = append(x.Turns, services.ExplainedTurn{
 			SessionID: of, TurnID: now.ID.String(), Position: at.String(), Seen: seen, Inherited: inherited,
 		})
 	}

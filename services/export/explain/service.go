@@ -24,7 +24,7 @@ var _ services.Explainer = Service{}
 func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out services.Explanation, err error) {
 	x, err := New(ask.SessionID, ask.TurnID, func(session string) iter.Seq2[[]byte, error] {
 		return s.lines(ctx, session)
-	}, false)
+	}, WithoutTexts)
 	if errors.Is(err, ErrNoTurn) {
 		return out, services.ErrNotExplained
 	}
@@ -50,26 +50,10 @@ func (s Service) Explain(ctx context.Context, ask services.ExplainAsk) (out serv
 		seen.Messages = append(seen.Messages, json.RawMessage(m.JSON()))
 	}
 	x.Saw(seen, ask.IncludePending)
-	return x.noun(ask, prompt), nil
-}
-
-// noun returns the explanation as services name it.
-func (x *Explanation) noun(ask services.ExplainAsk, prompt services.Context) services.Explanation {
-	out := services.Explanation{
+	return services.Explanation{
 		SessionID: x.SessionID, TurnID: ask.TurnID, Inherited: x.Inherited, AsOf: x.AsOf, Prompt: prompt,
-	}
-	for _, e := range x.Events {
-		out.Events = append(out.Events, services.ExplainedEvent{
-			Position: e.Position, Type: e.Type, ID: e.ID, Problem: e.Problem, RecordedAt: e.RecordedAt, Redacted: e.Redacted,
-		})
-	}
-	for _, t := range x.Turns {
-		out.Turns = append(out.Turns, services.ExplainedTurn{
-			SessionID: t.SessionID, TurnID: t.TurnID, Position: t.Position, Seen: t.Seen, Shown: t.Seen == seenShown,
-			Inherited: t.Inherited,
-		})
-	}
-	return out
+		Events: x.Events, Turns: x.Turns,
+	}, nil
 }
 
 // lines returns the events of a session.

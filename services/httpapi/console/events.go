@@ -67,7 +67,8 @@ func rowOf(line []byte) (eventRow, error) {
 	// Other publishers may write anything into an envelope.
 	names := room{3 * mostName}
 	row := eventRow{
-		Position: e.Position, Anchor: anchorOf(e.Position), Type: names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
+		Position: e.Position, Anchor: anchorOf(e.Position),
+		Type:    names.take(strings.TrimPrefix(e.Type, typePrefix), mostName).Text,
 		ID:      names.take(e.ID, mostName).Text,
 		Session: e.Subject, Recorded: e.RecordedAt, data: e.Data,
 	}

@@ -81,7 +81,8 @@ func TestTheMatrixOfAuthorisation(t *testing.T) {
 				cookie := s.cookieOf(fmt.Sprint(who, set))
 				for _, session := range []string{"own", "foreign", "anonymous", "unknown"} {
 					cells++
-					path := strings.NewReplacer("{session_id}", session, "{turn_id}", events.TurnID(session, "r").String(), "{position}", positions[session]).Replace(route.Path)
+					path := strings.NewReplacer("{session_id}", session, "{position}", positions[session],
+						"{turn_id}", events.TurnID(session, "r").String()).Replace(route.Path)
 					var form url.Values
 					if route.Method == http.MethodPost {
 						form = url.Values{}

@@ -86,10 +86,12 @@ type chatMessage struct {
 func messagesOf(t *conversation.Turn, translated bool, r *room) (list []message, rest bool) {
 	var all []chatMessage
 	if q := t.Question; q != nil {
-		all = half(all, "user", q.QuestionMessages, textIn(q.QuestionNeutral, q.QuestionTranslated, translated), translated)
+		text := textIn(q.QuestionNeutral, q.QuestionTranslated, translated)
+		all = half(all, "user", q.QuestionMessages, text, translated)
 	}
 	if a := t.Answer; a != nil {
-		all = half(all, "assistant", a.AnswerMessages, textIn(a.AnswerNeutral, a.AnswerTranslated, translated), translated)
+		text := textIn(a.AnswerNeutral, a.AnswerTranslated, translated)
+		all = half(all, "assistant", a.AnswerMessages, text, translated)
 	}
 	results := map[string]string{}
 	called := map[string]bool{}
@@ -113,7 +115,8 @@ func messagesOf(t *conversation.Turn, translated bool, r *room) (list []message,
 			if r.left -= frame; r.left <= 0 {
 				return append(list, shown), true
 			}
-			call := toolCall{Name: r.take(c.Function.Name, mostName).Text, Arguments: r.take(textOf(c.Function.Arguments), mostJSON)}
+			call := toolCall{Name: r.take(c.Function.Name, mostName).Text}
+			call.Arguments = r.take(textOf(c.Function.Arguments), mostJSON)
 			if text, ok := results[c.ID]; ok && c.ID != "" {
 				result := r.take(text, mostText)
 				call.Result = &result

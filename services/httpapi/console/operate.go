@@ -3,10 +3,10 @@ package console
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/wire"
 )
 
@@ -88,17 +88,10 @@ func (s *surface) receipts(ctx context.Context, r *http.Request) (view, error) {
 	return view{"receipts", "Receipts", out}, nil
 }
 
-// Key is an API key as the page of keys shows it: all but its secret. ExpiresAt is zero if it never expires.
-type Key struct {
-	Prefix, Name, IdentityID, State string
-	Scopes                          []string
-	CreatedAt, ExpiresAt            time.Time
-}
-
 // keyList is the page of keys. None is set where this process reads no file of keys.
 type keyList struct {
 	None bool
-	Keys []Key
+	Keys []access.Key
 }
 
 // keys shows the keys, with the commands that make and revoke them.

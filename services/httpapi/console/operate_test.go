@@ -15,6 +15,7 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/access"
 	"github.com/turnledger/turnledger/services/httpapi/console"
 )
 
@@ -73,7 +74,8 @@ func TestViews(t *testing.T) {
 	s := start(t, nil, o.set)
 	a := s.page("/console/views", "")
 	require.Equal(t, http.StatusOK, a.status)
-	for _, want := range []string{"audit", "1:4", "1:6", ">2<", "0.5", ">7<", "live", "failed", "unknown", "&lt;b&gt;refused"} {
+	for _, want := range []string{"audit", "1:4", "1:6", ">2<", "0.5", ">7<", "live", "failed",
+		"unknown", "&lt;b&gt;refused"} {
 		require.Contains(t, a.body, want)
 	}
 	o.err = errors.New("boom")
@@ -83,12 +85,14 @@ func TestViews(t *testing.T) {
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	o := &operated{letters: []projections.DeadLetter{
-		{Projection: "audit", Position: events.Position{Seq: 7}, SessionID: "a/b", Type: "t", Reason: "too <b>long", Attempts: 2},
+		{Projection: "audit", Position: events.Position{Seq: 7}, SessionID: "a/b", Type: "t",
+			Reason: "too <b>long", Attempts: 2},
 		{Projection: "audit", Position: events.Position{Seq: 8}, Dropped: &projections.Drop{By: "me", Reason: "known"}},
 	}}
 	s := start(t, nil, o.set)
 	a := s.page("/console/deadletters", "")
-	for _, want := range []string{`href="/console/sessions/a%2Fb?at=0:7#e-0-7"`, "too &lt;b&gt;long", "waiting", "dropped by", "known"} {
+	for _, want := range []string{`href="/console/sessions/a%2Fb?at=0:7#e-0-7"`, "too &lt;b&gt;long", "waiting",
+		"dropped by", "known"} {
 		require.Contains(t, a.body, want)
 	}
 	for i := range 500 {
@@ -120,14 +124,16 @@ func TestReceipts(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, start(t, nil).page("/console/keys", "").body, "no file of keys")
+	ada := "ada"
 	s := start(t, nil, func(c *console.Config) {
-		c.Keys = func() ([]console.Key, error) {
-			return []console.Key{{Prefix: "tl_abc", Name: "<i>ops", IdentityID: "ada", State: "revoked",
+		c.Keys = func() ([]access.Key, error) {
+			return []access.Key{{Prefix: "tl_abc", Name: "<i>ops", IdentityID: &ada, State: "revoked",
 				Scopes: []string{"admin"}, CreatedAt: time.Unix(1, 0)}}, nil
 		}
 	})
 	a := s.page("/console/keys", "")
-	for _, want := range []string{"tl_abc", "&lt;i&gt;ops", "ada", "revoked", "admin", "never", "turnledger keys revoke"} {
+	for _, want := range []string{"tl_abc", "&lt;i&gt;ops", "ada", "revoked", "admin", "never",
+		"turnledger keys revoke"} {
 		require.Contains(t, a.body, want)
 	}
 }
@@ -145,7 +151,8 @@ func TestStatistics(t *testing.T) {
 	}
 	a := s.page("/console/stats?bucket=hour&by=pipeline_name", "")
 	require.Equal(t, http.StatusOK, a.status)
-	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms", "&lt;b&gt;pipeline",
+	for _, want := range []string{"<svg", "2026-01-31 10:00: 17 turns", "2026-01-31 10:00: 1234 ms",
+		"&lt;b&gt;pipeline",
 		">17<", "3 events of the log are not counted"} {
 		require.Contains(t, a.body, want)
 	}
@@ -192,8 +199,9 @@ func TestTheLog(t *testing.T) {
 	final, _ := rows("/console/log?type=turn.finalized.v1&session_id=s1")
 	require.Equal(t, "4", final[0])
 	require.Len(t, final, 30)
-	none, _ := rows("/console/log?since=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format("2006-01-02T15:04")))
-	require.Equal(t, "1", none[0])
+	hourAgo := time.Now().Add(-time.Hour).UTC().Format("2006-01-02T15:04")
+	since, _ := rows("/console/log?since=" + url.QueryEscape(hourAgo))
+	require.Equal(t, "1", since[0])
 	for _, wrong := range []string{"?from=x", "?since=x", "?type=x", "?session_id=a&identity_id=b"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.page("/console/log"+wrong, "").status)
 	}

@@ -42,9 +42,9 @@ var statuses = []struct {
 	{reach.ErrNoSession, http.StatusNotFound, "There is no such session."},
 	{services.ErrNotExplained, http.StatusNotFound, "The session has no such turn."},
 	{services.ErrNoReceipt, http.StatusNotFound, "There is no such receipt."},
-	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "The address or the form holds something that is not valid."},
+	{conversation.ErrInvalid, http.StatusUnprocessableEntity, "Something in the address or the form is not valid."},
 	{wire.ErrOverloaded, http.StatusServiceUnavailable, "Too many requests are under way: try again."},
-	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet: try again."},
+	{services.ErrPositionNotReached, http.StatusServiceUnavailable, "The log does not hold the position yet."},
 	{services.ErrBehind, http.StatusServiceUnavailable, "The audit tables have not applied yet what the log holds: " +
 		"the page Views shows how far they are; try again."},
 	{projections.ErrUnavailable, http.StatusServiceUnavailable, "The audit tables do not answer, or there are none."},
@@ -89,10 +89,7 @@ func safeText(err error) string {
 }
 
 // refusal is what the page of a refusal shows.
-type refusal struct {
-	Status int
-	Say    string
-}
+type refusal struct{ Say string }
 
 // signingIn is what the page of a sign-in shows.
 type signingIn struct{ Say, To string }
@@ -107,7 +104,7 @@ func (s *surface) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		s.refuseUnknown(w, r, err)
 		return
 	}
-	_ = s.render(w, r, status, view{"refusal", http.StatusText(status), refusal{status, say}}) // the client may have gone
+	_ = s.render(w, r, status, view{"refusal", http.StatusText(status), refusal{say}}) // the client may have gone
 }
 
 // refuseUnknown answers with the form to sign in, at the address that was asked for.

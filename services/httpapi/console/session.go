@@ -136,8 +136,9 @@ func (p *sessionPage) head(id string) *sessionView {
 	h := p.reading.State.Head()
 	is := h.Description()
 	out := &sessionView{
-		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt, Active: h.LastActive,
-		Turns: h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
+		ID: id, Identity: h.Identity, Title: is.Title, Metadata: is.Metadata, Created: h.CreatedAt,
+		Active: h.LastActive,
+		Turns:  h.Finalized + h.Pending, Pending: h.Pending, Position: p.reading.Position, Translated: p.translated,
 	}
 	if from := h.Fork().From; from != "" {
 		out.From = &link{from, sessionHref(from)}

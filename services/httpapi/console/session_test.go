@@ -73,7 +73,8 @@ func TestAConversation(t *testing.T) {
 		require.Contains(t, a.body, want)
 	}
 	require.NotContains(t, a.body, "unspeakable")
-	require.Regexp(t, regexp.MustCompile(`(?s)class="turn earlier" id="t-`+turns["wrong"].ID.String()+`".*a misspelt`), a.body)
+	struck := `(?s)class="turn earlier" id="t-` + turns["wrong"].ID.String() + `".*a misspelt`
+	require.Regexp(t, regexp.MustCompile(struck), a.body)
 	require.Less(t, strings.Index(a.body, "Who is that?"), strings.Index(a.body, "still open?"))
 	require.Contains(t, s.page("/console/sessions/s?language=translated", "").body, "sonnig")
 	require.NotContains(t, a.body, "sonnig</div>")
@@ -150,7 +151,8 @@ func TestHostileConversationsAreText(t *testing.T) {
 		session := fmt.Sprint("s", i)
 		message := func(role string) json.RawMessage {
 			raw, err := json.Marshal([]map[string]any{{"role": role, "content": long, "name": long,
-				"tool_calls": []any{map[string]any{"id": "c", "function": map[string]any{"name": text[:min(len(text), 200)],
+				"tool_calls": []any{map[string]any{"id": "c", "function": map[string]any{
+					"name":      text[:min(len(text), 200)],
 					"arguments": long}}}}, {"role": "tool", "tool_call_id": "c", "content": long}})
 			require.NoError(t, err)
 			return raw
@@ -195,7 +197,8 @@ func TestManyMessagesKeepWithinThePage(t *testing.T) {
 			messages = tools
 		}
 		_, err := s.services.History.StartTurn(t.Context(), conversation.Start{
-			SessionID: session, RequestID: fmt.Sprint(n), Question: events.Question{QuestionNeutral: "q", QuestionMessages: messages},
+			SessionID: session, RequestID: fmt.Sprint(n),
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: messages},
 		})
 		require.NoError(t, err)
 	}
@@ -215,7 +218,9 @@ func slicesRepeat(one any, n int) (list []any) {
 // Who may not read the log sees the conversation without its events.
 func TestEventsNeedTheirScope(t *testing.T) {
 	t.Parallel()
-	s := start(t, newRing(map[string]access.Caller{"reader": {Name: "r", Scopes: reads}, "all": {Name: "a", Scopes: every}}))
+	s := start(t, newRing(map[string]access.Caller{
+		"reader": {Name: "r", Scopes: reads}, "all": {Name: "a", Scopes: every},
+	}))
 	s.turn("s", "r", "Who is that?", "")
 	require.NotContains(t, s.page("/console/sessions/s", s.cookieOf("reader")).body, "turn.started")
 	require.Contains(t, s.page("/console/sessions/s", s.cookieOf("reader")).body, "Who is that?")

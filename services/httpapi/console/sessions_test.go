@@ -19,7 +19,8 @@ import (
 // hostile are texts that would do something if a page took them for more than text.
 var hostile = []string{
 	`<script>alert(1)</script>`, `<svg onload=alert(1)>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
-	`javascript:alert(1)`, `{{.}} ${x}`, `</textarea></div></details></main>`, "\u202eevil\u202d", "a\x00b\x1b[31mred\x07",
+	`javascript:alert(1)`, `{{.}} ${x}`, `</textarea></div></details></main>`,
+	"\u202eevil\u202d", "a\x00b\x1b[31mred\x07",
 	"data:image/png;base64,AAAA", strings.Repeat("x", 1<<20),
 }
 
@@ -93,7 +94,8 @@ func TestHostileTextsOfTheListAreText(t *testing.T) {
 		}
 		requireText(t, a.body)
 		requireText(t, s.page("/console/", "").body)
-		requireText(t, s.page("/console/?identity_id="+url.QueryEscape(short)+"&cursor="+url.QueryEscape(short), "").body)
+		escaped := url.QueryEscape(short)
+		requireText(t, s.page("/console/?identity_id="+escaped+"&cursor="+escaped, "").body)
 		requireText(t, s.page("/console/"+url.PathEscape(short), "").body)
 	}
 	require.NotContains(t, s.logs.String(), "alert")

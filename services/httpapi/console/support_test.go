@@ -95,7 +95,8 @@ func start(t testing.TB, auth *ring, settings ...func(*console.Config)) *stack {
 		Reader:  contextbuilder.ReaderConfig{Rules: rules, Deadline: 5 * time.Second},
 	})
 	c := console.Config{
-		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test", Now: func() time.Time { return s.now },
+		SealKey: []byte("a key"), Lists: s.lists, Sessions: s.services.Reader, Version: "test",
+		Now:   func() time.Time { return s.now },
 		Rules: reach.Rules{LinkReader: s.services.Reader, Deadline: 5 * time.Second, RefusalTime: time.Millisecond},
 	}
 	events := replay.New(log, owners.New(log, nil))
@@ -168,7 +169,8 @@ func (s *stack) page(target, cookie string) answer {
 // turn records a turn, with its answer unless that is empty.
 func (s *stack) turn(session, request, question, answered string) services.Turn {
 	s.t.Helper()
-	c := conversation.Start{SessionID: session, RequestID: request, Question: events.Question{QuestionNeutral: question}}
+	c := conversation.Start{SessionID: session, RequestID: request}
+	c.Question = events.Question{QuestionNeutral: question}
 	if answered != "" {
 		c.Answer = &events.Answer{AnswerNeutral: answered}
 	}

@@ -32,7 +32,7 @@ type Config struct {
 	DeadLetters []projections.DeadLetterQueue
 	Receipts    services.ReceiptReader
 	// Keys lists the API keys; nil where there is no file of keys.
-	Keys func() ([]Key, error)
+	Keys func() ([]access.Key, error)
 	// Rules restrict callers to what they may reach.
 	reach.Rules
 	// Deadline bounds one page, 30 s by default.
