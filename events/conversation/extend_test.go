@@ -32,20 +32,23 @@ func TestABranchSharesWhatExtendedATurnBeforeTheFork(t *testing.T) {
 				Metadata: []byte(fmt.Sprintf(`{"channel":%q}`, id))})
 		}
 		extend("r1", "before")
+		w.append(&events.TurnCorrected{TurnID: w.turn("c2"), SessionID: "s", RequestID: "c2",
+			ReplacesTurnID: w.turn("r2"), Question: events.Question{QuestionNeutral: "q"}, Answer: answer})
+		extend("c2", "before")
 		at := w.live.Clone()
 		mark, err := at.Clone().Mark(conversation.ForkSession{SessionID: "s", RequestID: "f", ChildID: "child",
-			TurnID: w.turn("r2")}, conversation.Fork{}, events.Position{Seq: w.head}, w.clock)
+			TurnID: w.turn("c2")}, conversation.Fork{}, events.Position{Seq: w.head}, w.clock)
 		require.NoError(t, err)
-		require.EqualValues(t, 5, mark.Segments[0].Through.Seq)
+		require.EqualValues(t, 7, mark.Segments[0].Through.Seq)
 		for n := range 3 {
 			extend("r1", fmt.Sprint("later ", n))
-			extend("r2", fmt.Sprint("later ", n))
+			extend("c2", fmt.Sprint("later ", n))
 		}
 		for _, parent := range []*conversation.State{at, w.live} {
 			before := parent.Clone()
 			child := conversation.New("child", conversation.Rules{})
 			child.Inherit(mark.Segments, []*conversation.State{parent}, math.MaxInt)
-			require.Len(t, child.Turns, 2)
+			require.Len(t, child.Turns, 3)
 			for i, got := range child.Turns {
 				require.Equal(t, at.Turns[i].Answer, got.Answer)
 				require.Equal(t, string(at.Turns[i].Metadata()), string(got.Metadata()))
