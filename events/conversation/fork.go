@@ -114,14 +114,15 @@ func (s *State) lineage(own []events.Segment, last *Turn, partition int) []event
 	}
 	var place uint64
 	for _, t := range s.Turns {
-		if segmentOf(t) == n && t.Place <= last.Place && t.Place != place {
-			place = t.Place
-			g.Through.Seq = max(g.Through.Seq, t.Last())
+		if segmentOf(t) != n || t.Place > last.Place {
+			continue
 		}
-	}
-	for _, t := range s.Turns { // an earlier turn may have been extended later
-		if segmentOf(t) == n && t.Place < last.Place && t.Final != 0 && t.Final <= g.Through.Seq {
-			g.Through.Seq = max(g.Through.Seq, t.Last())
+		if t.Place != place { // the first version
+			place = t.Place
+			g.Through.Seq = max(g.Through.Seq, t.Final)
+		}
+		if t.extended != nil {
+			g.Through.Seq = max(g.Through.Seq, t.extended.seq)
 		}
 	}
 	return append(slices.Clone(own[:n]), g)

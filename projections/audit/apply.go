@@ -21,7 +21,7 @@ func (a *Audit) Apply(ctx context.Context, b projections.Batch) error {
 		// The letter may be retried before or after a link comes, so a link must read this session from the log.
 		kept.take(b.Parked[i].SessionID)
 	}
-	p, err := a.plan(ctx, b, kept)
+	p, err := a.plan(ctx, a.pool, b, kept)
 	if err == nil {
 		err = a.index(ctx, a.pool, p)
 	}

@@ -13,6 +13,8 @@ import (
 
 // plan is the changes that a batch makes to the tables, each row once in its last state.
 type plan struct {
+	// tables is what the plan reads them with.
+	tables   queries
 	from, to projections.Checkpoint
 	ledger   []ledgerRow
 	security []ledgerRow
@@ -34,10 +36,14 @@ type plan struct {
 	mayStand bool
 }
 
-// plan folds a batch into changes. What a link needs from the log is read here, before a transaction is open.
-func (a *Audit) plan(ctx context.Context, b projections.Batch, kept *unlinkedSessions) (*plan, error) {
+// plan folds a batch into changes. What a link needs from the log, and an extension from the tables, is read here,
+// before a transaction is open.
+func (a *Audit) plan(
+	ctx context.Context, tables queries, b projections.Batch, kept *unlinkedSessions,
+) (*plan, error) {
 	p := &plan{
-		from: b.From, to: b.To,
+		tables: tables,
+		from:   b.From, to: b.To,
 		unlinked: kept,
 		ledger:   make([]ledgerRow, 0, len(b.Events)),
 		byTurn:   make(map[uuid.UUID]*turnRow, len(b.Events)),

@@ -85,7 +85,7 @@ func (p *plan) answer(e *projections.Judged) {
 func (a *Audit) extend(ctx context.Context, p *plan, e *projections.Judged) error {
 	r := p.byTurn[e.Change.Turn.ID]
 	if r == nil {
-		stands, err := a.stands(ctx, e.Change.Turn)
+		stands, err := a.stands(ctx, p.tables, e.Change.Turn)
 		if err != nil || stands == nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func (a *Audit) extend(ctx context.Context, p *plan, e *projections.Judged) erro
 }
 
 // stands returns a turn with the texts that the tables have of it, or nil if they don't have it.
-func (a *Audit) stands(ctx context.Context, t *conversation.Turn) (*conversation.Turn, error) {
+func (a *Audit) stands(ctx context.Context, tables queries, t *conversation.Turn) (*conversation.Turn, error) {
 	out := *t
 	q, r := &events.Question{TranslateChat: t.TranslateChat}, &events.Answer{}
-	err := a.pool.QueryRow(ctx, a.sql(`select q.pipeline_name, q.consultant, q.repository, q.question_neutral,
+	err := tables.QueryRow(ctx, a.sql(`select q.pipeline_name, q.consultant, q.repository, q.question_neutral,
 			q.question_translated, q.question_messages, q.metadata, a.answer_neutral, a.answer_translated,
 			coalesce(a.answer_translated_is_fallback, false), a.answer_messages, a.metadata
 		from {s}.questions q left join {s}.answers a using (turn_id) where q.turn_id = $1`), t.ID).Scan(

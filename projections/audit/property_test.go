@@ -19,6 +19,7 @@ import (
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 	"github.com/turnledger/turnledger/projections/audit/pgtest"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // A log is split into batches at random; batches are delivered again, broken off, and applied by another runner. The
@@ -174,7 +175,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 19).Draw(t, "act") {
+	switch rapid.IntRange(0, 22).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -192,6 +193,10 @@ func act(t *rapid.T, log *journal, session, request string) {
 			"two"}).Draw(t, "old")))
 	case 11, 12:
 		log.add(s.DecideRedact(conversation.Redact{TurnID: turn}).Facts...)
+	case 20, 21, 22:
+		log.add(&events.TurnExtended{TurnID: turn, SessionID: session, Metadata: json.RawMessage(`{"n":"more"}`),
+			ExtensionID: rapid.SampledFrom([]string{"e1", "e2", "e3"}).Draw(t, "extension"),
+			Extension:   viewtest.DrawExtension(t, text)})
 	case 13:
 		log.add(s.DecideReset("", 0).Facts...)
 	case 14:

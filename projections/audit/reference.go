@@ -86,6 +86,7 @@ func (r *reference) Compare(
 
 type queries interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // reach folds the log into the reference up to the tables' position.

@@ -128,6 +128,8 @@ func (s *scribe) fact() events.Fact {
 		return s.summary(session, request, id)
 	case k < 75:
 		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: answer}
+	case k < 78:
+		return s.extended(session, id)
 	case k < 80:
 		return &events.SessionLinked{SessionID: session, IdentityID: identity}
 	case k < 85:
@@ -151,6 +153,15 @@ func (s *scribe) fact() events.Fact {
 	default:
 		return &events.ErasureReceipt{ReceiptID: "0-1-abc", SessionID: session, Place: fmt.Sprint("p", s.n)}
 	}
+}
+
+// extended appends to a half of a turn.
+func (s *scribe) extended(session string, turn uuid.UUID) events.Fact {
+	x := events.Extension{Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`)}
+	if s.rng.IntN(4) == 0 {
+		x.Half = events.HalfQuestion
+	}
+	return &events.TurnExtended{TurnID: turn, SessionID: session, ExtensionID: fmt.Sprint("e", s.n%5), Extension: x}
 }
 
 // redaction is of a turn as its session has it, or of a turn that there is not.

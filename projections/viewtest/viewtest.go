@@ -4,6 +4,7 @@ package viewtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -45,12 +46,15 @@ func DrawFact(rt *rapid.T) events.Fact {
 	words := fmt.Sprint("drei & <vier> ", rapid.IntRange(0, math.MaxInt16).Draw(rt, "words"))
 	q, a := events.Question{QuestionNeutral: words,
 		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
-	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct",
-		"reset", "describe", "summarize", "fork", "mark", "erase", "refused"}).Draw(rt, "fact") {
+	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "extend", "extend", "link",
+		"redact", "correct", "reset", "describe", "summarize", "fork", "mark", "erase", "refused"}).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
 	case "final":
 		return &events.TurnFinalized{TurnID: id, SessionID: session, Answer: a}
+	case "extend":
+		return &events.TurnExtended{TurnID: id, SessionID: session, Metadata: []byte(`{"channel":"tel"}`),
+			ExtensionID: fmt.Sprint("e", rapid.IntRange(0, 2).Draw(rt, "extension")), Extension: DrawExtension(rt, words)}
 	case "link":
 		return &events.SessionLinked{SessionID: session, IdentityID: rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt,
 			"identity")}
@@ -97,6 +101,25 @@ func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
 			Through: events.Position{Seq: 1 << 40}}}
 	}
 	return f
+}
+
+// DrawExtension draws what is appended to a half of a turn, with a neutral text or without.
+func DrawExtension(rt *rapid.T, words string) events.Extension {
+	x := events.Extension{Half: events.HalfAnswer, Messages: rapid.SampledFrom([]json.RawMessage{
+		json.RawMessage(`[{"role":"tool","content":"<b>&\u2028","n":123456789012345678901234567890.10}]`),
+		json.RawMessage(`[{"role":"assistant","content":"a"} , {"role":"assistant","content":"b"}]`),
+	}).Draw(rt, "more messages")}
+	if rapid.IntRange(0, 2).Draw(rt, "half") == 0 {
+		x.Half = events.HalfQuestion
+	}
+	switch {
+	case rapid.Bool().Draw(rt, "without text"):
+	case x.Half == events.HalfQuestion:
+		x.QuestionNeutral = "then " + words
+	default:
+		x.AnswerNeutral = "then " + words
+	}
+	return x
 }
 
 // View is a view that can be rebuilt.

@@ -49,6 +49,25 @@ func TestARedactedTurnLeavesTheLog(t *testing.T) {
 	require.Equal(t, before.Turn, *state.Turns[1], "the tombstone is the same as before")
 }
 
+func TestWhatExtendedARedactedTurnLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.erase(inOnePiece(w.log), eraser.Config{})
+	gone := w.turn("s", "r1", "SECRET")
+	extend := func(id string) {
+		w.publish(&events.TurnExtended{TurnID: gone, SessionID: "s", ExtensionID: id, Extension: events.Extension{
+			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"SECRET"}]`), AnswerNeutral: "SECRET"}}, "")
+	}
+	extend("e1")
+	extend("e2")
+	before := w.redact("s", gone)
+	w.left("s", events.TypeTurnRedacted)
+	require.Equal(t, before.Turn, *w.state("s").Turn(gone), "the tombstone is the same as before")
+	extend("e3")
+	w.left("s", events.TypeTurnRedacted)
+	require.Empty(t, holding(t, w.dir, "SECRET"))
+}
+
 func TestAllVersionsOfARedactedTurnLeaveTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -31,7 +31,7 @@ func (s *Service) StartTurn(ctx context.Context, c conversation.Start) (services
 	}
 	id := events.TurnID(c.SessionID, c.RequestID)
 	decide := func(st *conversation.State) conversation.Decision {
-		if t := st.Turn(id); t != nil && t.Question != nil {
+		if t := st.Turn(id); t != nil && (t.Question != nil || len(t.Extensions()) > 0) {
 			w.question = t.Question
 		}
 		return st.DecideStart(c)

@@ -13,6 +13,7 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
+	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // Property compares views with the reference over random logs and random delivery: from any sequence, in any batches,
@@ -161,7 +162,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	fresh := fmt.Sprintf("n%d", len(log.Events))
 	switch rapid.SampledFrom([]string{
 		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
-		"correct", "correct",
+		"correct", "correct", "extend", "extend", "extend",
 		"link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
@@ -171,6 +172,11 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		log.Append(rt, started(rt, session, request()), at)
 	case "answer":
 		log.Append(rt, answered(rt, session, request()), at)
+	case "extend":
+		log.Append(rt, &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
+			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
+			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")), Metadata: metadata.Draw(rt, "metadata"),
+		}, at)
 	case "redact":
 		drawRedaction(rt, log, s, at)
 	case "correct":
