@@ -258,6 +258,7 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	}
 	s.Turns = append(turns, s.Turns...)
 	s.makeIndex()
+	s.liftSummaries()
 }
 
 // Held returns the segments of a branch as older states of their sessions can show them. A redaction may have taken the

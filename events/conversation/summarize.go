@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -25,8 +24,12 @@ type Summary struct {
 	// Fact has the texts; nil in a slim state.
 	Fact *events.SessionSummarized
 
-	digest  uint64
-	covered [sha256.Size]byte
+	digest uint64
+	// inherited is how many of its first turns a branch shares; covered are all turns, own those that follow.
+	inherited    int
+	covered, own [sha256.Size]byte
+	// extensions is how often its own turns had been extended.
+	extensions int
 }
 
 // Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
@@ -50,18 +53,12 @@ func NormalSummarize(c Summarize) (Summarize, error) {
 	return c, nil
 }
 
-// errBranchSummary: whoever summarises a branch has read the turns that it shares, and their redaction elsewhere must
-// take the summary with them (docs/decisions.md#a-branch-has-no-summary-yet).
-var errBranchSummary error = &Invalid{"session_id", "is a branch of another session: branches have no summaries yet"}
-
-// DecideSummarize decides a summary, which NormalSummarize has checked. While the state knows that the request has
+// DecideSummarize decides a summary, which NormalSummarize has checked. A branch must hold the turns that it shares
+// (Inherit). While the state knows that the request has
 // made a summary that is void, the request makes no other: its text may repeat a turn that was redacted since.
 func (s *State) DecideSummarize(c Summarize) Decision {
 	if s.Erased != 0 {
 		return Decision{Err: ErrSessionErased}
-	}
-	if s.Fork().Root != "" {
-		return Decision{Err: errBranchSummary}
 	}
 	earlier := s.Summary(events.SummaryID(c.Summary.SessionID, c.Summary.RequestID))
 	if earlier != nil && s.Stands(earlier) {
@@ -133,10 +130,38 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 }
 
 // Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
-// those that it covers, none of them was extended since, and all are finalized.
+// those that it covers, all of them are finalized, and none was extended since. A branch that does not hold the turns
+// that it shares can tell this only of its own.
 func (s *State) Stands(m *Summary) bool {
-	covered, final := s.visibleThrough(m.ThroughPlace)
-	return final && covered == m.covered
+	seen, final := s.visibleThrough(m.ThroughPlace)
+	switch {
+	case !final, s.extensionsThrough(m.ThroughPlace) != m.extensions:
+		return false
+	case len(s.more().segments) > 0:
+		return seen == m.covered
+	default:
+		return seen == m.own && (m.inherited == 0 || s.sharesShown())
+	}
+}
+
+// sharesShown reports whether prompts of a branch may show turns that it shares, as far as its own events tell.
+func (s *State) sharesShown() bool { return s.Fork().Lineage != "" && s.Boundary == 0 }
+
+// liftSummaries gives the summaries of a branch the places that their turns have in it.
+func (s *State) liftSummaries() {
+	now := s.more()
+	now.summaries = slices.Clone(now.summaries)
+	for i := range now.summaries {
+		m := &now.summaries[i]
+		m.FromPlace, m.ThroughPlace = 0, 0
+		if t := s.Turn(m.From); t != nil {
+			m.FromPlace = t.Place
+		}
+		if t := s.Turn(m.Through); t != nil {
+			m.ThroughPlace = t.Place
+		}
+	}
+	s.rare = &now
 }
 
 // Standing returns the summaries that stand, in the order of the log.
@@ -168,18 +193,20 @@ func (s *State) keepSummaries(list []Summary) {
 	now.notStanding = len(list) - len(s.Standing())
 }
 
-// extentSize is the size of what appendExtent appends.
-const extentSize = len(uuid.Nil) + 8
-
-// appendExtent appends what a summary covers of a turn: its version, which its id names, and how far it was extended.
-func appendExtent(to []byte, t *Turn) []byte {
-	to = append(to, t.ID[:]...)
-	return binary.BigEndian.AppendUint64(to, uint64(t.extensions())) //nolint:gosec // not negative
+// extensionsThrough returns how often the session's own turns up to a place were extended, of those that prompts show.
+// What extends a shared turn after the fork is not shared.
+func (s *State) extensionsThrough(place uint64) (n int) {
+	for _, t := range s.Turns {
+		if t.Place <= place && s.Shown(t) && segmentOf(t) >= len(s.more().segments) {
+			n += t.extensions()
+		}
+	}
+	return n
 }
 
 // visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
 func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bool) {
-	ids := make([]byte, 0, extentSize*len(s.Turns))
+	ids := make([]uuid.UUID, 0, len(s.Turns))
 	for _, t := range s.Turns {
 		if t.Place > place || !s.Shown(t) {
 			continue
@@ -187,9 +214,9 @@ func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bo
 		if t.Status != Finalized {
 			return digest, false
 		}
-		ids = appendExtent(ids, t)
+		ids = append(ids, t.ID)
 	}
-	return sha256.Sum256(ids), true
+	return digestOf(ids), true
 }
 
 // summarize keeps a summary whose turns are final and leave none out. Whether prompts may still show its turns is asked
@@ -202,13 +229,12 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 		return Change{Kind: Duplicate}
 	case old != nil && s.Stands(old):
 		return anomaly(CodeSecondSummary)
-	case s.Fork().Root != "":
-		return anomaly(CodeSummaryGap)
 	}
 	m := Summary{ID: id, At: e.Position.Seq, CreatedAt: e.Time, Turns: len(f.TurnIDs),
 		From: f.TurnIDs[0], Through: f.TurnIDs[len(f.TurnIDs)-1], digest: e.Digest}
-	ids := make([]byte, 0, extentSize*len(f.TurnIDs))
-	for i, id := range f.TurnIDs {
+	m.inherited = s.sharedAmong(f.TurnIDs)
+	own := f.TurnIDs[m.inherited:]
+	for i, id := range own {
 		t := s.Turn(id)
 		if t == nil {
 			return anomaly(CodeTurnNotFound)
@@ -216,16 +242,16 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 		if refusal := unsummarizable(t); refusal != nil {
 			return anomaly(refusal.Code)
 		}
-		if i == 0 {
+		if i == 0 && m.inherited == 0 {
 			m.FromPlace = t.Place
 		}
 		m.ThroughPlace = t.Place
-		ids = appendExtent(ids, t)
+		m.extensions += t.extensions()
 	}
-	if m.FromPlace <= s.ResetAt || !slices.Equal(f.TurnIDs, s.between(m.FromPlace, m.ThroughPlace)) {
+	if m.FromPlace < s.ResetAt || !slices.Equal(own, s.between(m.FromPlace, m.ThroughPlace)) {
 		return anomaly(CodeSummaryGap)
 	}
-	m.covered = sha256.Sum256(ids)
+	m.covered, m.own = digestOf(f.TurnIDs), digestOf(own)
 	if !s.slim {
 		m.Fact = f
 	}
@@ -233,6 +259,28 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	now.summaries = append(slices.Clip(now.summaries), m)
 	s.rare = &now
 	return Change{Kind: Summarized}
+}
+
+// sharedAmong returns how many of the first turns of a summary the session does not have, and may share as a branch.
+// Whether it does is asked when the summary is read: only the sessions that it shares them of know.
+func (s *State) sharedAmong(ids []uuid.UUID) int {
+	if s.Fork().Lineage == "" {
+		return 0
+	}
+	for i, id := range ids {
+		if s.Turn(id) != nil {
+			return i
+		}
+	}
+	return len(ids)
+}
+
+func digestOf(ids []uuid.UUID) [sha256.Size]byte {
+	all := make([]byte, 0, len(uuid.Nil)*len(ids))
+	for _, id := range ids {
+		all = append(all, id[:]...)
+	}
+	return sha256.Sum256(all)
 }
 
 // between returns the turns that a summary from one place through another must cover, with those that prompts show

@@ -112,10 +112,7 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 		e.urgent.enqueue(p, &job{session: j.SessionID, subject: j.Subject, at: j.Position, run: e.eraseLate})
 		return nil
 	}
-	if j.Change.VoidsSummary && j.Change.Kind != conversation.TurnGone { // redact takes those of its turns itself
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
-	}
-	switch j.Change.Kind {
+	switch j.Change.Kind { // one job an event: the queue takes no second one of its position
 	case conversation.TurnGone:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.redact, together: true})
 	case conversation.Erased:
@@ -127,8 +124,14 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 	case conversation.Described:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.replaceDescription})
 	case conversation.Linked:
-		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranches})
+		run := e.linkBranches
+		if j.Change.VoidsSummary { // it ended a silence
+			run = e.linkAfterSilence
+		}
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: run})
 		return e.linked(ctx, j)
+	case conversation.Corrected:
+		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseCorrected})
 	case conversation.Forked:
 		e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.linkBranch})
 	case conversation.Noted:
@@ -136,8 +139,12 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.WasExtended,
-		conversation.Corrected, conversation.Reset, conversation.Branched, conversation.Summarized, conversation.Refused: // asks for nothing
+	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Reset, conversation.Summarized:
+		// What a branch shares may have changed before its summary came.
+		if j.Change.VoidsSummary || j.Change.Kind == conversation.Summarized && j.Head.Fork().Root != "" {
+			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})
+		}
+	case conversation.Seen, conversation.Duplicate, conversation.Branched, conversation.Refused: // asks for nothing
 	}
 	return nil
 }

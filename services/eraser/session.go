@@ -47,6 +47,9 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	if err := e.eraseMirrored(ctx, c.SessionID, c.at); err != nil {
 		return remainder{}, err
 	}
+	if err := e.eraseVoidBelow(ctx, c.SessionID); err != nil {
+		return remainder{}, err
+	}
 	receipt := events.ErasureReceipt{
 		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
 		Branches: progress.Shared.Branches, SharedTurns: progress.Shared.Turns,

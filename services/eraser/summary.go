@@ -3,6 +3,7 @@ package eraser
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/turnledger/turnledger/events"
@@ -12,24 +13,86 @@ import (
 // eraseSummaries erases the summaries of a session that don't stand now. A summary changes nothing else in the fold of
 // its session, so that it can always go.
 func (e *Eraser) eraseSummaries(ctx context.Context, j *job) (remainder, error) {
-	state := conversation.New(j.session, e.cfg.Rules)
+	return remainder{}, e.eraseVoid(ctx, j.session, j.at)
+}
+
+// eraseCorrected erases the summaries that a correction voids, also those of branches.
+func (e *Eraser) eraseCorrected(ctx context.Context, j *job) (remainder, error) {
+	if err := e.eraseVoid(ctx, j.session, j.at); err != nil {
+		return remainder{}, err
+	}
+	return remainder{}, e.eraseVoidBelow(ctx, j.session)
+}
+
+// linkAfterSilence carries out a link that ended a silence, so that a summary of what was before is void.
+func (e *Eraser) linkAfterSilence(ctx context.Context, j *job) (remainder, error) {
+	if err := e.eraseVoid(ctx, j.session, j.at); err != nil {
+		return remainder{}, err
+	}
+	return e.linkBranches(ctx, j)
+}
+
+// eraseVoidBelow erases the summaries of the branches of a session, at any depth, that don't stand now. A branch has
+// its mark before it has a summary: what this call does not find is met later, when the session has changed already.
+func (e *Eraser) eraseVoidBelow(ctx context.Context, session string) error {
+	s, err := state(ctx, e.log, e.cfg.Rules, session)
+	if err != nil {
+		return err
+	}
+	return eachBranch(ctx, e.log, e.cfg.Rules, s, func(branch *conversation.State) (bool, error) {
+		at := events.Position{Partition: events.Partition(branch.SessionID, len(e.parts)), Seq: branch.Applied}
+		return true, e.eraseVoid(ctx, branch.SessionID, at)
+	})
+}
+
+// eraseVoid erases the summaries of a session that don't stand now, and in the mirrors those up to a position.
+func (e *Eraser) eraseVoid(ctx context.Context, session string, at events.Position) error {
+	own := conversation.New(session, e.cfg.Rules)
 	void := map[uint64]bool{}
-	for r, err := range e.log.Session(ctx, j.session, 0, maxSeq) {
+	for r, err := range e.log.Session(ctx, session, 0, maxSeq) {
 		if err != nil {
-			return remainder{}, err
+			return err
 		}
-		state.Fold(r)
+		own.Fold(r)
 		if r.Type == events.TypeSessionSummarized {
 			void[r.Position.Seq] = true
 		}
 	}
-	for _, m := range state.Standing() {
-		delete(void, m.At)
+	if own.Erased != 0 {
+		return nil // its erasure takes them
 	}
 	if len(void) > 0 {
-		if err := e.overwrite(ctx, j.session, j.at, slices.Sorted(maps.Keys(void))); err != nil {
-			return remainder{}, err
+		if err := e.inherit(ctx, own); err != nil {
+			return err
+		}
+		for _, m := range own.Standing() {
+			delete(void, m.At)
 		}
 	}
-	return remainder{}, e.eraseMirrored(ctx, j.session, j.at)
+	if len(void) > 0 {
+		if err := e.overwrite(ctx, session, at, slices.Sorted(maps.Keys(void))); err != nil {
+			return err
+		}
+	}
+	return e.eraseMirrored(ctx, session, at)
+}
+
+// inherit adds to a branch the turns that it shares, as the log has them now.
+func (e *Eraser) inherit(ctx context.Context, branch *conversation.State) error {
+	list := branch.Fork().Segments()
+	if len(list) == 0 {
+		return nil
+	}
+	from := make([]*conversation.State, len(list))
+	for i, g := range list {
+		s, err := state(ctx, e.log, e.cfg.Rules, g.SessionID)
+		if err != nil {
+			return err
+		}
+		if s.IsOf(branch.Fork().Root) {
+			from[i] = s
+		}
+	}
+	branch.Inherit(list, from, math.MaxInt)
+	return nil
 }

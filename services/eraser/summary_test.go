@@ -1,6 +1,7 @@
 package eraser_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -8,16 +9,31 @@ import (
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/eraser"
 )
 
-func (w *world) summarize(request string, through uuid.UUID, text string) {
+func (w *world) summarize(session, request string, through uuid.UUID, text string) {
 	w.Helper()
 	_, err := w.history.SummarizeSession(w.Context(), conversation.Summarize{
 		ThroughTurnID: through,
-		Summary:       events.SessionSummarized{SessionID: "s", RequestID: request, SummaryNeutral: text},
+		Summary:       events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: text},
 	})
 	require.NoError(w, err)
+}
+
+// idle waits until an eraser has done all that the log asks for.
+func (w *world) idle() {
+	w.Helper()
+	for k := range w.log.Partitions() {
+		head, err := w.log.Head(w.Context(), k)
+		require.NoError(w, err)
+		require.Eventually(w, func() bool {
+			var done struct{ Seq uint64 }
+			_, err := w.notes.Read(w.Context(), fmt.Sprint("eraser.at.", k), &done)
+			return err == nil && done.Seq >= head.Seq
+		}, patience, lookEvery)
+	}
 }
 
 // A summary leaves the log and the disk with any turn that it covers, whatever voids it, also while no eraser ran; one
@@ -49,8 +65,8 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 					w.erase(inOnePiece(w.log), eraser.Config{})
 				}
 				first, second := w.turn("s", "r1", "KEPT"), w.turn("s", "r2", "KEPT second")
-				w.summarize("m2", second, "SECRET of both")
-				w.summarize("m1", first, "MAYBE of the first")
+				w.summarize("s", "m2", second, "SECRET of both")
+				w.summarize("s", "m1", first, "MAYBE of the first")
 				require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
 				void.does(w, second)
 				before := w.state("s")
@@ -66,6 +82,83 @@ func TestAVoidSummaryLeavesTheLog(t *testing.T) {
 				w.left("s", void.left...)
 				require.Empty(t, holding(t, w.dir, "SECRET"), "one that does not count goes, too")
 			})
+		}
+	}
+}
+
+// What takes a shared turn from a branch takes its summaries from the log and the disk, at any depth and in other
+// partitions, whether the summary comes before or after, and though the eraser dies at any step. The receipt waits for
+// those that came before. A summary that ends before the turn stays.
+func TestAVoidSummaryOfABranchLeavesTheLog(t *testing.T) {
+	t.Parallel()
+	for name, void := range map[string]struct {
+		does  func(w *world, turn uuid.UUID) (receipt string)
+		stays bool
+	}{
+		"redacted": {func(w *world, turn uuid.UUID) string {
+			w.redact("root", turn)
+			return fmt.Sprint(events.Partition("root", w.log.Partitions()), ":", w.state("root").Turn(turn).Redacted)
+		}, true},
+		"corrected": {func(w *world, turn uuid.UUID) string {
+			w.correct("root", "c", turn, "KEPT too")
+			return ""
+		}, true},
+		"erased": {func(w *world, _ uuid.UUID) string {
+			id, err := w.history.EraseSession(w.Context(), "root", services.Erasure{})
+			require.NoError(w, err)
+			return id
+		}, false},
+	} {
+		for _, partitions := range []int{1, 4} {
+			for _, how := range []string{"runs", "starts", "dies"} {
+				t.Run(fmt.Sprint(name, " ", partitions, " ", how), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t, partitions)
+					first, second := w.turn("root", "r1", "KEPT"), w.turn("root", "r2", "KEPT second")
+					w.fork("root", "b", uuid.Nil)
+					own := w.turn("b", "own", "KEPT own")
+					w.fork("b", "of b", uuid.Nil)
+					w.summarize("b", "m", own, "SECRET of b")
+					w.summarize("b", "short", first, "MAYBE")
+					w.summarize("of b", "m", second, "SECRET of the branch of b")
+					require.NotEmpty(t, holding(t, w.dir, "SECRET"), "the search finds what there is")
+					gone := func() bool { return len(holding(t, w.dir, "SECRET")) == 0 }
+					stop := func() {}
+					if how != "starts" { // it has met the summaries, and finds them by the marks
+						stop = w.erase(inOnePiece(w.log), eraser.Config{})
+						w.idle()
+						require.False(t, gone(), "what stands stays")
+					}
+					if how == "dies" {
+						stop()
+					}
+					receipt := void.does(w, second)
+					switch how {
+					case "starts":
+						w.erase(inOnePiece(w.log), eraser.Config{})
+					case "dies":
+						w.die(eraser.Config{}, 8)
+					}
+					if receipt != "" {
+						w.receipt(receipt)
+						require.True(t, gone(), "the receipt waits")
+					}
+					require.Eventually(t, gone, patience, lookEvery)
+					// As a process that read the session before records it.
+					for session, through := range map[string]uuid.UUID{"b": own, "of b": second} {
+						f := &events.SessionSummarized{SessionID: session, RequestID: "late",
+							SummaryNeutral: "SECRET late", TurnIDs: []uuid.UUID{first, second}}
+						if through == own {
+							f.TurnIDs = append(f.TurnIDs, own)
+						}
+						w.publish(f, "")
+					}
+					require.NotEmpty(t, w.types("of b"))
+					require.Eventually(t, gone, patience, lookEvery)
+					require.Equal(t, void.stays, len(holding(t, w.dir, "MAYBE")) > 0)
+					require.NotEmpty(t, holding(t, w.dir, "KEPT own"))
+				})
+			}
 		}
 	}
 }

@@ -28,6 +28,9 @@ func (e *Eraser) redact(ctx context.Context, j *job) (remainder, error) {
 		if err := e.eraseMirrored(ctx, j.session, last(places)); err != nil {
 			return remainder{}, err
 		}
+		if err := e.eraseVoidBelow(ctx, j.session); err != nil {
+			return remainder{}, err
+		}
 	}
 	var left remainder
 	for _, at := range places {

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -17,10 +18,18 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 		return services.Summary{}, err
 	}
 	w := s.writing(c.Summary.SessionID)
+	list, from, err := w.shared(ctx)
+	if err != nil {
+		return services.Summary{}, err
+	}
 	defer w.pin()()
 	id := events.SummaryID(c.Summary.SessionID, c.Summary.RequestID)
 	out := services.Summary{SessionID: c.Summary.SessionID}
 	v, err := w.run(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+		if len(list) > 0 {
+			st = st.Clone()
+			st.Inherit(list, from, math.MaxInt)
+		}
 		if m := st.Summary(id); m != nil {
 			out.Summary = *m
 			if w.own.covers(m.At) {
@@ -39,6 +48,19 @@ func (s *Service) SummarizeSession(ctx context.Context, c conversation.Summarize
 		}
 	}
 	return out, w.summaryTexts(ctx, &out)
+}
+
+// shared returns the sessions of the turns that the session shares as a branch, as they are now. A session that begins
+// as a branch later has no summaries that the fork could change.
+func (w *writing) shared(ctx context.Context) ([]events.Segment, []*conversation.State, error) {
+	if _, err := w.refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	own, err := w.copied(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.origins(ctx, own.Fork())
 }
 
 // summaryTexts reads from the log the texts of a summary that another request made.

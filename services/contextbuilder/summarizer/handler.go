@@ -77,7 +77,7 @@ type Handler struct {
 	cfg Config
 
 	mu sync.Mutex
-	// due has, by session, how many finalized turns the session has when the next summary is due.
+	// due has, by session, how many finalized turns of its own prompts show when the next summary is due.
 	due *simplelru.LRU[string, int]
 }
 
@@ -133,12 +133,15 @@ func (h *Handler) asks(e *projections.Judged) bool {
 	if e.Change.VoidsSummary || e.Change.Kind == conversation.Erased {
 		h.due.Remove(e.SessionID)
 	}
-	if e.Change.Kind != conversation.Answered && !e.Change.VoidsSummary || e.Head.Fork().Root != "" ||
+	if e.Change.Kind != conversation.Answered && !e.Change.VoidsSummary ||
 		h.cfg.Now().Sub(e.Time) > h.cfg.Oldest {
 		return false
 	}
 	due, known := h.due.Get(e.SessionID)
-	return e.Head.ShownFinalized >= h.cfg.After && (!known || e.Head.ShownFinalized >= due)
+	if !known && e.Head.Fork().Root == "" { // how many turns a branch shares is known when it is read
+		due = h.cfg.After
+	}
+	return e.Head.ShownFinalized >= due
 }
 
 // session makes the summaries of a session that are due.
@@ -161,7 +164,7 @@ func (h *Handler) session(ctx context.Context, id string) {
 		}
 		if err != nil {
 			h.failed(ctx, id, err)
-			h.remember(id, state.ShownFinalized+1)
+			h.remember(id, ownShown(state)+1)
 			return
 		}
 		h.cfg.Done(true)
@@ -182,6 +185,17 @@ func (h *Handler) remember(id string, due int) {
 	h.due.Add(id, due)
 }
 
+// ownShown returns how many finalized turns prompts show, but for those that a branch shares.
+func ownShown(s *conversation.State) int {
+	n := s.ShownFinalized
+	for _, t := range s.Turns {
+		if _, _, shared := s.Origin(t, 0); shared && s.Shown(t) && t.Status == conversation.Finalized {
+			n--
+		}
+	}
+	return n
+}
+
 // plan is a summary to make: covered are all its turns, read those that the one before it does not cover.
 type plan struct {
 	session       string
@@ -191,7 +205,7 @@ type plan struct {
 
 // plan returns the next summary of a session, or nil if none is due.
 func (h *Handler) plan(s *conversation.State) *plan {
-	if s.Erased != 0 || s.Fork().Root != "" || s.Expired(h.cfg.Now()) {
+	if s.Erased != 0 || s.Expired(h.cfg.Now()) {
 		return nil
 	}
 	var final []*conversation.Turn
@@ -213,7 +227,7 @@ func (h *Handler) plan(s *conversation.State) *plan {
 		}
 	}
 	if missing := h.cfg.After - (len(final) - from); missing > 0 {
-		h.remember(s.SessionID, s.ShownFinalized+missing)
+		h.remember(s.SessionID, ownShown(s)+missing)
 		return nil
 	}
 	to := len(final) - newest
@@ -222,7 +236,7 @@ func (h *Handler) plan(s *conversation.State) *plan {
 	}
 	to = contextbuilder.WholeThrough(final, min(to, from+chunk))
 	if to <= from {
-		h.remember(s.SessionID, s.ShownFinalized+1)
+		h.remember(s.SessionID, ownShown(s)+1)
 		return nil
 	}
 	p.covered, p.read = final[:to], final[from:to]

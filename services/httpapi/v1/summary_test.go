@@ -4,7 +4,11 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/natstest"
 )
 
 func TestSummaries(t *testing.T) {
@@ -103,4 +107,78 @@ func TestSummaries(t *testing.T) {
 		require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path+"/summaries", sum("m1", second, "x")).status)
 		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", third, "y")).status)
 	})
+}
+
+// A summary of a branch covers what the branch shares, also where it ends with such a turn. It is not shown from the
+// moment when the parent changes: neither now nor as of then.
+func TestSummariesOfBranches(t *testing.T) {
+	t.Parallel()
+	for _, voids := range []string{"redact", "correct", "erase"} {
+		eachBackend(t, func(t *testing.T, s *stack) {
+			t.Helper()
+			first := s.record("p", "r1", "one", "un")
+			second := s.record("p", "r2", "two", "deux")
+			s.ok(http.StatusCreated, "POST", "/v1/sessions/p/fork", map[string]any{"request_id": "f", "session_id": "b"})
+			own := s.record("b", "r3", "three", "trois")
+			s.ok(http.StatusCreated, "POST", "/v1/sessions/b/fork", map[string]any{"request_id": "f", "session_id": "c"})
+			s.record("p", "later", "not shared", "no")
+			for _, id := range []string{"b", "c"} {
+				s.record(id, "r4", "four", "quatre")
+			}
+			sum := func(session, request, through string) map[string]any {
+				return s.ok(http.StatusCreated, http.MethodPost, "/v1/sessions/"+session+"/summaries", map[string]any{
+					"request_id": request, "through_turn_id": through, "summary_neutral": "SECRET " + request})
+			}
+			made := map[string]map[string]any{"b": sum("b", "all", own), "c": sum("c", "all", own)}
+			short := sum("b", "short", first)
+			require.Equal(t, first, made["b"]["from_turn_id"])
+			require.Equal(t, own, made["b"]["through_turn_id"])
+			require.InDelta(t, 3, made["b"]["turns"], 0)
+			require.InDelta(t, 1, short["turns"], 0)
+			list := func(session string) (requests []string) {
+				got := s.ok(http.StatusOK, http.MethodGet, "/v1/sessions/"+session+"/summaries", nil)
+				for _, m := range got["summaries"].([]any) {
+					requests = append(requests, m.(map[string]any)["summary_neutral"].(string))
+				}
+				return requests
+			}
+			shown := func(session string, then bool) any {
+				body := map[string]any{"message": "next", "summary": true, "max_messages": 2}
+				if then {
+					body["as_of"] = map[string]any{"position": made[session]["position"]}
+				}
+				return s.ok(http.StatusOK, http.MethodPost, "/v1/sessions/"+session+"/context", body)["summary"]
+			}
+			require.Equal(t, []string{"SECRET all", "SECRET short"}, list("b"))
+			require.Equal(t, []string{"SECRET all"}, list("c"))
+			for _, then := range []bool{false, true} {
+				require.Equal(t, made["c"]["summary_id"], shown("c", then).(map[string]any)["summary_id"])
+			}
+
+			var stays []string
+			switch voids {
+			case "redact":
+				s.ok(http.StatusOK, http.MethodPost, "/v1/sessions/p/turns/"+second+"/redact", nil)
+				stays = []string{"SECRET short"}
+			case "correct":
+				s.ok(http.StatusOK, http.MethodPost, "/v1/sessions/p/turns/"+second+"/correct",
+					map[string]any{"request_id": "c", "question_neutral": "2", "answer_neutral": "II"})
+				stays = []string{"SECRET short"}
+			case "erase":
+				natstest.Append(t, s.log, &events.SessionErased{SessionID: "p", ReceiptID: uuid.NewString()})
+			}
+			require.Equal(t, stays, list("b"), "one that ends before stays")
+			require.Empty(t, list("c"))
+			for _, then := range []bool{false, true} {
+				require.Nil(t, shown("c", then))
+			}
+			if voids != "erase" {
+				again := s.do(http.MethodPost, "/v1/sessions/b/summaries", map[string]any{
+					"request_id": "all", "through_turn_id": own, "summary_neutral": "SECRET"})
+				require.Equal(t, http.StatusConflict, again.status, "its text may repeat what was taken away")
+			}
+			sum("b", "anew", own)
+			require.Equal(t, append(stays, "SECRET anew"), list("b"))
+		})
+	}
 }
