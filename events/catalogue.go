@@ -17,6 +17,7 @@ import (
 const (
 	TypeTurnStarted       = "turnledger.turn.started.v1"
 	TypeTurnFinalized     = "turnledger.turn.finalized.v1"
+	TypeTurnExtended      = "turnledger.turn.extended.v1"
 	TypeTurnCorrected     = "turnledger.turn.corrected.v1"
 	TypeTurnRedacted      = "turnledger.turn.redacted.v1"
 	TypeSessionLinked     = "turnledger.session.linked.v1"
@@ -36,6 +37,7 @@ const (
 var catalogue = byType(
 	event[TurnStarted](),
 	event[TurnFinalized](),
+	event[TurnExtended](),
 	event[TurnCorrected](),
 	event[TurnRedacted](),
 	event[SessionLinked](),

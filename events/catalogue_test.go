@@ -107,6 +107,8 @@ func bringsItsTexts(t *testing.T, typ string) {
 			require.Same(t, half, texts.Question)
 		case *events.Answer:
 			require.Same(t, half, texts.Answer)
+		case *events.Extension:
+			require.Same(t, half, texts.Extension)
 		}
 	}
 }
@@ -129,6 +131,7 @@ func TestRemains(t *testing.T) {
 			}
 			require.Contains(t, []any{
 				left.TurnID.String(), left.ReplacesTurnID.String(), left.SessionID, left.RequestID,
+				left.ExtensionID,
 			}, value, "%s: the ids stay", f.Type())
 		}
 	}

@@ -28,6 +28,7 @@ const (
 	ProblemDescription   Problem = "malformed_description"
 	ProblemSegments      Problem = "malformed_segments"
 	ProblemSummary       Problem = "malformed_summary"
+	ProblemExtension     Problem = "malformed_extension"
 	ProblemEmptyQuestion Problem = "empty_question"
 	ProblemEmptyAnswer   Problem = "empty_answer"
 )

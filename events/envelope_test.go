@@ -175,10 +175,11 @@ func factEdits() []edit {
 		corrected = events.TurnCorrected
 		redacted  = events.TurnRedacted
 		described = events.SessionDescribed
+		extended  = events.TurnExtended
 	)
 	full := fullFacts()
 	s, f, r, c := *full[0].(*started), *full[1].(*finalized), *full[3].(*redacted), *full[4].(*corrected)
-	d := *full[10].(*described)
+	d, x := *full[10].(*described), *full[14].(*extended)
 	raw := func(v string) json.RawMessage { return json.RawMessage(v) }
 	return []edit{
 		{"a wrong turn id", with(s, func(f *started) { f.TurnID = c1 }), nil, "wrong_turn_id"},
@@ -212,6 +213,21 @@ func factEdits() []edit {
 			f.QuestionNeutral, f.QuestionMessages = "",
 				nil
 		}), nil, "empty_question"},
+		{"an extension of nothing", with(x, func(f *extended) { f.TurnID = uuid.Nil }), nil, "wrong_turn_id"},
+		{"an extension without id", with(x, func(f *extended) { f.ExtensionID = "" }), nil, "malformed_id"},
+		{"an extension whose id a header would cut", with(x, func(f *extended) { f.ExtensionID = "e " }), nil,
+			"malformed_id"},
+		{"an extension of no half", with(x, func(f *extended) { f.Half = "both" }), nil, "malformed_extension"},
+		{"a question in an extension of an answer", with(x, func(f *extended) { f.QuestionNeutral = "q" }), nil,
+			"malformed_extension"},
+		{"an answer in an extension of a question", with(x, func(f *extended) { f.Half = events.HalfQuestion }), nil,
+			"malformed_extension"},
+		{"an extension by nothing", with(x, func(f *extended) { f.Messages = raw(`[]`) }), nil, "malformed_messages"},
+		{"an extension by null", with(x, func(f *extended) { f.Messages = raw(`null`) }), nil, "malformed_messages"},
+		{"an extension by a text", with(x, func(f *extended) { f.Messages = raw(`["secret"]`) }), nil,
+			"malformed_messages"},
+		{"bad metadata of an extension", with(x, func(f *extended) { f.Metadata = raw(`"secret"`) }), nil,
+			"malformed_metadata"},
 		{"a redaction of nothing", with(r, func(f *redacted) { f.TurnID = uuid.Nil }), nil, "wrong_turn_id"},
 		{"a link to nobody", &events.SessionLinked{SessionID: "s1"}, nil, "malformed_id"},
 		{"a refused link to nobody", &events.LinkRefused{SessionID: "s1"}, nil, "malformed_id"},
@@ -294,6 +310,9 @@ func tombstoneEdits() []edit {
 		{"versions in two places", redaction(func(s []events.Tombstone) { s[1].Place = at(4) }), nil, problem},
 		{"a place after the position", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(5), at(5) }),
 			nil, problem},
+		{"an extension before the start", redaction(func(s []events.Tombstone) { s[1].Extended[0] = at(6) }), nil,
+			problem},
+		{"extensions out of order", redaction(func(s []events.Tombstone) { s[1].Extended[1] = at(7) }), nil, problem},
 		{"a count below nothing", &events.TurnRedacted{TurnID: c1, SessionID: "s1",
 			Session: &events.SessionMark{Pending: -1}}, nil, problem},
 		{"a tombstone in no place", redaction(func(s []events.Tombstone) { s[0].Place, s[1].Place = at(0), at(0) }),

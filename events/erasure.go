@@ -70,7 +70,8 @@ func (f *IdentityErased) Of(sessionID string) *SessionErased {
 }
 
 // ErasureReceipt says what an erasure has done in one place of storage. It belongs to an erased session, or to an
-// erased identity with Sessions sessions. It stands in the log after the erasure.
+// erased identity with Sessions sessions. It stands in the log after the erasure. That of the log says how many
+// Branches lost turns that they shared, and how many such SharedTurns there were.
 type ErasureReceipt struct {
 	IdentityID string `json:"identity_id,omitempty"`
 	SessionID  string `json:"session_id,omitempty"`
@@ -78,6 +79,9 @@ type ErasureReceipt struct {
 	Place      string `json:"place"`
 	Erased     int    `json:"erased"`
 	Sessions   int    `json:"sessions,omitempty"`
+
+	Branches    int `json:"branches,omitempty"`
+	SharedTurns int `json:"shared_turns,omitempty"`
 }
 
 // Type implements Fact.

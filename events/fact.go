@@ -36,13 +36,17 @@ type Names struct {
 	RequestID string    `json:"request_id,omitempty"`
 	// ReplacesTurnID is the second turn that a correction names.
 	ReplacesTurnID uuid.UUID `json:"replaces_turn_id,omitzero"`
+	ExtensionID    string    `json:"extension_id,omitempty"`
 }
 
 // Texts are the parts of a turn that an event brings. They point into the fact, which never changes.
 type Texts struct {
 	Question *Question
 	Answer   *Answer
-	// Metadata comes with Answer, and overrides members of the question's metadata.
+	// Extension is appended to a half that the turn has.
+	Extension *Extension
+	// Metadata comes with Answer, and overrides members of the question's metadata, or with Extension, and overrides
+	// those of its half.
 	Metadata json.RawMessage
 }
 

@@ -128,6 +128,10 @@ func goldens() []struct {
 			TurnIDs:        []uuid.UUID{events.TurnID(session, "req-1"), events.TurnID(session, "req-2")},
 			SummaryNeutral: "Quarks & <leptons> were named.", SummaryTranslated: "Kvarkar nämndes.",
 			Model: "small-1"}, conversation.Anomaly},
+		{events.TypeTurnExtended, &events.TurnExtended{TurnID: asked, SessionID: session, ExtensionID: "step 2#1",
+			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "Yes & yes.",
+				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"call_2","content":"1 < 2"},{"role":"assistant","content":"Yes & yes.","x_client":{"n":1.50}}]`)},
+			Metadata: json.RawMessage(`{"channel":"web"}`)}, conversation.Anomaly},
 	}
 }
 
@@ -163,7 +167,7 @@ func TestRecordedEnvelopes(t *testing.T) {
 			r := readRecorded(t, g.name).decode(t)
 			live.Fold(r)
 			switch r.Fact.(type) {
-			case *events.TurnStarted, *events.TurnFinalized, *events.TurnCorrected:
+			case *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.TurnCorrected:
 			case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
 				*events.SessionDescribed, *events.SessionSummarized, *events.SessionForked, *events.SessionBranched,
 				*events.SessionErased, *events.IdentityErased, *events.ErasureReceipt:

@@ -32,3 +32,12 @@ func ValidID(id string) error {
 	}
 	return nil
 }
+
+// ValidExtensionID returns ErrID if a text can't be the id of an extension. It ends the id of its event, which is a
+// header, and headers lose spaces at their ends.
+func ValidExtensionID(id string) error {
+	if strings.HasSuffix(id, " ") {
+		return ErrID
+	}
+	return ValidID(id)
+}

@@ -37,8 +37,8 @@ func (f *TurnRedacted) check([]byte) Problem {
 }
 
 // Tombstone is what stays of a redacted turn: everything but its texts. Place is the position that orders the turn in
-// its session. Position and Final are the positions of the events that opened and answered it. Status is the turn's
-// status before the redaction.
+// its session. Position and Final are the positions of the events that opened and answered it, and Extended those of the
+// events that extended it, in order. Status is the turn's status before the redaction.
 type Tombstone struct {
 	TurnID           uuid.UUID  `json:"turn_id"`
 	RequestID        string     `json:"request_id"`
@@ -51,6 +51,7 @@ type Tombstone struct {
 	RecordVersion    int        `json:"record_version"`
 	ReplacesTurnID   *uuid.UUID `json:"replaces_turn_id,omitempty"`
 	ReplacedByTurnID *uuid.UUID `json:"replaced_by_turn_id,omitempty"`
+	Extended         []Position `json:"extended,omitempty"`
 }
 
 // SessionMark is the session's state just before a redaction. It is needed because the turn's own events ended silences
@@ -95,6 +96,11 @@ func (t Tombstone) problem(session string) Problem {
 	if !known || t.RecordVersion < 1 || t.Place.Seq == 0 || t.Place.Seq > t.Position.Seq ||
 		(t.Status == "replaced") != (t.ReplacedByTurnID != nil) {
 		return ProblemTombstones
+	}
+	for i, at := range t.Extended {
+		if at.Seq <= t.Position.Seq || i > 0 && at.Seq <= t.Extended[i-1].Seq {
+			return ProblemTombstones
+		}
 	}
 	return cmp.Or(badID(t.RequestID), badTurn(t.TurnID, session, t.RequestID))
 }

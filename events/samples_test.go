@@ -48,7 +48,7 @@ func fullFacts() []events.Fact {
 		&events.LinkRefused{SessionID: "s1", IdentityID: "mallory", SourceHash: "5f1c"},
 		&events.IdentityErased{IdentityID: "alice@example.org", ReceiptID: "x2", Reason: "asked to", ErasedBy: "ops"},
 		&events.ErasureReceipt{IdentityID: "alice@example.org", SessionID: "s1", ReceiptID: "x2", Place: "log",
-			Erased: 12, Sessions: 1},
+			Erased: 12, Sessions: 1, Branches: 2, SharedTurns: 5},
 		&events.SessionDescribed{SessionID: "s1", RequestID: "d2", After: at(9), Title: "Quarks",
 			Metadata: map[string]string{"folder": "physics"}, CreatedAt: &recordedAt,
 			Earlier: []string{events.RequestHash("d1")}},
@@ -57,6 +57,9 @@ func fullFacts() []events.Fact {
 			Root: "s0", Segments: lineage()},
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1, c1},
 			SummaryNeutral: "Quarks.", SummaryTranslated: "Kvarkar.", Model: "small"},
+		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1#0", Metadata: json.RawMessage(`{"n":1}`),
+			Extension: events.Extension{Half: events.HalfAnswer, AnswerNeutral: "A quark is a particle.",
+				Messages: json.RawMessage(`[{"role":"tool","tool_call_id":"1","content":"particle"}]`)}},
 	}
 }
 
@@ -90,6 +93,8 @@ func leastFacts() []events.Fact {
 		&events.SessionBranched{SessionID: "s1", ChildSessionID: "s2", RequestID: "f1", FromSessionID: "s1",
 			Root: "s1"},
 		&events.SessionSummarized{SessionID: "s1", RequestID: "m1", TurnIDs: []uuid.UUID{r1}, SummaryNeutral: "q"},
+		&events.TurnExtended{TurnID: r1, SessionID: "s1", ExtensionID: "e1",
+			Extension: events.Extension{Half: events.HalfQuestion, Messages: json.RawMessage(`[{"role":"user"}]`)}},
 	}
 }
 
@@ -106,7 +111,7 @@ func chain() []events.Tombstone {
 		{
 			TurnID: c1, RequestID: "c1", Place: at(3), Position: at(6), Final: ptr(at(6)), Status: "finalized",
 			CreatedAt:   recordedAt,
-			FinalizedAt: &later, RecordVersion: 3, ReplacesTurnID: ptr(r1),
+			FinalizedAt: &later, RecordVersion: 3, ReplacesTurnID: ptr(r1), Extended: []events.Position{at(7), at(9)},
 		},
 	}
 }

@@ -80,6 +80,9 @@ func TestSchemas(t *testing.T) {
 		t.Parallel()
 		for _, f := range fullFacts() {
 			for name := range members(reflect.TypeOf(f).Elem()) {
+				if f.Type() == events.TypeTurnExtended && name == "question_neutral" {
+					continue // it extends the answer
+				}
 				require.Contains(t, object(t, f), name, f.Type())
 			}
 		}
@@ -143,7 +146,7 @@ func compare(t *testing.T, path string, schema map[string]any, typ reflect.Type)
 		case isText(inner):
 		case inner.Kind() == reflect.Struct:
 			compare(t, at, property, inner)
-		case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct:
+		case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct && !isText(inner.Elem()):
 			compare(t, at, property["items"].(map[string]any), inner.Elem())
 		}
 	}

@@ -120,3 +120,59 @@ func (f *TurnCorrected) check([]byte) Problem {
 	return cmp.Or(badID(f.SessionID), badID(f.RequestID), badTurn(f.TurnID, f.SessionID, f.RequestID),
 		nilTurn(f.ReplacesTurnID), f.Question.problem(), f.Answer.problem())
 }
+
+// Half is a half of a turn.
+type Half string
+
+// The halves.
+const (
+	HalfQuestion Half = "question"
+	HalfAnswer   Half = "answer"
+)
+
+// Extension is what is appended to a half of a turn. Messages, at least one, have the form of Question's. A neutral
+// text, where there is one, takes the place of the half's: the last text of its speaker.
+type Extension struct {
+	Half            Half            `json:"half"`
+	Messages        json.RawMessage `json:"messages"`
+	QuestionNeutral string          `json:"question_neutral,omitempty"`
+	AnswerNeutral   string          `json:"answer_neutral,omitempty"`
+}
+
+func (x Extension) problem() Problem {
+	other := x.QuestionNeutral
+	if x.Half == HalfQuestion {
+		other = x.AnswerNeutral
+	}
+	bad := x.Half != HalfQuestion && x.Half != HalfAnswer || other != ""
+	return cmp.Or(problemIf(bad, ProblemExtension), badMessages(x.Messages),
+		problemIf(!HasMessages(x.Messages), ProblemMessages))
+}
+
+// TurnExtended says: a half of the turn goes on. Members of Metadata override those that the turn has.
+type TurnExtended struct {
+	TurnID      uuid.UUID `json:"turn_id"`
+	SessionID   string    `json:"session_id"`
+	ExtensionID string    `json:"extension_id"`
+	Extension
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Type implements Fact.
+func (f *TurnExtended) Type() string { return TypeTurnExtended }
+
+// EventID implements Fact.
+func (f *TurnExtended) EventID() string { return f.TurnID.String() + ".extended." + f.ExtensionID }
+
+// Subject implements Fact.
+func (f *TurnExtended) Subject() string { return SessionSubject(f.SessionID) }
+
+func (f *TurnExtended) names() Names {
+	return Names{TurnID: f.TurnID, SessionID: f.SessionID, ExtensionID: f.ExtensionID}
+}
+func (f *TurnExtended) texts() Texts          { return Texts{Extension: &f.Extension, Metadata: f.Metadata} }
+func (f *TurnExtended) withdraws() Withdrawal { return WithdrawsNothing }
+func (f *TurnExtended) check([]byte) Problem {
+	return cmp.Or(badID(f.SessionID), nilTurn(f.TurnID),
+		problemIf(ValidExtensionID(f.ExtensionID) != nil, ProblemID), f.problem(), badObject(f.Metadata))
+}

@@ -27,6 +27,8 @@ type Receipt struct {
 	Position                          events.Position
 	RequestedAt                       time.Time
 	Places                            []ReceiptPlace
+	// Shared is nil for a redaction, and while it is not known.
+	Shared *SharedTurns
 	// Progress of an unfinished erasure; nil if it is not known.
 	Progress *ErasureProgress
 }
@@ -44,6 +46,12 @@ type ReceiptPlace struct {
 	At     time.Time
 }
 
+// SharedTurns counts what an erasure took out of branches: the Branches that lost turns, and these Turns, each once.
+type SharedTurns struct {
+	Branches int `json:"branches"`
+	Turns    int `json:"turns"`
+}
+
 // ErasureProgress counts what an unfinished erasure has done. The notes of the log store it in this form. A count is 0
 // if it is not known.
 type ErasureProgress struct {
@@ -53,6 +61,8 @@ type ErasureProgress struct {
 	Turns        int       `json:"turns,omitempty"`
 	Sessions     int       `json:"sessions,omitempty"`
 	SessionsDone int       `json:"sessions_done,omitempty"`
+	// Shared is counted before anything is erased.
+	Shared *SharedTurns `json:"shared,omitempty"`
 }
 
 // ReceiptReader returns receipts. It fails with ErrNoReceipt if there is none.

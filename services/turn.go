@@ -38,6 +38,7 @@ type TurnWriter interface {
 	// of the session are not tried, and have the same outcome.
 	StartTurns(ctx context.Context, commands []conversation.Start) []TurnOutcome
 	FinalizeTurn(ctx context.Context, c conversation.Finalize) (Turn, error)
+	ExtendTurn(ctx context.Context, c conversation.Extend) (Turn, error)
 	RedactTurn(ctx context.Context, sessionID string, c conversation.Redact) (Turn, error)
 	CorrectTurn(ctx context.Context, c conversation.Correct) (Turn, error)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/turnledger/turnledger/services/chat/models"
 	"github.com/turnledger/turnledger/services/chat/presence"
 	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/eraser"
 	"github.com/turnledger/turnledger/services/history"
 	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
@@ -49,14 +50,16 @@ type app struct {
 	views    *views
 	memory   *recall.Outside // nil where the audit tables are the memory
 	follower *follower.Follower
-	history  *history.Service
-	owners   *owners.Index
-	replay   *replay.Replay
-	callers  *bearer.Callers // nil if callers are not authenticated
-	notes    *jetlog.Notes
-	receipts *eraser.Receipts
-	eraser   *eraser.Service // nil without the role
-	hashKey  []byte
+	// summaries are made by a model; nil if none is configured, or other processes make them.
+	summaries *summarizer.Service
+	history   *history.Service
+	owners    *owners.Index
+	replay    *replay.Replay
+	callers   *bearer.Callers // nil if callers are not authenticated
+	notes     *jetlog.Notes
+	receipts  *eraser.Receipts
+	eraser    *eraser.Service // nil without the role
+	hashKey   []byte
 	// consoleKey seals the cookies of the web console.
 	consoleKey []byte
 	handler    backup.Handler
@@ -158,12 +161,15 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.owners = owners.On(a.store.Log, a.follower, a.logger)
 	a.openErasing()
 	a.steps = httpwire.NewSteps(a.registry, a.traces)
-	a.serve()
-	return nil
+	return a.serve()
 }
 
 // serve connects the HTTP API to the services of the roles.
-func (a *app) serve() {
+func (a *app) serve() error {
+	reader, builder := a.readSide()
+	if err := a.openSummaries(reader); err != nil {
+		return err
+	}
 	checks := a.checks()
 	a.registry.MustRegister(a.views.Fleet, httpwire.Dependencies(checks))
 	w := httpwire.Config{
@@ -178,12 +184,10 @@ func (a *app) serve() {
 		Projections: a.views.Fleet, Keeper: a.views.Fleet, DeadLetters: a.views.DeadLetters(),
 		Version: version, HashKey: a.hashKey, MaxBody: int64(a.cfg.MaxBody),
 	}
-	c.Deadline = a.cfg.RequestTimeout
+	c.Deadline, c.LinkReader = a.cfg.RequestTimeout, reader
 	if l := ratelimit.New(a.cfg.RateSession, a.cfg.RateIdentity, nil); l != nil {
 		c.Limiter = l
 	}
-	reader, builder := a.readSide()
-	c.LinkReader = reader
 	if a.roles.has(roleAPI) {
 		c.Turns, c.SessionWrites, c.Erasures = a.history, a.history, a.history
 	}
@@ -195,7 +199,8 @@ func (a *app) serve() {
 	if a.roles.has(roleContext) {
 		c.Sessions, c.Contexts = reader, builder
 		across := a.identities().WithSessions(reader, a.cfg.SessionTTL)
-		c.Identities, c.Lists, c.Counts, c.Search = across, across, across, across
+		c.Identities, c.Lists, c.Counts = across, across, across
+		c.Search = identities.SteppedSearcher{Searcher: across, Steps: a.steps}
 		a.replay = replay.New(a.store.Log, a.owners)
 		c.Events, c.MetadataKeys = a.replay, a.cfg.Rules().MetadataKeys
 	}
@@ -207,6 +212,7 @@ func (a *app) serve() {
 		a.mountConsole(api, c)
 	}
 	a.handler = api
+	return nil
 }
 
 // readSide reads from the views and the log.
@@ -238,6 +244,7 @@ func (a *app) chat(reader *contextbuilder.Reader, builder chat.Contexts) service
 		Turns: a.history, Sessions: reader, Questions: reader, Contexts: builder,
 		Model:    chat.SteppedModel{Model: model, Steps: a.steps},
 		Presence: presence.New(a.store.NC, a.notes), OnPending: services.OnPending(a.cfg.OnPending), Logger: a.logger,
+		Summaries: a.cfg.SummaryURL != "",
 	})
 	return a.chatting
 }
@@ -336,6 +343,9 @@ func (a *app) followers() []func(context.Context) error {
 		out = append(out, a.replay.Run)
 	case a.eraser != nil:
 		out = append(out, func(ctx context.Context) error { return a.owners.Run(ctx) })
+	}
+	if a.summaries != nil {
+		out = append(out, a.summaries.Feed.Run)
 	}
 	if a.memory != nil {
 		out = append(out, a.memory.Run)

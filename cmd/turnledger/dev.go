@@ -28,6 +28,7 @@ func (c *devCmd) Run(e *cli.Env, k *kong.Context) error {
 	// The screen shows the start; the log shows only problems.
 	logger := newLogger(e.Err, slog.LevelWarn, c.Config, k)
 	tuneRuntime(c.Config, devShare, logger)
+	go tuneCollector(e.Ctx)
 	// The port is taken first, so that a conflict shows before PostgreSQL is started.
 	l, err := listen(e.Ctx, c.Config)
 	if err != nil {

@@ -32,6 +32,7 @@ func describedMetrics(t *testing.T) map[string]string {
 		PostgresURL: pgtest.Start(t).URL(), RedisURL: redistest.Start(t).URL(), RecentShadow: "memory",
 	}
 	cfg.MemoryURL, cfg.MemoryAPI = "http://127.0.0.1:1", "v5"
+	cfg.SummaryURL, cfg.SummaryName = "http://127.0.0.1:1", "small"
 	logger := slog.New(slog.NewTextHandler(&stack.Buffer{}, nil))
 	s, err := openStore(t.Context(), cfg, logger)
 	require.NoError(t, err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -9,8 +11,12 @@ import (
 	"github.com/turnledger/turnledger/projections/fleet"
 	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/chat"
+	"github.com/turnledger/turnledger/services/chat/endpoint"
+	"github.com/turnledger/turnledger/services/chat/openai"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/contextbuilder/rewriter"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
 	"github.com/turnledger/turnledger/services/contextbuilder/tokens"
 	"github.com/turnledger/turnledger/services/recall"
 	"github.com/turnledger/turnledger/services/recall/supermemory"
@@ -40,6 +46,54 @@ func (a *app) openMemory() error {
 		Name: a.memory.Name(), Runner: a.memory.Feed, Letters: a.memory.Letters, Applied: a.memory.Effect.Applied,
 	})
 	return nil
+}
+
+// openSummaries opens the effect that summarises sessions, if a model is configured for it.
+func (a *app) openSummaries(reader *contextbuilder.Reader) error {
+	if a.cfg.SummaryURL == "" || !a.roles.has(roleAPI) {
+		return nil
+	}
+	js, err := jetstream.New(a.store.NC)
+	if err != nil {
+		return fmt.Errorf("open the checkpoints of summaries: %w", err)
+	}
+	model := openai.New(endpoint.Config{
+		URL: a.cfg.SummaryURL, Key: a.cfg.SummaryKey, Name: a.cfg.SummaryModel(), Idle: a.cfg.ModelSilence,
+		Setting: "TURNLEDGER_SUMMARY_URL",
+	})
+	a.summaries = summarizer.NewService(a.store.Log, js, summarizer.ServiceConfig{
+		Config: summarizer.Config{
+			Model: summaryModel{model}, Sessions: reader, Summaries: a.history, After: a.cfg.SummaryAfter,
+			Logger: a.logger,
+		},
+		Feed: runner.Config{Rules: a.cfg.Rules(), Follower: a.follower, Metrics: a.metrics, Logger: a.logger,
+			Desk: a.views.Desk()},
+		Replicas: a.cfg.Replicas, Registry: a.registry,
+	})
+	a.views.AddWorker(fleet.Worker{
+		Name: a.summaries.Name(), Runner: a.summaries.Feed, Letters: a.summaries.Letters,
+	})
+	return nil
+}
+
+// summaryModel has a chat model write summaries.
+type summaryModel struct{ chat.Model }
+
+// Write implements summarizer.Model.
+func (m summaryModel) Write(
+	ctx context.Context, instructions, given string, emit func(string),
+) (string, services.Finish, error) {
+	var p chat.Prompt
+	for _, message := range []map[string]string{
+		{"role": "system", "content": instructions}, {"role": "user", "content": given},
+	} {
+		raw, err := json.Marshal(message)
+		if err != nil {
+			return "", "", fmt.Errorf("encode a prompt: %w", err)
+		}
+		p.Messages = append(p.Messages, raw)
+	}
+	return m.Answer(ctx, p, emit)
 }
 
 // snippets returns the memory of prompts: the external memory, else the audit tables, or nil if there is neither.

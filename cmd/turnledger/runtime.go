@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"github.com/turnledger/turnledger/cmd/turnledger/config"
+	"github.com/turnledger/turnledger/events/pause"
 )
 
 // The share of a control group's memory that the Go runtime stays below. dev leaves room for its PostgreSQL.
@@ -16,6 +21,41 @@ const (
 	serveShare = 0.9
 	devShare   = 0.7
 )
+
+// The room that the garbage collector leaves between two collections: half of what is live, but at least leastRoom.
+// By Go's own default a small heap would be collected too often, and a large one would grow to twice its size
+// (docs/decisions.md#the-collector-leaves-half-of-what-is-live).
+const (
+	leastRoom   = 192 << 20
+	shareOfLive = 2
+	tuneEvery   = time.Second
+)
+
+// gcPercent returns the value of GOGC that leaves the room.
+func gcPercent(live uint64) int {
+	if live == 0 {
+		return 100
+	}
+	return int(max(100/shareOfLive, min(100*leastRoom/live, 10_000))) //nolint:gosec // at most 10,000
+}
+
+// tuneCollector sets GOGC by what is live, until ctx ends. A GOGC of the environment wins.
+func tuneCollector(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for set := 100; ; {
+		metrics.Read(live)
+		if p := gcPercent(live[0].Value.Uint64()); p*10 < set*9 || p*10 > set*11 {
+			debug.SetGCPercent(p)
+			set = p
+		}
+		if !pause.For(ctx, tuneEvery) {
+			return
+		}
+	}
+}
 
 // tuneRuntime fits the Go runtime to its surroundings; the variables of the runtime itself (GOMAXPROCS, GOMEMLIMIT)
 // win. Where the log is embedded, an fsync holds a processor while it waits for the disk, so that one more runs

@@ -26,6 +26,7 @@ func (c *serveCmd) Run(e *cli.Env, k *kong.Context) error {
 	}
 	logger := newLogger(e.Err, slog.LevelInfo, c.Config, k)
 	tuneRuntime(c.Config, serveShare, logger)
+	go tuneCollector(e.Ctx)
 	if c.PostgresURL == "" && roles.has(roleAudit) {
 		logger.Warn("there is no audit: TURNLEDGER_POSTGRES_URL is not set; the log keeps everything, " +
 			"so the audit catches up when it is")

@@ -12,10 +12,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/chat"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	httpwire "github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/identities"
 )
 
 // textSteps is a memory, a rewriter and a model whose answers and errors are texts.
@@ -27,6 +30,10 @@ func (k textSteps) Snippet(context.Context, services.MemoryQuery) (string, error
 
 func (k textSteps) Rewrite(context.Context, string, []contextbuilder.Message, string) (string, error) {
 	return "secret", k.err
+}
+
+func (k textSteps) Search(context.Context, services.SearchAsk) (services.SearchPage, error) {
+	return services.SearchPage{Hits: []projections.Hit{{Snippet: "secret"}}}, k.err
 }
 
 func (textSteps) Name() string { return "m" }
@@ -51,16 +58,26 @@ func TestStepsAreSpansAndMeasuresWithoutText(t *testing.T) {
 		_, _ = contextbuilder.SteppedMemory{Memory: k, Steps: s}.Snippet(ctx, services.MemoryQuery{Message: "secret"})
 		_, _ = contextbuilder.SteppedRewriter{Rewriter: k, Steps: s}.Rewrite(ctx, "secret", nil, "secret")
 		_, _, _ = chat.SteppedModel{Model: k, Steps: s}.Answer(ctx, chat.Prompt{}, func(string) {})
+		_, err := identities.SteppedSearcher{Searcher: k, Steps: s}.Search(ctx,
+			services.SearchAsk{SearchFilter: projections.SearchFilter{Query: "secret"}})
+		require.ErrorIs(t, err, k.err)
 	}
+	wrong := textSteps{&conversation.Invalid{Field: "query", Why: "is a secret"}}
+	_, err := identities.SteppedSearcher{Searcher: wrong, Steps: s}.Search(ctx, services.SearchAsk{})
+	require.ErrorIs(t, err, wrong.err)
 	var got []string
 	for _, span := range seen.GetSpans() {
 		require.Equal(t, request.SpanContext().SpanID(), span.Parent.SpanID())
 		got = append(got, fmt.Sprint(span.Name, " ", span.Status.Code, " ", len(span.Events)))
 	}
-	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "memory Error 0",
-		"rewriter Error 0", "model Error 1"}, got)
+	require.Equal(t, []string{"memory Unset 0", "rewriter Unset 0", "model Unset 1", "search_words Unset 0",
+		"memory Error 0", "rewriter Error 0", "model Error 1", "search_words Error 0", "search_words Unset 0"}, got)
 	require.NotContains(t, fmt.Sprint(seen.GetSpans()), "secret")
 	n, err := testutil.GatherAndCount(registry, "turnledger_step_duration_seconds")
 	require.NoError(t, err)
-	require.Equal(t, 7, n, "two of each, and the first words")
+	require.Equal(t, 9, n, "two of each, and the first words")
+	gathered, err := registry.Gather()
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(gathered), "secret")
+	require.Contains(t, fmt.Sprint(gathered), `search_words`)
 }

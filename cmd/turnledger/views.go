@@ -152,9 +152,9 @@ func (a *app) openAudit(ctx context.Context) error {
 		return err
 	}
 	entry := fleet.Entry{
-		View: tables, Rebuildable: tables, Open: tables.Prepare, Carry: tables.Carry, Close: tables.Close,
-		MaxBatch: 10_000, Rest: auditRest,
-		Feeds: a.roles.has(roleAudit), Reads: a.reads(),
+		View: tables, Rebuildable: tables, Open: tables.Prepare, Close: tables.Close,
+		Feeding: runner.Feeding{MaxBatch: 10_000, Rest: auditRest, Carry: tables.Carry},
+		Feeds:   a.roles.has(roleAudit), Reads: a.reads(),
 		Store: "postgres", Reason: "PostgreSQL does not answer, or may not be used",
 	}
 	m, err := a.views.Add(ctx, entry)

@@ -130,12 +130,16 @@ func (s *State) unfork(stones []events.Tombstone) {
 	}
 }
 
-// segmentBits is where the places of a branch's turns hold the number of their segment, so that shared turns stand
-// before its own in the order of the lineage.
-const segmentBits = 48
+// A place in a composed session has the number of its segment in its upper bits, so that shared turns stand before the
+// branch's own in the order of the lineage. The other 48 bits are the sequence in the segment's partition: a partition
+// that got a million events a second would need nine years to outgrow them.
+const (
+	segmentBits = 48
+	sequence    = 1<<segmentBits - 1
+)
 
 func lifted(segment int, place uint64) uint64 {
-	return uint64(segment)<<segmentBits | place //nolint:gosec // at most 32
+	return uint64(segment)<<segmentBits | place //nolint:gosec // at most events.MaxSegments
 }
 
 // OwnBoundary returns the boundary as far as it stands in the session itself, as a sequence of its partition.
@@ -143,7 +147,7 @@ func (s *State) OwnBoundary() uint64 {
 	if s.Boundary>>segmentBits != uint64(len(s.more().segments)) {
 		return 0
 	}
-	return s.Boundary & (1<<segmentBits - 1)
+	return s.Boundary & sequence
 }
 
 // Origin returns the session that a turn stands in, the turn's own partition, and whether a branch inherits the turn
@@ -157,7 +161,7 @@ func (s *State) Origin(t *Turn, partition int) (sessionID string, of int, inheri
 }
 
 // PlaceOf returns the place of a turn in the session that it stands in.
-func PlaceOf(t *Turn) uint64 { return t.Place & (1<<segmentBits - 1) }
+func PlaceOf(t *Turn) uint64 { return t.Place & sequence }
 
 // segmentOf returns the number of the segment of a turn of a composed session.
 func segmentOf(t *Turn) int { return int(t.Place >> segmentBits) }
@@ -188,6 +192,17 @@ func (s *State) shared(g events.Segment) iter.Seq[*Turn] {
 	}
 }
 
+// SharedIDs returns the turns of the session that a segment shares, and that are neither redacted nor replaced.
+func (s *State) SharedIDs(g events.Segment) iter.Seq[uuid.UUID] {
+	return func(yield func(uuid.UUID) bool) {
+		for t := range s.shared(g) {
+			if t.Status == Finalized && !yield(t.ID) {
+				return
+			}
+		}
+	}
+}
+
 // IsOf reports whether the session is the root of a branch, or a branch of it.
 func (s *State) IsOf(root string) bool { return s.SessionID == root || s.Fork().Root == root }
 
@@ -202,27 +217,29 @@ func (s *State) Shares(g events.Segment, id uuid.UUID) bool {
 }
 
 // Inherit adds to a branch the turns that it shares. from holds the sessions of list, its segments, each with all its
-// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied. Only
-// the newest shown turns that are shared are taken, as many as most says, with all that stand between them; the counts
-// are those of all. A state that leaves turns out is not Whole.
+// turns; a session that shares nothing is nil. The turns of s must be the caller's own, those of from are copied,
+// each without what extended it after the fork. Only the newest shown turns that are shared are taken, as many as most
+// says, with all that stand between them; the counts are those of all. A state that leaves turns out is not Whole.
 func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 	s.liftOwn(list)
 	now := s.more()
 	now.segments = list
 	s.rare = &now
-	var all []*Turn
+	type inherited struct {
+		t       *Turn
+		segment int
+	}
+	var all []inherited
 	for i, g := range list {
 		for t := range from[i].shared(g) {
-			c := *t
-			c.Place = lifted(i, t.Place)
-			all = append(all, &c)
+			all = append(all, inherited{t, i})
 		}
 	}
 	first, taken := len(all), 0
-	for i, t := range slices.Backward(all) {
-		if t.Status == Finalized {
+	for i, x := range slices.Backward(all) {
+		if x.t.Status == Finalized {
 			s.Finalized++
-			if s.Shown(t) {
+			if lifted(x.segment, x.t.Place) > s.Boundary {
 				s.ShownFinalized++
 				taken++
 			}
@@ -232,7 +249,14 @@ func (s *State) Inherit(list []events.Segment, from []*State, most int) {
 		}
 	}
 	s.Whole = s.Whole && first == 0
-	s.Turns = append(all[first:], s.Turns...)
+	copies, turns := make([]Turn, len(all)-first), make([]*Turn, 0, len(all)-first+len(s.Turns))
+	for i, x := range all[first:] {
+		copies[i] = *x.t
+		copies[i].shorten(list[x.segment].Through.Seq)
+		copies[i].Place = lifted(x.segment, x.t.Place)
+		turns = append(turns, &copies[i])
+	}
+	s.Turns = append(turns, s.Turns...)
 	s.makeIndex()
 }
 

@@ -17,6 +17,7 @@ const (
 	CodeTurnRedacted    = "turn_redacted"
 	CodeTurnReplaced    = "turn_replaced"
 	CodeTurnPending     = "turn_pending"
+	CodeTurnFinalized   = "turn_finalized"
 	CodeRequestIDInUse  = "request_id_in_use"
 	CodeSessionErased   = "session_erased"
 	CodeSessionNotFound = "session_not_found"
@@ -26,6 +27,8 @@ const (
 
 	CodeSecondStart = "second_start"
 	CodeSecondFinal = "second_final"
+	// CodeSecondExtension is the reason of an extension with the id of another one of the turn.
+	CodeSecondExtension = "second_extension"
 	// CodeWrongPosition is the reason of an event that claims to rest on an event after it.
 	CodeWrongPosition = "wrong_position"
 	// CodeDescriptionReplaced is the reason of a description that was decided before the one that stands;
@@ -82,6 +85,7 @@ var (
 	ErrTurnRedacted   = refusal(CodeTurnRedacted, "the turn is redacted and takes no more writes")
 	ErrTurnReplaced   = refusal(CodeTurnReplaced, "the turn was replaced by a correction: correct the current version")
 	ErrTurnPending    = refusal(CodeTurnPending, "the turn has no answer yet: finalize it first")
+	ErrTurnFinalized  = refusal(CodeTurnFinalized, "the turn has its answer: its question can't be extended any more")
 	ErrRequestIDInUse = refusal(CodeRequestIDInUse,
 		"the request_id belongs to another write of this session: use a new one")
 	ErrSessionNotFound = refusal(CodeSessionNotFound, "the log has no session of this id")

@@ -12,7 +12,7 @@ type Change struct {
 	Kind Kind
 	// Reason of an anomaly is one word: a problem of the envelope, or a Code.
 	Reason string
-	// Turn is the turn that was started or answered, or that replaces another one.
+	// Turn is the turn that was started, answered or extended, or that replaces another one.
 	Turn *Turn
 	// Turns are the versions that a redaction or an erasure covers, oldest first, or the turn that a correction
 	// replaces.
@@ -73,7 +73,7 @@ func (s *State) Fold(e events.Recorded) Change {
 	before := s.Boundary
 	c := s.foldFact(e)
 	switch c.Kind {
-	case Started, Answered, Linked, Corrected, Reset, Forked:
+	case Started, Answered, WasExtended, Linked, Corrected, Reset, Forked:
 		s.touch(e)
 	case Seen, Duplicate, Anomaly, TurnGone, Described, Summarized, Branched,
 		Erased, Refused, Noted: // no activity in the conversation
@@ -122,7 +122,8 @@ func (s *State) count(c Change) {
 		}
 	case Erased:
 		s.Counts = Counts{}
-	case Seen, Duplicate, Anomaly, Linked, Corrected, Reset, Described, Summarized, Forked, Branched, Refused, Noted:
+	case Seen, Duplicate, Anomaly, WasExtended, Linked, Corrected, Reset, Described, Summarized, Forked, Branched,
+		Refused, Noted:
 	}
 }
 
@@ -169,6 +170,8 @@ func (s *State) foldFact(e events.Recorded) Change {
 		return s.start(e, f)
 	case *events.TurnFinalized:
 		return s.finalize(e, f)
+	case *events.TurnExtended:
+		return s.extend(e, f)
 	case *events.SessionLinked:
 		return s.link(e, f)
 	case *events.TurnRedacted:

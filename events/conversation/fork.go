@@ -110,13 +110,18 @@ func (s *State) lineage(own []events.Segment, last *Turn, partition int) []event
 		g = own[n]
 		g.ThroughTurnID, g.Through.Seq = last.ID, 0
 	} else if s.Boundary>>segmentBits == uint64(n) && s.Boundary != 0 { //nolint:gosec // not negative
-		g.After = &events.Position{Partition: partition, Seq: s.Boundary & (1<<segmentBits - 1)}
+		g.After = &events.Position{Partition: partition, Seq: s.Boundary & sequence}
 	}
 	var place uint64
 	for _, t := range s.Turns {
 		if segmentOf(t) == n && t.Place <= last.Place && t.Place != place {
 			place = t.Place
-			g.Through.Seq = max(g.Through.Seq, t.Final)
+			g.Through.Seq = max(g.Through.Seq, t.Last())
+		}
+	}
+	for _, t := range s.Turns { // an earlier turn may have been extended later
+		if segmentOf(t) == n && t.Place < last.Place && t.Final != 0 && t.Final <= g.Through.Seq {
+			g.Through.Seq = max(g.Through.Seq, t.Last())
 		}
 	}
 	return append(slices.Clone(own[:n]), g)

@@ -16,6 +16,8 @@ const (
 	Noted
 	Started
 	Answered
+	// WasExtended: messages were appended to a half of a turn.
+	WasExtended
 	Linked
 	Corrected
 	TurnGone
@@ -30,7 +32,7 @@ const (
 
 var kindNames = [...]string{
 	Seen: "seen", Duplicate: "duplicate", Anomaly: "anomaly", Refused: "link_refused", Noted: "noted",
-	Started: "started", Answered: "answered", Linked: "linked", Corrected: "corrected",
+	Started: "started", Answered: "answered", WasExtended: "extended", Linked: "linked", Corrected: "corrected",
 	TurnGone: "redacted", Reset: "reset", Described: "described", Summarized: "summarized", Forked: "forked",
 	Branched: "branched", Erased: "erased",
 }

@@ -66,4 +66,7 @@ func (r Rules) Fill(t *Turn, f events.Fact) {
 	if texts.Answer != nil {
 		t.Answer, t.AnswerMetadata = texts.Answer, r.Metadata(texts.Metadata)
 	}
+	if texts.Extension != nil {
+		r.extend(t, texts.Extension, texts.Metadata)
+	}
 }

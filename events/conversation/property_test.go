@@ -53,13 +53,27 @@ var (
 	requests   = rapid.SampledFrom([]string{"r1", "r2", "r3", "r4", "r5"})
 	identities = rapid.SampledFrom([]string{"", "", "alice", "bob"})
 	wordings   = rapid.SampledFrom([]string{"one", "two"})
+
+	extensionIDs = rapid.SampledFrom([]string{"e1", "e2", "e3"})
 )
+
+// extension draws what is appended to a half of a turn, with a neutral text or without.
+func (m *machine) extension(t *rapid.T, words string) events.Extension {
+	x := events.Extension{Half: rapid.SampledFrom([]events.Half{events.HalfQuestion, events.HalfAnswer,
+		events.HalfAnswer}).Draw(t, "half"), Messages: []byte(`[{"role":"x","content":"` + words + `"}]`)}
+	if rapid.Bool().Draw(t, "neutral") {
+		if x.AnswerNeutral = words; x.Half == events.HalfQuestion {
+			x.QuestionNeutral, x.AnswerNeutral = words, ""
+		}
+	}
+	return x
+}
 
 func (m *machine) anyCommand(t *rapid.T) command {
 	request, words := requests.Draw(t, "request"), wordings.Draw(t, "words")
 	id := m.turn(request)
 	switch name := rapid.SampledFrom([]string{"start", "start", "finalize", "finalize", "correct", "redact", "link",
-		"reset", "finalize first", "describe", "describe", "summarize"}).Draw(t, "command"); name {
+		"reset", "finalize first", "describe", "describe", "summarize", "extend", "extend"}).Draw(t, "command"); name {
 	case "start":
 		c := conversation.Start{SessionID: m.session, RequestID: request, IdentityID: identities.Draw(t, "identity"),
 			Question: events.Question{QuestionNeutral: words}}
@@ -84,6 +98,10 @@ func (m *machine) anyCommand(t *rapid.T) command {
 		return command{name, func(s *conversation.State) conversation.Decision {
 			return s.DecideRedact(conversation.Redact{TurnID: id})
 		}}
+	case "extend":
+		c := conversation.Extend{SessionID: m.session, TurnID: id, ExtensionID: extensionIDs.Draw(t, "extension"),
+			Extension: m.extension(t, words)}
+		return command{name, func(s *conversation.State) conversation.Decision { return s.DecideExtend(c) }}
 	case "describe":
 		c := conversation.Describe{SessionID: m.session, RequestID: request, Title: &words,
 			Metadata: map[string]*string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"): nil, words: &words}}
@@ -148,6 +166,8 @@ func (m *machine) raw(t *rapid.T) {
 	facts := map[string]events.Fact{
 		"started":   &events.TurnStarted{TurnID: id, SessionID: m.session, RequestID: request, Question: q},
 		"finalized": &events.TurnFinalized{TurnID: id, SessionID: m.session, Answer: a},
+		"extended": &events.TurnExtended{TurnID: id, SessionID: m.session, ExtensionID: extensionIDs.Draw(t,
+			"extension"), Extension: m.extension(t, words)},
 		"corrected": &events.TurnCorrected{TurnID: id, SessionID: m.session, RequestID: request,
 			ReplacesTurnID: m.turn(requests.Draw(t, "old")), Question: q, Answer: a},
 		"redacted": &events.TurnRedacted{TurnID: id, SessionID: m.session},
@@ -169,6 +189,7 @@ func (m *machine) raw(t *rapid.T) {
 		"no turn id": &events.TurnFinalized{TurnID: uuid.Nil, SessionID: m.session, Answer: a},
 	}
 	names := []string{"started", "started", "finalized", "finalized", "corrected", "corrected", "redacted", "linked",
+		"extended", "extended",
 		"refused", "reset", "described", "described", "summarized", "summarized", "forked", "branched", "empty",
 		"wrong turn id", "no turn id"}
 	if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {

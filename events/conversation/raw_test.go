@@ -39,6 +39,10 @@ func (r *runner) rawFact(a args) (events.Fact, error) {
 		return &events.TurnStarted{TurnID: id, SessionID: r.session, RequestID: request, Question: questionOf(a)}, nil
 	case "finalized":
 		return &events.TurnFinalized{TurnID: id, SessionID: r.session, Answer: answerOf(a)}, nil
+	case "extended":
+		c := r.extendOf(a)
+		return &events.TurnExtended{TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID,
+			Extension: c.Extension, Metadata: c.Metadata}, nil
 	case "corrected":
 		return &events.TurnCorrected{
 			TurnID: id, SessionID: r.session, RequestID: request, ReplacesTurnID: r.turn(a.values["of"]),

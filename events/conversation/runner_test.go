@@ -46,7 +46,7 @@ func (r *runner) line(line string) (string, error) {
 		d, err := time.ParseDuration(a.word(1))
 		r.clock = r.clock.Add(d)
 		return "", err
-	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin":
+	case "start", "finalize", "link", "redact", "correct", "reset", "describe", "summarize", "fork", "begin", "extend":
 		return r.command(a)
 	case "normal":
 		return r.normal(args{words: a.words[1:], values: a.values})
@@ -175,6 +175,9 @@ func (r *runner) decide(s *conversation.State, a args) (conversation.Decision, e
 			RedactedBy: a.values["by"]}), nil
 	case "reset":
 		return s.DecideReset(a.values["reason"], 0), nil
+	case "extend":
+		c, _, err := policy.NormalExtend(r.extendOf(a))
+		return s.DecideExtend(c), err
 	case "fork":
 		return r.fork(s, a)
 	case "begin":
@@ -234,6 +237,14 @@ func (r *runner) finalizeOf(a args) conversation.Finalize {
 		c.StartFirst = &first
 	}
 	return c
+}
+
+// extendOf reads "extend TURN ID answer m=MESSAGES a=TEXT", or question and q=.
+func (r *runner) extendOf(a args) conversation.Extend {
+	return conversation.Extend{SessionID: r.session, TurnID: r.turn(a.word(1)), ExtensionID: a.word(2),
+		Extension: events.Extension{Half: events.Half(a.word(3)), Messages: json.RawMessage(a.values["m"]),
+			QuestionNeutral: a.values["q"], AnswerNeutral: a.values["a"]},
+		Metadata: []byte(a.values["metadata"])}
 }
 
 func (r *runner) correctOf(a args) conversation.Correct {

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type Summary struct {
 // Summarize asks to record a summary of the turns from the session's first visible one through ThroughTurnID.
 type Summarize struct {
 	ThroughTurnID uuid.UUID
+	// Read, if set, are the turns that the summary was made from: where the session has others up to ThroughTurnID by
+	// now, the summary is refused.
+	Read []uuid.UUID
 	// Summary is the fact to record, but for its turns.
 	Summary events.SessionSummarized
 }
@@ -87,6 +91,9 @@ func (s *State) DecideSummarize(c Summarize) Decision {
 	if earlier != nil {
 		return Decision{Err: s.whyVoid(earlier)}
 	}
+	if c.Read != nil && !slices.Equal(c.Read, f.TurnIDs) {
+		return Decision{Err: ErrTurnReplaced}
+	}
 	return Decision{Facts: []events.Fact{&f}, Expect: true}
 }
 
@@ -126,7 +133,7 @@ func (s *State) Summary(id uuid.UUID) *Summary {
 }
 
 // Stands reports whether a summary stands: the visible turns from the session's first through its last are exactly
-// those that it covers, and all of them are finalized.
+// those that it covers, none of them was extended since, and all are finalized.
 func (s *State) Stands(m *Summary) bool {
 	covered, final := s.visibleThrough(m.ThroughPlace)
 	return final && covered == m.covered
@@ -161,9 +168,18 @@ func (s *State) keepSummaries(list []Summary) {
 	now.notStanding = len(list) - len(s.Standing())
 }
 
+// extentSize is the size of what appendExtent appends.
+const extentSize = len(uuid.Nil) + 8
+
+// appendExtent appends what a summary covers of a turn: its version, which its id names, and how far it was extended.
+func appendExtent(to []byte, t *Turn) []byte {
+	to = append(to, t.ID[:]...)
+	return binary.BigEndian.AppendUint64(to, uint64(t.extensions())) //nolint:gosec // not negative
+}
+
 // visibleThrough returns the digest of the turns that prompts may show up to a place, and whether all are finalized.
 func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bool) {
-	ids := make([]byte, 0, len(uuid.Nil)*len(s.Turns))
+	ids := make([]byte, 0, extentSize*len(s.Turns))
 	for _, t := range s.Turns {
 		if t.Place > place || !s.Shown(t) {
 			continue
@@ -171,7 +187,7 @@ func (s *State) visibleThrough(place uint64) (digest [sha256.Size]byte, final bo
 		if t.Status != Finalized {
 			return digest, false
 		}
-		ids = append(ids, t.ID[:]...)
+		ids = appendExtent(ids, t)
 	}
 	return sha256.Sum256(ids), true
 }
@@ -191,7 +207,7 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 	}
 	m := Summary{ID: id, At: e.Position.Seq, CreatedAt: e.Time, Turns: len(f.TurnIDs),
 		From: f.TurnIDs[0], Through: f.TurnIDs[len(f.TurnIDs)-1], digest: e.Digest}
-	ids := make([]byte, 0, len(uuid.Nil)*len(f.TurnIDs))
+	ids := make([]byte, 0, extentSize*len(f.TurnIDs))
 	for i, id := range f.TurnIDs {
 		t := s.Turn(id)
 		if t == nil {
@@ -204,7 +220,7 @@ func (s *State) summarize(e events.Recorded, f *events.SessionSummarized) Change
 			m.FromPlace = t.Place
 		}
 		m.ThroughPlace = t.Place
-		ids = append(ids, id[:]...)
+		ids = appendExtent(ids, t)
 	}
 	if m.FromPlace <= s.ResetAt || !slices.Equal(f.TurnIDs, s.between(m.FromPlace, m.ThroughPlace)) {
 		return anomaly(CodeSummaryGap)
@@ -234,7 +250,7 @@ func (s *State) between(from, through uint64) (ids []uuid.UUID) {
 // voidsSummary reports whether more summaries than before the change don't stand.
 func (s *State) voidsSummary(c Change) bool {
 	switch c.Kind {
-	case Corrected, TurnGone, Reset, Summarized:
+	case WasExtended, Corrected, TurnGone, Reset, Summarized:
 	case Seen, Duplicate, Anomaly, Refused, Noted, Started, Answered, Linked, Described, Forked, Branched, Erased:
 		if !c.NewBoundary {
 			return false

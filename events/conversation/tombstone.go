@@ -27,6 +27,7 @@ func (s *State) redact(e events.Recorded, f *events.TurnRedacted) Change {
 		v.StatusBefore, v.Status, v.Redacted, v.DeletedAt = v.Status, Redacted, e.Position.Seq, e.Time
 		v.Question, v.Answer, v.AnswerMetadata = nil, nil, nil
 		v.TranslateChat, v.startDigest, v.finalDigest, v.startSent = false, 0, 0, 0
+		v.bare()
 	}
 	return Change{Kind: TurnGone, Turn: t, Turns: chain}
 }
@@ -68,6 +69,9 @@ func (s *State) Tombstones(chain []*Turn, partition int) []events.Tombstone {
 			ReplacesTurnID:   optional(t.Replaces, t.Replaces != uuid.Nil),
 			ReplacedByTurnID: optional(t.ReplacedBy, t.ReplacedBy != uuid.Nil),
 		}
+		for _, x := range t.Extensions() {
+			out[i].Extended = append(out[i].Extended, events.Position{Partition: partition, Seq: x.Seq})
+		}
 	}
 	return out
 }
@@ -87,10 +91,10 @@ func (s *State) restore(f *events.TurnRedacted, e events.Recorded) bool {
 	var missing []*Turn
 	for _, stone := range f.Tombstones {
 		want, have := fromTombstone(stone), s.Turn(stone.TurnID)
-		if want.Started >= e.Position.Seq || want.Final >= e.Position.Seq || have != nil && have.contradicts(want) {
+		if want.Last() >= e.Position.Seq || have != nil && have.contradicts(want) {
 			return false
 		}
-		if have == nil || have.Status < want.Status {
+		if have == nil || have.Status < want.Status || have.extensions() < want.extensions() {
 			missing = append(missing, want)
 		}
 	}
@@ -116,6 +120,9 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 	for _, stone := range stones {
 		own[stone.TurnID] = true
 		claimed[stone.Place.Seq], claimed[stone.Position.Seq], claimed[orZero(stone.Final).Seq] = true, true, true
+		for _, at := range stone.Extended {
+			claimed[at.Seq] = true
+		}
 	}
 	delete(claimed, 0)
 	if claimed[s.LinkedAt] || claimed[s.ResetAt] || claimed[s.Description().DescribedAt] ||
@@ -123,7 +130,8 @@ func (s *State) occupied(stones []events.Tombstone) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.Turns, func(t *Turn) bool {
-		return !own[t.ID] && (claimed[t.Place] || claimed[t.Started] || claimed[t.Final] || claimed[t.Redacted])
+		return !own[t.ID] && (claimed[t.Place] || claimed[t.Started] || claimed[t.Final] || claimed[t.Redacted] ||
+			t.extendedAt(func(seq uint64) bool { return claimed[seq] }))
 	})
 }
 
@@ -161,27 +169,47 @@ func (s *State) credibleMark(f *events.TurnRedacted) *events.SessionMark {
 // is the first after a boundary.
 func (s *State) hadEvent(stones []events.Tombstone, seq uint64) bool {
 	return seq == s.LinkedAt ||
-		slices.ContainsFunc(s.Turns, func(t *Turn) bool { return t.Started == seq || t.Final == seq }) ||
+		slices.ContainsFunc(s.Turns, func(t *Turn) bool {
+			return t.Started == seq || t.Final == seq || t.extendedAt(func(at uint64) bool { return at == seq })
+		}) ||
 		slices.ContainsFunc(stones, func(stone events.Tombstone) bool {
-			return stone.Position.Seq == seq || stone.Final != nil && stone.Final.Seq == seq
+			return stone.Position.Seq == seq || stone.Final != nil && stone.Final.Seq == seq ||
+				slices.ContainsFunc(stone.Extended, func(at events.Position) bool { return at.Seq == seq })
 		})
 }
 
 // contradicts reports whether t can't be what is left of want after some of want's events were erased.
 func (t *Turn) contradicts(want *Turn) bool {
 	return t.Redacted != 0 || t.Started != want.Started || t.Version != want.Version || t.Replaces != want.Replaces ||
-		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy
+		t.Status > want.Status || t.Status == want.Status && t.ReplacedBy != want.ReplacedBy ||
+		t.extendedAt(func(seq uint64) bool {
+			return !want.extendedAt(func(at uint64) bool { return at == seq })
+		})
+}
+
+// extendedAt reports whether one of the turn's extensions stands at a sequence for which is returns true.
+func (t *Turn) extendedAt(is func(seq uint64) bool) bool {
+	for x := range t.extended.back() {
+		if is(x.seq) {
+			return true
+		}
+	}
+	return false
 }
 
 // fromTombstone returns the turn as it was before its redaction; redact then makes it a tombstone like any other.
 func fromTombstone(stone events.Tombstone) *Turn {
-	return &Turn{
+	t := &Turn{
 		ID: stone.TurnID, RequestID: stone.RequestID, Place: stone.Place.Seq, Started: stone.Position.Seq,
 		Version: stone.RecordVersion, CreatedAt: stone.CreatedAt, fromTombstone: true,
 		Status: Status(max(0, slices.Index(statusNames[:], stone.Status))), //nolint:gosec // one of four
 		Final:  orZero(stone.Final).Seq, FinalizedAt: orZero(stone.FinalizedAt),
 		Replaces: orZero(stone.ReplacesTurnID), ReplacedBy: orZero(stone.ReplacedByTurnID),
 	}
+	for _, at := range stone.Extended {
+		t.note(extension{seq: at.Seq})
+	}
+	return t
 }
 
 // restoreHead restores the session's head from the redaction's mark. Without a mark it restores the times, as far as

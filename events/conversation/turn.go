@@ -27,12 +27,14 @@ func (s Status) String() string { return statusNames[s] }
 // Turn is one question and its answer. Sequences are of the session's partition.
 //
 // Question and Answer point into the facts and are never changed in place; both are nil in a slim state and in a
-// tombstone.
+// tombstone. An extension makes new ones.
 type Turn struct {
 	ID        uuid.UUID
 	RequestID string
 	Status    Status
-	Version   int
+	// StatusBefore is the status before a redaction.
+	StatusBefore Status
+	Version      int
 	// Place orders the turn in its session: the sequence of its start, or the place of the turn that it replaces.
 	Place uint64
 	// Started, Final and Redacted are the sequences of the events that opened, answered and redacted it; 0 if there is
@@ -44,8 +46,6 @@ type Turn struct {
 	TranslateChat, fromTombstone      bool
 	// startSent is a digest of the time that the sender of the start stated. It stands where the struct has room.
 	startSent uint32
-	// StatusBefore is the status before a redaction.
-	StatusBefore Status
 
 	Question *events.Question
 	Answer   *events.Answer
@@ -53,6 +53,8 @@ type Turn struct {
 	AnswerMetadata json.RawMessage
 
 	startDigest, finalDigest uint64
+	// extended is the last extension.
+	extended *extension
 }
 
 // Corrects reports whether a correction made the turn.

@@ -93,6 +93,8 @@ func named(e events.Recorded, turns ...uuid.UUID) bool {
 		return slices.Contains(turns, f.TurnID)
 	case *events.TurnFinalized:
 		return slices.Contains(turns, f.TurnID)
+	case *events.TurnExtended:
+		return slices.Contains(turns, f.TurnID)
 	case *events.TurnCorrected:
 		return slices.Contains(turns, f.TurnID) || slices.Contains(turns, f.ReplacesTurnID)
 	case nil, *events.TurnRedacted, *events.SessionLinked, *events.LinkRefused, *events.SessionReset,
@@ -177,6 +179,9 @@ func (w *world) turnLine(s *conversation.State, t *conversation.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s v%d %s place=%d started=%d", t.RequestID, t.Version, t.Status, t.Place, t.Started)
 	optional(&b, "final", t.Final)
+	for i, x := range t.Extensions() {
+		fmt.Fprintf(&b, "%s%d", []string{" extended=", ","}[min(i, 1)], x.Seq)
+	}
 	optional(&b, "gone", t.Redacted)
 	if t.Redacted != 0 {
 		fmt.Fprintf(&b, " was=%s", t.StatusBefore)

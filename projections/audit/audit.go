@@ -76,6 +76,8 @@ type Audit struct {
 	second  *second
 	lexicon *lexicon.Lexicon
 	bounds  bounds
+	// withoutTerms leaves out what searches need: benchmarks measure what it costs.
+	withoutTerms bool
 	// mends means that missing tables are made again.
 	mends atomic.Bool
 }
@@ -101,6 +103,9 @@ func Open(ctx context.Context, cfg Config) (*Audit, error) {
 // later are made again. After ErrUnavailable, try again later. The text of ErrMissing says what to do first.
 func (a *Audit) Prepare(ctx context.Context) error {
 	if err := a.migrate(ctx); err != nil {
+		return err
+	}
+	if err := a.warnOfTerms(ctx); err != nil {
 		return err
 	}
 	a.mends.Store(true)

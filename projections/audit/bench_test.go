@@ -182,7 +182,7 @@ func forgetDuplicates(b *testing.B, nc *nats.Conn) {
 // catchUp feeds the projection until it has the whole log.
 func catchUp(b *testing.B, log *jetlog.Log, a *audit.Audit, l load) {
 	b.Helper()
-	r := runner.New(log, a, runner.Config{Rules: rules, MaxBatch: l.batch})
+	r := runner.New(log, a, runner.Config{Rules: rules, Feeding: runner.Feeding{MaxBatch: l.batch}})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -293,6 +293,11 @@ func (s *stage) floor(b *testing.B) time.Duration {
 func (s *stage) apply(b *testing.B) time.Duration {
 	b.Helper()
 	s.empty(b)
+	return s.feed(b)
+}
+
+func (s *stage) feed(b *testing.B) time.Duration {
+	b.Helper()
 	at, err := s.audit.Claim(b.Context(), 0)
 	require.NoError(b, err)
 	began := time.Now()

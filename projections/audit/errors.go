@@ -55,6 +55,8 @@ var aboutData = []string{"22", "23", "54"}
 const (
 	uniqueViolation  = "23505"
 	lockNotAvailable = "55P03"
+	undefinedObject  = "42704"
+	invalidSchema    = "3F000"
 )
 
 // codeOf returns the SQLSTATE of an error, or "" if PostgreSQL did not answer.

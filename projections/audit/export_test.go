@@ -4,3 +4,6 @@ package audit
 func (a *Audit) Narrow(window, first, all, own int) {
 	a.bounds.window, a.bounds.first, a.bounds.all, a.bounds.own = window, first, all, own
 }
+
+// WithoutTerms leaves out what searches need.
+func (a *Audit) WithoutTerms(yes bool) { a.withoutTerms = yes }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 )
 
@@ -38,17 +40,9 @@ func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
 	purge func(context.Context) error) error {
 	var purged error
 	err := a.whileNoneFill(ctx, "forget events of the audit", func(conn *pgxpool.Conn) error {
-		var applied uint64
-		err := conn.QueryRow(ctx, a.sql(`select coalesce((`+appliedOf+`), 0)`), Name, partition).Scan(&applied)
-		if err != nil {
-			return err
-		}
-		if applied < slices.Max(seqs) {
-			return ErrNotYet
-		}
-		if _, err = conn.Exec(ctx, a.sql(clearSessions), partition, seqs); err == nil {
-			_, err = conn.Exec(ctx, a.sql(clearLedger), partition, seqs)
-		}
+		err := pgx.BeginTxFunc(ctx, conn, a.writing(), func(tx pgx.Tx) error {
+			return a.forgetRows(ctx, tx, partition, seqs)
+		})
 		if err == nil {
 			purged = purge(ctx)
 		}
@@ -56,6 +50,71 @@ func (a *Audit) ForgetEvents(ctx context.Context, partition int, seqs []uint64,
 	})
 	return errors.Join(err, purged)
 }
+
+// forgetRows removes the ledger's rows of some events. A session of which the ledger has other events, the markers of
+// redactions, keeps a row: that of a session which never had the events.
+func (a *Audit) forgetRows(ctx context.Context, tx pgx.Tx, partition int, seqs []uint64) error {
+	var applied uint64
+	err := tx.QueryRow(ctx, a.sql(appliedOf+" for update"), Name, partition).Scan(&applied)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && applied < slices.Max(seqs) {
+		return ErrNotYet
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = tx.Exec(ctx, a.sql(clearSessions), partition, seqs); err != nil {
+		return err
+	}
+	found, err := tx.Query(ctx, a.sql(anonymousOf), partition, seqs)
+	if err != nil {
+		return err
+	}
+	sessions, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	var left []judged
+	for _, id := range sessions {
+		s, err := a.without(ctx, id, applied, seqs)
+		if err != nil {
+			return err
+		}
+		left = append(left, &projections.Judged{
+			Recorded: events.Recorded{SessionID: id, Position: events.Position{Partition: partition}}, Head: s.Head(),
+		})
+	}
+	if err = sessionTable.Merge(ctx, tx, a.cfg.Schema, left); err == nil {
+		_, err = tx.Exec(ctx, a.sql(clearLedger), partition, seqs)
+	}
+	return err
+}
+
+// without folds a session up to a sequence, leaving some of its events out.
+func (a *Audit) without(
+	ctx context.Context, sessionID string, upTo uint64, seqs []uint64,
+) (*conversation.State, error) {
+	if a.cfg.Log == nil {
+		return nil, errNoLog
+	}
+	gone := map[uint64]bool{}
+	for _, seq := range seqs {
+		gone[seq] = true
+	}
+	s := conversation.New(sessionID, a.cfg.Rules)
+	for e, err := range a.cfg.Log.Session(ctx, sessionID, 0, upTo) {
+		if err != nil {
+			return nil, err
+		}
+		if !gone[e.Position.Seq] {
+			s.Fold(e)
+		}
+	}
+	return s, nil
+}
+
+// anonymousOf returns the anonymous sessions of some events that have a row.
+const anonymousOf = `select session_id from {s}.sessions where identity_id is null and erased_position is null
+	and session_id in (select session_id from {s}.event_ledger where partition = $1 and seq = any($2))`
 
 // clearSessions removes the rows of anonymous sessions of which the ledger has no other events.
 const clearSessions = `delete from {s}.sessions s

@@ -107,6 +107,7 @@ func (l ledgerRow) did() string {
 		}
 		return c.Kind.String()
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Refused, conversation.Noted,
+		conversation.WasExtended,
 		conversation.Linked, conversation.Reset, conversation.Described, conversation.Forked, conversation.Branched,
 		conversation.Summarized, conversation.Erased:
 	}

@@ -118,8 +118,7 @@ func parsePlace(cursor string) (place, error) {
 }
 
 // errPartial: the tables are those of an earlier version, and lack what the call needs.
-var errPartial = errors.Join(ErrUnavailable, errors.New("the audit tables were filled by an earlier version, and lack "+
-	"what this call needs: rebuild them with turnledger projections rebuild audit"))
+var errPartial = errors.Join(ErrUnavailable, projections.ErrOutdated)
 
 // Sessions lists at most limit sessions behind the place of a cursor, the one with the newest activity first; sessions
 // with the same time are in the order of their ids. next is "" at the end. Erased sessions, and those of erased

@@ -128,6 +128,32 @@ func TestListOfSessions(t *testing.T) {
 	require.ErrorIs(t, err, audit.ErrUnavailable)
 }
 
+// Sessions of one microsecond stand in the order of their nanoseconds, those of one time in the order of their ids, on
+// pages of any size.
+func TestListOfSessionsOfOneMicrosecond(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	for _, s := range []string{"d", "a", "c", "b", "e"} {
+		log.add(started(s, "r"))
+		log.pass(-time.Second)
+	}
+	log.pass(-7)
+	log.add(started("f", "r"))
+	a := filled(t, log, 100)
+	for limit := 1; limit < 8; limit++ {
+		var got []string
+		for _, s := range pages(t, a.Audit, projections.SessionFilter{}, limit) {
+			got = append(got, s.SessionID)
+		}
+		require.Equal(t, []string{"e", "f", "b", "c", "a", "d"}, got, limit)
+	}
+	at := log.state("c").LastActive
+	for since, want := range map[time.Time]int{at: 4, at.Add(1): 3} {
+		require.Len(t, pages(t, a.Audit, projections.SessionFilter{Since: since}, 2), want)
+		require.Len(t, pages(t, a.Audit, projections.SessionFilter{Until: since}, 2), 6-want)
+	}
+}
+
 // BenchmarkListOfSessions reads pages of 50 of 100,000 sessions.
 func BenchmarkListOfSessions(b *testing.B) {
 	log := newJournal()

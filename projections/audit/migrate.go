@@ -28,7 +28,42 @@ func (a *Audit) migrate(ctx context.Context) error {
 	if err := a.checkPooler(ctx, conn); err != nil {
 		return err
 	}
+	if err := a.checkSearchConfig(ctx, conn); err != nil {
+		return err
+	}
 	return a.hint(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return a.makeTables(ctx, tx) }))
+}
+
+// checkSearchConfig refuses a text search configuration that the database does not have.
+func (a *Audit) checkSearchConfig(ctx context.Context, conn *pgx.Conn) error {
+	if a.lexicon.Simple() {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "select $1::text::regconfig", pgx.QueryExecModeExec, a.cfg.SearchConfig)
+	if code := codeOf(err); code != undefinedObject && code != invalidSchema {
+		return a.hint(err)
+	}
+	var have string
+	err = conn.QueryRow(ctx, `select coalesce(string_agg(cfgname, ', ' order by cfgname), '') from pg_ts_config`,
+		pgx.QueryExecModeExec).Scan(&have)
+	if err != nil {
+		return a.hint(err)
+	}
+	return fmt.Errorf("%w: the database has no text search configuration %s: set TURNLEDGER_SEARCH_CONFIG to one of "+
+		"%s; or make it with create text search configuration", ErrMissing, a.cfg.SearchConfig, have)
+}
+
+// warnOfTerms says that searches wait for a rebuild.
+func (a *Audit) warnOfTerms(ctx context.Context) error {
+	var mark string
+	err := a.pool.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
+	if err == nil && !a.made(mark) {
+		a.cfg.Logger.Warn("searches are refused until turnledger projections rebuild audit has filled the tables "+
+			"anew: they were filled with another TURNLEDGER_SEARCH_CONFIG, by an earlier version, or beside another "+
+			"log",
+			"search_config", a.cfg.SearchConfig)
+	}
+	return a.hint(err)
 }
 
 // connect makes a connection beside the pool.

@@ -182,6 +182,13 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		run(t, database, "update turnledger.schema_version set version = 99")
 		fails(t, audit.Config{URL: database}, audit.ErrMissing, "newer turnledger")
 	})
+	t.Run("no such text search configuration", func(t *testing.T) {
+		t.Parallel()
+		for _, name := range []string{"klingon", "nowhere.english"} {
+			fails(t, audit.Config{URL: base, SearchConfig: name}, audit.ErrMissing, "TURNLEDGER_SEARCH_CONFIG", name,
+				"english", "simple")
+		}
+	})
 	t.Run("read-only", func(t *testing.T) {
 		t.Parallel()
 		fails(t, audit.Config{URL: pgtest.URL(t) + "&default_transaction_read_only=on"}, audit.ErrMissing, "read-only")

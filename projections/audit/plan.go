@@ -73,6 +73,10 @@ func (a *Audit) apply(ctx context.Context, p *plan, e *projections.Judged) error
 		if linked {
 			p.answer(e)
 		}
+	case conversation.WasExtended:
+		if linked {
+			return a.extend(ctx, p, e)
+		}
 	case conversation.Corrected:
 		if linked {
 			p.correct(e)
@@ -125,10 +129,12 @@ func (a *Audit) backfill(ctx context.Context, p *plan, e *projections.Judged) er
 	return nil
 }
 
+var errNoLog = errors.New("nothing is configured to read the log with (Config.Log)")
+
 // read folds a session, with texts, up to a sequence of its partition, inclusive.
 func (a *Audit) read(ctx context.Context, sessionID string, upTo uint64) (*conversation.State, error) {
 	if a.cfg.Log == nil {
-		return nil, errors.New("nothing is configured to read the log with (Config.Log)")
+		return nil, errNoLog
 	}
 	return conversation.Folded(sessionID, a.cfg.Rules, a.cfg.Log.Session(ctx, sessionID, 0, upTo))
 }

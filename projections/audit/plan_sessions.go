@@ -22,7 +22,8 @@ func (p *plan) head(e *projections.Judged) {
 	}
 	h.last = e
 	switch e.Change.Kind {
-	case conversation.Started, conversation.Answered, conversation.Corrected, conversation.Summarized,
+	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Corrected,
+		conversation.Summarized,
 		conversation.Refused:
 		h.whole = h.whole || e.Change.NewBoundary || e.First
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,

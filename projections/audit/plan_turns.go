@@ -3,9 +3,11 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -77,6 +79,49 @@ func (p *plan) answer(e *projections.Judged) {
 	question := r.turn.Question
 	r.turn = *t
 	r.turn.Question = question
+}
+
+// extend appends to a half of a turn of the batch, or of one that the tables have. A link may have left the turn out.
+func (a *Audit) extend(ctx context.Context, p *plan, e *projections.Judged) error {
+	r := p.byTurn[e.Change.Turn.ID]
+	if r == nil {
+		stands, err := a.stands(ctx, e.Change.Turn)
+		if err != nil || stands == nil {
+			return err
+		}
+		r = p.put(e, stands, merged)
+	}
+	now := *e.Change.Turn
+	now.Question, now.Answer, now.AnswerMetadata = r.turn.Question, r.turn.Answer, r.turn.AnswerMetadata
+	a.cfg.Rules.Fill(&now, e.Fact)
+	r.turn = now
+	return nil
+}
+
+// stands returns a turn with the texts that the tables have of it, or nil if they don't have it.
+func (a *Audit) stands(ctx context.Context, t *conversation.Turn) (*conversation.Turn, error) {
+	out := *t
+	q, r := &events.Question{TranslateChat: t.TranslateChat}, &events.Answer{}
+	err := a.pool.QueryRow(ctx, a.sql(`select q.pipeline_name, q.consultant, q.repository, q.question_neutral,
+			q.question_translated, q.question_messages, q.metadata, a.answer_neutral, a.answer_translated,
+			coalesce(a.answer_translated_is_fallback, false), a.answer_messages, a.metadata
+		from {s}.questions q left join {s}.answers a using (turn_id) where q.turn_id = $1`), t.ID).Scan(
+		orEmpty(&q.PipelineName), orEmpty(&q.Consultant), orEmpty(&q.Repository), &q.QuestionNeutral,
+		orEmpty(&q.QuestionTranslated), (*[]byte)(&q.QuestionMessages), (*[]byte)(&q.Metadata),
+		orEmpty(&r.AnswerNeutral), orEmpty(&r.AnswerTranslated), &r.AnswerTranslatedIsFallback,
+		(*[]byte)(&r.AnswerMessages), (*[]byte)(&out.AnswerMetadata))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil //nolint:nilnil // the tables may lack it
+	case err != nil:
+		return nil, unavailable("read a turn that was extended", err)
+	}
+	shown(q, r)
+	q.Metadata, out.AnswerMetadata = rows.FromJSONB(q.Metadata), rows.FromJSONB(out.AnswerMetadata)
+	if out.Question = q; t.Final != 0 {
+		out.Answer = r
+	}
+	return &out, nil
 }
 
 // correct notes the new version, and that it replaces the old one. If the link left the old version out, the new
@@ -199,6 +244,9 @@ func (r *turnRow) before() string {
 
 // index makes the terms of the texts that a plan writes.
 func (a *Audit) index(ctx context.Context, q queries, p *plan) error {
+	if a.withoutTerms {
+		return nil
+	}
 	var texts []string
 	if !a.lexicon.Simple() {
 		for _, r := range p.turns {

@@ -174,7 +174,7 @@ func act(t *rapid.T, log *journal, session, request string) {
 	turn := id(session, request)
 	text := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "text")
 	identity := rapid.SampledFrom([]string{"u", "v"}).Draw(t, "identity")
-	switch rapid.IntRange(0, 17).Draw(t, "act") {
+	switch rapid.IntRange(0, 19).Draw(t, "act") {
 	case 0, 1, 2:
 		q := question(request)
 		q.QuestionNeutral = text
@@ -201,6 +201,19 @@ func act(t *rapid.T, log *journal, session, request string) {
 	case 15, 16:
 		log.add(s.DecideDescribe(conversation.Describe{SessionID: session, RequestID: request, Title: &text,
 			Metadata: map[string]*string{request: &text}}, 0).Facts...)
+	case 18, 19:
+		child := rapid.SampledFrom(sessions).Draw(t, "child")
+		mark, err := s.Mark(conversation.ForkSession{SessionID: session, RequestID: request, ChildID: child}, s.Fork(),
+			events.Position{Seq: s.Applied}, log.now)
+		if err == nil && child != session {
+			log.add(mark)
+			if rapid.IntRange(0, 3).Draw(t, "dies") > 0 {
+				log.add(log.state(child).DecideFork(mark.Fork(), s.Identity).Facts...)
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "foreign") == 0 {
+			log.add(&events.SessionForked{SessionID: session, RequestID: request, Root: "root", FromSessionID: "from"})
+		}
 	case 17:
 		wrong := envelope(started(session, request))
 		wrong.Body = []byte(`{"turn_id":"` + text + `"}`)
@@ -264,7 +277,8 @@ func belong(state *conversation.State, c conversation.Change, in map[uuid.UUID]b
 		for _, turn := range c.Turns {
 			in[turn.ID] = true
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
+		conversation.WasExtended, conversation.Linked,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused, conversation.Noted:
 	}
@@ -277,7 +291,7 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 	switch {
 	case c.Kind == conversation.Erased:
 		for seq := range rows {
-			if seq != state.LinkedAt {
+			if seq != state.LinkedAt && !j.mark(state.SessionID, seq) {
 				delete(rows, seq)
 			}
 		}
@@ -309,6 +323,19 @@ func (j *journal) stay(state *conversation.State, e events.Recorded, c conversat
 		return
 	}
 	rows[e.Position.Seq] = names
+}
+
+// mark reports whether an event is a mark of a branch that counted, which outlives its session.
+func (j *journal) mark(session string, seq uint64) bool {
+	s := conversation.New(session, rules)
+	for _, e := range j.events {
+		if e.SessionID == session {
+			if c := s.Fold(e); e.Position.Seq == seq {
+				return e.Type == events.TypeSessionBranched && c.Kind != conversation.Anomaly
+			}
+		}
+	}
+	return false
 }
 
 // sameRows holds the rows of a session against its fold.

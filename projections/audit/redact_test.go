@@ -142,7 +142,7 @@ func goneFrom(l *journal) func(events.Recorded) bool {
 			return false
 		}
 		if s.Erased != 0 {
-			return e.Position.Seq != s.LinkedAt && e.Position.Seq != s.Erased
+			return e.Position.Seq != s.LinkedAt && e.Position.Seq != s.Erased && !l.mark(e.SessionID, e.Position.Seq)
 		}
 		if e.Type == events.TypeSessionDescribed && e.Position.Seq != s.Description().DescribedAt {
 			return true

@@ -22,8 +22,12 @@ import (
 	"github.com/turnledger/turnledger/projections/audit/words"
 )
 
-var errTerms = errors.Join(ErrUnavailable, errors.New("the audit tables were filled with another "+
-	"TURNLEDGER_SEARCH_CONFIG, or another key: rebuild them with turnledger projections rebuild audit"))
+var errTerms = errors.Join(ErrUnavailable, projections.ErrOutdated)
+
+// made reports whether terms with a mark are those that this process makes. Tables without terms have no mark.
+func (a *Audit) made(mark string) bool {
+	return mark == "" || mark == a.cfg.SearchKey.Mark(a.cfg.SearchConfig)
+}
 
 // searchable returns an error for tables whose terms were made in another way than this process makes them.
 func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
@@ -32,7 +36,7 @@ func (a *Audit) searchable(ctx context.Context, tx pgx.Tx) error {
 	}
 	var mark string
 	err := tx.QueryRow(ctx, a.sql("select search from {s}.generation")).Scan(&mark)
-	if err == nil && mark != "" && mark != a.cfg.SearchKey.Mark(a.cfg.SearchConfig) {
+	if err == nil && !a.made(mark) {
 		return errTerms
 	}
 	return err
@@ -45,15 +49,15 @@ var ErrQuery error = &conversation.Invalid{Field: "query", Why: "must have a wor
 type bounds struct {
 	// window is how many matching turns are ranked together, the newest first.
 	window int
-	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that are
-	// will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few turns
-	// in the index. Terms name the identity, too, so that the index knows its turns.
+	// first is how many turns are looked through, the newest first, to see whether the words are common. Words that
+	// are will fill the window from the newest all turns, or from the newest own turns of an identity. Others have few
+	// turns in the index. Terms name the identity, too, so that the index knows its turns.
 	first, all, own int
 	// rounds bounds the windows of one search.
 	rounds int
 }
 
-var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 5000, rounds: 5}
+var usualBounds = bounds{window: 200, first: 1000, all: 20_000, own: 2000, rounds: 3}
 
 // Search finds turns of linked sessions by their words, and returns at most limit, behind the place of a cursor, with
 // the position of each partition at which the tables were read. The newest 200 matching turns are ranked, then the 200
@@ -295,8 +299,9 @@ func (s *search) ask(ctx context.Context, w window, most, scan int, sql string) 
 
 func (s *search) args(w window, most, scan int) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"terms": s.terms, "indexed": s.indexed, "most": most, "scan": scan, "identity": s.IdentityID, "session": s.SessionID,
-		"top": w.top.at, "top_turn": w.top.turn, "bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
+		"terms": s.terms, "indexed": s.indexed, "most": most, "scan": scan,
+		"identity": s.IdentityID, "session": s.SessionID, "top": w.top.at, "top_turn": w.top.turn,
+		"bottom": w.bottom.at, "bottom_turn": w.bottom.turn,
 		"since": micros(s.Since), "since_ns": rows.Nanos(s.Since), "until": micros(s.Until),
 		"until_ns": rows.Nanos(s.Until),
 	}

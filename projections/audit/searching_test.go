@@ -174,6 +174,7 @@ func TestSearchByAConfiguration(t *testing.T) {
 	for _, other := range []*tables{opened("simple", "k"), opened("english", "other")} {
 		_, _, _, err := other.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")
 		require.ErrorIs(t, err, audit.ErrUnavailable)
+		require.ErrorIs(t, err, projections.ErrOutdated)
 	}
 	claim(t, log, opened("simple", "k"))
 	_, _, _, err = english.Search(t.Context(), projections.SearchFilter{Query: "run"}, 1, "")

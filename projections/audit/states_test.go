@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/audit"
 )
@@ -160,4 +161,39 @@ func TestNothingIsForgottenWhileTablesAreFilled(t *testing.T) {
 	require.Zero(t, a.count("event_ledger"))
 	cut := errors.New("cut")
 	require.ErrorIs(t, forget(func(context.Context) error { return cut }), cut)
+}
+
+// What a retention leaves of anonymous sessions and of their branches are the rows that a rebuild makes: no row, or one
+// that rests on the redactions that stay.
+func TestRowsAfterARetentionAreThoseOfARebuild(t *testing.T) {
+	t.Parallel()
+	log := newJournal()
+	log.add(started("gone", "r1"), finalized("gone", "r1"))
+	log.add(started("root", "r1"), finalized("root", "r1"), started("root", "r2"))
+	mark, err := log.state("root").Mark(conversation.ForkSession{SessionID: "root", RequestID: "f", ChildID: "branch"},
+		conversation.Fork{}, events.Position{Seq: log.last}, log.now)
+	require.NoError(t, err)
+	log.add(mark, mark.Fork(), started("branch", "r1"), finalized("branch", "r1"), started("branch", "r2"))
+	title := "t"
+	log.add(log.state("branch").DecideDescribe(conversation.Describe{SessionID: "branch", RequestID: "d",
+		Title: &title}, 0).Facts...)
+	log.pass(48 * time.Hour) // a boundary
+	log.add(started("branch", "r3"), &events.LinkRefused{SessionID: "branch", IdentityID: "thief"},
+		&events.LinkRefused{SessionID: "gone", IdentityID: "thief"})
+	log.redact("branch", id("branch", "r1"))
+	log.add(started("stays", "r1"))
+	a := filled(t, log, 10)
+	left := log.without(func(e events.Recorded) bool {
+		return e.SessionID != "stays" && e.Type != events.TypeTurnRedacted
+	})
+	for _, session := range []string{"gone", "root", "branch"} {
+		var seqs []uint64
+		for _, e := range log.events {
+			if e.SessionID == session && e.Type != events.TypeTurnRedacted {
+				seqs = append(seqs, e.Position.Seq)
+			}
+		}
+		require.NoError(t, a.ForgetEvents(t.Context(), 0, seqs, func(context.Context) error { return nil }))
+	}
+	require.Equal(t, filled(t, left, 10).dump()["sessions"], a.dump()["sessions"])
 }

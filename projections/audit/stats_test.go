@@ -107,7 +107,9 @@ func sameCounts(t *rapid.T, log *journal, a *audit.Audit) {
 				if turn.Version > 1 {
 					c.Corrected++
 				}
-				first := s.Turns[slices.IndexFunc(s.Turns, func(t *conversation.Turn) bool { return t.Place == turn.Place })]
+				first := s.Turns[slices.IndexFunc(s.Turns, func(t *conversation.Turn) bool {
+					return t.Place == turn.Place
+				})]
 				waited := first.FinalizedAt.Truncate(time.Microsecond).Sub(first.CreatedAt.Truncate(time.Microsecond))
 				took[start] = append(took[start], float64(waited.Microseconds())/1000)
 			}

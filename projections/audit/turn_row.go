@@ -53,18 +53,23 @@ func scanTurn(row pgx.CollectableRow) (t Turn, err error) {
 		t.StatusBefore, err = parseStatus(before)
 		return t, err
 	}
-	for _, text := range []*string{
-		&q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral, &q.QuestionTranslated,
-		&a.AnswerNeutral, &a.AnswerTranslated,
-	} {
-		*text = rows.FromText(*text)
-	}
+	shown(q, a)
 	q.TranslateChat, q.Metadata = t.TranslateChat, rows.FromJSONB(q.Metadata)
 	t.Question = q
 	if !t.FinalizedAt.IsZero() {
 		t.Answer = a
 	}
 	return t, nil
+}
+
+// shown gives the texts of a row the form that they had before they were stored.
+func shown(q *events.Question, a *events.Answer) {
+	for _, text := range []*string{
+		&q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral, &q.QuestionTranslated,
+		&a.AnswerNeutral, &a.AnswerTranslated,
+	} {
+		*text = rows.FromText(*text)
+	}
 }
 
 // orEmpty scans a text, with NULL as "".

@@ -94,5 +94,8 @@ func textBytes(f events.Fact) (n int) {
 	if a := texts.Answer; a != nil {
 		n += len(a.AnswerNeutral) + len(a.AnswerTranslated) + len(a.AnswerMessages) + len(texts.Metadata)
 	}
+	if x := texts.Extension; x != nil {
+		n += 2*len(x.Messages) + len(x.QuestionNeutral) + len(x.AnswerNeutral) + len(texts.Metadata)
+	}
 	return n
 }

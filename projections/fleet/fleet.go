@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -49,11 +48,7 @@ type Entry struct {
 	Store, Reason string
 	// Letters bounds the dead letters of a partition; beyond it the oldest are removed. 0: no bound.
 	Letters int
-	// Start, MaxBatch, Rest and Carry are described at runner.Config.
-	Start    func(ctx context.Context, partition int) (uint64, error)
-	MaxBatch int
-	Rest     time.Duration
-	Carry    func(ctx context.Context, partition int, keep projections.Keep) error
+	runner.Feeding
 	// Close closes the connections to the view's store; nil: there are none.
 	Close func()
 }

@@ -117,7 +117,7 @@ func (m *ManagedView) run(ctx context.Context) error {
 // feeding returns the runner's configuration, with the group of the view's store; a view in memory has no group.
 func (m *ManagedView) feeding() runner.Config {
 	out := m.fleet.cfg.Config
-	out.Start, out.MaxBatch, out.Rest, out.Carry, out.Desk = m.Start, m.MaxBatch, m.Rest, m.Carry, m.desk
+	out.Feeding, out.Desk = m.Feeding, m.desk
 	if !m.InMemory {
 		out.Group = m.desk.Members(m.View.Name(), func(ctx context.Context) (string, error) {
 			served, err := m.View.Served(ctx)

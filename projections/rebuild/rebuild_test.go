@@ -26,7 +26,9 @@ func rebuilt(t testing.TB, log *jetlog.Log, v interface {
 },
 ) error {
 	t.Helper()
-	r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 100})
+	r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{
+		Rules: rules, Feeding: runner.Feeding{MaxBatch: 100},
+	})
 	if err != nil {
 		return err
 	}
@@ -171,7 +173,9 @@ func TestRebuildThatFailsLeavesTheServedView(t *testing.T) {
 				broken := breakable{v, func(g projections.Generation) projections.Generation {
 					return &breaking{Generation: g, steps: step, err: failed}
 				}}
-				r, err := rebuild.Begin(t.Context(), log, broken, broken, rebuild.Config{Rules: rules, MaxBatch: batch})
+				r, err := rebuild.Begin(t.Context(), log, broken, broken, rebuild.Config{
+					Rules: rules, Feeding: runner.Feeding{MaxBatch: batch},
+				})
 				require.NoError(t, err, "seed %d, step %d", seed, step)
 				before := number(t, v)
 				if err = r.Run(t.Context()); err == nil {
@@ -224,7 +228,9 @@ func TestRebuildEndsWhereTheHeadWasErased(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			r, err := rebuild.Begin(ctx, log, v, v, rebuild.Config{Rules: rules, MaxBatch: 3})
+			r, err := rebuild.Begin(ctx, log, v, v, rebuild.Config{
+				Rules: rules, Feeding: runner.Feeding{MaxBatch: 3},
+			})
 			require.NoError(t, err)
 			require.NoError(t, r.Run(ctx))
 			after, err := v.Served(t.Context())
@@ -247,7 +253,9 @@ func TestCancelledRebuild(t *testing.T) {
 				breakable{v, func(g projections.Generation) projections.Generation {
 					return cancels{g,
 						cancel}
-				}}, rebuild.Config{Rules: rules, MaxBatch: 5})
+				}}, rebuild.Config{
+					Rules: rules, Feeding: runner.Feeding{MaxBatch: 5},
+				})
 			require.NoError(t, err)
 			require.ErrorIs(t, r.Run(ctx), context.Canceled)
 			require.Equal(t, uint64(1), number(t, v))

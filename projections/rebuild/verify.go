@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
 	"github.com/turnledger/turnledger/projections"
 )
@@ -86,6 +87,13 @@ var _ projections.Fold = logFold{}
 // Reach implements projections.Fold.
 func (w logFold) Reach(ctx context.Context, at events.Position) error {
 	return w.fillers[at.Partition].reach(ctx, at.Seq)
+}
+
+// State implements projections.Fold.
+func (w logFold) State(ctx context.Context, sessionID string, at events.Position) (*conversation.State, error) {
+	rules := w.cfg.Rules
+	rules.Slim = false
+	return conversation.Folded(sessionID, rules, w.log.Session(ctx, sessionID, 0, at.Seq))
 }
 
 // Session implements projections.Fold.

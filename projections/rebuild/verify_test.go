@@ -18,13 +18,14 @@ import (
 	"github.com/turnledger/turnledger/projections/rebuild"
 	"github.com/turnledger/turnledger/projections/recent/redis"
 	"github.com/turnledger/turnledger/projections/recent/redis/redistest"
+	"github.com/turnledger/turnledger/projections/runner"
 	"github.com/turnledger/turnledger/projections/viewtest"
 )
 
 // verified returns the differences, "session what", and how many sessions were looked at.
 func verified(t testing.TB, log *jetlog.Log, v view, sample int) (found []string, sessions int) {
 	t.Helper()
-	check := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules, MaxBatch: 64})
+	check := rebuild.NewVerification(log, v, rebuild.Config{Rules: rules, Feeding: runner.Feeding{MaxBatch: 64}})
 	sessions, err := check.Run(t.Context(), sample, func(d projections.Difference) error {
 		require.NotEqual(t, d.View, d.Log)
 		found = append(found, d.SessionID+" "+d.What)

@@ -106,7 +106,9 @@ func fold(ctx context.Context, log *jetlog.Log, session string, upTo uint64) (*c
 func live(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	r := runner.New(log, p, runner.Config{Rules: rules, MaxBatch: 50, Pause: 50 * time.Millisecond})
+	r := runner.New(log, p, runner.Config{
+		Rules: rules, Feeding: runner.Feeding{MaxBatch: 50}, Pause: 50 * time.Millisecond,
+	})
 	go func() { done <- r.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,16 +13,20 @@ import (
 	"github.com/turnledger/turnledger/events/conversation"
 )
 
-// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Nothing
-// is escaped, so that a script can join the halves, and texts stay byte for byte.
+// A record in Redis is: version, state, turn id, the question half, and for a finalized turn the answer half. Behind each
+// half stand its extensions. Nothing is escaped, so that a script can join the parts, and texts stay byte for byte.
 const (
 	version = 1
+	// extended is the version of a turn with extensions.
+	extended = 2
 	// described is the version of a head with a description.
 	described = 2
 	// forked is the version of the head of a branch, with a description or without.
 	forked    = 3
 	pending   = 'p'
 	finalized = 'f'
+	// extension begins an extension. No answer half begins so.
+	extension = 'x'
 )
 
 const (
@@ -31,11 +36,52 @@ const (
 )
 
 // PendingRecord returns the record of a turn without an answer.
-func PendingRecord(t *conversation.Turn) []byte { return appendStart(nil, pending, t) }
+func PendingRecord(t *conversation.Turn) []byte {
+	return appendNotes(appendStart(nil, pending, t), t)
+}
 
 // FinalizedRecord returns the record of a whole turn.
 func FinalizedRecord(t *conversation.Turn) []byte {
-	return AppendAnswer(appendStart(nil, finalized, t), t)
+	return appendNotes(AppendAnswer(appendStart(nil, finalized, t), t), t)
+}
+
+// AppendExtension appends an extension of a turn, with what a view may show of it.
+func AppendExtension(b []byte, rules conversation.Rules, seq uint64, f *events.TurnExtended) []byte {
+	b = appendExtension(b, conversation.Extended{ID: f.ExtensionID, Seq: seq, Half: f.Half})
+	b = appendText(appendText(b, f.Messages), f.QuestionNeutral+f.AnswerNeutral)
+	return appendText(b, rules.Metadata(f.Metadata))
+}
+
+// appendNotes notes the extensions whose texts the halves of a record hold already.
+func appendNotes(b []byte, t *conversation.Turn) []byte {
+	for _, x := range t.Extensions() {
+		b[0] = extended
+		b = appendText(appendText(appendText(appendExtension(b, x), ""), ""), "")
+	}
+	return b
+}
+
+func appendExtension(b []byte, x conversation.Extended) []byte {
+	b = appendText(append(b, extension), string(x.Half))
+	return appendText(binary.AppendUvarint(b, x.Seq), x.ID)
+}
+
+// extensions reads the extensions that come next.
+func (r *reader) extensions(t *conversation.Turn) {
+	for strings.HasPrefix(r.unread, string(extension)) {
+		r.byte()
+		f := &events.TurnExtended{Extension: events.Extension{Half: events.Half(r.text())}}
+		t.NoteExtension(conversation.Extended{Seq: r.uint(), ID: r.text(), Half: f.Half})
+		f.Messages = r.raw()
+		f.AnswerNeutral = r.text()
+		if f.Half == events.HalfQuestion {
+			f.QuestionNeutral, f.AnswerNeutral = f.AnswerNeutral, ""
+		}
+		f.Metadata = r.raw()
+		if f.Messages != nil {
+			conversation.Rules{}.Fill(t, f)
+		}
+	}
 }
 
 func appendStart(b []byte, state byte, t *conversation.Turn) []byte {
@@ -79,7 +125,7 @@ func AppendAnswer(b []byte, t *conversation.Turn) []byte {
 // ReadTurn reads a record of a turn.
 func ReadTurn(record string) (*conversation.Turn, error) {
 	r := &reader{unread: record}
-	if r.byte() != version {
+	if first := r.byte(); first != version && first != extended {
 		return nil, errors.New("a turn of an unknown version")
 	}
 	q := &events.Question{}
@@ -99,8 +145,10 @@ func ReadTurn(record string) (*conversation.Turn, error) {
 		*s = r.text()
 	}
 	q.QuestionMessages, q.Metadata = r.raw(), r.raw()
+	r.extensions(t)
 	if state == finalized {
 		r.answer(t)
+		r.extensions(t)
 	}
 	return t, r.done()
 }

@@ -55,6 +55,9 @@ type turnDigest struct {
 	id     uuid.UUID
 	digest Digest
 	done   bool
+	// extended: the digest is that of the turn before its extensions, which take texts that the reference does not
+	// hold. Such a turn is read from the log when it is compared.
+	extended bool
 }
 
 // NewReference makes an empty reference for a view.
@@ -123,9 +126,13 @@ func (r *Reference) note(n *partitionDigests, e *projections.Judged) {
 		if t := s.turn(c.Turn.ID); t != nil && !t.done {
 			t.digest, t.done = r.buf.answered(t.digest, c.Turn), true
 		}
+	case conversation.WasExtended:
+		if t := s.turn(c.Turn.ID); t != nil {
+			t.extended = true
+		}
 	case conversation.Corrected:
 		if t := s.turn(c.Turn.Replaces); t != nil {
-			*t = turnDigest{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true}
+			*t = turnDigest{c.Turn.ID, r.buf.answered(r.buf.question(c.Turn), c.Turn), true, false}
 		}
 	case conversation.TurnGone:
 		s.turns = slices.DeleteFunc(s.turns, func(t turnDigest) bool {
@@ -165,7 +172,7 @@ func (r *Reference) Compare(ctx context.Context, sample int, fold projections.Fo
 		if err != nil {
 			return looked, err
 		}
-		c := comparison{r, k, fold.Reach, report}
+		c := comparison{r, k, fold, fold.Reach, report}
 		seen := make(map[string]struct{}, len(r.partitions[k].sessions))
 		err = r.view.Sessions(ctx, k, len(r.partitions), func(id string) error {
 			if _, twice := seen[id]; twice {
@@ -216,7 +223,7 @@ func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fol
 	ids = slices.Compact(ids)
 	for _, id := range ids {
 		k := events.Partition(id, len(r.partitions))
-		c := comparison{r, k, func(ctx context.Context, at events.Position) error {
+		c := comparison{r, k, fold, func(ctx context.Context, at events.Position) error {
 			delete(r.partitions[k].sessions, id)
 			return fold.Session(ctx, id, at)
 		}, report}
@@ -231,6 +238,7 @@ func (r *Reference) sample(ctx context.Context, sample int, fold projections.Fol
 type comparison struct {
 	*Reference
 	partition int
+	fold      projections.Fold
 	reach     func(context.Context, events.Position) error
 	report    func(projections.Difference) error
 }
@@ -266,7 +274,28 @@ func (c comparison) session(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if err := c.readExtended(ctx, id, snap.Applied, n); err != nil {
+		return err
+	}
 	return c.turns(id, snap.State, n)
+}
+
+// readExtended reads the turns from the log whose digests their events alone don't give.
+func (c comparison) readExtended(ctx context.Context, id string, at events.Position, n *sessionDigests) error {
+	if !slices.ContainsFunc(n.turns, func(t turnDigest) bool { return t.extended }) {
+		return nil
+	}
+	state, err := c.fold.State(ctx, id, at)
+	if err != nil {
+		return err
+	}
+	for i := range n.turns {
+		t := &n.turns[i]
+		if now := state.Turn(t.id); t.extended && now != nil && now.Question != nil {
+			t.digest = TurnDigest(now)
+		}
+	}
+	return nil
 }
 
 // turns compares the turns that the view holds with the newest turns of the reference.

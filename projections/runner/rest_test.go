@@ -33,7 +33,7 @@ func TestEventsGatherWhileAPartitionRests(t *testing.T) {
 	log := natstest.Log(t, 1)
 	s := newSink()
 	c := &counted{Projection: s}
-	run(t, runner.New(log, c, runner.Config{Rules: rules, Rest: 2 * time.Second}))
+	run(t, runner.New(log, c, runner.Config{Rules: rules, Feeding: runner.Feeding{Rest: 2 * time.Second}}))
 	fill(t, log, 1, 1)
 	require.Eventually(t, func() bool { return s.reached(0) > 0 }, 20*time.Second, time.Millisecond)
 	before := c.batches.Load()

@@ -28,13 +28,7 @@ type Config struct {
 	Rules conversation.Rules
 	// Follower reads the log with others; by default the runner reads it by itself.
 	Follower *follower.Follower
-	// MaxBatch bounds the events of one Apply; 2,000 by default.
-	MaxBatch int
-	// Rest is how long a partition rests after a batch that was far from full, so that the next one holds more: a
-	// transaction for each event costs more than the event. By default there is no rest.
-	Rest time.Duration
-	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
-	Start  func(ctx context.Context, partition int) (uint64, error)
+	Feeding
 	Logger *slog.Logger
 	// Metrics count what is fed; by default they are not registered anywhere.
 	Metrics *Metrics
@@ -47,12 +41,23 @@ type Config struct {
 	Group projections.Group
 	// Desk keeps the dead letters; the log's desk by default.
 	Desk *desk.Desk
-	// Carry calls keep with the dead letters of a partition that the projection itself kept before there was a desk,
-	// and deletes the letters that keep has accepted. It is nil if the projection never kept any.
-	Carry func(ctx context.Context, partition int, keep projections.Keep) error
 	// Beat is the pause between two heartbeats of the runner in its group; 1 s by default. A runner that misses five
 	// beats counts as dead.
 	Beat time.Duration
+}
+
+// Feeding is how a projection wants to be fed.
+type Feeding struct {
+	// MaxBatch bounds the events of one Apply; 2,000 by default.
+	MaxBatch int
+	// Rest is how long a partition rests after a batch that was far from full, so that the next one holds more: a
+	// transaction for each event costs more than the event. By default there is no rest.
+	Rest time.Duration
+	// Start returns the sequence after which a projection without a checkpoint begins; the log's beginning by default.
+	Start func(ctx context.Context, partition int) (uint64, error)
+	// Carry calls keep with the dead letters of a partition that the projection itself kept before there was a desk,
+	// and deletes the letters that keep has accepted. It is nil if the projection never kept any.
+	Carry func(ctx context.Context, partition int, keep projections.Keep) error
 }
 
 // Runner feeds one projection from all partitions, or from its share of them.

@@ -97,7 +97,7 @@ func start(t testing.TB, log *jetlog.Log, p projections.Projection) (stop func()
 // startWith runs a runner that pauses so long after it broke off.
 func startWith(t testing.TB, log *jetlog.Log, p projections.Projection, pause time.Duration) (stop func() error) {
 	t.Helper()
-	r := runner.New(log, p, runner.Config{MaxBatch: 7, Pause: pause})
+	r := runner.New(log, p, runner.Config{Feeding: runner.Feeding{MaxBatch: 7}, Pause: pause})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -265,7 +265,7 @@ func TestPanicOfAProjectionLosesNothing(t *testing.T) {
 	log := natstest.Log(t, 1)
 	fill(t, log, 1, 3)
 	p, counted := &panicky{sink: newSink()}, prometheus.NewRegistry()
-	run(t, runner.New(log, p, runner.Config{MaxBatch: 7, Pause: 5 * time.Millisecond,
+	run(t, runner.New(log, p, runner.Config{Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond,
 		Metrics: runner.NewMetrics(counted)}))
 	require.Eventually(t, func() bool { return p.reached(0) == 6 }, 20*time.Second, time.Millisecond)
 	failures, err := testutil.GatherAndCount(counted, "turnledger_projection_failures_total")

@@ -221,8 +221,9 @@ func (m *member) live(t testing.TB) (own []int) {
 
 func join(t testing.TB, log *jetlog.Log, view shared, book *ledger, beat time.Duration) *member {
 	m := &member{shared: view, book: book}
-	m.runner = runner.New(log, m, runner.Config{Rules: rules, MaxBatch: 7, Pause: 20 * time.Millisecond, Group: m,
-		Beat: beat})
+	m.runner = runner.New(log, m, runner.Config{
+		Rules: rules, Feeding: runner.Feeding{MaxBatch: 7}, Pause: 20 * time.Millisecond, Group: m, Beat: beat,
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- m.runner.Run(ctx) }()

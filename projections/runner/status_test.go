@@ -26,7 +26,7 @@ func TestStatusCountsFromTheHeadAndTellsTheRate(t *testing.T) {
 		}
 		return nil, nil
 	}
-	r := runner.New(log, s, runner.Config{MaxBatch: 1, Pause: 5 * time.Millisecond})
+	r := runner.New(log, s, runner.Config{Feeding: runner.Feeding{MaxBatch: 1}, Pause: 5 * time.Millisecond})
 	run(t, r)
 	var got projections.Status
 	require.Eventually(t, func() bool {

@@ -46,7 +46,7 @@ func DrawFact(rt *rapid.T) events.Fact {
 	q, a := events.Question{QuestionNeutral: words,
 		Metadata: []byte(`{"channel":"web"}`)}, events.Answer{AnswerNeutral: "of " + words}
 	switch rapid.SampledFrom([]string{"start", "start", "start", "final", "final", "final", "link", "redact", "correct",
-		"reset", "describe", "summarize", "erase", "refused"}).Draw(rt, "fact") {
+		"reset", "describe", "summarize", "fork", "mark", "erase", "refused"}).Draw(rt, "fact") {
 	case "start":
 		return &events.TurnStarted{TurnID: id, SessionID: session, RequestID: request, Question: q}
 	case "final":
@@ -74,11 +74,29 @@ func DrawFact(rt *rapid.T) events.Fact {
 	case "summarize":
 		return &events.SessionSummarized{SessionID: session, RequestID: request, SummaryNeutral: words,
 			TurnIDs: []uuid.UUID{id}}
+	case "fork":
+		return Mark(rt, session, request).Fork()
+	case "mark":
+		return Mark(rt, session, request)
 	case "erase":
 		return &events.SessionErased{SessionID: session, ReceiptID: "receipt"}
 	default:
 		return &events.LinkRefused{SessionID: session, IdentityID: "thief"}
 	}
+}
+
+// Mark draws the mark of a branch of a session. The branch is one of the random sessions, too, and shares turns of the
+// session, or none. All final turns up to the last one are shared, at whatever sequence they are in a log.
+func Mark(rt *rapid.T, session, request string) *events.SessionBranched {
+	n, _ := strconv.Atoi(session[1:])
+	child := Session((n + rapid.IntRange(1, Sessions-1).Draw(rt, "child")) % Sessions)
+	f := &events.SessionBranched{SessionID: session, ChildSessionID: child, RequestID: request, FromSessionID: session,
+		Root: session}
+	if rapid.Bool().Draw(rt, "shares") {
+		f.Segments = []events.Segment{{SessionID: session, ThroughTurnID: events.TurnID(session, request),
+			Through: events.Position{Seq: 1 << 40}}}
+	}
+	return f
 }
 
 // View is a view that can be rebuilt.

@@ -31,6 +31,8 @@ type Config struct {
 	Presence  Presence
 	// OnPending applies to messages that name none; Enqueue by default.
 	OnPending services.OnPending
+	// Summaries: prompts have a summary in the place of turns that the window leaves out.
+	Summaries bool
 	// Timeout of an answer; 120 s by default. A pending turn that is older holds up no other turn.
 	Timeout time.Duration
 	Logger  *slog.Logger
@@ -222,7 +224,7 @@ func (s *Service) request(m services.ChatMessage) services.ContextRequest {
 		SessionID: m.ThreadID, Message: m.Content, SystemPrompt: m.SystemPrompt,
 		MaxMessages: m.MaxMessages, MaxTokens: m.MaxTokens, IdleTimeout: m.IdleTimeout,
 		Language: m.Language, Memory: m.Memory, Rewrite: m.Rewrite,
-		IncludePending: true, Format: s.cfg.Model.Format(),
+		IncludePending: true, Summary: s.cfg.Summaries, Format: s.cfg.Model.Format(),
 	}
 }
 

@@ -15,7 +15,8 @@ type Erase struct {
 	RedactedBy string `json:"redacted_by,omitempty"`
 }
 
-// Receipt shows how far an erasure is. State is running or complete.
+// Receipt shows how far an erasure is. State is running or complete. Branches is how many branches lost turns that they
+// shared, and SharedTurns how many turns these were; both are nil for a redaction, and while they are not known.
 type Receipt struct {
 	ReceiptID   string         `json:"receipt_id"`
 	Kind        string         `json:"kind"`
@@ -26,6 +27,8 @@ type Receipt struct {
 	Position    string         `json:"position"`
 	RequestedAt time.Time      `json:"requested_at"`
 	CompletedAt time.Time      `json:"completed_at"`
+	Branches    *int           `json:"branches"`
+	SharedTurns *int           `json:"shared_turns"`
 	Places      []ReceiptPlace `json:"places"`
 	Progress    *struct {
 		Events       int      `json:"events"`

@@ -26,6 +26,8 @@ type Error struct {
 	Fields []Field `json:"errors"`
 	// Current is the turn's current version, if Code is turn_replaced.
 	Current *Version `json:"current"`
+	// Origin is where the turn is written to, if Code is turn_inherited.
+	Origin *Origin `json:"origin"`
 
 	retryAfter time.Duration
 }
@@ -34,6 +36,12 @@ type Error struct {
 type Version struct {
 	TurnID        string `json:"turn_id"`
 	RecordVersion int    `json:"record_version"`
+}
+
+// Origin names a turn in the session that it stands in.
+type Origin struct {
+	SessionID string `json:"session_id"`
+	TurnID    string `json:"turn_id"`
 }
 
 // Field is a faulty part of a request.
@@ -45,6 +53,9 @@ type Field struct {
 func (e *Error) Error() string {
 	if e.Code == "" {
 		return "HTTP status " + strconv.Itoa(e.Status)
+	}
+	if o := e.Origin; o != nil {
+		return e.Code + ": " + e.Detail + " (session " + o.SessionID + ", turn " + o.TurnID + ")"
 	}
 	return e.Code + ": " + e.Detail
 }

@@ -47,6 +47,11 @@ func (c *Client) Summarize(ctx context.Context, m Summarize) (Summary, error) {
 	return s, err
 }
 
+// Summaries lists the summaries of a session that are valid, newest last.
+func (c *Client) Summaries(ctx context.Context, sessionID string) ([]Summary, error) {
+	return callField[[]Summary](ctx, c, "summaries", c.read("list summaries", sessionID, "/summaries"))
+}
+
 func (s Summary) String() string {
 	return fmt.Sprintf("summary      %s\nsession      %s\nturns        %d, from %s through %s\nposition     %s",
 		s.SummaryID, s.SessionID, s.Turns, s.FromTurnID, s.ThroughTurnID, s.Position)

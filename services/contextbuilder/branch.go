@@ -5,10 +5,12 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
@@ -23,11 +25,15 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 		return reading, nil
 	}
 	own := reading.State.Identity
-	root, err := r.origin(ctx, &reading, fork.Root)
+	list := fork.Segments()
+	if ask.Own {
+		list = nil
+	}
+	found, err := r.originsOf(ctx, &reading, fork.Root, list)
 	if err != nil {
 		return reading, err
 	}
-	reading.State.Identity = root.Identity
+	reading.State.Identity = found[fork.Root].Identity
 	if ask.Own {
 		return reading, nil
 	}
@@ -44,14 +50,9 @@ func (r *Reader) compose(ctx context.Context, ask services.Ask, reading services
 	if ask.AllTurns || reading.Source == services.FromLog {
 		most = math.MaxInt
 	}
-	list := fork.Segments()
 	from := make([]*conversation.State, len(list))
 	for i, g := range list {
-		s, err := r.origin(ctx, &reading, g.SessionID)
-		if err != nil {
-			return reading, err
-		}
-		if s.IsOf(fork.Root) {
+		if s := found[g.SessionID]; s.IsOf(fork.Root) {
 			from[i] = s
 		}
 	}
@@ -92,28 +93,58 @@ func holdsAll(s *conversation.State) bool {
 	return s.Whole || left == 0
 }
 
-// origin returns a session that a branch shares turns of, with all its turns, as new as all that was acknowledged
-// before the call. It notes the session's partition in the reading. Nobody may change the state.
-func (r *Reader) origin(
-	ctx context.Context, reading *services.Reading, sessionID string,
-) (*conversation.State, error) {
-	at, err := r.log.Head(ctx, r.log.Partition(sessionID))
-	if err != nil {
-		return nil, err
-	}
-	last, err := r.log.Last(ctx, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	o, held := r.origins.get(sessionID)
-	if !held || o.last != last {
-		if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
-			return nil, err
+// originsOf returns the root of a branch and the sessions of its segments, each with all its turns, as new as all that
+// was acknowledged before the call. It asks for all at once, and notes their partitions in the reading. Nobody may
+// change the states.
+func (r *Reader) originsOf(
+	ctx context.Context, reading *services.Reading, root string, list []events.Segment,
+) (map[string]*conversation.State, error) {
+	ids := []string{root}
+	for _, g := range list {
+		if g.SessionID != root {
+			ids = append(ids, g.SessionID)
 		}
 	}
+	states, places := make([]*conversation.State, len(ids)), make([]events.Position, len(ids))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		group.Go(func() (err error) {
+			states[i], places[i], err = r.origin(ctx, id)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	out := map[string]*conversation.State{}
+	for i, id := range ids {
+		out[id] = states[i]
+		reading.Passed(places[i])
+	}
+	return out, nil
+}
+
+// origin returns a session that a branch shares turns of, and the position that it is as new as.
+func (r *Reader) origin(ctx context.Context, sessionID string) (*conversation.State, events.Position, error) {
+	at, err := r.log.Head(ctx, r.log.Partition(sessionID))
+	if err != nil {
+		return nil, at, err
+	}
+	o, held := r.origins.get(sessionID)
+	if !held || o.head.Load() != at.Seq {
+		last, err := r.log.Last(ctx, sessionID)
+		if err != nil {
+			return nil, at, err
+		}
+		if !held || o.last != last {
+			if o, err = r.loadOrigin(ctx, sessionID, last); err != nil {
+				return nil, at, err
+			}
+		}
+		o.head.Store(at.Seq)
+	}
 	at.Seq = max(at.Seq, o.state.Applied)
-	reading.Passed(at)
-	return o.state, nil
+	return o.state, at, nil
 }
 
 func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64) (*origin, error) {
@@ -127,9 +158,10 @@ func (r *Reader) loadOrigin(ctx context.Context, sessionID string, last uint64) 
 }
 
 // origin is a session that branches share turns of. It is as the log has it while the last sequence of its subject is
-// last.
+// last; and so it was when head was the end of its partition.
 type origin struct {
 	state *conversation.State
+	head  atomic.Uint64
 	last  uint64
 	bytes int
 }
@@ -142,10 +174,13 @@ type origins struct {
 }
 
 const (
-	// originBytes bounds the origins that a reader holds.
+	// originBytes bounds the origins that a reader holds; one that takes more than half of it is not held, since it
+	// would push out all others.
 	originBytes = 64 << 20
-	// leastOrigin is the weight of a session without turns.
+	// leastOrigin is the weight of a session without turns, and turnWeight that of a turn without its texts: the turn,
+	// its question and answer, and its place in the index. Both are rounded up.
 	leastOrigin = 1 << 10
+	turnWeight  = 512
 )
 
 func newOrigins() *origins {
@@ -167,7 +202,7 @@ func (o *origins) get(id string) (*origin, bool) {
 func (o *origins) put(id string, a *origin) {
 	a.bytes = leastOrigin
 	for _, t := range a.state.Turns {
-		a.bytes += 512
+		a.bytes += turnWeight
 		if q := t.Question; q != nil {
 			a.bytes += len(q.QuestionNeutral) + len(q.QuestionTranslated) + len(q.QuestionMessages) + len(q.Metadata)
 		}

@@ -2,6 +2,7 @@ package contextbuilder_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
@@ -14,7 +15,9 @@ import (
 	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
 	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections/owners"
 	"github.com/turnledger/turnledger/projections/recent"
 	"github.com/turnledger/turnledger/projections/recent/memory"
 	"github.com/turnledger/turnledger/projections/runner"
@@ -22,9 +25,14 @@ import (
 	"github.com/turnledger/turnledger/services"
 	"github.com/turnledger/turnledger/services/contextbuilder"
 	"github.com/turnledger/turnledger/services/history"
+	v1 "github.com/turnledger/turnledger/services/httpapi/v1"
+	"github.com/turnledger/turnledger/services/httpapi/wire"
+	"github.com/turnledger/turnledger/services/replay"
+	"github.com/turnledger/turnledger/services/servicetest"
 )
 
-// A tree of forks gives the same contexts as plain copies that were edited alike, and the same as it gave then.
+// A tree of forks gives the same contexts, lists and explanations as plain copies that were edited alike, and the same
+// contexts as it gave then, by position and by time.
 func TestForksAreAsCopies(t *testing.T) {
 	checks := 12
 	if os.Getenv("TURNLEDGER_TORTURE") != "" {
@@ -33,10 +41,13 @@ func TestForksAreAsCopies(t *testing.T) {
 	viewtest.Checks(t, checks)
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newForest(t, rt, natstest.Log(t, rapid.SampledFrom([]int{1, 4}).Draw(rt, "partitions")))
-		for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+		for range rapid.IntRange(10, 40).Draw(rt, "steps") {
 			f.step()
 		}
-		f.check()
+		f.checkContexts()
+		f.checkPast()
+		f.checkLists()
+		f.checkExplanations()
 	})
 }
 
@@ -45,10 +56,15 @@ type forest struct {
 	*rapid.T
 	ctx      testing.TB
 	writes   *history.Service
+	log      *jetlog.Log
 	builders map[string]*contextbuilder.Builder
+	apis     map[string]http.Handler
+	replay   *replay.Replay
 	sessions []*planted
+	identity string
 	requests int
 	seen     []glimpse
+	asked    []explained
 }
 
 // planted is a session as a plain copy would be.
@@ -64,24 +80,37 @@ type leaf struct {
 	hidden bool
 }
 
+// text is a turn: its standing version, and the versions before that one. The events at are gone once it is scrubbed.
 type text struct {
-	session            string
-	id                 uuid.UUID
-	question, answer   string
-	redacted, finished bool
+	session                              string
+	id                                   uuid.UUID
+	question, answer                     string
+	redacted, finished, scrubbed, erased bool
+	replaced                             []version
+	at                                   []events.Position
 }
 
-// glimpse is what a session showed at a position.
+type version struct {
+	id       uuid.UUID
+	question string
+}
+
+// glimpse is what a session showed at a position, or at a time.
 type glimpse struct {
 	session *planted
-	at      events.Position
-	turns   []text
-	of      []*text
+	at      services.AsOf
+	// by is the turn whose event stands at the position, if one does. With that event the position's time may leave
+	// the log.
+	by    *text
+	turns []text
+	of    []*text
 }
 
 func newForest(t *testing.T, rt *rapid.T, log *jetlog.Log) *forest {
 	t.Helper()
-	f := &forest{T: rt, ctx: t, builders: map[string]*contextbuilder.Builder{}}
+	f := &forest{T: rt, ctx: t, log: log, replay: replay.New(log, owners.New(log, nil)),
+		builders: map[string]*contextbuilder.Builder{}, apis: map[string]http.Handler{}}
+	natstest.Run(t, f.replay.Run)
 	f.writes = history.New(history.On(log), history.Config{Rules: rules})
 	natstest.Run(t, f.writes.Run)
 	view := memory.New(recent.Limits{TTL: rules.SessionTTL, MaxTurns: 3}, rules, nil)
@@ -89,6 +118,8 @@ func newForest(t *testing.T, rt *rapid.T, log *jetlog.Log) *forest {
 	for name, v := range map[string]contextbuilder.View{"log": nil, "view": view} {
 		r := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{View: v, Rules: rules, Deadline: time.Minute})
 		f.builders[name] = contextbuilder.NewBuilder(r, contextbuilder.Config{})
+		f.apis[name] = servicetest.Services{History: f.writes, Reader: r, Contexts: f.builders[name]}.
+			API(wire.Config{Open: true}, v1.Config{})
 	}
 	f.sessions = []*planted{{id: "root"}}
 	f.say(f.sessions[0], true)
@@ -106,14 +137,17 @@ func (f *forest) step() {
 		return
 	}
 	var at events.Position
+	var by *text
 	switch rapid.SampledFrom([]string{"say", "say", "say", "ask", "finish", "fork", "fork", "correct", "redact",
-		"reset", "erase"}).Draw(f.T, "step") {
+		"redact", "reset", "link", "erase"}).Draw(f.T, "step") {
 	case "say":
 		at = f.say(s, true)
+		by = s.turns[len(s.turns)-1].text
 	case "ask":
 		at = f.say(s, false)
+		by = s.turns[len(s.turns)-1].text
 	case "finish":
-		at = f.finish(s)
+		at, by = f.finish(s)
 	case "fork":
 		f.fork(s)
 	case "correct":
@@ -122,14 +156,39 @@ func (f *forest) step() {
 		f.redact(s)
 	case "reset":
 		at = f.reset(s)
+	case "link":
+		f.link(s)
 	case "erase":
 		if rapid.IntRange(0, 4).Draw(f.T, "rarely") == 0 {
 			f.erase(s)
 		}
 	}
 	if at.Seq != 0 {
-		f.seen = append(f.seen, f.look(s, at))
+		g := f.look(s, services.AsOf{Position: &at})
+		g.by = by
+		f.seen = append(f.seen, g)
 	}
+	other := rapid.SampledFrom(f.sessions).Draw(f.T, "seen")
+	f.seen = append(f.seen, f.look(other, services.AsOf{Time: f.now()}))
+}
+
+// now returns the time of the newest event, after all that was recorded.
+func (f *forest) now() (last time.Time) {
+	for partition := range f.log.Partitions() {
+		head, err := f.log.Head(f.ctx.Context(), partition)
+		require.NoError(f, err)
+		if head.Seq == 0 {
+			continue
+		}
+		// The newest event of a partition is never one that was scrubbed, since a redaction stands behind those.
+		e, found, err := f.log.At(f.ctx.Context(), head)
+		require.NoError(f, err)
+		require.True(f, found, "%s", head)
+		if e.Time.After(last) {
+			last = e.Time
+		}
+	}
+	return last
 }
 
 func (f *forest) say(s *planted, whole bool) events.Position {
@@ -140,8 +199,13 @@ func (f *forest) say(s *planted, whole bool) events.Position {
 		c.Answer = &events.Answer{AnswerNeutral: "a" + r}
 		x.answer, x.finished = "a"+r, true
 	}
+	f.explain(s, x)
 	made, err := f.writes.StartTurn(f.ctx.Context(), c)
 	require.NoError(f, err)
+	x.at = []events.Position{made.Position}
+	if whole { // the start stands right before the answer
+		x.at = append(x.at, events.Position{Partition: made.Position.Partition, Seq: made.Position.Seq - 1})
+	}
 	s.turns = append(s.turns, &leaf{text: x})
 	return made.Position
 }
@@ -160,16 +224,16 @@ func (f *forest) pick(s *planted, wanted func(*leaf) bool) *leaf {
 	return rapid.SampledFrom(some).Draw(f.T, "turn")
 }
 
-func (f *forest) finish(s *planted) events.Position {
+func (f *forest) finish(s *planted) (events.Position, *text) {
 	l := f.pick(s, func(l *leaf) bool { return !l.finished && !l.redacted && l.session == s.id })
 	if l == nil {
-		return events.Position{}
+		return events.Position{}, nil
 	}
 	made, err := f.writes.FinalizeTurn(f.ctx.Context(), conversation.Finalize{SessionID: s.id, TurnID: l.id,
 		Answer: events.Answer{AnswerNeutral: "late"}})
 	require.NoError(f, err)
-	l.answer, l.finished = "late", true
-	return made.Position
+	l.answer, l.finished, l.at = "late", true, append(l.at, made.Position)
+	return made.Position, l.text
 }
 
 func (f *forest) fork(s *planted) {
@@ -197,7 +261,7 @@ func (f *forest) fork(s *planted) {
 		}
 	}
 	f.sessions = append(f.sessions, child)
-	f.seen = append(f.seen, f.look(child, made.Position))
+	f.seen = append(f.seen, f.look(child, services.AsOf{Position: &made.Position}))
 }
 
 func (f *forest) correct(s *planted) {
@@ -209,7 +273,8 @@ func (f *forest) correct(s *planted) {
 	c := conversation.Correct{SessionID: l.session, RequestID: words, TurnID: l.id, QuestionNeutral: &words}
 	made, err := f.writes.CorrectTurn(f.ctx.Context(), c)
 	require.NoError(f, err)
-	l.question, l.id = words, made.ID
+	l.replaced = append(l.replaced, version{l.id, l.question})
+	l.question, l.id, l.at = words, made.ID, append(l.at, made.Position)
 	if l.session != s.id {
 		_, err = f.writes.CorrectTurn(f.ctx.Context(), conversation.Correct{SessionID: s.id, RequestID: words,
 			TurnID: l.id, QuestionNeutral: &words})
@@ -222,9 +287,35 @@ func (f *forest) redact(s *planted) {
 	if l == nil {
 		return
 	}
+	// The last shared turn is where a segment ends, so it is redacted more often than the others.
+	if rapid.Bool().Draw(f.T, "the last shared") {
+		for _, shared := range s.turns {
+			if shared.session != s.id && !shared.redacted {
+				l = shared
+			}
+		}
+	}
 	_, err := f.writes.RedactTurn(f.ctx.Context(), l.session, conversation.Redact{TurnID: l.id})
 	require.NoError(f, err)
 	l.redacted = true
+	if l.scrubbed = rapid.Bool().Draw(f.T, "scrubbed"); l.scrubbed {
+		for _, at := range l.at {
+			_, err := overwrite.On(f.log).Erase(f.ctx.Context(), at)
+			require.NoError(f, err)
+		}
+	}
+}
+
+// link links the tree by one of its sessions; a later link to another identity is refused.
+func (f *forest) link(s *planted) {
+	if f.sessions[0].erased {
+		return // the link is judged there
+	}
+	_, err := f.writes.LinkSession(f.ctx.Context(), s.id, "ada", "")
+	require.NoError(f, err)
+	f.identity = "ada"
+	_, err = f.writes.LinkSession(f.ctx.Context(), s.id, "bob", "")
+	require.ErrorIs(f, err, conversation.ErrLinkedElsewhere)
 }
 
 func (f *forest) reset(s *planted) events.Position {
@@ -242,62 +333,9 @@ func (f *forest) erase(s *planted) {
 	s.erased = true
 	for _, other := range f.sessions {
 		for _, l := range other.turns {
-			l.redacted = l.redacted || l.session == s.id
-		}
-	}
-}
-
-// look notes what a session shows now.
-func (f *forest) look(s *planted, at events.Position) glimpse {
-	g := glimpse{session: s, at: at}
-	for _, l := range s.turns {
-		if !l.hidden && !l.redacted {
-			g.turns, g.of = append(g.turns, *l.text), append(g.of, l.text)
-		}
-	}
-	return g
-}
-
-// shows are the messages of what is seen, without what was redacted since.
-func (g glimpse) shows(pending bool) (out []string) {
-	for i, x := range g.turns {
-		switch {
-		case g.of[i].redacted || g.session.erased:
-		case x.finished:
-			out = append(out, x.question, x.answer)
-		case pending:
-			out = append(out, x.question)
-		}
-	}
-	return append(out, "now")
-}
-
-func (f *forest) check() {
-	build := func(b *contextbuilder.Builder, r services.ContextRequest) []string {
-		r.Message = "now"
-		got, err := b.Build(f.ctx.Context(), r)
-		require.NoError(f, err)
-		var out []string
-		for _, m := range got.Messages {
-			out = append(out, m.Text())
-		}
-		return out
-	}
-	for name, b := range f.builders {
-		for _, s := range f.sessions {
-			for _, pending := range []bool{false, true} {
-				want := f.look(s, events.Position{}).shows(pending)
-				ask := services.ContextRequest{SessionID: s.id, MaxMessages: 1000, IncludePending: pending}
-				require.Equal(f, want, build(b, ask), "%s: %s, pending %v", name, s.id, pending)
-				if ask.MaxMessages = 2; !pending && len(want) > 2 {
-					require.Equal(f, want[len(want)-3:], build(b, ask), "%s: %s, the last", name, s.id)
-				}
+			if l.session == s.id {
+				l.erased, l.redacted = true, true
 			}
 		}
-	}
-	for _, g := range f.seen {
-		got := build(f.builders["log"], services.ContextRequest{SessionID: g.session.id, MaxMessages: 1000,
-			IncludePending: true, AsOf: &services.AsOf{Position: &g.at}})
-		require.Equal(f, g.shows(true), got, "%s as of %s", g.session.id, g.at)
 	}
 }

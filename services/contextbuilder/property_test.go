@@ -57,7 +57,9 @@ func TestEveryWayGivesTheSameContexts(t *testing.T) {
 			for name, v := range map[string]servedView{"memory": memory.New(limits, rules, nil), "redis": inRedis} {
 				feed(t, log, v, seed)
 				require.Equal(rt, want, contexts(rt, log, v), "%s, live, %d partitions", name, log.Partitions())
-				r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{Rules: rules, MaxBatch: 7})
+				r, err := rebuild.Begin(t.Context(), log, v, v, rebuild.Config{
+					Rules: rules, Feeding: runner.Feeding{MaxBatch: 7},
+				})
 				require.NoError(t, err)
 				require.NoError(t, r.Run(t.Context()))
 				require.Equal(rt, want, contexts(rt, log, v), "%s, rebuilt, %d partitions", name, log.Partitions())
@@ -117,7 +119,9 @@ func feed(t testing.TB, log *jetlog.Log, v servedView, seed uint64) {
 		// Longer each time: on a busy machine a runner may need a while to begin.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds*(10+shaken.Dice(90)))*time.Millisecond)
 		shaken.Stop = cancel
-		_ = runner.New(log, shaken, runner.Config{Rules: rules, MaxBatch: 3, Pause: time.Millisecond}).Run(ctx)
+		_ = runner.New(log, shaken, runner.Config{
+			Rules: rules, Feeding: runner.Feeding{MaxBatch: 3}, Pause: time.Millisecond,
+		}).Run(ctx)
 		cancel()
 	}
 }

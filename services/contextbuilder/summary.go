@@ -34,6 +34,29 @@ func (b *Builder) summarize(
 	}
 }
 
+// WholeThrough returns the greatest number of turns from the first on, at most n, after which no tool result follows
+// whose call is before.
+func WholeThrough(turns []*conversation.Turn, n int) int {
+	links := linksOf(piecesOf(turns, services.Neutral))
+	for moved := true; moved; {
+		moved = false
+		for _, l := range links {
+			if l.call < n && l.result >= n {
+				n, moved = l.call, true
+			}
+		}
+	}
+	return n
+}
+
+// MessagesOf returns the messages that a prompt shows for some turns.
+func MessagesOf(turns []*conversation.Turn, lang services.Language) (out []Message) {
+	for _, t := range turns {
+		out = appendMessages(out, t, lang)
+	}
+	return out
+}
+
 // summaryMessage returns the message that a prompt shows for a summary.
 func summaryMessage(m *conversation.Summary, lang services.Language) Message {
 	text := m.Fact.SummaryNeutral

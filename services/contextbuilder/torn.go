@@ -104,7 +104,7 @@ func unseen(r services.Reading, shown []*conversation.Turn) (out []hidden) {
 func endsWith(s *conversation.State, place uint64) bool {
 	last := s.Turns[len(s.Turns)-1]
 	_, _, inherited := s.Origin(last, 0)
-	return !inherited && last.Place == place && last.Final == s.Applied
+	return !inherited && last.Place == place && last.Last() == s.Applied
 }
 
 // saysCall returns the message with one of its calls replaced by text.

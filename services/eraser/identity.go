@@ -33,6 +33,7 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 	if err != nil {
 		return remainder{}, err
 	}
+	shared := services.SharedTurns{}
 	progress.Sessions, progress.SessionsDone, progress.Erased = len(sessions), 0, 0
 	closed := 0
 	for i := range sessions {
@@ -49,14 +50,18 @@ func (e *Eraser) eraseIdentity(ctx context.Context, f *events.IdentityErased, at
 			return remainder{}, err
 		}
 		progress.SessionsDone++
-		progress.Erased += erased
+		progress.Erased += erased.Erased
+		shared.Turns += erased.SharedTurns
+	}
+	if shared.Branches, err = e.branchesAmong(ctx, sessions); err != nil {
+		return remainder{}, err
 	}
 	if err := e.notes.Put(ctx, key, progress); err != nil {
 		return remainder{}, err
 	}
 	receipt := events.ErasureReceipt{
 		IdentityID: f.IdentityID, ReceiptID: f.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
-		Sessions: len(sessions),
+		Sessions: len(sessions), Branches: shared.Branches, SharedTurns: shared.Turns,
 	}
 	if err := e.receipt(ctx, at, receipt); err != nil {
 		return remainder{}, err
@@ -159,18 +164,18 @@ func (e *Eraser) linked(ctx context.Context, j *projections.Judged) error {
 	return err
 }
 
-// awaitErased waits until a closed session is erased from the log, and returns how many events went.
-func (e *Eraser) awaitErased(ctx context.Context, s linkedSession) (int, error) {
+// awaitErased waits until a closed session is erased from the log, and returns the receipt that says so.
+func (e *Eraser) awaitErased(ctx context.Context, s linkedSession) (*stamped, error) {
 	for {
 		written, err := sessionReceipts(ctx, e.log, s.at, s.id, anyReceipt)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if r := written[PlaceLog]; r != nil {
-			return r.Erased, nil
+			return r, nil
 		}
 		if !pause.For(ctx, lookEvery) {
-			return 0, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package eraser
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"iter"
@@ -60,6 +61,9 @@ func (r *Receipts) Receipt(ctx context.Context, id string) (services.Receipt, er
 	if err != nil {
 		return services.Receipt{}, err
 	}
+	if w := written[PlaceLog]; w != nil {
+		out.Shared = &services.SharedTurns{Branches: w.Branches, Turns: w.SharedTurns}
+	}
 	r.fill(ctx, &out, written)
 	switch {
 	case out.TurnID != "":
@@ -76,6 +80,7 @@ func (r *Receipts) progress(ctx context.Context, out *services.Receipt) error {
 	revision, err := r.notes.Read(ctx, progressKey(out.ID, out.SessionID), &progress)
 	if err == nil && revision != 0 {
 		out.Progress = &progress
+		out.Shared = cmp.Or(out.Shared, progress.Shared)
 	}
 	return err
 }

@@ -26,6 +26,8 @@ type closed struct {
 	at     events.Position
 	turns  map[uuid.UUID]bool
 	events []uint64
+	// before is the session before its erasure.
+	before *conversation.State
 }
 
 // eraseSession erases all events of a session but its first link, the erasure, and the marks of its branches, which
@@ -47,6 +49,7 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 	}
 	receipt := events.ErasureReceipt{
 		SessionID: c.SessionID, ReceiptID: c.ReceiptID, Place: PlaceLog, Erased: progress.Erased,
+		Branches: progress.Shared.Branches, SharedTurns: progress.Shared.Turns,
 	}
 	if err := e.receipt(ctx, c.at, receipt); err != nil {
 		return remainder{}, err
@@ -66,7 +69,7 @@ func (e *Eraser) eraseSession(ctx context.Context, j *job) (remainder, error) {
 func (e *Eraser) reached(at []events.Position, receipt events.ErasureReceipt, erased int, progress string) remainder {
 	write := func(ctx context.Context, place string) error {
 		r := receipt
-		r.Place, r.Erased = place, erased
+		r.Place, r.Erased, r.Branches, r.SharedTurns = place, erased, 0, 0
 		return e.receipt(ctx, at[0], r)
 	}
 	return remainder{
@@ -85,7 +88,7 @@ func (e *Eraser) closed(ctx context.Context, j *job) (*closed, error) {
 			return nil, err
 		}
 		if f, ok := r.Fact.(*events.SessionErased); ok && r.Position == j.at {
-			c.SessionErased = f
+			c.SessionErased, c.before = f, state.Clone()
 		} else {
 			c.events = append(c.events, r.Position.Seq)
 		}
@@ -116,6 +119,11 @@ func (e *Eraser) eraseAll(ctx context.Context, c *closed) (progress services.Era
 	progress = services.ErasureProgress{Began: time.Now().UTC()}
 	if _, err := e.notes.Read(ctx, key, &progress); err != nil {
 		return progress, err
+	}
+	if progress.Shared == nil {
+		if progress.Shared, err = e.lost(ctx, c); err != nil {
+			return progress, err
+		}
 	}
 	// save waits until the erasures so far are on disk, and notes the progress.
 	save := func(ctx context.Context) error {

@@ -39,9 +39,9 @@ type part struct {
 // folderParts is the number of files.
 const folderParts = 128
 
-// NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. With a session,
-// only that session is shown, and as a branch it begins with the turns that it shares; else every turn is shown once, in
-// the session that it stands in. The caller closes the folder.
+// NewFolder makes a folder with files below dir, or below the system's temporary folder if dir is empty. With a
+// session, only that session is shown, and as a branch it begins with the turns that it shares. Else every turn is
+// shown once, in the session that it stands in. The caller closes the folder.
 func NewFolder(dir, session string) (*Folder, error) {
 	dir, err := os.MkdirTemp(dir, "turnledger-fold-")
 	if err != nil {

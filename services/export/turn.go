@@ -55,7 +55,8 @@ func (r TurnRow) size() int {
 func newTurnRow(s *conversation.State, t *conversation.Turn, partition int) TurnRow {
 	session, partition, inherited := s.Origin(t, partition)
 	r := TurnRow{
-		SessionID: session, Inherited: inherited, IdentityID: present(s.Identity), TurnID: t.ID.String(), RequestID: t.RequestID,
+		SessionID: session, Inherited: inherited, IdentityID: present(s.Identity),
+		TurnID: t.ID.String(), RequestID: t.RequestID,
 		Status: t.Status.String(), Position: events.Position{Partition: partition, Seq: t.Started}.String(),
 		CreatedAt: t.CreatedAt, FinalizedAt: presentTime(t.FinalizedAt), DeletedAt: presentTime(t.DeletedAt),
 		TranslateChat: t.TranslateChat, Metadata: t.Metadata(),

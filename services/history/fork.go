@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -77,16 +78,13 @@ func (w *writing) plan(
 	if own.Identity, err = w.identityOf(ctx, own); err != nil {
 		return nil, nil, err
 	}
-	own.Inherit(list, from, len(own.Turns)+maxShared)
+	own.Inherit(list, from, math.MaxInt)
 	if mark, refused = own.Mark(c, fork, at, time.Now()); refused != nil {
 		return nil, refused, nil
 	}
 	refused, err = w.taken(ctx, c.ChildID)
 	return mark, refused, err
 }
-
-// maxShared is more than any session has turns.
-const maxShared = 1 << 40
 
 // taken says why a session can't become a branch, or returns nil if it can.
 func (w *writing) taken(ctx context.Context, id string) (refused, err error) {

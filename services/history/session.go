@@ -156,7 +156,7 @@ func fold(state *conversation.State, e events.Recorded) (c conversation.Change, 
 		c.Turn.Question = state.Allowed(&f.Question)
 		return c, size(c.Turn.Question)
 	}
-	if c.Kind == conversation.Answered {
+	if c.Kind == conversation.Answered || c.Kind == conversation.WasExtended { // an extended one is read from the log
 		grown = -size(c.Turn.Question)
 		c.Turn.Question = nil
 	}

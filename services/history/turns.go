@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -87,11 +88,23 @@ func (s *Service) FinalizeTurn(ctx context.Context, c conversation.Finalize) (se
 	w := s.writing(c.SessionID)
 	w.dropped = dropped
 	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
-		if t := st.Turn(c.TurnID); t != nil && t.Question != nil {
+		if t := st.Turn(c.TurnID); t != nil && (t.Question != nil || len(t.Extensions()) > 0) {
 			w.question = t.Question
 		}
 		return st.DecideFinalize(c)
 	})
+	return t, s.inherited(ctx, c.SessionID, c.TurnID, err)
+}
+
+// ExtendTurn records that a half of a turn goes on. The first extension of an id stands.
+func (s *Service) ExtendTurn(ctx context.Context, c conversation.Extend) (services.Turn, error) {
+	c, dropped, err := s.cfg.Policy.NormalExtend(c)
+	if err != nil {
+		return services.Turn{}, err
+	}
+	w := s.writing(c.SessionID)
+	w.dropped = dropped
+	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision { return st.DecideExtend(c) })
 	return t, s.inherited(ctx, c.SessionID, c.TurnID, err)
 }
 
@@ -130,17 +143,27 @@ func (s *Service) CorrectTurn(ctx context.Context, c conversation.Correct) (serv
 	if err != nil {
 		return services.Turn{}, s.inherited(ctx, c.SessionID, c.TurnID, err)
 	}
-	return w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
+	t, err := w.turn(ctx, w.deciding, func(st *conversation.State) conversation.Decision {
 		if old == nil {
 			d, _ := st.CorrectRefused(c)
 			return d
 		}
+		if now := st.Turn(c.TurnID); now != nil && now.Status == old.Status && now.Last() != old.Last() {
+			return conversation.Decision{Err: errExtended}
+		}
 		return st.DecideCorrect(c, old)
 	})
+	if errors.Is(err, errExtended) {
+		return s.CorrectTurn(ctx, c)
+	}
+	return t, err
 }
 
-// correctable returns the turn to correct with its texts, or nil if the log has the answer already. Texts never change,
-// so they may be read before the decision.
+// errExtended: the turn was extended after its texts were read, which a correction repeats.
+var errExtended = errors.New("the turn was extended meanwhile")
+
+// correctable returns the turn to correct with its texts, or nil if the log has the answer already. Only an extension
+// changes texts, so they may be read before the decision.
 func (w *writing) correctable(ctx context.Context, c conversation.Correct) (*conversation.Turn, error) {
 	d, answered, err := w.correction(ctx, c)
 	if err != nil {
@@ -256,15 +279,25 @@ func (w *writing) texts(ctx context.Context, t *conversation.Turn) error {
 	if t.Status == conversation.Redacted {
 		return nil
 	}
-	if t.Question == nil {
+	question, answer := t.Question == nil, t.Answer == nil
+	if question {
 		if err := w.text(ctx, t.Started, t); err != nil {
 			return err
 		}
 	}
-	if t.Final == 0 || t.Answer != nil {
-		return nil
+	if t.Final != 0 && t.Answer == nil {
+		if err := w.text(ctx, t.Final, t); err != nil {
+			return err
+		}
 	}
-	return w.text(ctx, t.Final, t)
+	for _, x := range t.Extensions() {
+		if x.Half == events.HalfQuestion && question || x.Half == events.HalfAnswer && answer {
+			if err := w.text(ctx, x.Seq, t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (w *writing) text(ctx context.Context, seq uint64, t *conversation.Turn) error {

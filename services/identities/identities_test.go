@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,55 @@ func TestASearchHoldsAllThatTheLogHolds(t *testing.T) {
 	page, err = reader.Search(t.Context(), ask)
 	require.NoError(t, err)
 	require.Empty(t, page.Hits)
+}
+
+// A list waits for the tables, and has the last turns of anonymous sessions: the newest that is not redacted, cut, from
+// a reading that is as new as the list; none of one that has left the recent view.
+func TestAListOfSessionsHoldsAllThatTheLogHolds(t *testing.T) {
+	t.Parallel()
+	at, now := events.Position{Seq: 3}, time.Now()
+	head := conversation.Head{LastActive: now}
+	head.Pending = 1
+	old, linked := head, head
+	old.LastActive, linked.Identity = now.Add(-2*time.Hour), "ada"
+	log, of := logOf(t, 3), &tables{applied: 3, sessions: []projections.ListedSession{
+		{SessionID: "fresh", Head: head, Position: at}, {SessionID: "old", Head: old, Position: at},
+		{SessionID: "linked", Head: linked, Position: at}, {SessionID: "empty", Position: at},
+	}}
+	long := strings.Repeat("ü", projections.LastTurnText)
+	read := &readings{state: &conversation.State{Turns: []*conversation.Turn{
+		{ID: events.TurnID("s", "1"), Status: conversation.Finalized},
+		{ID: events.TurnID("s", "2"), Status: conversation.Pending,
+			Question: &events.Question{QuestionNeutral: long + "more"}, Answer: &events.Answer{AnswerNeutral: long}},
+		{ID: events.TurnID("s", "3"), Status: conversation.Redacted},
+		{ID: events.TurnID("s", "4"), Status: conversation.Replaced},
+	}}}
+	reader := identities.New(func() (identities.Tables, error) { return of, nil }, log, patience).
+		WithSessions(read, time.Hour)
+	page, err := reader.Sessions(t.Context(), services.SessionsAsk{})
+	require.NoError(t, err)
+	require.Equal(t, []services.Ask{{SessionID: "fresh", Shown: 1, Pending: true, MinPosition: []events.Position{at}}},
+		read.asked)
+	require.Equal(t, &projections.LastTurn{TurnID: events.TurnID("s", "2"), Status: conversation.Pending,
+		Question: long, Answer: long}, page.Sessions[0].LastTurn)
+	for _, s := range page.Sessions[1:] {
+		require.Nil(t, s.LastTurn, s.SessionID)
+	}
+	of.applied = 2
+	_, err = reader.Sessions(t.Context(), services.SessionsAsk{})
+	require.ErrorIs(t, err, services.ErrBehind)
+}
+
+// readings answers with one state, and remembers what it was asked.
+type readings struct {
+	services.SessionReader
+	state *conversation.State
+	asked []services.Ask
+}
+
+func (r *readings) Read(_ context.Context, ask services.Ask) (services.Reading, error) {
+	r.asked = append(r.asked, ask)
+	return services.Reading{State: r.state}, nil
 }
 
 // Statistics don't wait for the tables, and say how far they are; they wait for a position that was asked for.

@@ -81,6 +81,8 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 	switch e.Change.Kind {
 	case conversation.Answered:
 		return f.answered(ctx, scope, e)
+	case conversation.WasExtended:
+		return f.extended(ctx, scope, e)
 	case conversation.Corrected:
 		if err := f.store.Delete(ctx, scope, idsOf(e.Change.Turns)); err != nil {
 			return err
@@ -105,18 +107,39 @@ func (f *Forwarder) event(ctx context.Context, e *projections.Judged) error {
 	return nil
 }
 
-// answered stores a turn. The event carries the answer; the question is read from the log.
+// answered stores a turn. The event carries the answer; the question is read from the log, with what extended it.
 func (f *Forwarder) answered(ctx context.Context, scope string, e *projections.Judged) error {
 	turn := *e.Change.Turn
-	for r, err := range f.log.Session(ctx, e.SessionID, turn.Started-1, turn.Started) {
+	brings := map[uint64]bool{turn.Started: true}
+	last := turn.Started
+	for _, x := range turn.Extensions() {
+		brings[x.Seq], last = true, x.Seq
+	}
+	for r, err := range f.log.Session(ctx, e.SessionID, turn.Started-1, last) {
 		if err != nil {
 			return err
 		}
-		if s, ok := r.Fact.(*events.TurnStarted); ok {
-			turn.Question = &s.Question
+		if brings[r.Position.Seq] {
+			f.rules.Fill(&turn, r.Fact)
 		}
 	}
 	return f.put(ctx, scope, e.SessionID, &turn)
+}
+
+// extended stores a turn again whose answer has another text.
+func (f *Forwarder) extended(ctx context.Context, scope string, e *projections.Judged) error {
+	if x := events.TextsOf(e.Fact).Extension; x == nil || x.AnswerNeutral == "" {
+		return nil
+	}
+	state, err := f.fold(ctx, e.SessionID, e.Position.Seq)
+	if err != nil {
+		return err
+	}
+	turn := state.Turn(e.Change.Turn.ID)
+	if turn == nil || turn.Status != conversation.Finalized {
+		return nil // it was erased since
+	}
+	return f.put(ctx, scope, e.SessionID, turn)
 }
 
 // put stores a turn if it has texts. A turn that was erased meanwhile has none.

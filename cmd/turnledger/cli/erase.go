@@ -109,6 +109,9 @@ func showReceipt(e *Env, r client.Receipt) {
 		}
 		e.print("%s", line)
 	}
+	if r.Branches != nil && r.SharedTurns != nil && *r.Branches > 0 {
+		e.print("  %d branches lost %d turns that they shared", *r.Branches, *r.SharedTurns)
+	}
 }
 
 type retentionCmd struct {

@@ -25,7 +25,7 @@ type Verbs struct {
 	Sessions    sessionsCmd    `cmd:"" help:"List sessions, look at one, and describe it."`
 	Search      searchCmd      `cmd:"" help:"Find turns by their words."`
 	Stats       statsCmd       `cmd:"" help:"Count turns over time."`
-	Summaries   summariesCmd   `cmd:"" help:"Record a summary of a session's turns."`
+	Summaries   summariesCmd   `cmd:"" help:"List the valid summaries of a session, or record one."`
 	Link        linkCmd        `cmd:"" help:"Link a session to an identity."`
 	Redact      redactCmd      `cmd:"" help:"Redact a turn."`
 	Erase       eraseCmd       `cmd:"" help:"Erase a session or an identity, and see what an erasure has reached."`

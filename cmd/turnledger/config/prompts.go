@@ -25,6 +25,11 @@ type prompts struct {
 	RewriterKey     string        `name:"rewriter-key" help:"Key of the endpoint." env:"TURNLEDGER_REWRITER_KEY" show:"given"`
 	RewriterTimeout time.Duration `name:"rewriter-timeout" help:"How long a rewrite may take." default:"5s" env:"TURNLEDGER_REWRITER_TIMEOUT"`
 
+	SummaryURL   string `name:"summary-url" help:"OpenAI-compatible endpoint of the model that summarises long sessions; unset: none does." env:"TURNLEDGER_SUMMARY_URL" show:"url"`
+	SummaryName  string `name:"summary-name" help:"Name of its model; that of the chat model by default." env:"TURNLEDGER_SUMMARY_NAME"`
+	SummaryKey   string `name:"summary-key" help:"Key of the endpoint." env:"TURNLEDGER_SUMMARY_KEY" show:"given"`
+	SummaryAfter int    `name:"summary-after" help:"How many finalized turns that no summary covers ask for one; the last ten are never covered." default:"20" env:"TURNLEDGER_SUMMARY_AFTER"`
+
 	MemoryURL    string        `name:"memory-url" help:"Supermemory's address for long-term memory; unset: the audit tables." env:"TURNLEDGER_MEMORY_URL" show:"url"`
 	MemoryKey    string        `name:"memory-key" help:"Key of it." env:"TURNLEDGER_MEMORY_KEY" show:"given"`
 	MemoryAPI    string        `name:"memory-api" help:"Version of Supermemory's API: v5 or v4." default:"v5" env:"TURNLEDGER_MEMORY_API"`
@@ -37,11 +42,15 @@ type prompts struct {
 // RewriterModel returns the name of the rewriter's model: its own, or the chat's.
 func (c prompts) RewriterModel() string { return cmp.Or(c.RewriterName, c.ModelName) }
 
+// SummaryModel returns the name of the model that summarises: its own, or the chat's.
+func (c prompts) SummaryModel() string { return cmp.Or(c.SummaryName, c.ModelName) }
+
 func (c prompts) validate(no *complaints) {
 	no.unless(slices.Contains([]string{"reject", "enqueue", "interrupt"}, c.OnPending),
 		"ON_PENDING", "must be reject, enqueue or interrupt")
 	for _, a := range [][2]string{
 		{"MODEL_URL", c.ModelURL}, {"REWRITER_URL", c.RewriterURL}, {"MEMORY_URL", c.MemoryURL},
+		{"SUMMARY_URL", c.SummaryURL},
 	} {
 		u, err := url.Parse(a[1])
 		no.when(a[1] != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"),
@@ -49,6 +58,8 @@ func (c prompts) validate(no *complaints) {
 	}
 	no.when(c.ModelURL != "" && c.ModelName == "", "MODEL_NAME", "is needed with TURNLEDGER_MODEL_URL")
 	no.when(c.RewriterURL != "" && c.RewriterModel() == "", "REWRITER_NAME", "is needed with TURNLEDGER_REWRITER_URL")
+	no.when(c.SummaryURL != "" && c.SummaryModel() == "", "SUMMARY_NAME", "is needed with TURNLEDGER_SUMMARY_URL")
+	no.unless(within(c.SummaryAfter, 11, 100_000), "SUMMARY_AFTER", "must be at least 11: the last ten are not covered")
 	no.unless(slices.Contains([]string{"auto", "openai", "anthropic"}, c.ModelAPI),
 		"MODEL_API", "must be auto, openai or anthropic")
 	no.unless(slices.Contains([]string{"v5", "v4"}, c.MemoryAPI), "MEMORY_API", "must be v5 or v4")

@@ -73,8 +73,8 @@ func TestDailyTurns(t *testing.T) {
 	const sum = "select coalesce(sum(turns), 0) from daily_turns"
 	for round := range 3 {
 		turns(t, log, 20*(round+1))
-		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour}, MaxBatch: 7,
-			Pause: 5 * time.Millisecond}
+		cfg := runner.Config{Rules: conversation.Rules{SessionTTL: 24 * time.Hour},
+			Feeding: runner.Feeding{MaxBatch: 7}, Pause: 5 * time.Millisecond}
 		one, two := background(t, runner.New(log, p, cfg).Run), background(t, runner.New(log, p, cfg).Run)
 		require.Eventually(t, func() bool { return counted(t, pool, sum) == 20*(round+1) }, 20*time.Second,
 			10*time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/minio/highwayhash"
 )
@@ -24,35 +25,87 @@ func (k Key) Mark(config string) string {
 	return config + " " + hex.EncodeToString(sum[:8])
 }
 
-func (k *Key) term(word string) int32 {
-	return int32(uint32(highwayhash.Sum64([]byte(word), k[:]))) //nolint:gosec // any 32 bits will do
+func (k *Key) term(word string) int32 { return k.termOf([]byte(word)) }
+
+func (k *Key) termOf(word []byte) int32 {
+	return int32(uint32(highwayhash.Sum64(word, k[:]))) //nolint:gosec // any 32 bits will do
 }
 
 // Owner returns the term of an identity's turns, which is that of no word.
 func (k *Key) Owner(identity string) int32 { return k.term("\x00" + identity) }
 
 // Terms returns the terms of texts, in order, each once; nil if there are none.
-func (k *Key) Terms(lexemes Lexemes, texts ...string) []int32 {
-	var out []int32
-	seen := map[string]bool{}
-	add := func(word string) {
-		if word != "" && !seen[word] {
-			seen[word] = true
-			out = append(out, k.term(word))
-		}
-	}
+func (k *Key) Terms(lexemes Lexemes, texts ...string) (out []int32) {
 	for _, text := range texts {
-		all := tokens(text, lexemes)
-		for i, t := range all {
-			add(t.word)
-			for _, form := range t.forms {
-				add(form)
+		for text != "" {
+			// No word, and no run of letters, goes on behind a space.
+			part, plain := untilSpace(text)
+			if plain && lexemes == nil {
+				out = k.plainTerms(out, part)
+			} else {
+				out = k.allTerms(out, tokens(part, lexemes))
 			}
-			add(gramAt(all, i))
+			text = text[len(part):]
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// untilSpace returns a text up to its first space that is behind something else, and whether all of it is ASCII. Most
+// parts of most texts are a word.
+func untilSpace(text string) (part string, plain bool) {
+	plain = true
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= utf8.RuneSelf:
+			plain = false
+		case c == ' ' && i > 0:
+			return text[:i], plain
+		}
+	}
+	return text, plain
+}
+
+// plainTerms adds the terms of a text of ASCII, as allTerms does.
+func (k *Key) plainTerms(out []int32, text string) []int32 {
+	var space [64]byte
+	word := space[:0]
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		default:
+			if len(word) > 0 {
+				out = append(out, k.termOf(word))
+			}
+			word = word[:0]
+			continue
+		}
+		word = append(word, c)
+	}
+	if len(word) > 0 {
+		out = append(out, k.termOf(word))
+	}
+	return out
+}
+
+// allTerms adds the terms of words.
+func (k *Key) allTerms(out []int32, all []token) []int32 {
+	for i, t := range all {
+		if t.word != "" {
+			out = append(out, k.term(t.word))
+		}
+		for _, form := range t.forms {
+			out = append(out, k.term(form))
+		}
+		if gram := gramAt(all, i); gram != "" {
+			out = append(out, k.term(gram))
+		}
+	}
+	return out
 }
 
 // gramAt returns the gram that begins with a letter, or "" if its run ends before.

@@ -33,6 +33,9 @@ func TestQueries(t *testing.T) {
 		{"école", "L'E\u0301COLE est fermée", nil, true},
 		{"学校", "私は学校に行く", nil, true},
 		{"校学", "私は学校に行く", nil, false},
+		{"学校", "大学校長会", nil, true},
+		{"ລາວ", "ພາສາລາວດີ", nil, true},
+		{"API", "die ＡＰＩ", nil, true},
 		{"学校", "大学。校長", nil, false},
 		{"猫", "この猫はかわいい", nil, true},
 		{"データベース", "新しいデータベースです", nil, true},
@@ -75,6 +78,20 @@ func TestTermsMissNothing(t *testing.T) {
 		if _, ok := q.Match(text, nil); ok {
 			require.Subset(t, key.Terms(nil, text), q.Terms(&key))
 		}
+	})
+}
+
+// Texts of ASCII have a way of their own, which must make the same terms.
+func TestTermsOfPlainTexts(t *testing.T) {
+	t.Parallel()
+	key := words.NewKey("k")
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("aZ09 -_\n.é学")), 0, 40, -1).Draw(t, "text")
+		own := words.Lexemes{}
+		for _, word := range words.Of(text) {
+			own[word] = []string{word}
+		}
+		require.Equal(t, key.Terms(own, text), key.Terms(nil, text))
 	})
 }
 

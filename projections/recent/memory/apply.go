@@ -62,6 +62,7 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.Corrected:
 		trimQuestion(c.Turn, previous)
 		trimAnswer(c.Turn, previous)
+	case conversation.WasExtended: // makes halves of its own
 	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Linked, conversation.TurnGone,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused,
@@ -73,7 +74,8 @@ func (v *generation) fold(held *session, e *projections.Judged) {
 	case conversation.Corrected, conversation.TurnGone:
 		held.Remove(func(t *conversation.Turn) bool { return left(t, e.Change.Turns) })
 		held.Whole = false
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
+		conversation.WasExtended, conversation.Linked,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused,
 		conversation.Noted: // no turn came or went

@@ -162,7 +162,7 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	switch rapid.SampledFrom([]string{
 		"turn", "turn", "turn", "turn", "turn", "turn", "start", "start", "start", "answer", "answer", "redact",
 		"correct", "correct",
-		"link", "reset", "describe", "erase", "refused", "garbage", "again", "identity",
+		"link", "reset", "describe", "fork", "erase", "refused", "garbage", "again", "identity",
 	}).Draw(rt, "event") {
 	case "turn":
 		log.Append(rt, started(rt, session, fresh), at)
@@ -193,6 +193,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		for _, f := range d.Facts {
 			log.Append(rt, f, at)
 		}
+	case "fork":
+		drawFork(rt, log, s, request(), at)
 	case "erase":
 		if rapid.IntRange(0, 2).Draw(rt, "really") == 0 {
 			log.Append(rt, &events.SessionErased{SessionID: session, ReceiptID: "receipt"}, at)
@@ -210,6 +212,20 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 		}
 	case "identity":
 		log.Append(rt, &events.IdentityErased{IdentityID: "me", ReceiptID: "receipt"}, at)
+	}
+}
+
+// drawFork marks a branch of a session, which is one of the others. The branch itself may be missing, or come late.
+func drawFork(rt *rapid.T, log *Log, s *conversation.State, request string, at time.Time) {
+	child := rapid.SampledFrom(sessions).Draw(rt, "branch")
+	c := conversation.ForkSession{SessionID: s.SessionID, RequestID: request, ChildID: child}
+	mark, err := s.Mark(c, s.Fork(), events.Position{Seq: s.Applied}, at)
+	if err != nil || child == s.SessionID {
+		return
+	}
+	log.Append(rt, mark, at)
+	if rapid.Bool().Draw(rt, "forked") {
+		log.Append(rt, mark.Fork(), at)
 	}
 }
 

@@ -59,7 +59,8 @@ func (r *reference) apply(e events.Recorded) {
 		if turns := r.turns(); len(turns) > r.limits.MaxTurns {
 			r.floor, r.whole = turns[len(turns)-r.limits.MaxTurns].Place, false
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered, conversation.Linked,
+	case conversation.Seen, conversation.Duplicate, conversation.Anomaly, conversation.Answered,
+		conversation.WasExtended, conversation.Linked,
 		conversation.Reset, conversation.Described, conversation.Summarized, conversation.Forked, conversation.Branched,
 		conversation.Erased, conversation.Refused, conversation.Noted:
 	}

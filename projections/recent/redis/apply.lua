@@ -81,6 +81,12 @@ while ARGV[i] do
           redis.call('ZREM', turns, record)
           redis.call('ZADD', turns, place, string.sub(record, 1, 1) .. 'f' .. string.sub(record, 3) .. data)
         end
+      elseif op == 'extend' then
+        local record = at(turns, place, id, 'p') or at(turns, place, id, 'f')
+        if record then
+          redis.call('ZREM', turns, record)
+          redis.call('ZADD', turns, place, '\2' .. string.sub(record, 2) .. data)
+        end
       elseif op == 'correct' then
         local record = at(turns, place, id, 'f')
         if record then

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/turnledger/turnledger/events"
 	"github.com/turnledger/turnledger/events/conversation"
 	"github.com/turnledger/turnledger/projections"
 	"github.com/turnledger/turnledger/projections/recent"
@@ -69,6 +70,10 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 		g.operation("start", e, operand{t.Place, t.ID[:], recent.PendingRecord(t)})
 	case conversation.Answered:
 		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
+	case conversation.WasExtended:
+		if f, is := e.Fact.(*events.TurnExtended); is {
+			g.operation("extend", e, operand{t.Place, t.ID[:], recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, f)})
+		}
 	case conversation.Corrected:
 		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
 	case conversation.TurnGone:

@@ -28,6 +28,8 @@ type Config struct {
 	Name string
 	// Idle bounds how long an answer may be silent before it is ended; 30 s by default.
 	Idle time.Duration
+	// Setting is the name of the URL's setting, for errors; TURNLEDGER_MODEL_URL by default.
+	Setting string
 }
 
 // connections bounds the idle connections that are kept open to an endpoint. The library's default is two, so most
@@ -130,7 +132,7 @@ func (m *Model[E]) Answer(ctx context.Context, p chat.Prompt, emit func(string))
 	case err != nil && cause != nil:
 		err = &failure{cause.Error(), errors.Join(err, cause)}
 	case err != nil:
-		err = &failure{reason(err, m.Status(err)), err}
+		err = &failure{m.reason(err, m.Status(err)), err}
 	case why == "":
 		err = ErrBroken
 	}
@@ -154,18 +156,19 @@ type failure struct {
 func (f *failure) Error() string { return f.why }
 func (f *failure) Unwrap() error { return f.cause }
 
-func reason(err error, status int) string {
+func (m *Model[E]) reason(err error, status int) string {
+	setting := strings.TrimSuffix(cmp.Or(m.Setting, "TURNLEDGER_MODEL_URL"), "_URL")
 	var unreachable net.Error
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Sprintf("the endpoint answered %d: is TURNLEDGER_MODEL_KEY right?", status)
+		return fmt.Sprintf("the endpoint answered %d: is %s_KEY right?", status, setting)
 	case status == http.StatusNotFound:
-		return fmt.Sprintf("the endpoint answered %d: are TURNLEDGER_MODEL_URL, up to its version, and "+
-			"TURNLEDGER_MODEL_NAME right?", status)
+		return fmt.Sprintf("the endpoint answered %d: are %[2]s_URL, up to its version, and %[2]s_NAME right?",
+			status, setting)
 	case status != 0:
 		return fmt.Sprintf("the endpoint answered %d", status)
 	case errors.As(err, &unreachable):
-		return "the endpoint can't be reached: is TURNLEDGER_MODEL_URL right?"
+		return "the endpoint can't be reached: is " + setting + "_URL right?"
 	default:
 		return "the endpoint's answer is broken"
 	}

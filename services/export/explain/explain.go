@@ -150,8 +150,14 @@ func (x *Explanation) add(line []byte, r events.Recorded) error {
 	if x.asked.Seq == 0 { // the start never counted
 		x.asked = r.Position
 	}
-	if q := events.TextsOf(r.Fact).Question; q != nil && strings.HasPrefix(r.ID, x.TurnID+".") {
-		x.Question = q.QuestionNeutral
+	if strings.HasPrefix(r.ID, x.TurnID+".") {
+		texts := events.TextsOf(r.Fact)
+		switch more := texts.Extension; {
+		case texts.Question != nil:
+			x.Question = texts.Question.QuestionNeutral
+		case more != nil && more.QuestionNeutral != "":
+			x.Question = more.QuestionNeutral
+		}
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ var needs = map[string]access.Scopes{
 	"POST /v1/sessions/{session_id}/reset":                   writes,
 	"POST /v1/sessions/{session_id}/fork":                    writes | reads,
 	"POST /v1/sessions/{session_id}/summaries":               writes,
+	"GET /v1/sessions/{session_id}/summaries":                reads,
 	"GET /v1/sessions/{session_id}":                          reads,
 	"GET /v1/sessions/{session_id}/turns":                    reads,
 	"GET /v1/sessions/{session_id}/history":                  reads,

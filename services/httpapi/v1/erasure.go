@@ -68,6 +68,8 @@ type receiptJSON struct {
 	Position    events.Position    `json:"position" doc:"Of the event that asks for the erasure" example:"0:42"`
 	RequestedAt time.Time          `json:"requested_at"`
 	CompletedAt *time.Time         `json:"completed_at"`
+	Branches    *int               `json:"branches" doc:"Branches that lost turns which they shared; null of a turn"`
+	SharedTurns *int               `json:"shared_turns" doc:"Turns that these branches lost, each counted once"`
 	Places      []receiptPlaceJSON `json:"places" nullable:"false"`
 	Progress    *progressJSON      `json:"progress,omitempty" doc:"While it runs, once it has begun"`
 }
@@ -123,6 +125,9 @@ func newReceiptJSON(r *services.Receipt, now time.Time) receiptJSON {
 		out.Kind = "turn"
 	case r.SessionID == "":
 		out.Kind = "identity"
+	}
+	if r.Shared != nil {
+		out.Branches, out.SharedTurns = &r.Shared.Branches, &r.Shared.Turns
 	}
 	var last time.Time
 	for _, p := range r.Places {

@@ -2,6 +2,7 @@ package v1_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -244,4 +245,8 @@ func TestSearch(t *testing.T) {
 		a := s.do("POST", "/v1/search", `{"query":"q"}`)
 		requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
 	}
+	f.err = errors.Join(projections.ErrUnavailable, projections.ErrOutdated)
+	a := s.do("POST", "/v1/search", `{"query":"q"}`)
+	requireProblem(t, a, http.StatusServiceUnavailable, "audit_unavailable")
+	require.Contains(t, string(a.raw), "turnledger projections rebuild audit")
 }

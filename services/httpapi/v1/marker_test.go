@@ -30,6 +30,10 @@ var fields = map[string]string{
 	"system_prompt": `"p"`, "max_messages": `2`, "max_tokens": `9`, "idle_timeout": `"1h"`, "language": `"neutral"`,
 	"include_pending": `true`, "memory": `true`, "rewrite": `true`, "conversation_history": `[]`, "format": `"openai"`,
 	"as_of": `{"position":"0:1"}`,
+	"title": `"t"`, "since": `"2026-01-02T03:04:05Z"`, "until": `"2026-01-02T03:04:05Z"`, "limit": `1`, "cursor": `"c"`,
+	"query": `"q"`, "mode": `"words"`, "in": `"both"`, "min_score": `0.5`, "before_turn_id": `null`,
+	"through_turn_id": `"` + events.TurnID("s", "final").String() + `"`, "summary_neutral": `"s"`,
+	"summary_translated": `"s"`, "model": `"m"`,
 }
 
 // calls are all with a body, and the members that each knows.
@@ -49,6 +53,11 @@ var calls = map[string][]string{
 	"POST " + onS + "/summaries": {"request_id", "through_turn_id", "summary_neutral", "summary_translated", "model"},
 	"POST " + onS + "/context": {"message", "turn_id", "system_prompt", "max_messages", "max_tokens", "idle_timeout",
 		"language", "include_pending", "memory", "rewrite", "identity_id", "conversation_history", "format", "as_of"},
+	"PATCH " + onS:            {"request_id", "title", "metadata"},
+	"POST " + onS + "/fork":   {"request_id", "turn_id", "before_turn_id", "session_id"},
+	"POST /v1/sessions/query": {"identity_id", "since", "until", "title", "metadata", "limit", "cursor"},
+	"POST /v1/search": {"query", "mode", "in", "identity_id", "session_id", "since", "until", "language", "limit",
+		"min_score", "cursor"},
 	"POST " + gone + "/finalize":  {"answer_neutral"},
 	"POST " + none + "/finalize":  {"answer_neutral"},
 	"POST " + gone + "/correct":   {"request_id", "answer_neutral"},
@@ -125,8 +134,9 @@ func TestNoErrorLineOrMetricHoldsAText(t *testing.T) {
 				try(method, path, marker, "Content-Type", marker+"/"+marker, "Accept", marker, "X-"+marker, marker)
 			}
 			for _, path := range []string{onS, onS + "/turns", onS + "/history", "/v1/identities/ada/turns",
-				"/v1/projections", "/v1/" + marker, "/" + marker, "/v1//" + marker} {
-				for _, name := range []string{"limit", "status", "cursor", "min_position", "since", "until", marker} {
+				"/v1/sessions", "/v1/stats", "/v1/projections", "/v1/" + marker, "/" + marker, "/v1//" + marker} {
+				for _, name := range []string{"limit", "status", "cursor", "min_position", "since", "until",
+					"identity_id", "bucket", "by", marker} {
 					try("GET", path+"?"+name+"="+marker, "")
 					try(marker, path+"?"+name+"="+marker, marker)
 				}

@@ -240,6 +240,8 @@ var problemTable = []struct {
 	{is(projections.ErrNotYet), auditUnavailable, "what is too old stays for now: the audit is being rebuilt or " +
 		"verified, or has not applied it yet, or the memory outside has not deleted it (turnledger projections " +
 		"list); it is tried again each minute"},
+	{is(projections.ErrOutdated), auditUnavailable, "the audit tables lack what this call needs, since an earlier " +
+		"version has filled them, or another TURNLEDGER_SEARCH_CONFIG: run turnledger projections rebuild audit"},
 	// The audit is the only view whose store answers requests directly.
 	{is(projections.ErrUnavailable), auditUnavailable, "the audit tables do not answer, or there are none: set " +
 		"TURNLEDGER_POSTGRES_URL, or try again"},

@@ -111,6 +111,7 @@ func (a *surface) reads() {
 	get := func(id, path, summary string) operation { return op(id, access.ContextRead, "GET "+path, summary) }
 	call(a, a.session, get("get-session", onSession, "Look at a session"))
 	call(a, a.listTurns, get("list-turns", onSession+"/turns", "List a session's turns"))
+	call(a, a.listSummaries, get("list-summaries", onSession+"/summaries", "List a session's valid summaries"))
 	call(a, a.history, get("get-history", onSession+"/history", "Get the question and answer pairs for a prompt"))
 	raw[contextJSON](a, a.buildContext, op("build-context", access.ContextRead, "POST "+onSession+"/context",
 		"Get the messages to send to a model", unread, tooBig, tooMany))

@@ -274,10 +274,10 @@ type summaryJSON struct {
 	Model             *string         `json:"model"`
 	CreatedAt         time.Time       `json:"created_at"`
 	Position          events.Position `json:"position" example:"0:42"`
-	Duplicate         bool            `json:"duplicate" doc:"The log had it already"`
+	Duplicate         *bool           `json:"duplicate,omitempty" doc:"In answers to writes: the log had it already"`
 }
 
-func (m *summaryJSON) existedBefore() bool { return m.Duplicate }
+func (m *summaryJSON) existedBefore() bool { return *m.Duplicate }
 
 func (a *surface) summarizeSession(ctx context.Context, in *summarizeIn) (summaryJSON, error) {
 	b := &in.Body
@@ -296,9 +296,35 @@ func (a *surface) summarizeSession(ctx context.Context, in *summarizeIn) (summar
 		return summaryJSON{}, err
 	}
 	notePosition(ctx, m.Position)
+	out := newSummaryJSON(m.SessionID, &m.Summary, m.Position)
+	out.Duplicate = &m.Duplicate
+	return out, nil
+}
+
+func newSummaryJSON(session string, m *conversation.Summary, at events.Position) summaryJSON {
 	return summaryJSON{
-		SummaryID: m.ID, SessionID: m.SessionID, FromTurnID: m.From, ThroughTurnID: m.Through, Turns: m.Turns,
+		SummaryID: m.ID, SessionID: session, FromTurnID: m.From, ThroughTurnID: m.Through, Turns: m.Turns,
 		SummaryNeutral: m.Fact.SummaryNeutral, SummaryTranslated: optional(&m.Fact.SummaryTranslated),
-		Model: optional(&m.Fact.Model), CreatedAt: m.CreatedAt.UTC(), Position: m.Position, Duplicate: m.Duplicate,
-	}, nil
+		Model: optional(&m.Fact.Model), CreatedAt: m.CreatedAt.UTC(), Position: at,
+	}
+}
+
+// summariesJSON are the summaries of a session that are valid.
+type summariesJSON struct {
+	Summaries []summaryJSON `json:"summaries" nullable:"false" doc:"Those that are valid, newest last"`
+}
+
+// listSummaries lists the summaries that stand. Only the log has them.
+func (a *surface) listSummaries(ctx context.Context, in *sessionIn) (summariesJSON, error) {
+	ask := services.Ask{SessionID: in.SessionID.text(), MinPosition: in.MinPosition, AllTurns: true}
+	reading, err := a.read(ctx, ask)
+	out := summariesJSON{Summaries: []summaryJSON{}}
+	if err != nil || reading.State.Expired(time.Now()) {
+		return out, err
+	}
+	for _, m := range reading.State.Standing() {
+		at := events.Position{Partition: reading.Position.Partition, Seq: m.At}
+		out.Summaries = append(out.Summaries, newSummaryJSON(ask.SessionID, &m, at))
+	}
+	return out, nil
 }

@@ -14,7 +14,7 @@ func TestSummaries(t *testing.T) {
 		const path = "/v1/sessions/s"
 		first := s.record("s", "r1", "one", "un")
 		second := s.record("s", "r2", "two", "deux")
-		s.record("s", "r3", "three", "trois")
+		third := s.record("s", "r3", "three", "trois")
 		open := s.record("s", "r4", "four", "")
 		sum := func(request, through, text string) map[string]any {
 			return map[string]any{"request_id": request, "through_turn_id": through, "summary_neutral": text,
@@ -83,11 +83,24 @@ func TestSummaries(t *testing.T) {
 		require.NotNil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"])
 		require.Contains(t, ask(map[string]any{"format": "anthropic"})["system"], head)
 
+		list := func(session string) []any {
+			got := s.ok(http.StatusOK, http.MethodGet, "/v1/sessions/"+session+"/summaries", nil)
+			return got["summaries"].([]any)
+		}
+		shorter := s.ok(http.StatusCreated, http.MethodPost, path+"/summaries", sum("m0", first, "Counted to one."))
+		delete(made, "duplicate")
+		delete(shorter, "duplicate")
+		require.Equal(t, []any{made, shorter}, list("s"), "newest last")
+		require.Empty(t, list("unknown"))
+
+		s.ok(http.StatusOK, http.MethodPost, path+"/turns/"+second+"/redact", nil)
+		require.Equal(t, []any{shorter}, list("s"), "one that ends before stays")
 		s.ok(http.StatusOK, http.MethodPost, path+"/turns/"+first+"/redact", nil)
+		require.Empty(t, list("s"))
 		require.Nil(t, ask(nil)["summary"], "a covered turn was redacted")
 		require.Nil(t, ask(map[string]any{"as_of": map[string]any{"position": made["position"]}})["summary"],
 			"one that stands no longer")
 		require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path+"/summaries", sum("m1", second, "x")).status)
-		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", second, "y")).status)
+		require.Equal(t, http.StatusCreated, s.do(http.MethodPost, path+"/summaries", sum("m3", third, "y")).status)
 	})
 }

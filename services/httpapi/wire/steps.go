@@ -20,8 +20,8 @@ type Steps struct {
 func NewSteps(registry prometheus.Registerer, traces trace.TracerProvider) *Steps {
 	s := &Steps{tracer: traces.Tracer("turnledger"), durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "turnledger", Subsystem: "step", Name: "duration_seconds",
-		Help: "Time of what a prompt or an answer asks of others, " +
-			"by step (prompt, memory, rewriter, model, first_word) and result (ok, failed).",
+		Help: "Time of what a prompt, an answer or a search asks of others, " +
+			"by step (prompt, memory, rewriter, model, first_word, search_words) and result (ok, failed).",
 		Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .3, 1, 3, 10, 30, 120},
 	}, []string{"step", "result"})}
 	registry.MustRegister(s.durations)

@@ -276,7 +276,7 @@ func TestTurnsOfBranchesAreReplayed(t *testing.T) {
 		return []any{r.SessionID, r.TurnID, r.Status, *r.IdentityID, r.Position, r.Inherited}
 	}
 	var listed, replayed [][]any
-	for _, of := range p.Get(t, stack.SessionPath("twig") + "/turns?status=all")["turns"].([]any) {
+	for _, of := range p.Get(t, stack.SessionPath("twig")+"/turns?status=all")["turns"].([]any) {
 		of := of.(map[string]any)
 		listed = append(listed, []any{of["session_id"], of["turn_id"], of["status"], of["identity_id"], of["position"],
 			of["inherited"]})

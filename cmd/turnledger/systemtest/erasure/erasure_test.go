@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +21,15 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	p.LinkIdentity(t, "s", "alice")
 	p.RecordTurn(t, "s", "r0", "KEPT-0", "KEPT-0")
 	turn := p.RecordTurn(t, "s", "r1", "SECRET-A one", "SECRET-A two")
-	p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
-		map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})
+	summarize := func(session, through, text string) {
+		t.Helper()
+		p.Must(t, http.StatusCreated, http.MethodPost, stack.SessionPath(session)+"/summaries", map[string]any{
+			"request_id": through, "through_turn_id": through, "summary_neutral": text, "summary_translated": text})
+	}
+	summarize("s", turn, "SECRET-E sum") // void with the correction
+	corrected := p.Must(t, http.StatusOK, http.MethodPost, stack.SessionPath("s")+"/turns/"+turn+"/correct",
+		map[string]any{"request_id": "c1", "answer_neutral": "SECRET-A three"})["turn_id"].(string)
+	summarize("s", corrected, "SECRET-F sum") // void with the redaction
 	describe := func(session, title, value string) {
 		t.Helper()
 		p.Must(t, http.StatusOK, http.MethodPatch, stack.SessionPath(session),
@@ -30,12 +38,15 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	describe("s", "SECRET-D title", "SECRET-D value")
 	describe("t", "SECRET-B title", "SECRET-B value")
 	describe("u", "SECRET-C title", "SECRET-C value")
-	p.RecordTurn(t, "t", "r1", "SECRET-B one", "SECRET-B two")
+	summarize("t", p.RecordTurn(t, "t", "r1", "SECRET-B one", "SECRET-B two"), "SECRET-G sum")
 	p.LinkIdentity(t, "t", "bob")
 	p.RecordTurn(t, "u", "r1", "SECRET-C one", "SECRET-C two")
 	p.LinkIdentity(t, "u", "carol")
 	p.WaitCaughtUp(t, "recent", "audit")
 	d.flush(t)
+	for _, secret := range []string{"SECRET-F", "SECRET-G"} {
+		require.Equal(t, []string{"nats"}, d.storesHolding(t, secret), "no view holds a summary")
+	}
 	secrets := []string{"SECRET-A", "SECRET-B", "SECRET-C", "SECRET-D"}
 	for _, secret := range secrets {
 		require.ElementsMatch(t, []string{"nats", "redis", "postgres"}, d.storesHolding(t, secret),
@@ -65,7 +76,7 @@ func TestNoByteOfAnErasedTextIsLeft(t *testing.T) {
 	before := turnsJSON(t, p, "s")
 	nothing := func() {
 		t.Helper()
-		for _, secret := range secrets {
+		for _, secret := range append(slices.Clone(secrets), "SECRET-E", "SECRET-F", "SECRET-G") {
 			require.Empty(t, d.storesHolding(t, secret))
 			require.NotContains(t, p.Log.String()+p.Out.String(), secret)
 			require.Empty(t, found(secret))

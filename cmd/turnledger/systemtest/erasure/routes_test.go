@@ -42,6 +42,7 @@ var kinds = map[string]kind{
 	"GET /v1/stats":                                          tells,
 	"POST /v1/sessions/{session_id}/fork":                    tells,
 	"POST /v1/sessions/{session_id}/summaries":               shows, // the first summary of the request
+	"GET /v1/sessions/{session_id}/summaries":                shows,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/redact":  tells,
 	"POST /v1/sessions/{session_id}/turns/{turn_id}/correct": tells,
 	"POST /v1/sessions/{session_id}/reset":                   tells,

@@ -33,7 +33,8 @@ func TestSecretsComeFromFilesAndAreNotShown(t *testing.T) {
 		"TURNLEDGER_REDIS_URL":    "rediss://:SECRET@redis.example:6379/0",
 		"TURNLEDGER_NATS_URL":     "tls://u:SECRET@nats.example:4222,tls://u:SECRET@nats2.example:4222",
 		"TURNLEDGER_MODEL_KEY":    "SECRET", "TURNLEDGER_MODEL_URL": "https://model.example/v1",
-		"TURNLEDGER_REWRITER_KEY": "SECRET", "TURNLEDGER_MEMORY_KEY": "SECRET", "TURNLEDGER_HASH_KEY": "SECRET",
+		"TURNLEDGER_REWRITER_KEY": "SECRET", "TURNLEDGER_MEMORY_KEY": "SECRET", "TURNLEDGER_SUMMARY_KEY": "SECRET",
+		"TURNLEDGER_HASH_KEY":      "SECRET",
 		"TURNLEDGER_MODEL_NAME":    "m",
 		"TURNLEDGER_RECENT_SHADOW": "redis://:SECRET@shadow.example:6379",
 	}

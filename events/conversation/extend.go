@@ -1,0 +1,303 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/turnledger/turnledger/events"
+)
+
+// extension is one extension of a turn, with those before it. It never changes, since copies of the turn share it. What
+// a redaction leaves of it is its sequence.
+type extension struct {
+	seq    uint64
+	id     string
+	half   events.Half
+	digest uint64
+	// number of the extensions of the turn up to this one.
+	number int
+	before *extension
+	undone *undone
+}
+
+// undone is what an answer was before an extension; nil in a slim state.
+type undone struct {
+	// answer is without messages, unless it had none; then cut is 0. Else cut is the length of its messages without
+	// the bracket at their end.
+	answer   events.Answer
+	cut      int
+	metadata json.RawMessage
+}
+
+// back goes from an extension to those before it.
+func (x *extension) back() iter.Seq[*extension] {
+	return func(yield func(*extension) bool) {
+		for ; x != nil && yield(x); x = x.before {
+		}
+	}
+}
+
+// Extended is an extension that a turn has.
+type Extended struct {
+	ID  string
+	Seq uint64
+	// Half is empty in a tombstone.
+	Half events.Half
+}
+
+// Extensions returns the extensions of the turn, oldest first.
+func (t *Turn) Extensions() (list []Extended) {
+	for x := range t.extended.back() {
+		list = append(list, Extended{x.id, x.seq, x.half})
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// NoteExtension notes an extension that the turn's texts include already, for views that store turns.
+func (t *Turn) NoteExtension(x Extended) { t.note(extension{id: x.ID, seq: x.Seq, half: x.Half}) }
+
+func (t *Turn) note(x extension) {
+	x.number, x.before = t.extensions()+1, t.extended
+	t.extended = &x
+}
+
+// extensions returns how many extensions the turn has.
+func (t *Turn) extensions() int {
+	if t.extended == nil {
+		return 0
+	}
+	return t.extended.number
+}
+
+// Last returns the sequence of the newest event that brought the turn texts.
+func (t *Turn) Last() uint64 {
+	last := max(t.Started, t.Final)
+	if t.extended != nil {
+		last = max(last, t.extended.seq)
+	}
+	return last
+}
+
+// extension returns the turn's extension of an id, or nil.
+func (t *Turn) extension(id string) *extension {
+	for x := range t.extended.back() {
+		if x.id == id {
+			return x
+		}
+	}
+	return nil
+}
+
+// unextendable returns why a half of a turn can't be extended, or nil if it can.
+func unextendable(t *Turn, half events.Half) *Refusal {
+	switch {
+	case t == nil:
+		return ErrTurnNotStarted
+	case t.Status == Redacted:
+		return ErrTurnRedacted
+	case t.Status == Replaced:
+		return ErrTurnReplaced
+	case half == events.HalfQuestion && t.Status != Pending:
+		return ErrTurnFinalized
+	case half == events.HalfAnswer && t.Status == Pending:
+		return ErrTurnPending
+	}
+	return nil
+}
+
+func (s *State) extend(e events.Recorded, f *events.TurnExtended) Change {
+	t := s.Turn(f.TurnID)
+	if t != nil && t.Status != Redacted {
+		if old := t.extension(f.ExtensionID); old != nil {
+			return stated(t, old.digest == e.Digest, CodeSecondExtension)
+		}
+	}
+	if refusal := unextendable(t, f.Half); refusal != nil {
+		return anomaly(refusal.Code)
+	}
+	x := extension{seq: e.Position.Seq, id: f.ExtensionID, half: f.Half, digest: e.Digest}
+	if f.Half == events.HalfAnswer && t.Answer != nil {
+		x.undone = before(t)
+	}
+	t.note(x)
+	s.fill(t, f)
+	return Change{Kind: WasExtended, Turn: t}
+}
+
+// before returns what the answer of a turn is now.
+func before(t *Turn) *undone {
+	u := &undone{answer: *t.Answer, metadata: t.AnswerMetadata}
+	if list, some := openList(t.Answer.AnswerMessages); some {
+		u.cut, u.answer.AnswerMessages = len(list), nil
+	}
+	return u
+}
+
+// shorten takes the extensions after a sequence from the turn, which is the caller's own copy.
+func (t *Turn) shorten(after uint64) {
+	for x := t.extended; x != nil && x.seq > after; x = x.before {
+		if u := x.undone; u != nil && t.Answer != nil {
+			was := u.answer
+			if u.cut > 0 {
+				was.AnswerMessages = append(bytes.Clone(t.Answer.AnswerMessages[:u.cut]), ']')
+			}
+			t.Answer, t.AnswerMetadata = &was, u.metadata
+		}
+		t.extended = x.before
+	}
+}
+
+// bare leaves the sequences of the turn's extensions.
+func (t *Turn) bare() {
+	list := t.Extensions()
+	t.extended = nil
+	for _, x := range list {
+		t.note(extension{seq: x.Seq})
+	}
+}
+
+// extend appends to a half of a turn what may be shown of an extension. A half that the turn lacks stays nil. The
+// question and the answer of the turn may be shared, so they are replaced.
+func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage) {
+	if q := t.Question; q != nil && x.Half == events.HalfQuestion {
+		own := *q
+		h := half{"user", &own.QuestionNeutral, &own.QuestionTranslated, &own.QuestionMessages}
+		if x.QuestionNeutral != "" {
+			own.Metadata, _ = without(own.Metadata, FallbackKey)
+		}
+		h.extend(x.Messages, x.QuestionNeutral, false)
+		own.Metadata = MergeMetadata(own.Metadata, r.Metadata(metadata))
+		t.Question = &own
+	}
+	if a := t.Answer; a != nil && x.Half == events.HalfAnswer {
+		own := *a
+		h := half{"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages}
+		h.extend(x.Messages, x.AnswerNeutral, own.AnswerTranslatedIsFallback)
+		t.Answer, t.AnswerMetadata = &own, MergeMetadata(t.AnswerMetadata, r.Metadata(metadata))
+	}
+}
+
+// half points to the texts of a half of a turn, and has the role of its speaker.
+type half struct {
+	role                string
+	neutral, translated *string
+	messages            *json.RawMessage
+}
+
+// extend appends messages. A neutral text takes the place of the half's, whose translation goes, unless it is only a
+// copy.
+func (h half) extend(more json.RawMessage, neutral string, copied bool) {
+	list, some := openList(*h.messages)
+	if !some && *h.neutral != "" {
+		list, some = append(json.RawMessage("["), h.first()...), true
+	}
+	added, _ := openList(more)
+	joined := make(json.RawMessage, 0, len(list)+len(added)+2)
+	joined = append(joined, list...)
+	if some {
+		joined = append(append(joined, ','), added[1:]...)
+	} else {
+		joined = append(joined, added...)
+	}
+	*h.messages = append(joined, ']')
+	if neutral == "" {
+		return
+	}
+	*h.neutral = neutral
+	if *h.translated = ""; copied {
+		*h.translated = neutral
+	}
+}
+
+// first returns the half's text as a message.
+func (h half) first() json.RawMessage {
+	m := struct {
+		Role       string `json:"role"`
+		Content    string `json:"content"`
+		Translated string `json:"translated,omitempty"`
+	}{h.role, *h.neutral, *h.translated}
+	if m.Translated == m.Content {
+		m.Translated = ""
+	}
+	return encode(m)
+}
+
+// openList returns a JSON array without the bracket at its end, and whether it has elements. What is no array is empty.
+func openList(raw json.RawMessage) (json.RawMessage, bool) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) < 2 || raw[0] != '[' {
+		return nil, false
+	}
+	open := raw[:len(raw)-1]
+	return open, len(bytes.TrimSpace(open)) > 1
+}
+
+// Extend asks to append to a half of a turn. ExtensionID names the extension among those of the turn.
+type Extend struct {
+	SessionID   string
+	TurnID      uuid.UUID
+	ExtensionID string
+	events.Extension
+	Metadata []byte
+}
+
+// DecideExtend decides an extension, which NormalExtend has checked. The first extension of an id stands.
+func (s *State) DecideExtend(c Extend) Decision {
+	if s.Erased != 0 {
+		return Decision{Err: ErrSessionErased}
+	}
+	t := s.Turn(c.TurnID)
+	if t != nil && t.Status != Redacted {
+		if x := t.extension(c.ExtensionID); x != nil {
+			return Decision{Turn: t, RestsOn: x.seq}
+		}
+	}
+	refusal := unextendable(t, c.Half)
+	if refusal == nil {
+		return Decision{Facts: []events.Fact{&events.TurnExtended{
+			TurnID: c.TurnID, SessionID: c.SessionID, ExtensionID: c.ExtensionID, Extension: c.Extension,
+			Metadata: c.Metadata,
+		}}}
+	}
+	if refusal.Code == CodeTurnReplaced {
+		refusal = s.replacedRefusal(c.TurnID)
+	}
+	return Decision{Err: refusal}
+}
+
+// NormalExtend does for an extension what NormalStart does for a start.
+func (p Policy) NormalExtend(c Extend) (Extend, []string, error) {
+	if err := ValidIDs("session_id", c.SessionID, "extension_id", c.ExtensionID); err != nil {
+		return c, nil, err
+	}
+	other := c.QuestionNeutral
+	switch c.Half {
+	case events.HalfQuestion:
+		other = c.AnswerNeutral
+	case events.HalfAnswer:
+	default:
+		return c, nil, &Invalid{"half", "must be question or answer"}
+	}
+	switch {
+	case events.ValidExtensionID(c.ExtensionID) != nil:
+		return c, nil, &Invalid{"extension_id", "must not end with a space"}
+	case other != "":
+		return c, nil, &Invalid{"half", "is not that of the neutral text"}
+	}
+	var err error
+	if c.Messages, err = cleanMessages("messages", c.Messages); err != nil {
+		return c, nil, err
+	}
+	if !events.HasMessages(c.Messages) {
+		return c, nil, &Invalid{"messages", "must hold at least one message"}
+	}
+	c.QuestionNeutral, c.AnswerNeutral = cleanText(c.QuestionNeutral), cleanText(c.AnswerNeutral)
+	metadata, dropped, err := p.filter(c.Metadata)
+	c.Metadata = object(metadata)
+	return c, dropped, err
+}

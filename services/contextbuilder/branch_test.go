@@ -1,0 +1,106 @@
+package contextbuilder_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog/overwrite"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/history"
+)
+
+// The last turn that a branch shares is redacted, and its events leave the log. What the branch showed before it is
+// still known.
+func TestThePastOfABranchWhoseLastSharedTurnIsErased(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	writes := history.New(history.On(log), history.Config{Rules: rules})
+	natstest.Run(t, writes.Run)
+	say := func(session, request string) events.Position {
+		made, err := writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: request,
+			Question: events.Question{QuestionNeutral: "q" + request},
+			Answer:   &events.Answer{AnswerNeutral: "a" + request}})
+		require.NoError(t, err)
+		return made.Position
+	}
+	say("parent", "1")
+	last := say("parent", "2")
+	_, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "parent", RequestID: "f",
+		ChildID: "branch"})
+	require.NoError(t, err)
+	own := say("branch", "3")
+	_, err = writes.RedactTurn(t.Context(), "parent", conversation.Redact{TurnID: events.TurnID("parent", "2")})
+	require.NoError(t, err)
+	for _, seq := range []uint64{last.Seq - 1, last.Seq} {
+		_, err := overwrite.On(log).Erase(t.Context(), events.Position{Partition: last.Partition, Seq: seq})
+		require.NoError(t, err)
+	}
+	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	got, err := contextbuilder.NewBuilder(reader, contextbuilder.Config{}).Build(t.Context(), services.ContextRequest{
+		SessionID: "branch", Message: "now", MaxMessages: 20, AsOf: &services.AsOf{Position: &own},
+	})
+	require.NoError(t, err)
+	var shown []string
+	for _, m := range got.Messages {
+		shown = append(shown, m.Text())
+	}
+	require.Equal(t, []string{"q1", "a1", "q3", "a3", "now"}, shown)
+}
+
+// A foreign publisher links a branch to somebody, and forks a session from one of somebody else. The identity is that
+// of the root all the same, and nothing of a session is shared that is no branch of that root.
+func TestForeignLinksAndForksOfBranchesAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	log := natstest.Log(t, 4)
+	writes := history.New(history.On(log), history.Config{Rules: rules})
+	natstest.Run(t, writes.Run)
+	for _, session := range []string{"root", "other"} {
+		_, err := writes.StartTurn(t.Context(), conversation.Start{SessionID: session, RequestID: "1",
+			Question: events.Question{QuestionNeutral: "of " + session}, Answer: &events.Answer{AnswerNeutral: "a"}})
+		require.NoError(t, err)
+	}
+	made, err := writes.ForkSession(t.Context(), conversation.ForkSession{SessionID: "root", RequestID: "f",
+		ChildID: "branch"})
+	require.NoError(t, err)
+	link := natstest.Append(t, log, &events.SessionLinked{SessionID: "branch", IdentityID: "bob"})
+	stolen := natstest.Append(t, log, &events.SessionForked{SessionID: "thief", RequestID: "f", FromSessionID: "other",
+		Root: "root", Segments: []events.Segment{{SessionID: "other", ThroughTurnID: events.TurnID("other", "1"),
+			Through: events.Position{Partition: events.Partition("other", 4), Seq: 1000}}}})
+	reader := contextbuilder.NewReader(log, contextbuilder.ReaderConfig{Rules: rules})
+	shown := func(session string, at *services.AsOf) (identity string, questions []string) {
+		reading, err := reader.Read(t.Context(), services.Ask{SessionID: session, AllTurns: true})
+		if at != nil {
+			reading, _, err = reader.AsOf(t.Context(), session, *at)
+		}
+		require.NoError(t, err)
+		for _, turn := range reading.State.Turns {
+			questions = append(questions, turn.Question.QuestionNeutral)
+		}
+		return reading.State.Identity, questions
+	}
+	for _, identity := range []string{"", "ada"} {
+		if identity != "" {
+			_, err = writes.LinkSession(t.Context(), "root", identity, "")
+			require.NoError(t, err)
+		}
+		for _, at := range []*services.AsOf{nil, {Position: &link}, {Position: &made.Position}} {
+			then := identity
+			if at != nil {
+				then = "" // the root was linked later
+			}
+			is, questions := shown("branch", at)
+			require.Equal(t, then, is)
+			require.Equal(t, []string{"of root"}, questions)
+		}
+		is, questions := shown("thief", nil)
+		require.Equal(t, identity, is)
+		require.Empty(t, questions)
+		_, questions = shown("thief", &services.AsOf{Position: &stolen})
+		require.Empty(t, questions)
+	}
+}

@@ -1,0 +1,234 @@
+package summarizer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/turnledger/turnledger/events"
+	"github.com/turnledger/turnledger/events/conversation"
+	"github.com/turnledger/turnledger/events/jetlog"
+	"github.com/turnledger/turnledger/events/natstest"
+	"github.com/turnledger/turnledger/projections"
+	"github.com/turnledger/turnledger/services"
+	"github.com/turnledger/turnledger/services/contextbuilder"
+	"github.com/turnledger/turnledger/services/contextbuilder/summarizer"
+	"github.com/turnledger/turnledger/services/history"
+	"github.com/turnledger/turnledger/services/servicetest"
+)
+
+// model answers as its function does, and counts its calls.
+type model struct {
+	answer func(prompt string) (string, services.Finish, error)
+	calls  atomic.Int32
+}
+
+func (*model) Name() string { return "small" }
+func (m *model) Write(_ context.Context, _, given string, emit func(string)) (string, services.Finish, error) {
+	m.calls.Add(1)
+	text, why, err := m.answer(given)
+	emit(text)
+	return text, why, err
+}
+
+func says(text string) func(string) (string, services.Finish, error) {
+	return func(string) (string, services.Finish, error) { return text, services.FinishStop, nil }
+}
+
+type world struct {
+	*testing.T
+	log *jetlog.Log
+	servicetest.Services
+	rules conversation.Rules
+	turns []uuid.UUID
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	rules := conversation.Rules{SessionTTL: 24 * time.Hour}
+	log := natstest.Log(t, 1)
+	return &world{T: t, log: log, rules: rules, Services: servicetest.Start(t, log, servicetest.Config{
+		History: history.Config{Rules: rules}, Reader: contextbuilder.ReaderConfig{Rules: rules},
+	})}
+}
+
+func (w *world) record(n int, translated string) {
+	w.Helper()
+	for range n {
+		i := len(w.turns) + 1
+		request := fmt.Sprint("r", i)
+		q := events.Question{QuestionNeutral: fmt.Sprint("Question ", i), QuestionTranslated: translated}
+		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request, Question: q,
+			Answer: &events.Answer{AnswerNeutral: fmt.Sprint("Answer ", i)}})
+		require.NoError(w, err)
+		id := events.TurnID("s", request)
+		w.turns = append(w.turns, id)
+	}
+}
+
+func (w *world) handler(m *model, c summarizer.Config) *summarizer.Handler {
+	c.Model, c.Sessions, c.Summaries, c.Pause = m, w.Reader, w.History, time.Millisecond
+	return summarizer.New(c)
+}
+
+// feed hands a handler all events of the session, as a runner would.
+func (w *world) feed(h *summarizer.Handler) {
+	w.Helper()
+	judge := projections.NewJudge(w.log, w.rules, 0)
+	var batch []projections.Judged
+	for e, err := range w.log.Session(w.Context(), "s", 0, 1<<40) {
+		require.NoError(w, err)
+		j, err := judge.Judge(w.Context(), e)
+		require.NoError(w, err)
+		batch = append(batch, j)
+	}
+	require.NoError(w, h.Handle(w.Context(), batch))
+}
+
+func (w *world) standing() []conversation.Summary {
+	w.Helper()
+	r, err := w.Reader.Read(w.Context(), services.Ask{SessionID: "s", AllTurns: true})
+	require.NoError(w, err)
+	return r.State.Standing()
+}
+
+// One summary is made when twenty turns are not covered, of all but the last ten, and the next extends it.
+func TestASummaryIsMadeOfAllButTheLastTen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var asked []string
+	m := &model{answer: func(p string) (string, services.Finish, error) {
+		asked = append(asked, p)
+		return fmt.Sprint("Summary ", len(asked)), services.FinishStop, nil
+	}}
+	h := w.handler(m, summarizer.Config{})
+	w.record(19, "")
+	w.feed(h)
+	require.Empty(t, w.standing())
+	w.record(1, "Fråga")
+	w.feed(h)
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, w.turns[9], w.standing()[0].Through)
+	require.Equal(t, 10, w.standing()[0].Turns)
+	require.Equal(t, "small", w.standing()[0].Fact.Model)
+	require.Empty(t, w.standing()[0].Fact.SummaryTranslated)
+	require.Contains(t, asked[0], "Answer 10")
+	require.NotContains(t, asked[0], "Answer 11")
+	w.feed(h)
+	w.feed(w.handler(m, summarizer.Config{})) // another process
+	require.Len(t, asked, 1, "it is made once")
+
+	w.record(10, "")
+	w.feed(h)
+	require.Len(t, w.standing(), 2)
+	require.Equal(t, w.turns[19], w.standing()[1].Through)
+	require.Contains(t, asked[1], "Summary 1")
+	require.NotContains(t, asked[1], "Answer 10")
+	require.Len(t, asked, 3, "one more for the other language")
+	require.Contains(t, asked[2], "Fråga")
+	require.Equal(t, "Summary 3", w.standing()[1].Fact.SummaryTranslated)
+}
+
+// A model that fails or lies leaves no summary and no text in the log of the process; the next turn asks again.
+func TestABadModelLeavesNoSummary(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(string) (string, services.Finish, error){
+		"fails":          func(string) (string, services.Finish, error) { return "", "", errors.New("down") },
+		"empty":          says("  "),
+		"huge":           says(strings.Repeat("SECRET ", 10_000)),
+		"cut off":        func(string) (string, services.Finish, error) { return "SECRET", services.FinishLength, nil },
+		"another script": says("Пользователь спросил о многом"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.record(20, "")
+			m := &model{answer: answer}
+			var out bytes.Buffer
+			h := w.handler(m, summarizer.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			w.feed(h)
+			require.Empty(t, w.standing())
+			require.Equal(t, int32(3), m.calls.Load(), "the tries are bounded")
+			require.Contains(t, out.String(), "is not summarised")
+			require.NotContains(t, out.String(), "SECRET")
+			require.NotContains(t, out.String(), "Question")
+			w.feed(h)
+			require.Equal(t, int32(3), m.calls.Load(), "nothing new was said")
+			m.answer = says("All well.")
+			w.record(1, "")
+			w.feed(h)
+			require.Len(t, w.standing(), 1)
+		})
+	}
+}
+
+// A turn that is redacted while the model writes is in no summary.
+func TestATurnRedactedWhileTheModelWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(30, "")
+	var once sync.Once
+	m := &model{}
+	m.answer = func(p string) (string, services.Finish, error) {
+		once.Do(func() {
+			_, err := w.History.RedactTurn(w.Context(), "s", conversation.Redact{TurnID: w.turns[4]})
+			require.NoError(w, err)
+		})
+		return fmt.Sprint("About ", strings.Contains(p, `"Answer 5"`)), services.FinishStop, nil
+	}
+	w.feed(w.handler(m, summarizer.Config{}))
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, "About false", w.standing()[0].Fact.SummaryNeutral)
+	require.Equal(t, 19, w.standing()[0].Turns)
+	n := 0
+	for e, err := range w.log.Session(w.Context(), "s", 0, 1<<40) {
+		require.NoError(t, err)
+		if e.Type == events.TypeSessionSummarized {
+			n++
+		}
+	}
+	require.Equal(t, 1, n, "the one made of the redacted turn is not in the log")
+}
+
+// Old sessions are left as they are until they go on, also where the effect begins anew.
+func TestOldTurnsAskForNoSummary(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.record(20, "")
+	m := &model{answer: says("x")}
+	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	w.feed(w.handler(m, summarizer.Config{Now: later, Oldest: time.Hour}))
+	require.Zero(t, m.calls.Load())
+}
+
+// A call and its result are never on two sides of a summary's end, nor is a turn without an answer within it.
+func TestASummaryEndsBeforeACallWhoseResultIsLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	say := func(request, question, answer string) uuid.UUID {
+		_, err := w.History.StartTurn(w.Context(), conversation.Start{SessionID: "s", RequestID: request,
+			Question: events.Question{QuestionNeutral: "q", QuestionMessages: []byte(question)},
+			Answer:   &events.Answer{AnswerNeutral: "a", AnswerMessages: []byte(answer)}})
+		require.NoError(t, err)
+		return events.TurnID("s", request)
+	}
+	w.record(8, "")
+	say("calls", `[{"role":"user","content":"find it"}]`, `[{"role":"assistant","content":null,"tool_calls":[`+
+		`{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]}]`)
+	w.record(1, "")
+	say("results", `[{"role":"tool","tool_call_id":"c1","content":"found"}]`, `[{"role":"assistant","content":"ok"}]`)
+	w.record(9, "")
+	w.feed(w.handler(&model{answer: says("All well.")}, summarizer.Config{}))
+	require.Len(t, w.standing(), 1)
+	require.Equal(t, w.turns[7], w.standing()[0].Through)
+}
