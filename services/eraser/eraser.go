@@ -136,8 +136,9 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered, conversation.WasExtended,
-		conversation.Corrected, conversation.Reset, conversation.Branched, conversation.Summarized, conversation.Refused: // asks for nothing
+	case conversation.Seen, conversation.Duplicate, conversation.Started, conversation.Answered,
+		conversation.WasExtended, conversation.Corrected, conversation.Reset, conversation.Branched,
+		conversation.Summarized, conversation.Refused: // asks for nothing
 	}
 	return nil
 }
