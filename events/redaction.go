@@ -37,8 +37,8 @@ func (f *TurnRedacted) check([]byte) Problem {
 }
 
 // Tombstone is what stays of a redacted turn: everything but its texts. Place is the position that orders the turn in
-// its session. Position and Final are the positions of the events that opened and answered it, and Extended those of the
-// events that extended it, in order. Status is the turn's status before the redaction.
+// its session. Position and Final are the positions of the events that opened and answered it, and Extended those of
+// the events that extended it, in order. Status is the turn's status before the redaction.
 type Tombstone struct {
 	TurnID           uuid.UUID  `json:"turn_id"`
 	RequestID        string     `json:"request_id"`

@@ -166,18 +166,18 @@ func (t *Turn) bare() {
 func (r Rules) extend(t *Turn, x *events.Extension, metadata json.RawMessage) {
 	if q := t.Question; q != nil && x.Half == events.HalfQuestion {
 		own := *q
-		h := half{"user", &own.QuestionNeutral, &own.QuestionTranslated, &own.QuestionMessages}
+		h := half{"user", &own.QuestionNeutral, &own.QuestionTranslated, &own.QuestionMessages, false}
 		if x.QuestionNeutral != "" {
 			own.Metadata, _ = without(own.Metadata, FallbackKey)
 		}
-		h.extend(x.Messages, x.QuestionNeutral, false)
+		h.extend(x.Messages, x.QuestionNeutral)
 		own.Metadata = MergeMetadata(own.Metadata, r.Metadata(metadata))
 		t.Question = &own
 	}
 	if a := t.Answer; a != nil && x.Half == events.HalfAnswer {
 		own := *a
-		h := half{"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages}
-		h.extend(x.Messages, x.AnswerNeutral, own.AnswerTranslatedIsFallback)
+		h := half{"assistant", &own.AnswerNeutral, &own.AnswerTranslated, &own.AnswerMessages, own.AnswerTranslatedIsFallback}
+		h.extend(x.Messages, x.AnswerNeutral)
 		t.Answer, t.AnswerMetadata = &own, MergeMetadata(t.AnswerMetadata, r.Metadata(metadata))
 	}
 }
@@ -187,11 +187,13 @@ type half struct {
 	role                string
 	neutral, translated *string
 	messages            *json.RawMessage
+	// copied: the translation is a copy of the neutral text.
+	copied bool
 }
 
 // extend appends messages. A neutral text takes the place of the half's, whose translation goes, unless it is only a
 // copy.
-func (h half) extend(more json.RawMessage, neutral string, copied bool) {
+func (h half) extend(more json.RawMessage, neutral string) {
 	list, some := openList(*h.messages)
 	if !some && *h.neutral != "" {
 		list, some = append(json.RawMessage("["), h.first()...), true
@@ -209,7 +211,7 @@ func (h half) extend(more json.RawMessage, neutral string, copied bool) {
 		return
 	}
 	*h.neutral = neutral
-	if *h.translated = ""; copied {
+	if *h.translated = ""; h.copied {
 		*h.translated = neutral
 	}
 }

@@ -16,7 +16,8 @@ import (
 func TestABranchSharesWhatExtendedATurnBeforeTheFork(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []events.Answer{
-		{AnswerNeutral: "a", AnswerTranslated: "A"}, {AnswerNeutral: "a", AnswerMessages: []byte(`[ {"role":"tool"} ]`)},
+		{AnswerNeutral: "a", AnswerTranslated: "A"},
+		{AnswerNeutral: "a", AnswerMessages: []byte(`[ {"role":"tool"} ]`)},
 		{AnswerNeutral: "a", AnswerMessages: []byte(`[]`)},
 	} {
 		w := newWorld("s", conversation.Rules{})

@@ -62,7 +62,7 @@ func scanTurn(row pgx.CollectableRow) (t Turn, err error) {
 	return t, nil
 }
 
-// shown gives the texts of a row the form that they had before they were stored.
+// shown changes the texts of a row to what they were before they were stored.
 func shown(q *events.Question, a *events.Answer) {
 	for _, text := range []*string{
 		&q.PipelineName, &q.Consultant, &q.Repository, &q.QuestionNeutral, &q.QuestionTranslated,

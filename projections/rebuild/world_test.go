@@ -154,8 +154,9 @@ func appendTurn(ctx context.Context, log *jetlog.Log, n, i int) error {
 		facts = append(facts, &events.TurnRedacted{TurnID: events.TurnID(session, fmt.Sprint("r", i-2)),
 			SessionID: session})
 	case 6:
-		facts = append(facts, &events.TurnExtended{TurnID: id, SessionID: session, ExtensionID: "e", Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`), AnswerNeutral: "more " + request}})
+		facts = append(facts, &events.TurnExtended{TurnID: id, SessionID: session, ExtensionID: "e",
+			Extension: events.Extension{
+				Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool"}]`), AnswerNeutral: "more " + request}})
 	case 5:
 		facts = append(facts, &events.TurnCorrected{
 			TurnID: events.TurnID(session, request+"c"), SessionID: session, RequestID: request + "c",

@@ -139,7 +139,8 @@ func (e *Eraser) look(ctx context.Context, p *part, j *projections.Judged) error
 			run := func(ctx context.Context, j *job) (remainder, error) { return e.eraseIdentity(ctx, f, j.at) }
 			e.identities.enqueue(p, &job{at: j.Position, run: run})
 		}
-	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Reset, conversation.Summarized:
+	case conversation.Started, conversation.Answered, conversation.WasExtended, conversation.Reset,
+		conversation.Summarized:
 		// What a branch shares may have changed before its summary came.
 		if j.Change.VoidsSummary || j.Change.Kind == conversation.Summarized && j.Head.Fork().Root != "" {
 			e.urgent.enqueue(p, &job{session: j.SessionID, at: j.Position, run: e.eraseSummaries})

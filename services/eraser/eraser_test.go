@@ -56,7 +56,8 @@ func TestWhatExtendedARedactedTurnLeavesTheLog(t *testing.T) {
 	gone := w.turn("s", "r1", "SECRET")
 	extend := func(id string) {
 		w.publish(&events.TurnExtended{TurnID: gone, SessionID: "s", ExtensionID: id, Extension: events.Extension{
-			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"SECRET"}]`), AnswerNeutral: "SECRET"}}, "")
+			Half: events.HalfAnswer, Messages: []byte(`[{"role":"tool","content":"SECRET"}]`),
+			AnswerNeutral: "SECRET"}}, "")
 	}
 	extend("e1")
 	extend("e2")

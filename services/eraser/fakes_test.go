@@ -73,7 +73,8 @@ func (l *closedSessions) Append(ctx context.Context, a jetlog.Append) (jetlog.Ac
 		if f.SessionID != "" {
 			l.open--
 		}
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.TurnCorrected, *events.TurnRedacted,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended,
+		*events.TurnCorrected, *events.TurnRedacted,
 		*events.SessionLinked, *events.LinkRefused, *events.SessionReset, *events.SessionDescribed,
 		*events.SessionForked, *events.SessionBranched,
 		*events.SessionSummarized,

@@ -98,7 +98,8 @@ func (r *redactions) withdraw(ctx context.Context, at events.Position) error {
 		return r.linked(ctx, f)
 	case *events.IdentityErased:
 		return r.eraseIdentity(ctx, f.IdentityID)
-	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended, *events.SessionReset, *events.LinkRefused,
+	case nil, *events.TurnStarted, *events.TurnFinalized, *events.TurnExtended,
+		*events.SessionReset, *events.LinkRefused,
 		*events.SessionForked, *events.SessionBranched, *events.SessionSummarized,
 		*events.ErasureReceipt:
 		// withdraws nothing

@@ -175,7 +175,8 @@ func drawEvent(rt *rapid.T, log *Log, at time.Time) {
 	case "extend":
 		log.Append(rt, &events.TurnExtended{TurnID: drawTurn(rt, s), SessionID: session,
 			ExtensionID: rapid.SampledFrom([]string{fresh, "e1", "e2"}).Draw(rt, "extension"),
-			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")), Metadata: metadata.Draw(rt, "metadata"),
+			Extension:   viewtest.DrawExtension(rt, rapid.String().Draw(rt, "text")),
+			Metadata:    metadata.Draw(rt, "metadata"),
 		}, at)
 	case "redact":
 		drawRedaction(rt, log, s, at)

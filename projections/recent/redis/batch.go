@@ -72,7 +72,8 @@ func (v *View) add(g *sessionOps, e *projections.Judged, now int64) {
 		g.operation("answer", e, operand{t.Place, t.ID[:], recent.AppendAnswer(nil, t)})
 	case conversation.WasExtended:
 		if f, is := e.Fact.(*events.TurnExtended); is {
-			g.operation("extend", e, operand{t.Place, t.ID[:], recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, f)})
+			data := recent.AppendExtension(nil, v.cfg.Rules, e.Position.Seq, f)
+			g.operation("extend", e, operand{t.Place, t.ID[:], data})
 		}
 	case conversation.Corrected:
 		g.operation("correct", e, operand{t.Place, t.Replaces[:], recent.FinalizedRecord(t)})
