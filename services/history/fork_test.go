@@ -48,6 +48,6 @@ func TestAForkOfALongSessionIsTwoSmallEvents(t *testing.T) {
 		for name, values := range m.Header {
 			size += len(name) + len(values[0]) + len(": \r\n")
 		}
-require.Less(t, size, 1<<10, "%v", m.Header)
+		require.Less(t, size, 1<<10, "%v", m.Header)
 	}
 }
